@@ -1,0 +1,136 @@
+/* Frames: a fixed little-endian header, a protobuf message, a raw payload. And the preamble before the first one.
+ *
+ *   offset  0  u32  magic 0x31445354 ("TSD1")
+ *           4  u16  type (enum frame_type)
+ *           6  u16  flags (0 today; a reader refuses what it does not know)
+ *           8  u32  message bytes
+ *          12  u32  reserved, 0
+ *          16  u64  payload bytes
+ *          24  u64  sequence: a request's number, repeated by its reply; 0 where no reply is wanted
+ *
+ * The reader checks lengths against limits before anything is allocated. It does not own the socket: the caller asks
+ * where the next bytes should go (frame_reader_want), reads into that place, and says how many came. So payload bytes
+ * go from the socket straight into a tensor or the caller's array, and the same code serves client, worker, front,
+ * tests and fuzzers. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/status.h"
+
+enum {
+    FRAME_HEADER_BYTES = 32,
+    FRAME_MAGIC = 0x31445354,
+    FRAME_MESSAGE_MAX = 1 << 20,       /* largest message on an authenticated connection */
+    FRAME_PAYLOAD_MAX = 4 << 20,       /* largest chunk of tensor bytes */
+    FRAME_CHUNK = 1 << 20,             /* the chunk that senders use */
+    FRAME_BEFORE_HELLO_MAX = 16 << 10, /* message and payload together, before Hello is accepted */
+    PREAMBLE_BYTES = 8,
+    PROTOCOL_VERSION_MIN = 1,
+    PROTOCOL_VERSION_MAX = 1,
+};
+
+/* X(NAME, value, message type or Empty, who sends it). Values never change. */
+#define FRAME_TABLE(X)                                                                                                 \
+    X(HELLO, 1, Hello, "client")                                                                                       \
+    X(WELCOME, 2, Welcome, "server")                                                                                   \
+    X(ERROR, 3, Error, "server")                                                                                       \
+    X(PING, 4, Ping, "client")                                                                                         \
+    X(PONG, 5, Pong, "server")                                                                                         \
+    X(BATCH, 16, Batch, "client")                                                                                      \
+    X(UPLOAD, 17, Upload, "client")                                                                                    \
+    X(UPLOAD_CHUNK, 18, UploadChunk, "client")                                                                         \
+    X(FETCH, 19, Fetch, "client")                                                                                      \
+    X(FETCH_CHUNK, 20, FetchChunk, "server")                                                                           \
+    X(WAIT, 21, Wait, "client")                                                                                        \
+    X(SYNC, 22, Sync, "client")                                                                                        \
+    X(DONE, 23, Done, "server")                                                                                        \
+    X(STREAM_OPEN, 24, StreamOpen, "client")                                                                           \
+    X(STREAM_CLOSE, 25, StreamClose, "client")                                                                         \
+    X(COPY_OUT, 26, CopyOut, "client")                                                                                 \
+    X(COPY_IN, 27, CopyIn, "client")                                                                                   \
+    X(LIST_DEVICES, 48, ListDevices, "client")                                                                         \
+    X(DEVICE_LIST, 49, DeviceList, "server")                                                                           \
+    X(GET_STATUS, 50, GetStatus, "client")                                                                             \
+    X(STATUS, 51, Status, "server")                                                                                    \
+    X(DRAIN, 52, Drain, "client")                                                                                      \
+    X(LINK_DATA, 64, LinkData, "worker")
+
+enum frame_type {
+#define X(name, value, message, sender) FRAME_##name = (value),
+    FRAME_TABLE(X)
+#undef X
+};
+
+/* "BATCH"; "unknown" for a number that is no type. */
+const char *frame_type_name(unsigned type);
+
+struct frame_header {
+    uint16_t type;
+    uint16_t flags;
+    uint32_t message_bytes;
+    uint64_t payload_bytes;
+    uint64_t sequence;
+};
+
+void frame_header_encode(const struct frame_header *header, uint8_t out[FRAME_HEADER_BYTES]);
+/* STATUS_PROTOCOL for a wrong magic, an unknown type, nonzero reserved bits, or lengths over the limits. */
+int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t message_max, uint64_t payload_max,
+                        struct frame_header *header, struct fault *fault);
+
+/* The preamble is all that the front reads of a device connection: magic (u32), protocol generation (u8, 1), flags
+ * (u8, 0), target (u16). */
+enum { PREAMBLE_TARGET_CONTROL = 0xffff, PREAMBLE_TARGET_DEFAULT = 0xfffe };
+void preamble_encode(uint16_t target, uint8_t out[PREAMBLE_BYTES]);
+int preamble_decode(const uint8_t in[PREAMBLE_BYTES], uint16_t *target, struct fault *fault);
+
+/* The incremental reader. It reads ahead into a buffer of its own, so that many small frames cost one read; a payload
+ * of FRAME_DIRECT_MIN bytes and more is read straight to where the owner wants it. One thread at a time. */
+enum { FRAME_DIRECT_MIN = 16 << 10 };
+
+struct frame_reader {
+    uint8_t *buffer;
+    size_t capacity, begin, end; /* unread bytes are [begin, end) */
+    struct frame_header header;
+    enum { FRAME_READER_HEADER, FRAME_READER_MESSAGE, FRAME_READER_PAYLOAD } state;
+    uint64_t payload_left;
+    uint32_t message_max;
+    uint64_t payload_max;
+    bool paused;
+    bool direct;   /* the last want named the sink */
+    int stopped;   /* what a handler or a malformed header ended it with */
+    uint8_t *sink; /* where the rest of the present payload goes; NULL: nowhere chosen, bytes are dropped */
+};
+
+/* What the owner of a reader does with what comes. Both are called from frame_reader_advance() only. A non-zero return
+ * stops the reader for good and is returned by it. They may change limits and pause, but not finish the reader. */
+struct frame_handler {
+    /* A whole message is there (`message` is valid during the call); `header->payload_bytes` will follow. If there is a
+     * payload the handler may set *sink to memory for all of it, which must stay valid until on_payload; left NULL, the
+     * payload is read and dropped. */
+    int (*on_message)(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                      struct fault *fault);
+    /* The payload announced before is complete in the sink (or was dropped). Not called when there was none. */
+    int (*on_payload)(void *owner, const struct frame_header *header, struct fault *fault);
+};
+
+/* Begins with the limits of a connection before Hello: FRAME_BEFORE_HELLO_MAX for a message, no payload. The only
+ * failure is STATUS_NO_HOST_MEMORY. The buffer grows to the largest message that passes the limits, never beyond. */
+int frame_reader_init(struct frame_reader *reader, size_t capacity);
+void frame_reader_finish(struct frame_reader *reader);
+void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max);
+/* Where the next read should put its bytes, and how many at most; never 0 but for a paused reader with
+ * a full buffer. Ask before each read: what it says holds until the next call. */
+void frame_reader_want(struct frame_reader *reader, uint8_t **place, size_t *bytes);
+/* `bytes` have been read into that place. Handles all that is now complete. */
+int frame_reader_advance(struct frame_reader *reader, size_t bytes, const struct frame_handler *handler, void *owner,
+                         struct fault *fault);
+/* Handles what is complete without new bytes, after the owner had paused: with `*paused` set by a handler, advance
+ * returns 0 early and keeps the rest. */
+int frame_reader_resume(struct frame_reader *reader, const struct frame_handler *handler, void *owner,
+                        struct fault *fault);
+/* Called by a handler: stop after this frame (its payload is part of it), keep the rest buffered until
+ * frame_reader_resume(). */
+void frame_reader_pause(struct frame_reader *reader);

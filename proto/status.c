@@ -1,0 +1,30 @@
+#include "proto/status.h"
+
+#include <stdio.h>
+
+static const struct {
+    const char *name, *text;
+} status_rows[STATUS_COUNT] = {
+#define X(name, value, text) [value] = {#name, text},
+    STATUS_TABLE(X)
+#undef X
+};
+
+const char *status_text(int code) {
+    return code >= 0 && code < STATUS_COUNT ? status_rows[code].text : "unknown status";
+}
+
+const char *status_name(int code) {
+    return code >= 0 && code < STATUS_COUNT ? status_rows[code].name : "UNKNOWN";
+}
+
+int fault_set(struct fault *fault, enum status code, const char *format, ...) {
+    if (fault) {
+        va_list arguments;
+        va_start(arguments, format);
+        fault->code = code;
+        vsnprintf(fault->message, sizeof(fault->message), format, arguments);
+        va_end(arguments);
+    }
+    return code;
+}
