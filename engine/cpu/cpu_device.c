@@ -1,0 +1,199 @@
+/* The CPU device. Its launches run on the caller's thread and on the team's, and have ended when launch() returns. */
+#include "engine/cpu/cpu_device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/cpu/cpu.h"
+#include "engine/cpu/host.h"
+
+enum {
+    THREADS_MAX = 1024,
+    PART_WORK = 64 << 10, /* bytes of memory traffic below which a part is not worth a thread: some 5 µs */
+    PARTS_PER_THREAD = 4, /* so that a thread which starts late, or is held up, leaves its share to others */
+};
+static const size_t huge_page = (size_t)2 << 20;
+
+/* One row for each vector level, compiled by engine/cpu/meson.build; the first one that the processor has is taken. */
+#if defined(__x86_64__)
+extern const struct cpu_kernels cpu_v2_kernels, cpu_v3_kernels, cpu_v4_kernels;
+
+const struct cpu_kernels *cpu_kernels_choose(void) {
+    __builtin_cpu_init();
+    /* f16c and lzcnt, which clang 14 cannot be asked for, came with or before these. */
+    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+              __builtin_cpu_supports("bmi2");
+    bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl");
+    return v4 ? &cpu_v4_kernels : v3 ? &cpu_v3_kernels : &cpu_v2_kernels;
+}
+#else
+extern const struct cpu_kernels cpu_native_kernels;
+
+const struct cpu_kernels *cpu_kernels_choose(void) {
+    return &cpu_native_kernels;
+}
+#endif
+
+unsigned cpu_parts(const struct cpu *cpu, int64_t work) {
+    int64_t parts = work / PART_WORK, most = (int64_t)cpu->team.threads * PARTS_PER_THREAD;
+    if (parts < 2 || cpu->team.threads < 2) {
+        return 1;
+    }
+    return (unsigned)(parts < most ? parts : most);
+}
+
+/* ---- operations ---- */
+
+static cpu_driver *const drivers[CPU_OPCODES] = {
+    [OP_FULL] = cpu_full,
+    [OP_ARANGE] = cpu_arange,
+    [OP_EYE] = cpu_eye,
+    [OP_UNIFORM] = cpu_random,
+    [OP_NORMAL] = cpu_random,
+    [OP_CAST] = cpu_cast,
+    [OP_COPY] = cpu_elementwise,
+    [OP_ADD] = cpu_elementwise,
+    [OP_SUBTRACT] = cpu_elementwise,
+    [OP_MULTIPLY] = cpu_elementwise,
+    [OP_DIVIDE] = cpu_elementwise,
+    [OP_POW] = cpu_elementwise,
+    [OP_MAXIMUM] = cpu_elementwise,
+    [OP_MINIMUM] = cpu_elementwise,
+    [OP_EQUAL] = cpu_elementwise,
+    [OP_NOT_EQUAL] = cpu_elementwise,
+    [OP_LESS] = cpu_elementwise,
+    [OP_LESS_EQUAL] = cpu_elementwise,
+    [OP_GREATER] = cpu_elementwise,
+    [OP_GREATER_EQUAL] = cpu_elementwise,
+    [OP_LOGICAL_AND] = cpu_elementwise,
+    [OP_LOGICAL_OR] = cpu_elementwise,
+    [OP_LOGICAL_NOT] = cpu_elementwise,
+    [OP_NEGATIVE] = cpu_elementwise,
+    [OP_ABS] = cpu_elementwise,
+    [OP_EXP] = cpu_elementwise,
+    [OP_LOG] = cpu_elementwise,
+    [OP_SQRT] = cpu_elementwise,
+    [OP_TANH] = cpu_elementwise,
+    [OP_SIGMOID] = cpu_elementwise,
+    [OP_RELU] = cpu_elementwise,
+    [OP_WHERE] = cpu_elementwise,
+    [OP_SUM] = cpu_reduce,
+    [OP_PROD] = cpu_reduce,
+    [OP_MEAN] = cpu_reduce,
+    [OP_MAX] = cpu_reduce,
+    [OP_MIN] = cpu_reduce,
+    [OP_ANY] = cpu_reduce,
+    [OP_ALL] = cpu_reduce,
+    [OP_ARGMAX] = cpu_reduce,
+    [OP_ARGMIN] = cpu_reduce,
+    [OP_SOFTMAX] = cpu_softmax,
+    [OP_LOG_SOFTMAX] = cpu_softmax,
+    [OP_MATMUL] = cpu_matmul,
+    [OP_TAKE] = cpu_take,
+    [OP_TAKE_ALONG_AXIS] = cpu_take_along_axis,
+    [OP_ONE_HOT] = cpu_one_hot,
+};
+
+static int cpu_launch(struct device *device, const struct launch *launch, struct fault *fault) {
+    struct cpu *cpu = (struct cpu *)device;
+    cpu_driver *driver = launch->opcode < CPU_OPCODES ? drivers[launch->opcode] : NULL;
+    if (__builtin_expect(!driver, 0)) {
+        return fault_set(fault, STATUS_INTERNAL, "operation %u has no kernel on a cpu device", launch->opcode);
+    }
+    return driver(cpu, launch, fault);
+}
+
+/* Drivers that look their kernel up by dtype have an entry to show; the others take every dtype. */
+static bool cpu_supports(const struct device *device, unsigned opcode, enum dtype dtype) {
+    const struct cpu_kernels *kernels = ((const struct cpu *)device)->kernels;
+    if (opcode >= CPU_OPCODES || !drivers[opcode] || !dtype_valid((int)dtype)) {
+        return false;
+    }
+    cpu_driver *driver = drivers[opcode];
+    return driver == cpu_elementwise ? kernels->elementwise[opcode][dtype] != NULL
+           : driver == cpu_reduce    ? kernels->reductions[opcode][dtype] != NULL
+           : driver == cpu_softmax   ? kernels->softmax[opcode][dtype] != NULL
+           : driver == cpu_random    ? kernels->random[opcode][dtype] != NULL
+                                     : true;
+}
+
+/* ---- memory ---- */
+
+static int cpu_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
+    (void)device;
+    /* Large segments begin where a huge page may, hence some more address space, given back below. */
+    size_t slack = bytes >= huge_page ? huge_page : 0;
+    if (bytes > SIZE_MAX - slack) {
+        return fault_set(fault, STATUS_OUT_OF_MEMORY, "%zu bytes are more than there are addresses", bytes);
+    }
+    char *address = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) {
+        return fault_set(fault, STATUS_OUT_OF_MEMORY, "the host has no %zu bytes: %s", bytes, strerror(errno));
+    }
+    if (slack) {
+        size_t page = 4096, rounded = (bytes + page - 1) / page * page;
+        size_t head = -(uintptr_t)address & (huge_page - 1);
+        if (head) {
+            munmap(address, head);
+        }
+        if (slack > head) {
+            munmap(address + head + rounded, slack - head);
+        }
+        address += head;
+        madvise(address, bytes, MADV_HUGEPAGE); /* advice: where it is refused, small pages do */
+    }
+    *segment = address;
+    return STATUS_OK;
+}
+
+static void cpu_release(struct device *device, void *segment, size_t bytes) {
+    (void)device;
+    munmap(segment, bytes);
+}
+
+/* ---- the device ---- */
+
+static int cpu_open(const struct device_options *options, struct device **device, struct fault *fault) {
+    struct cpu *cpu = aligned_alloc(_Alignof(struct cpu), sizeof *cpu);
+    if (!cpu) {
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cpu device");
+    }
+    unsigned threads = options->threads ? options->threads : host_cores();
+    *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_choose(), .index = options->index};
+    cpu->memory_total = options->memory_total ? options->memory_total : host_memory() / 5 * 4;
+    blas_prepare();
+    team_init(&cpu->team, threads < THREADS_MAX ? threads : THREADS_MAX);
+    *device = &cpu->base;
+    return STATUS_OK;
+}
+
+static void cpu_close(struct device *device) {
+    struct cpu *cpu = (struct cpu *)device;
+    team_finish(&cpu->team);
+    free(cpu->scratch);
+    free(cpu);
+}
+
+static void cpu_describe(const struct device *device, struct device_info *info) {
+    const struct cpu *cpu = (const struct cpu *)device;
+    *info = (struct device_info){.processors = cpu->team.threads, .memory_total = cpu->memory_total};
+    snprintf(info->kind, sizeof info->kind, "%s", cpu_device_vtable.kind);
+    snprintf(info->capability, sizeof info->capability, "%s", cpu->kernels->level);
+    host_model(info->model, sizeof info->model);
+}
+
+const struct device_vtable cpu_device_vtable = {
+    .kind = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .reserve = cpu_reserve,
+    .release = cpu_release,
+    .launch = cpu_launch,
+    .supports = cpu_supports,
+};

@@ -1,0 +1,60 @@
+/* The table of one vector level's kernels. */
+#include "engine/cpu/lanes.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define LEVEL "avx512"
+#elif defined(__AVX2__)
+#define LEVEL "avx2"
+#elif defined(__SSE4_2__)
+#define LEVEL "sse4.2"
+#elif defined(__aarch64__)
+#define LEVEL "neon"
+#else
+#define LEVEL "generic"
+#endif
+
+static void stream(void *to, const void *from, size_t bytes) {
+#if defined(__AVX512F__)
+    for (size_t i = 0; i < bytes; i += 64) {
+        _mm512_stream_si512((__m512i *)(void *)((char *)to + i), _mm512_loadu_si512((const char *)from + i));
+    }
+#elif defined(__AVX__)
+    for (size_t i = 0; i < bytes; i += 32) {
+        _mm256_stream_si256((__m256i *)(void *)((char *)to + i),
+                            _mm256_loadu_si256((const __m256i *)(const void *)((const char *)from + i)));
+    }
+#elif defined(__SSE2__)
+    for (size_t i = 0; i < bytes; i += 16) {
+        _mm_stream_si128((__m128i *)(void *)((char *)to + i),
+                         _mm_loadu_si128((const __m128i *)(const void *)((const char *)from + i)));
+    }
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+/* Streaming stores are weakly ordered: this comes before the result is given to another thread. */
+static void stream_end(void) {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+extern const struct cpu_kernels CPU_NAME(kernels);
+const struct cpu_kernels CPU_NAME(kernels) = {
+    .level = LEVEL,
+    .elementwise = CPU_NAME(elementwise),
+    .cast = CPU_NAME(cast),
+    .reductions = CPU_NAME(reductions),
+    .softmax = CPU_NAME(softmax),
+    .random = CPU_NAME(random),
+    .product_u32 = CPU_NAME(product_u32),
+    .product_u64 = CPU_NAME(product_u64),
+    .product_bool = CPU_NAME(product_bool),
+    .stream = stream,
+    .stream_end = stream_end,
+};

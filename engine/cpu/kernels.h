@@ -1,0 +1,73 @@
+/* The inner loops of the CPU backend: what is compiled once for each vector level, behind tables of functions.
+ *
+ * rows_*.c and kernels.c hold the loops and are compiled several times with different CPU_LEVEL (engine/cpu/meson.build);
+ * the drivers (elementwise.c, reduce.c, …) walk over axes, share the work out among threads, and are compiled once. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/op.h"
+
+/* One run along the innermost axis: n elements of the output and up to three inputs. */
+struct cpu_row {
+    int64_t n;
+    char *data[4];     /* output, inputs… */
+    int64_t stride[4]; /* in elements; the output's is 1 but for COPY and CAST */
+};
+typedef void cpu_row_function(const struct cpu_row *row);
+
+/* Accumulators of a reduction, one for each of up to CPU_REDUCE_WIDTH outputs. What they hold is the reduction's own. */
+enum { CPU_REDUCE_WIDTH = 256 };
+struct cpu_accumulators {
+    _Alignas(64) char value[CPU_REDUCE_WIDTH * 8];
+    _Alignas(64) char extra[CPU_REDUCE_WIDTH * 8]; /* compensation of a sum, position of an extreme */
+};
+
+/* A reduction of one dtype. `position` counts the reduced elements before this call's. */
+struct cpu_reduction {
+    void (*start)(int64_t n, struct cpu_accumulators *accumulators);
+    /* Takes n elements into accumulator 0. */
+    void (*row)(int64_t n, const void *x, int64_t stride, int64_t position, struct cpu_accumulators *accumulators);
+    /* Takes one element into each of n accumulators. */
+    void (*column)(int64_t n, const void *x, int64_t stride, int64_t position, struct cpu_accumulators *accumulators);
+    /* Takes what `from` has seen, all of it later, into n accumulators. */
+    void (*merge)(int64_t n, struct cpu_accumulators *accumulators, const struct cpu_accumulators *from);
+    void (*finish)(int64_t n, const struct cpu_accumulators *accumulators, int64_t count, void *out);
+};
+
+/* Softmax or its logarithm of n elements with the given strides; `out` may be x. */
+typedef void cpu_softmax_function(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride);
+
+struct cpu_random {
+    uint64_t seed, offset;
+    double first, second; /* low and high, or mean and deviation */
+};
+/* Writes elements begin … end - 1 of a random tensor; `out` is the tensor's first element. */
+typedef void cpu_random_function(const struct cpu_random *random, int64_t begin, int64_t end, void *out);
+
+/* c[rows][columns] += a[rows][depth] · b[depth][columns], packed, c with row length c_stride: modulo 2^32 or 2^64, or
+ * as truth values in uint32_t. */
+typedef void cpu_product_function(int64_t rows, int64_t columns, int64_t depth, const void *a, const void *b, void *c,
+                                  int64_t c_stride);
+
+/* NULL: no such kernel. Entries of the tables are indexed by opcode and the dtype presented (of the last input). */
+struct cpu_kernels {
+    const char *level; /* "avx512" */
+    cpu_row_function *(*elementwise)[DTYPE_COUNT];
+    cpu_row_function *(*cast)[DTYPE_COUNT]; /* [from][to] */
+    const struct cpu_reduction *(*reductions)[DTYPE_COUNT];
+    cpu_softmax_function *(*softmax)[DTYPE_COUNT];
+    cpu_random_function *(*random)[DTYPE_COUNT];
+    cpu_product_function *product_u32, *product_u64, *product_bool;
+    /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */
+    void (*stream)(void *to, const void *from, size_t bytes);
+    /* Orders what has been streamed before what follows. */
+    void (*stream_end)(void);
+};
+
+/* The opcodes that a table by opcode needs room for. */
+enum { CPU_OPCODES = OP_ONE_HOT + 1 };
+
+/* The best level that this processor has. */
+const struct cpu_kernels *cpu_kernels_choose(void);

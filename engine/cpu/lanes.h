@@ -1,0 +1,42 @@
+/* What the loops of rows_*.c are made of. Only for sources compiled once for each vector level. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "engine/cpu/kernels.h"
+
+#define CPU_NAME__(level, name) cpu_##level##_##name
+#define CPU_NAME_(level, name) CPU_NAME__(level, name)
+/* The level's own name of a symbol: cpu_v3_name. */
+#define CPU_NAME(name) CPU_NAME_(CPU_LEVEL, name)
+
+/* The iterations of the loop below do not depend on each other, also where output and input are the same memory. */
+#define CPU_PRAGMA(text) _Pragma(#text)
+#define CPU_LOOP CPU_PRAGMA(omp simd)
+#define CPU_LOOP_SUM(variable) CPU_PRAGMA(omp simd reduction(+ : variable))
+
+/* a · b + c, in one rounding where the level has that. */
+#if defined(__FMA__) || defined(__aarch64__)
+#define CPU_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define CPU_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+enum { CPU_BLOCK = 256 }; /* elements in the buffers through which f16 and bf16 compute */
+
+/* X(NAME, name, type, unsigned type of at least 32 bits, minimum, maximum): the integer dtypes. */
+#define CPU_INTEGERS(X)                                                                                                \
+    X(U8, u8, uint8_t, uint32_t, 0, UINT8_MAX)                                                                         \
+    X(I8, i8, int8_t, uint32_t, INT8_MIN, INT8_MAX)                                                                    \
+    X(I16, i16, int16_t, uint32_t, INT16_MIN, INT16_MAX)                                                               \
+    X(I32, i32, int32_t, uint32_t, INT32_MIN, INT32_MAX)                                                               \
+    X(I64, i64, int64_t, uint64_t, INT64_MIN, INT64_MAX)
+
+extern cpu_row_function *CPU_NAME(elementwise)[CPU_OPCODES][DTYPE_COUNT];
+extern cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT];
+extern const struct cpu_reduction *CPU_NAME(reductions)[CPU_OPCODES][DTYPE_COUNT];
+extern cpu_softmax_function *CPU_NAME(softmax)[CPU_OPCODES][DTYPE_COUNT];
+extern cpu_random_function *CPU_NAME(random)[CPU_OPCODES][DTYPE_COUNT];
+cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

@@ -1,0 +1,332 @@
+/* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32 or f64 whose
+ * operands BLAS can read goes to it as it is. Any other is computed block by block from packed copies: matrices with odd
+ * strides or with extents beyond an int, f16 and bf16 in f32, integers and bool in kernels of our own. */
+#include "engine/cpu/cpu.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 512, BLOCK_DEPTH = 384 };
+/* Elements of scratch for one part: blocks of a, b and c. */
+static const size_t block_elements =
+    (size_t)BLOCK_ROWS * BLOCK_DEPTH + (size_t)BLOCK_DEPTH * BLOCK_COLUMNS + (size_t)BLOCK_ROWS * BLOCK_COLUMNS;
+
+struct matrix {
+    char *data;
+    int64_t rows, columns;
+    int64_t row_stride, column_stride; /* in elements */
+};
+
+struct job {
+    struct cpu *cpu;
+    const struct operand *a, *b, *c;
+    enum dtype dtype, packed; /* of the operands, and what blocks of them are packed as */
+    int64_t size, packed_size;
+    cpu_product_function *product; /* NULL: BLAS */
+    int64_t m, n, k;
+    int64_t batches;
+    unsigned grid_rows, grid_columns, parts;
+    bool direct;
+    char *scratch;
+};
+
+/* ---- BLAS as it is ---- */
+
+struct layout {
+    CBLAS_TRANSPOSE transpose;
+    int leading;
+};
+
+/* How BLAS would have to be told of a matrix; false where it cannot. Strides of an axis with one element do not matter. */
+static bool layout_find(const struct matrix *matrix, struct layout *layout) {
+    int64_t row = matrix->row_stride, column = matrix->column_stride;
+    if (matrix->rows > INT_MAX || matrix->columns > INT_MAX) {
+        return false;
+    }
+    bool single_row = matrix->rows == 1, single_column = matrix->columns == 1;
+    if ((column == 1 || single_column) && (single_row || (row >= matrix->columns && row <= INT_MAX))) {
+        *layout = (struct layout){CblasNoTrans, (int)(single_row ? matrix->columns : row)};
+        return true;
+    }
+    if ((row == 1 || single_row) && (single_column || (column >= matrix->rows && column <= INT_MAX))) {
+        *layout = (struct layout){CblasTrans, (int)(single_column ? matrix->rows : column)};
+        return true;
+    }
+    return false;
+}
+
+/* y = A · x, where x and y have strides; A as stored is `transpose`d. */
+static void blas_vector(const struct blas *blas, enum dtype dtype, const struct matrix *a, struct layout layout,
+                        const char *x, int x_stride, char *y, int y_stride) {
+    int rows = (int)(layout.transpose == CblasNoTrans ? a->rows : a->columns);
+    int columns = (int)(layout.transpose == CblasNoTrans ? a->columns : a->rows);
+    if (dtype == DTYPE_F32) {
+        blas->sgemv(CblasRowMajor, layout.transpose, rows, columns, 1, (const void *)a->data, layout.leading,
+                    (const void *)x, x_stride, 0, (void *)y, y_stride);
+    } else {
+        blas->dgemv(CblasRowMajor, layout.transpose, rows, columns, 1, (const void *)a->data, layout.leading,
+                    (const void *)x, x_stride, 0, (void *)y, y_stride);
+    }
+}
+
+static bool vector_stride(int64_t stride, int64_t length, int *out) {
+    *out = length == 1 ? 1 : (int)stride;
+    return length == 1 || (stride > 0 && stride <= INT_MAX);
+}
+
+static struct matrix transposed(const struct matrix *a) {
+    return (struct matrix){a->data, a->columns, a->rows, a->column_stride, a->row_stride};
+}
+
+/* Products with a single row or column, which gemm is slow at. False where they are none, or have odd strides. */
+static bool blas_by_vector(const struct blas *blas, enum dtype dtype, const struct matrix *a, const struct matrix *b,
+                           const struct matrix *c) {
+    int x_stride, y_stride;
+    struct layout layout;
+    if (b->columns == 1 && layout_find(a, &layout) && vector_stride(b->row_stride, b->rows, &x_stride) &&
+        vector_stride(c->row_stride, c->rows, &y_stride)) {
+        blas_vector(blas, dtype, a, layout, b->data, x_stride, c->data, y_stride);
+        return true;
+    }
+    struct matrix across = transposed(b);
+    if (a->rows == 1 && layout_find(&across, &layout) && vector_stride(a->column_stride, a->columns, &x_stride)) {
+        blas_vector(blas, dtype, &across, layout, a->data, x_stride, c->data, 1);
+        return true;
+    }
+    return false;
+}
+
+static bool blas_multiply(const struct blas *blas, enum dtype dtype, const struct matrix *a, const struct matrix *b,
+                          const struct matrix *c, bool add) {
+    struct layout left, right;
+    if (!add && blas_by_vector(blas, dtype, a, b, c)) {
+        return true;
+    }
+    if (!layout_find(a, &left) || !layout_find(b, &right) || c->row_stride > INT_MAX) {
+        return false;
+    }
+    int m = (int)a->rows, n = (int)b->columns, k = (int)a->columns, leading = (int)c->row_stride;
+    if (dtype == DTYPE_F32) {
+        blas->sgemm(CblasRowMajor, left.transpose, right.transpose, m, n, k, 1, (const void *)a->data, left.leading,
+                    (const void *)b->data, right.leading, add ? 1 : 0, (void *)c->data, leading);
+    } else {
+        blas->dgemm(CblasRowMajor, left.transpose, right.transpose, m, n, k, 1, (const void *)a->data, left.leading,
+                    (const void *)b->data, right.leading, add ? 1 : 0, (void *)c->data, leading);
+    }
+    return true;
+}
+
+/* ---- blocks ---- */
+
+static struct matrix matrix_part(const struct matrix *a, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                                 int64_t size) {
+    return (struct matrix){a->data + (row * a->row_stride + column * a->column_stride) * size, rows, columns,
+                           a->row_stride, a->column_stride};
+}
+
+static int64_t magnitude(int64_t stride) {
+    return stride < 0 ? -stride : stride;
+}
+
+/* Converts a matrix to another dtype and place, reading along the axis whose elements are closer. */
+static void convert(const struct cpu *cpu, enum dtype from, const struct matrix *x, enum dtype to,
+                    const struct matrix *out) {
+    cpu_row_function *row = cpu->kernels->cast[from][to];
+    int64_t size = (int64_t)dtype_size(from), out_size = (int64_t)dtype_size(to);
+    bool across = magnitude(x->row_stride) < magnitude(x->column_stride);
+    struct matrix source = across ? transposed(x) : *x, target = across ? transposed(out) : *out;
+    struct cpu_row run = {.n = source.columns, .stride = {target.column_stride, source.column_stride}};
+    for (int64_t i = 0; i < source.rows; i++) {
+        run.data[0] = target.data + i * target.row_stride * out_size;
+        run.data[1] = source.data + i * source.row_stride * size;
+        row(&run);
+    }
+}
+
+static struct matrix pack(const struct job *job, const struct matrix *x, char *to) {
+    struct matrix packed = {to, x->rows, x->columns, x->columns, 1};
+    convert(job->cpu, job->dtype, x, job->packed, &packed);
+    return packed;
+}
+
+/* Adds the product of packed blocks to a packed c; the first block of a sum finds c at zero. */
+static void block_multiply(const struct job *job, const struct matrix *a, const struct matrix *b,
+                           const struct matrix *c, bool first) {
+    if (!job->product) {
+        blas_multiply(&job->cpu->blas, job->packed, a, b, c, !first);
+        return;
+    }
+    if (first) {
+        memset(c->data, 0, (size_t)(c->rows * c->columns * job->packed_size));
+    }
+    job->product(a->rows, b->columns, a->columns, a->data, b->data, c->data, c->row_stride);
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static void multiply_in_blocks(const struct job *job, const struct matrix *a, const struct matrix *b,
+                               const struct matrix *c, char *scratch) {
+    int64_t size = job->size, packed_size = job->packed_size;
+    char *a_block = scratch, *b_block = a_block + (int64_t)BLOCK_ROWS * BLOCK_DEPTH * packed_size;
+    char *c_block = b_block + (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS * packed_size;
+    for (int64_t j = 0; j < c->columns; j += BLOCK_COLUMNS) {
+        int64_t columns = least(BLOCK_COLUMNS, c->columns - j);
+        for (int64_t i = 0; i < c->rows; i += BLOCK_ROWS) {
+            int64_t rows = least(BLOCK_ROWS, c->rows - i);
+            struct matrix result = {c_block, rows, columns, columns, 1};
+            for (int64_t l = 0; l < a->columns; l += BLOCK_DEPTH) {
+                int64_t depth = least(BLOCK_DEPTH, a->columns - l);
+                struct matrix left = matrix_part(a, i, rows, l, depth, size);
+                struct matrix right = matrix_part(b, l, depth, j, columns, size);
+                left = pack(job, &left, a_block);
+                right = pack(job, &right, b_block);
+                block_multiply(job, &left, &right, &result, l == 0);
+            }
+            struct matrix target = matrix_part(c, i, rows, j, columns, size);
+            convert(job->cpu, job->packed, &result, job->dtype, &target);
+        }
+    }
+}
+
+/* ---- sharing out ---- */
+
+/* The matrix of an operand in batch number `batch`, counted over the axes before the last two. */
+static struct matrix batch_matrix(const struct operand *operand, int64_t batch, int64_t size) {
+    int last = operand->rank - 1;
+    int64_t offset = 0;
+    for (int i = last - 2; i >= 0; i--) {
+        offset += batch % operand->shape[i] * operand->strides[i];
+        batch /= operand->shape[i];
+    }
+    return (struct matrix){(char *)operand->data + offset * size, operand->shape[last - 1], operand->shape[last],
+                           operand->strides[last - 1], operand->strides[last]};
+}
+
+static void job_rectangle(const struct job *job, int64_t batch, unsigned row, unsigned column, char *scratch) {
+    int64_t i = cpu_part_begin(job->m, row, job->grid_rows), i_end = cpu_part_begin(job->m, row + 1, job->grid_rows);
+    int64_t j = cpu_part_begin(job->n, column, job->grid_columns);
+    int64_t j_end = cpu_part_begin(job->n, column + 1, job->grid_columns);
+    struct matrix a = batch_matrix(job->a, batch, job->size), b = batch_matrix(job->b, batch, job->size);
+    struct matrix c = batch_matrix(job->c, batch, job->size);
+    c.row_stride = job->n; /* of one row the stride may be anything */
+    c.column_stride = 1;
+    a = matrix_part(&a, i, i_end - i, 0, job->k, job->size);
+    b = matrix_part(&b, 0, job->k, j, j_end - j, job->size);
+    c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
+    if (!job->direct || !blas_multiply(&job->cpu->blas, job->dtype, &a, &b, &c, false)) {
+        multiply_in_blocks(job, &a, &b, &c, scratch);
+    }
+}
+
+static void job_part(void *context, unsigned part) {
+    const struct job *job = context;
+    int64_t rectangles = job->batches * job->grid_rows * job->grid_columns;
+    int64_t begin = cpu_part_begin(rectangles, part, job->parts);
+    int64_t end = cpu_part_begin(rectangles, part + 1, job->parts);
+    char *scratch = job->scratch ? job->scratch + part * block_elements * (size_t)job->packed_size : NULL;
+    for (int64_t i = begin; i < end; i++) {
+        unsigned column = (unsigned)(i % job->grid_columns);
+        int64_t line = i / job->grid_columns;
+        job_rectangle(job, line / job->grid_rows, (unsigned)(line % job->grid_rows), column, scratch);
+    }
+}
+
+/* As many rectangles as there are parts, as square as it gets: each operand is packed once for each row or column. */
+static void job_grid(struct job *job, unsigned parts) {
+    job->grid_rows = job->grid_columns = 1;
+    if (job->batches >= parts) {
+        return;
+    }
+    unsigned wanted = (unsigned)((parts + job->batches - 1) / job->batches);
+    while (job->grid_rows * job->grid_columns < wanted) {
+        int64_t height = job->m / job->grid_rows, width = job->n / job->grid_columns;
+        if (height < 32 && width < 32) {
+            return;
+        }
+        *(height >= width ? &job->grid_rows : &job->grid_columns) *= 2;
+    }
+}
+
+static void job_type(struct job *job) {
+    static const struct {
+        enum dtype packed;
+        size_t product; /* offset in struct cpu_kernels; 0: BLAS */
+    } types[DTYPE_COUNT] = {
+        [DTYPE_BOOL] = {DTYPE_I32, offsetof(struct cpu_kernels, product_bool)},
+        [DTYPE_U8] = {DTYPE_I32, offsetof(struct cpu_kernels, product_u32)},
+        [DTYPE_I8] = {DTYPE_I32, offsetof(struct cpu_kernels, product_u32)},
+        [DTYPE_I16] = {DTYPE_I32, offsetof(struct cpu_kernels, product_u32)},
+        [DTYPE_I32] = {DTYPE_I32, offsetof(struct cpu_kernels, product_u32)},
+        [DTYPE_I64] = {DTYPE_I64, offsetof(struct cpu_kernels, product_u64)},
+        [DTYPE_F16] = {DTYPE_F32, 0},
+        [DTYPE_BF16] = {DTYPE_F32, 0},
+        [DTYPE_F32] = {DTYPE_F32, 0},
+        [DTYPE_F64] = {DTYPE_F64, 0},
+    };
+    size_t offset = types[job->dtype].product;
+    job->packed = types[job->dtype].packed;
+    job->packed_size = (int64_t)dtype_size(job->packed);
+    if (offset) {
+        memcpy(&job->product, (const char *)job->cpu->kernels + offset, sizeof job->product);
+    }
+}
+
+static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
+    const struct operand *a = &launch->inputs[0], *b = &launch->inputs[1], *c = &launch->output;
+    *job = (struct job){.cpu = cpu, .a = a, .b = b, .c = c, .dtype = (enum dtype)a->dtype, .batches = 1};
+    job->size = (int64_t)dtype_size(job->dtype);
+    job->m = a->shape[a->rank - 2];
+    job->k = a->shape[a->rank - 1];
+    job->n = b->shape[b->rank - 1];
+    for (int i = 0; i < c->rank - 2; i++) {
+        job->batches *= c->shape[i];
+    }
+    job_type(job);
+}
+
+/* Scratch for all parts, where any of them may need it. */
+static int job_scratch(struct job *job, struct fault *fault) {
+    struct matrix a = batch_matrix(job->a, 0, job->size), b = batch_matrix(job->b, 0, job->size);
+    struct layout layout;
+    job->direct = job->packed == job->dtype && !job->product && layout_find(&a, &layout) && layout_find(&b, &layout) &&
+                  job->n <= INT_MAX;
+    if (job->direct) {
+        return STATUS_OK;
+    }
+    size_t bytes = block_elements * (size_t)job->packed_size * job->parts;
+    if (job->cpu->scratch_bytes < bytes) {
+        free(job->cpu->scratch);
+        job->cpu->scratch = aligned_alloc(64, bytes);
+        job->cpu->scratch_bytes = job->cpu->scratch ? bytes : 0;
+    }
+    job->scratch = job->cpu->scratch;
+    return job->scratch ? STATUS_OK : fault_set(fault, STATUS_INTERNAL, "no %zu bytes to pack matrices in", bytes);
+}
+
+int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+    struct job job;
+    job_init(&job, cpu, launch);
+    if (job.k == 0) {
+        memset(launch->output.data, 0, (size_t)(job.batches * job.m * job.n * job.size));
+        return STATUS_OK;
+    }
+    int status = job.product ? STATUS_OK : blas_load(&cpu->blas, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    /* In double, since this may be more than 2^63; some 4 multiplications take as long as moving a byte. */
+    double work = (double)job.batches * (double)job.m * (double)job.n * (double)job.k * (job.product ? 1 : 0.25);
+    unsigned parts = cpu_parts(cpu, work < 0x1p40 ? (int64_t)work : INT64_C(1) << 40);
+    parts = parts < cpu->team.threads ? parts : cpu->team.threads;
+    job_grid(&job, parts);
+    int64_t rectangles = job.batches * job.grid_rows * job.grid_columns;
+    job.parts = rectangles < parts ? (unsigned)rectangles : parts;
+    status = job_scratch(&job, fault);
+    if (status == STATUS_OK) {
+        team_run(&cpu->team, job.parts, job_part, &job);
+    }
+    return status;
+}

@@ -1,0 +1,107 @@
+/* Makes row functions out of expressions. Only for sources compiled once for each vector level. */
+#pragma once
+
+#include "engine/cpu/half.h"
+
+/* z = expression of a. The contiguous loop apart, since the compiler vectorises only that one well. */
+#define ROW1(name, T, R, expression)                                                                                   \
+    static void name(const struct cpu_row *row) {                                                                      \
+        const int64_t n = row->n, sa = row->stride[1];                                                                 \
+        const T *x = (const void *)row->data[1];                                                                       \
+        R *z = (void *)row->data[0];                                                                                   \
+        if (sa == 1) {                                                                                                 \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const T a = x[i];                                                                                      \
+                z[i] = expression;                                                                                     \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const T a = x[i * sa];                                                                                     \
+            z[i] = expression;                                                                                         \
+        }                                                                                                              \
+    }
+
+/* z = expression of a and b: both contiguous, one of them a scalar, or anything. */
+#define ROW2(name, T, R, expression)                                                                                   \
+    static void name(const struct cpu_row *row) {                                                                      \
+        const int64_t n = row->n, sa = row->stride[1], sb = row->stride[2];                                            \
+        const T *x = (const void *)row->data[1], *y = (const void *)row->data[2];                                      \
+        R *z = (void *)row->data[0];                                                                                   \
+        if (sa == 1 && sb == 1) {                                                                                      \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const T a = x[i], b = y[i];                                                                            \
+                z[i] = expression;                                                                                     \
+            }                                                                                                          \
+        } else if (sa == 1 && sb == 0) {                                                                               \
+            const T b = *y;                                                                                            \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const T a = x[i];                                                                                      \
+                z[i] = expression;                                                                                     \
+            }                                                                                                          \
+        } else if (sa == 0 && sb == 1) {                                                                               \
+            const T a = *x;                                                                                            \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const T b = y[i];                                                                                      \
+                z[i] = expression;                                                                                     \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const T a = x[i * sa], b = y[i * sb];                                                                  \
+                z[i] = expression;                                                                                     \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+/* Runs an f32 row on halves, block by block through buffers. `half` names the conversions; a comparison's result is
+ * written in place, any other is converted back. */
+#define HALF_ROWS_THROUGH(half)                                                                                        \
+    __attribute__((noinline, unused)) static void rows_through_##half(                                                 \
+        const struct cpu_row *row, int inputs, cpu_row_function *compute, bool comparison) {                           \
+        float buffer[3][CPU_BLOCK];                                                                                    \
+        for (int64_t i = 0; i < row->n; i += CPU_BLOCK) {                                                              \
+            int64_t n = row->n - i < CPU_BLOCK ? row->n - i : CPU_BLOCK;                                               \
+            struct cpu_row block = {                                                                                   \
+                .n = n, .data = {(char *)buffer[0], (char *)buffer[1], (char *)buffer[2]}, .stride = {1, 1, 1}};       \
+            for (int k = 1; k <= inputs; k++) {                                                                        \
+                const uint16_t *x = (const void *)row->data[k];                                                        \
+                half_load_##half(n, x + i * row->stride[k], row->stride[k], buffer[k]);                                \
+            }                                                                                                          \
+            if (comparison) {                                                                                          \
+                block.data[0] = row->data[0] + i;                                                                      \
+            }                                                                                                          \
+            compute(&block);                                                                                           \
+            if (!comparison) {                                                                                         \
+                half_store_##half(n, buffer[0], (uint16_t *)(void *)row->data[0] + i, 1);                              \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+HALF_ROWS_THROUGH(f16)
+HALF_ROWS_THROUGH(bf16)
+
+#define HALF_ROW(name, half, inputs)                                                                                   \
+    static void name##_##half(const struct cpu_row *row) {                                                             \
+        rows_through_##half(row, inputs, name##_f32, false);                                                           \
+    }
+#define HALF_COMPARISON(name, half)                                                                                    \
+    static void name##_##half(const struct cpu_row *row) {                                                             \
+        rows_through_##half(row, 2, name##_f32, true);                                                                 \
+    }
+
+/* rows_math.c; the table of all rows is at the end of rows_arithmetic.c. */
+#define CPU_MATH_ROWS(name)                                                                                            \
+    cpu_row_function CPU_NAME(name##_f16), CPU_NAME(name##_bf16), CPU_NAME(name##_f32), CPU_NAME(name##_f64);
+CPU_MATH_ROWS(pow)
+CPU_MATH_ROWS(exp)
+CPU_MATH_ROWS(log)
+CPU_MATH_ROWS(tanh)
+CPU_MATH_ROWS(sigmoid)
+cpu_row_function CPU_NAME(pow_u8), CPU_NAME(pow_i8), CPU_NAME(pow_i16), CPU_NAME(pow_i32), CPU_NAME(pow_i64);
+/* rows_cast.c: an element copied as it is, by size. */
+cpu_row_function CPU_NAME(copy_1), CPU_NAME(copy_2), CPU_NAME(copy_4), CPU_NAME(copy_8);

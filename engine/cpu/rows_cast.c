@@ -1,0 +1,174 @@
+/* Conversions between all pairs of dtypes, and copies. The output may be strided too. */
+#include "engine/cpu/rows.h"
+
+#define COPY_ROW(name, T)                                                                                              \
+    void CPU_NAME(name)(const struct cpu_row *row) {                                                                   \
+        const int64_t n = row->n, sa = row->stride[1], sz = row->stride[0];                                            \
+        const T *x = (const void *)row->data[1];                                                                       \
+        T *z = (void *)row->data[0];                                                                                   \
+        if (sa == 1 && sz == 1) {                                                                                      \
+            memmove(z, x, (size_t)n * sizeof *x);                                                                      \
+        } else if (sz == 1) {                                                                                          \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                z[i] = x[i * sa];                                                                                      \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                z[i * sz] = x[i * sa];                                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+COPY_ROW(copy_1, uint8_t)
+COPY_ROW(copy_2, uint16_t)
+COPY_ROW(copy_4, uint32_t)
+COPY_ROW(copy_8, uint64_t)
+
+/* ---- one element ---- */
+
+/* Truncate towards zero and saturate, NaN gives 0. */
+static inline uint8_t float_to_u8(float x) {
+    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
+}
+static inline int8_t float_to_i8(float x) {
+    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
+}
+static inline int16_t float_to_i16(float x) {
+    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
+}
+/* 2^31 - 128 is the largest float below 2^31: what is beyond is clamped to it first, so that the conversion is defined. */
+static inline int32_t float_to_i32(float x) {
+    float clamped = x != x ? 0 : x > 0x1.fffffep30f ? 0x1.fffffep30f : x < -0x1p31f ? -0x1p31f : x;
+    int32_t whole = (int32_t)clamped;
+    return x >= 0x1p31f ? INT32_MAX : whole;
+}
+static inline int64_t float_to_i64(float x) {
+    float clamped = x != x ? 0 : x > 0x1.fffffep62f ? 0x1.fffffep62f : x < -0x1p63f ? -0x1p63f : x;
+    int64_t whole = (int64_t)clamped;
+    return x >= 0x1p63f ? INT64_MAX : whole;
+}
+static inline uint8_t double_to_u8(double x) {
+    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
+}
+static inline int8_t double_to_i8(double x) {
+    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
+}
+static inline int16_t double_to_i16(double x) {
+    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
+}
+static inline int32_t double_to_i32(double x) {
+    return (int32_t)(x != x ? 0 : x > 2147483647.0 ? 2147483647.0 : x < -2147483648.0 ? -2147483648.0 : x);
+}
+static inline int64_t double_to_i64(double x) {
+    double clamped = x != x ? 0 : x > 0x1.fffffffffffffp62 ? 0x1.fffffffffffffp62 : x < -0x1p63 ? -0x1p63 : x;
+    int64_t whole = (int64_t)clamped;
+    return x >= 0x1p63 ? INT64_MAX : whole;
+}
+
+/* To a float that, rounded once more to a half, gives what one rounding gives. Above 2^40 the low 16 bits count only as
+ * "not zero": 47 bits remain, which f64 holds, and a half has 11 at most. */
+static inline float i64_to_odd(int64_t x) {
+    int64_t sticky = (x & ~INT64_C(0xffff)) | ((x & 0xffff) != 0 ? 0x8000 : 0);
+    int64_t small = x > -(INT64_C(1) << 40) && x < INT64_C(1) << 40;
+    return half_odd((double)(small ? x : sticky));
+}
+static inline float i32_to_odd(int32_t x) {
+    return half_odd((double)x);
+}
+
+/* ---- rows ---- */
+
+#define CAST_ROW(from, to, T, R, expression)                                                                           \
+    static void from##_to_##to(const struct cpu_row *row) {                                                            \
+        const int64_t n = row->n, sa = row->stride[1], sz = row->stride[0];                                            \
+        const T *x = (const void *)row->data[1];                                                                       \
+        R *z = (void *)row->data[0];                                                                                   \
+        if (sa == 1 && sz == 1) {                                                                                      \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const T a = x[i];                                                                                      \
+                z[i] = expression;                                                                                     \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const T a = x[i * sa];                                                                                     \
+            z[i * sz] = expression;                                                                                    \
+        }                                                                                                              \
+    }
+
+/* From an integer or bool (which is a macro's name, hence "truth"); `odd` makes a float that is safe to round again. */
+#define CAST_FROM_INTEGER(from, T, odd)                                                                                \
+    CAST_ROW(from, truth, T, uint8_t, a != 0)                                                                           \
+    CAST_ROW(from, u8, T, uint8_t, (uint8_t)a)                                                                         \
+    CAST_ROW(from, i8, T, int8_t, (int8_t)a)                                                                           \
+    CAST_ROW(from, i16, T, int16_t, (int16_t)a)                                                                        \
+    CAST_ROW(from, i32, T, int32_t, (int32_t)a)                                                                        \
+    CAST_ROW(from, i64, T, int64_t, (int64_t)a)                                                                        \
+    CAST_ROW(from, f16, T, uint16_t, half_to_f16(odd(a)))                                                              \
+    CAST_ROW(from, bf16, T, uint16_t, half_to_bf16(odd(a)))                                                            \
+    CAST_ROW(from, f32, T, float, (float)a)                                                                            \
+    CAST_ROW(from, f64, T, double, (double)a)
+CAST_FROM_INTEGER(truth, uint8_t, (float))
+CAST_FROM_INTEGER(u8, uint8_t, (float))
+CAST_FROM_INTEGER(i8, int8_t, (float))
+CAST_FROM_INTEGER(i16, int16_t, (float))
+CAST_FROM_INTEGER(i32, int32_t, i32_to_odd)
+CAST_FROM_INTEGER(i64, int64_t, i64_to_odd)
+
+#define CAST_FROM_FLOAT(from, T, type, value)                                                                          \
+    CAST_ROW(from, truth, T, uint8_t, value(a) != 0)                                                                    \
+    CAST_ROW(from, u8, T, uint8_t, type##_to_u8(value(a)))                                                             \
+    CAST_ROW(from, i8, T, int8_t, type##_to_i8(value(a)))                                                              \
+    CAST_ROW(from, i16, T, int16_t, type##_to_i16(value(a)))                                                           \
+    CAST_ROW(from, i32, T, int32_t, type##_to_i32(value(a)))                                                           \
+    CAST_ROW(from, i64, T, int64_t, type##_to_i64(value(a)))
+CAST_FROM_FLOAT(f16, uint16_t, float, half_from_f16)
+CAST_FROM_FLOAT(bf16, uint16_t, float, half_from_bf16)
+CAST_FROM_FLOAT(f32, float, float, )
+CAST_FROM_FLOAT(f64, double, double, )
+CAST_ROW(f16, f64, uint16_t, double, (double)half_from_f16(a))
+CAST_ROW(bf16, f64, uint16_t, double, (double)half_from_bf16(a))
+CAST_ROW(f32, f64, float, double, (double)a)
+CAST_ROW(bf16, f16, uint16_t, uint16_t, half_to_f16(half_from_bf16(a)))
+CAST_ROW(f16, bf16, uint16_t, uint16_t, half_to_bf16(half_from_f16(a)))
+CAST_ROW(f64, f16, double, uint16_t, half_to_f16(half_odd(a)))
+CAST_ROW(f64, bf16, double, uint16_t, half_to_bf16(half_odd(a)))
+CAST_ROW(f64, f32, double, float, (float)a)
+CAST_ROW(bf16, f32, uint16_t, float, half_from_bf16(a))
+CAST_ROW(f32, bf16, float, uint16_t, half_to_bf16(a))
+CAST_ROW(f16_strided, f32, uint16_t, float, half_from_f16(a))
+CAST_ROW(f32_strided, f16, float, uint16_t, half_to_f16(a))
+
+/* These two have instructions of their own, which the compiler does not find by itself. */
+static void f16_to_f32(const struct cpu_row *row) {
+    if (row->stride[0] != 1 || row->stride[1] != 1) {
+        f16_strided_to_f32(row);
+        return;
+    }
+    half_load_f16(row->n, (const void *)row->data[1], 1, (void *)row->data[0]);
+}
+
+static void f32_to_f16(const struct cpu_row *row) {
+    if (row->stride[0] != 1 || row->stride[1] != 1) {
+        f32_strided_to_f16(row);
+        return;
+    }
+    half_store_f16(row->n, (const void *)row->data[1], (void *)row->data[0], 1);
+}
+
+#define f16_to_f16 CPU_NAME(copy_2)
+#define bf16_to_bf16 CPU_NAME(copy_2)
+#define f32_to_f32 CPU_NAME(copy_4)
+#define f64_to_f64 CPU_NAME(copy_8)
+
+#define CASTS(from)                                                                                                    \
+    {[DTYPE_BOOL] = from##_to_truth, [DTYPE_U8] = from##_to_u8,   [DTYPE_I8] = from##_to_i8,                            \
+     [DTYPE_I16] = from##_to_i16,   [DTYPE_I32] = from##_to_i32, [DTYPE_I64] = from##_to_i64,                          \
+     [DTYPE_F16] = from##_to_f16,   [DTYPE_BF16] = from##_to_bf16, [DTYPE_F32] = from##_to_f32,                        \
+     [DTYPE_F64] = from##_to_f64}
+
+cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT] = {
+    [DTYPE_BOOL] = CASTS(truth), [DTYPE_U8] = CASTS(u8),     [DTYPE_I8] = CASTS(i8),   [DTYPE_I16] = CASTS(i16),
+    [DTYPE_I32] = CASTS(i32),   [DTYPE_I64] = CASTS(i64),   [DTYPE_F16] = CASTS(f16), [DTYPE_BF16] = CASTS(bf16),
+    [DTYPE_F32] = CASTS(f32),   [DTYPE_F64] = CASTS(f64),
+};

@@ -1,0 +1,122 @@
+/* Softmax and its logarithm of one row: the maximum, the sum of exponentials (in f64), then the results, each pass block
+ * by block through f32 (or f64) buffers, so that strides and halves need no loops of their own. */
+#include <math.h>
+
+#include "engine/cpu/vector_math.h"
+
+#define LOAD_PLAIN(name, T)                                                                                            \
+    static inline void load_##name(int64_t n, const T *x, int64_t stride, T *out) {                                    \
+        if (stride == 1) {                                                                                             \
+            memcpy(out, x, (size_t)n * sizeof *x);                                                                     \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            out[i] = x[i * stride];                                                                                    \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static inline void store_##name(int64_t n, const T *x, T *out, int64_t stride) {                                   \
+        if (stride == 1) {                                                                                             \
+            memcpy(out, x, (size_t)n * sizeof *x);                                                                     \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            out[i * stride] = x[i];                                                                                    \
+        }                                                                                                              \
+    }
+LOAD_PLAIN(f32, float)
+LOAD_PLAIN(f64, double)
+#define load_f16 half_load_f16
+#define store_f16 half_store_f16
+#define load_bf16 half_load_bf16
+#define store_bf16 half_store_bf16
+
+/* A NaN in x reaches the sum through exp, so the maximum may pass it over. */
+#define SOFTMAX_STEPS(T, name, exponential)                                                                            \
+    static inline T maximum_##name(int64_t n, const T *x) {                                                            \
+        T best = x[0];                                                                                                 \
+        CPU_PRAGMA(omp simd reduction(max : best))                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            best = x[i] > best ? x[i] : best;                                                                          \
+        }                                                                                                              \
+        return best;                                                                                                   \
+    }                                                                                                                  \
+    static inline double exponentials_##name(int64_t n, T maximum, T *x) {                                             \
+        double sum = 0;                                                                                                \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            x[i] = exponential(x[i] - maximum);                                                                        \
+        }                                                                                                              \
+        CPU_LOOP_SUM(sum)                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            sum += (double)x[i];                                                                                       \
+        }                                                                                                              \
+        return sum;                                                                                                    \
+    }
+SOFTMAX_STEPS(float, f32, vector_exp)
+SOFTMAX_STEPS(double, f64, exp)
+
+/* E is the element's type, T the one that computes. */
+#define SOFTMAX_ROW(half, E, T, name)                                                                                  \
+    static inline double row_sum_##half(int64_t n, const E *x, int64_t x_stride, T *buffer, T *maximum) {              \
+        T best = -(T)__builtin_inff();                                                                                 \
+        double sum = 0;                                                                                                \
+        for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
+            int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
+            load_##half(block, x + i * x_stride, x_stride, buffer);                                                    \
+            T highest = maximum_##name(block, buffer);                                                                 \
+            best = highest > best || highest != highest ? highest : best;                                              \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
+            int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
+            if (n > CPU_BLOCK) {                                                                                       \
+                load_##half(block, x + i * x_stride, x_stride, buffer);                                                \
+            }                                                                                                          \
+            sum += exponentials_##name(block, best, buffer);                                                           \
+        }                                                                                                              \
+        *maximum = best;                                                                                               \
+        return sum;                                                                                                    \
+    }                                                                                                                  \
+    static void softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {            \
+        T buffer[CPU_BLOCK], maximum;                                                                                  \
+        T sum = (T)row_sum_##half(n, x, x_stride, buffer, &maximum);                                                   \
+        for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
+            int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
+            if (n > CPU_BLOCK) { /* a single block still holds its exponentials */                                     \
+                load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                     \
+                exponentials_##name(block, maximum, buffer);                                                           \
+            }                                                                                                          \
+            CPU_LOOP                                                                                                   \
+            for (int64_t k = 0; k < block; k++) {                                                                      \
+                buffer[k] /= sum;                                                                                      \
+            }                                                                                                          \
+            store_##half(block, buffer, (E *)out + i * out_stride, out_stride);                                        \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void log_softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {        \
+        T buffer[CPU_BLOCK], maximum;                                                                                  \
+        T shift = (T)log(row_sum_##half(n, x, x_stride, buffer, &maximum));                                            \
+        for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
+            int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
+            load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                         \
+            CPU_LOOP                                                                                                   \
+            for (int64_t k = 0; k < block; k++) {                                                                      \
+                buffer[k] = buffer[k] - maximum - shift;                                                               \
+            }                                                                                                          \
+            store_##half(block, buffer, (E *)out + i * out_stride, out_stride);                                        \
+        }                                                                                                              \
+    }
+SOFTMAX_ROW(f16, uint16_t, float, f32)
+SOFTMAX_ROW(bf16, uint16_t, float, f32)
+SOFTMAX_ROW(f32, float, float, f32)
+SOFTMAX_ROW(f64, double, double, f64)
+
+cpu_softmax_function *CPU_NAME(softmax)[CPU_OPCODES][DTYPE_COUNT] = {
+    [OP_SOFTMAX] = {[DTYPE_F16] = softmax_f16,
+                    [DTYPE_BF16] = softmax_bf16,
+                    [DTYPE_F32] = softmax_f32,
+                    [DTYPE_F64] = softmax_f64},
+    [OP_LOG_SOFTMAX] = {[DTYPE_F16] = log_softmax_f16,
+                        [DTYPE_BF16] = log_softmax_bf16,
+                        [DTYPE_F32] = log_softmax_f32,
+                        [DTYPE_F64] = log_softmax_f64},
+};

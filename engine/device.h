@@ -1,0 +1,29 @@
+/* A device as the engine's other parts and the server see it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/shape.h"
+
+struct device;
+
+struct device_options {
+    unsigned index;        /* the 1 of "cpu:1" */
+    unsigned threads;      /* threads for one launch; 0: one for each core this process may run on */
+    uint64_t memory_total; /* bytes the pool may reserve; 0: four fifths of what the host (or its cgroup) has */
+};
+
+struct device_info {
+    char kind[16];       /* "cpu" */
+    char model[128];     /* "Intel(R) Xeon(R) Processor" */
+    char capability[32]; /* compute capability, or a CPU's vector level: "avx512" */
+    unsigned processors;
+    uint64_t memory_total; /* bytes */
+};
+
+/* Opens "cpu" devices and whatever kinds come later. STATUS_NO_DEVICE names the kinds there are. */
+int device_open(const char *kind, const struct device_options *options, struct device **device, struct fault *fault);
+void device_close(struct device *device);
+void device_describe(const struct device *device, struct device_info *info);

@@ -1,0 +1,355 @@
+#include "engine/engine.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/device_impl.h"
+#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
+
+enum {
+    ENGINE_INLINE_NS = 50 * 1000,     /* estimated work that the owner does itself rather than switch threads */
+    ENGINE_KEEP_BYTES = 64 << 20,     /* memory kept reserved when the last session has gone */
+};
+
+/* ---- life ---- */
+
+static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
+    engine->device = device;
+    engine->options = *options;
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_cond_init(&engine->work, NULL);
+    pthread_cond_init(&engine->progress, NULL);
+    pool_init(&engine->pool, device);
+    return pthread_create(&engine->thread, NULL, submitter_main, engine);
+}
+
+int engine_create(struct device *device, const struct engine_options *options, struct engine **result,
+                  struct fault *fault) {
+    struct engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for an engine");
+    int error = engine_init(engine, device, options);
+    if (error) {
+        free(engine);
+        return fault_set(fault, STATUS_INTERNAL, "cannot start the submitter thread: %s", strerror(error));
+    }
+    *result = engine;
+    return STATUS_OK;
+}
+
+static void engine_stop(struct engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    engine->stopping = true;
+    pthread_cond_signal(&engine->work);
+    pthread_mutex_unlock(&engine->lock);
+    pthread_join(engine->thread, NULL);
+    /* Cancelled streams may still hold records that own something. */
+    pthread_mutex_lock(&engine->lock);
+    submitter_run(engine);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static void engine_free_lists(struct engine *engine) {
+    for (struct stream *stream = engine->streams_all, *next; stream; stream = next) {
+        next = stream->all_next;
+        free(stream->tail);
+        free(stream);
+    }
+    for (struct waiter *waiter = engine->waiters_free, *next; waiter; waiter = next) {
+        next = waiter->next;
+        free(waiter);
+    }
+    for (struct stream_chunk *chunk = engine->chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+    for (struct stream_chunk *chunk = engine->chunks_own, *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+}
+
+void engine_destroy(struct engine *engine) {
+    if (!engine)
+        return;
+    engine_stop(engine);
+    pool_finish(&engine->pool);
+    session_free_tensors(engine);
+    engine_free_lists(engine);
+    pthread_cond_destroy(&engine->progress);
+    pthread_cond_destroy(&engine->work);
+    pthread_mutex_destroy(&engine->lock);
+    device_close(engine->device);
+    free(engine);
+}
+
+/* ---- streams ---- */
+
+void engine_touch(struct engine *engine, struct stream *stream) {
+    stream->touched = true;
+    stream->touched_next = engine->touched;
+    engine->touched = stream;
+}
+
+struct stream_chunk *engine_chunk_take(struct engine *engine) {
+    if (!engine->chunks_own) {
+        pthread_mutex_lock(&engine->lock);
+        engine->chunks_own = engine->chunks;
+        engine->chunks = NULL;
+        engine->chunks_count = 0;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    struct stream_chunk *chunk = engine->chunks_own;
+    if (chunk)
+        engine->chunks_own = chunk->next;
+    else
+        chunk = malloc(sizeof *chunk);
+    return chunk;
+}
+
+static struct stream *engine_stream_create(struct engine *engine) {
+    struct stream *stream = aligned_alloc(64, sizeof *stream);
+    if (!stream)
+        return NULL;
+    memset(stream, 0, sizeof *stream);
+    stream->engine = engine;
+    atomic_init(&stream->completed, 0);
+    atomic_init(&stream->watched, UINT64_MAX);
+    atomic_init(&stream->cancelled, false);
+    stream->all_next = engine->streams_all;
+    engine->streams_all = stream;
+    return stream;
+}
+
+struct stream *engine_stream_take(struct engine *engine, int priority) {
+    struct stream **link = &engine->streams_free;
+    while (*link && !point_reached(*link, (*link)->enqueued))
+        link = &(*link)->free_next;
+    struct stream *stream = *link;
+    if (stream)
+        *link = stream->free_next;
+    else
+        stream = engine_stream_create(engine);
+    if (!stream)
+        return NULL;
+    atomic_store(&stream->cancelled, false);
+    pthread_mutex_lock(&engine->lock);
+    stream->priority = priority > 0 ? 0 : priority == 0 ? 1 : 2;
+    pthread_mutex_unlock(&engine->lock);
+    return stream;
+}
+
+void engine_stream_give(struct engine *engine, struct stream *stream) {
+    stream->free_next = engine->streams_free;
+    engine->streams_free = stream;
+}
+
+void engine_outside_reached(struct engine *engine, struct stream *stream) {
+    atomic_store_explicit(&stream->completed, stream->enqueued, memory_order_release);
+    engine->kick_needed = true;
+    pthread_mutex_lock(&engine->lock);
+    engine->outside_moved = true;
+    if (stream->waiters && !stream->signalled) {
+        stream->signalled = true;
+        stream->signal_next = engine->signalled;
+        engine->signalled = stream;
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- work ---- */
+
+/* Hands what has been enqueued to the run queue; with the lock held. */
+static void engine_publish(struct engine *engine) {
+    struct stream *touched = engine->touched;
+    engine->touched = NULL;
+    for (struct stream *next; touched; touched = next) {
+        next = touched->touched_next;
+        touched->touched = false;
+        touched->published = touched->enqueued;
+        engine->run_weight += touched->weight;
+        touched->weight = 0;
+        if (!touched->runnable)
+            submitter_enqueue(engine, touched);
+    }
+}
+
+void engine_kick(struct engine *engine) {
+    if (!engine->touched && !engine->kick_needed)
+        return;
+    engine->kick_needed = false;
+    pthread_mutex_lock(&engine->lock);
+    engine_publish(engine);
+    if (engine->submitting) {
+        /* its loop will find the work */
+    } else if (engine->run_weight <= ENGINE_INLINE_NS) {
+        engine->wake_sent = true; /* the owner polls next: it need not wake itself */
+        engine->submitting = true;
+        submitter_run(engine);
+        engine->submitting = false;
+    } else if (engine->submitter_asleep) {
+        pthread_cond_signal(&engine->work);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- completions ---- */
+
+static void engine_watch(struct stream *stream) {
+    uint64_t number = stream->waiters ? stream->waiters->number : UINT64_MAX;
+    atomic_store_explicit(&stream->watched, number, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with the submitter's: one of the two sees the other */
+}
+
+static void waiter_unlink(struct waiter *waiter) {
+    struct stream *stream = waiter->stream;
+    if (waiter->previous)
+        waiter->previous->next = waiter->next;
+    else
+        stream->waiters = waiter->next;
+    if (waiter->next)
+        waiter->next->previous = waiter->previous;
+    else
+        stream->waiters_last = waiter->previous;
+}
+
+static void waiter_recycle(struct engine *engine, struct waiter *waiter) {
+    waiter->next = engine->waiters_free;
+    engine->waiters_free = waiter;
+}
+
+static void waiter_link(struct waiter *waiter) {
+    struct stream *stream = waiter->stream;
+    struct waiter *before = stream->waiters_last;
+    while (before && before->number > waiter->number)
+        before = before->previous;
+    waiter->previous = before;
+    waiter->next = before ? before->next : stream->waiters;
+    if (waiter->next)
+        waiter->next->previous = waiter;
+    else
+        stream->waiters_last = waiter;
+    if (before)
+        before->next = waiter;
+    else
+        stream->waiters = waiter;
+}
+
+/* A point that was reached between the caller's look and ours is signalled by ourselves. */
+static void engine_signal_self(struct engine *engine, struct stream *stream) {
+    pthread_mutex_lock(&engine->lock);
+    if (!stream->signalled) {
+        stream->signalled = true;
+        stream->signal_next = engine->signalled;
+        engine->signalled = stream;
+    }
+    bool tell = !engine->wake_sent;
+    engine->wake_sent = true;
+    pthread_mutex_unlock(&engine->lock);
+    if (tell && engine->options.wake)
+        engine->options.wake(engine->options.owner);
+}
+
+struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint64_t number,
+                             void (*reached)(struct waiter *waiter), void *owner) {
+    struct waiter *waiter = engine->waiters_free;
+    if (waiter)
+        engine->waiters_free = waiter->next;
+    else if (!(waiter = malloc(sizeof *waiter)))
+        return NULL;
+    *waiter = (struct waiter){.stream = stream, .number = number, .reached = reached, .owner = owner};
+    waiter_link(waiter);
+    if (stream->waiters == waiter) {
+        engine_watch(stream);
+        if (point_reached(stream, number))
+            engine_signal_self(engine, stream);
+    }
+    return waiter;
+}
+
+void engine_waiter_cancel(struct engine *engine, struct waiter *waiter) {
+    waiter_unlink(waiter);
+    waiter_recycle(engine, waiter);
+}
+
+static void engine_fire(struct engine *engine, struct stream *stream) {
+    do {
+        while (stream->waiters && point_reached(stream, stream->waiters->number)) {
+            struct waiter *waiter = stream->waiters;
+            waiter_unlink(waiter);
+            waiter->reached(waiter);
+            waiter_recycle(engine, waiter);
+        }
+        engine_watch(stream);
+    } while (stream->waiters && point_reached(stream, stream->waiters->number));
+}
+
+void engine_poll(struct engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    struct stream *signalled = engine->signalled;
+    engine->signalled = NULL;
+    engine->wake_sent = false;
+    for (struct stream *stream = signalled; stream; stream = stream->signal_next)
+        stream->signalled = false;
+    /* From here on a stream may be signalled anew, so the list is walked under the lock into one of our own. */
+    struct stream *polled = NULL;
+    for (struct stream *next; signalled; signalled = next) {
+        next = signalled->signal_next;
+        signalled->poll_next = polled;
+        polled = signalled;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    for (struct stream *next; polled; polled = next) {
+        next = polled->poll_next;
+        engine_fire(engine, polled);
+    }
+    if (engine->sessions == 0 && engine->pool.reserved > ENGINE_KEEP_BYTES)
+        pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
+}
+
+void engine_wait(struct engine *engine) {
+    engine_kick(engine);
+    pthread_mutex_lock(&engine->lock);
+    while (!engine->signalled && !atomic_load(&engine->broken))
+        pthread_cond_wait(&engine->progress, &engine->lock);
+    pthread_mutex_unlock(&engine->lock);
+    engine_poll(engine);
+}
+
+/* ---- figures ---- */
+
+struct device *engine_device(struct engine *engine) {
+    return engine->device;
+}
+
+static uint64_t engine_queued(const struct engine *engine) {
+    uint64_t queued = 0;
+    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+        queued += stream->enqueued - atomic_load_explicit(&stream->completed, memory_order_acquire);
+    return queued;
+}
+
+void engine_stats(struct engine *engine, struct engine_stats *stats) {
+    memset(stats, 0, sizeof *stats);
+    device_describe(engine->device, &stats->device);
+    stats->memory_total = engine->pool.total;
+    stats->memory_reserved = engine->pool.reserved;
+    stats->memory_live = engine->pool.live;
+    stats->memory_peak = engine->pool.peak;
+    stats->memory_largest_free = pool_largest_free(&engine->pool);
+    stats->queue_depth = engine_queued(engine);
+    stats->ops_total =
+        engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
+    stats->sessions = engine->sessions;
+}
+
+int engine_fault(struct engine *engine, struct fault *fault) {
+    if (!atomic_load(&engine->broken))
+        return STATUS_OK;
+    pthread_mutex_lock(&engine->lock);
+    int code = fault_set(fault, STATUS_DEVICE_LOST, "the device failed: %s", engine->latched.message);
+    pthread_mutex_unlock(&engine->lock);
+    return code;
+}

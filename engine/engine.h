@@ -1,0 +1,49 @@
+/* The engine of one device: memory pool, submitter, completions. It knows no socket.
+ *
+ * Threads. One owner thread (the worker's loop) makes every call in this header and in session.h; tensors, ids, memory
+ * accounts and failures belong to it alone and need no lock. The engine has one more thread, the submitter, which only
+ * ever sees launches: memory is stream-ordered, so freeing and binding are decided on the owner thread at once, before
+ * the launches that they follow have run. */
+#pragma once
+
+#include "engine/device.h"
+
+struct engine;
+
+struct engine_options {
+    /* Called from any thread when completions wait for engine_poll(); it must not call back into the engine. May be NULL
+     * for an owner that uses engine_wait(). */
+    void (*wake)(void *owner);
+    void *owner;
+};
+
+/* Takes over `device` on success. */
+int engine_create(struct device *device, const struct engine_options *options, struct engine **engine,
+                  struct fault *fault);
+/* All sessions must be gone. Closes the device. */
+void engine_destroy(struct engine *engine);
+
+/* Starts what has been enqueued since the last kick: call it once after each batch of submissions, not per operation, and
+ * engine_poll() after it. A little work on an idle device is done before it returns, which spares two thread switches;
+ * more goes to the submitter. Does not call callbacks. */
+void engine_kick(struct engine *engine);
+/* Calls the callbacks of what has completed. */
+void engine_poll(struct engine *engine);
+/* Blocks until there is something to poll, then polls. For owners without an event loop; only with wake == NULL. */
+void engine_wait(struct engine *engine);
+
+struct device *engine_device(struct engine *engine);
+
+struct engine_stats {
+    struct device_info device;
+    /* bytes; live: in tensors, reserved: taken from the device, largest_free: largest tensor that fits now */
+    uint64_t memory_total, memory_reserved, memory_live, memory_peak, memory_largest_free;
+    uint64_t queue_depth; /* operations enqueued and not yet run */
+    uint64_t ops_total;   /* operations run since start */
+    unsigned sessions;
+};
+void engine_stats(struct engine *engine, struct engine_stats *stats);
+
+/* Not STATUS_OK once the device has failed for good (sticky): everything pending and to come fails with
+ * STATUS_DEVICE_LOST and this cause, and the worker must end. */
+int engine_fault(struct engine *engine, struct fault *fault);

@@ -1,0 +1,86 @@
+/* The engine's inside, for the files of this room. */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/engine.h"
+#include "engine/pool.h"
+#include "engine/tensor.h"
+
+enum {
+    ENGINE_CHUNKS_KEPT = 64,
+    ENGINE_PRIORITIES = 3, /* above, at and below the default */
+};
+
+/* Streams that have something to run, by priority; within one, they take turns. */
+struct run_queue {
+    struct stream *first[ENGINE_PRIORITIES], *last[ENGINE_PRIORITIES];
+};
+
+struct engine {
+    struct device *device;
+    struct engine_options options;
+
+    /* owner thread */
+    struct pool pool;
+    struct stream *touched;      /* streams with unpublished records */
+    struct stream *streams_free; /* recycled */
+    struct stream *streams_all;
+    struct waiter *waiters_free;
+    struct tensor *tensors_free;
+    struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
+    unsigned sessions;
+    struct session *sessions_list;
+    uint64_t ops_submitted;
+    bool kick_needed; /* a point was reached outside: blocked streams may go on */
+
+    /* under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t work;      /* the submitter sleeps on it */
+    pthread_cond_t progress;  /* engine_wait() sleeps on it */
+    struct run_queue run;
+    uint64_t run_weight;      /* published and not yet run, in nanoseconds, roughly */
+    bool submitting;          /* somebody has the submitter's role */
+    bool submitter_asleep;
+    bool stopping;
+    bool wake_sent;           /* the owner has been told, and has not polled yet */
+    struct stream *blocked;   /* runnable, but waiting for another stream's point */
+    bool outside_moved;       /* the owner has made a point happen itself */
+    struct stream *signalled; /* streams that reached a watched point */
+    struct stream_chunk *chunks;
+    unsigned chunks_count;
+    struct fault latched;     /* a sticky failure of the device */
+    _Atomic bool broken;      /* `latched` is set */
+    pthread_t thread;
+    _Atomic bool work_hint;   /* the run queue is not empty; for spinning without the lock */
+};
+
+/* Owner thread. */
+void engine_touch(struct engine *engine, struct stream *stream);
+struct stream_chunk *engine_chunk_take(struct engine *engine);
+struct stream *engine_stream_take(struct engine *engine, int priority);
+/* The stream may still have work; it is used again when that has run. */
+void engine_stream_give(struct engine *engine, struct stream *stream);
+
+/* A callback at a point of a stream. Owner thread. `reached` runs once, from engine_poll(). */
+struct waiter {
+    struct stream *stream;
+    uint64_t number;
+    void (*reached)(struct waiter *waiter);
+    void *owner;
+    struct waiter *next, *previous;
+};
+/* NULL out of memory. The point must not have been reached already: the caller has looked. */
+struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint64_t number,
+                             void (*reached)(struct waiter *waiter), void *owner);
+void engine_waiter_cancel(struct engine *engine, struct waiter *waiter);
+
+/* The owner itself has reached a point of `stream`, which has no records: the end of an upload. */
+void engine_outside_reached(struct engine *engine, struct stream *stream);
+
+/* Submitter (submitter.c). */
+void *submitter_main(void *engine);
+/* Runs what is published until nothing can run; called with the lock held and the role taken, returns so. */
+void submitter_run(struct engine *engine);
+/* Puts a stream at the end of its priority's turn; with the lock held. */
+void submitter_enqueue(struct engine *engine, struct stream *stream);

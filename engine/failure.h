@@ -1,0 +1,23 @@
+/* Why a tensor has no value: the root cause, shared by everything computed from it. Owner thread only. */
+#pragma once
+
+#include <stdint.h>
+
+#include "proto/status.h"
+
+enum { FAILURE_LABEL_MAX = 128 };
+
+struct failure {
+    unsigned references;
+    enum status code;
+    char message[256];
+    const char *operation; /* static: the operation's name, "" where there was none */
+    char label[FAILURE_LABEL_MAX + 1];
+    uint64_t sequence; /* number of the operation in its session, from 1 */
+};
+
+/* With one reference. Never NULL: out of host memory, a static one that says so stands in. */
+struct failure *failure_create(const struct fault *fault, const char *operation, const char *label, uint64_t sequence);
+struct failure *failure_ref(struct failure *failure);
+/* Takes NULL. */
+void failure_unref(struct failure *failure);

@@ -1,0 +1,58 @@
+/* A launch: one kernel call with everything resolved. The engine builds it on the owner thread, in a stream's queue; the
+ * submitter hands it to the backend. It holds raw addresses: memory is stream-ordered, so whoever frees a block frees it
+ * for what comes later in the stream.
+ *
+ * Normal forms, so that kernels stay simple. Nothing empty is launched: every operand has at least one element, but for
+ * reductions, where the input may be empty and the result is the neutral element (max, min, argmax, argmin of nothing are
+ * refused by the shape rule).
+ *
+ *   CREATE       output contiguous, rank 1 but for eye (rank 2); ints and floats as in proto/op.h, extents removed
+ *   ELEMENTWISE  all operands have one shape: broadcast (strides 0) and with axes merged wherever that is possible for all
+ *                of them at once. Contiguous operands are rank 1 with stride 1. The output may be the very memory of an input, same
+ *                layout. COPY and CAST may have a strided output. CAST: ints empty, dtypes say it all
+ *   REDUCE       input rank k + r: kept axes first, then reduced axes, each group merged where possible; ints[0] = k.
+ *                Output contiguous over the kept axes. argmax: position counted row-major over the reduced axes in
+ *                their order. MEAN's divisor is the number of reduced elements. A reduced group of one element is
+ *                possible, as is k = 0
+ *   SOFTMAX      both operands rank 2 to 8, same shape, the axis last, the others merged where possible
+ *   MATMUL       a [batch…, m, k], b [batch…, k, n], output [batch…, m, n] contiguous; the batch axes are equal (strides 0
+ *                where broadcast); matrices with any strides, k may be 0 (the result is 0); rank 2 to 8
+ *   TAKE         x [outer, n, inner], indices i64 [k], output [outer, k, inner], all contiguous
+ *   TAKE_ALONG_AXIS  x [outer, n, inner], indices i64 [outer, k, inner], output the same, all contiguous
+ *   ONE_HOT      indices i64 [n], output [n, classes], contiguous
+ *
+ * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "proto/op.h"
+
+struct operand {
+    void *data;             /* first element, offset applied */
+    const int64_t *shape;   /* [rank] */
+    const int64_t *strides; /* [rank], in elements; may be 0 or negative */
+    uint8_t dtype;          /* enum dtype */
+    uint8_t rank;
+};
+
+/* Where a kernel writes what is wrong with the data it met. The first writer wins; the owner reads it after the stream
+ * has passed this launch. */
+struct report {
+    _Atomic uint32_t code; /* enum status; STATUS_OK until something is wrong */
+    int64_t value;         /* OUT_OF_RANGE: the index found, */
+    int64_t position;      /* its position, counted row-major in the index tensor, */
+    int64_t limit;         /* and the extent it should be below */
+};
+
+struct launch {
+    uint16_t opcode;
+    uint8_t n_inputs;
+    uint8_t n_ints, n_floats;
+    struct report *report; /* not NULL for OP_FAMILY_TAKE */
+    const int64_t *ints;
+    const double *floats;
+    struct operand output;
+    struct operand inputs[]; /* [n_inputs], at most 3 */
+};

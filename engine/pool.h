@@ -1,0 +1,59 @@
+/* The memory pool of a device: stream-ordered, caching, owner thread only.
+ *
+ * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it next
+ * on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream costs
+ * nothing. Recently freed storage waits in bins by size, the newest first; idle storage is merged with its neighbours
+ * when a bin has nothing that fits. Segments come from the device and go back when nobody needs them. */
+#pragma once
+
+#include "engine/device.h"
+#include "engine/stream.h"
+
+struct session;
+struct segment;
+
+/* One block of memory; live while somebody holds a reference. Owner thread. */
+struct storage {
+    uint8_t *data;
+    size_t bytes; /* a multiple of POOL_ALIGNMENT */
+    unsigned references;
+    struct uses uses;
+    struct session *session; /* whose account it is charged to; NULL when free */
+
+    /* private to the pool */
+    struct segment *segment;
+    struct storage *before, *after; /* neighbours by address within the segment */
+    struct storage *next, **previous;
+    enum { STORAGE_LIVE, STORAGE_BINNED, STORAGE_IDLE } state;
+};
+
+enum { POOL_ALIGNMENT = 64, POOL_BINS = 512 };
+
+struct pool {
+    struct device *device;
+    uint64_t total;    /* bytes it may reserve */
+    uint64_t reserved; /* taken from the device */
+    uint64_t live, peak;
+    struct segment *segments;
+    struct storage *binned[POOL_BINS]; /* freed, perhaps not yet idle; newest first */
+    struct storage *idle[POOL_BINS];   /* idle and merged */
+    struct storage *spare;             /* unused storage objects */
+};
+
+void pool_init(struct pool *pool, struct device *device);
+/* All storage must have been freed and be idle. */
+void pool_finish(struct pool *pool);
+
+/* Memory for `bytes` (more than 0) with one reference. With a stream, for work enqueued there: the caller makes the stream
+ * wait for storage->uses. Without one, for the host to write now: only memory that nothing uses any more. Returns
+ * STATUS_OUT_OF_MEMORY without words: the caller knows whose memory it is. */
+int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct storage **storage);
+struct storage *storage_ref(struct storage *storage);
+/* The last reference frees the storage and takes it off its session's account. Takes NULL. */
+void storage_unref(struct pool *pool, struct storage *storage);
+
+/* The size that pool_take() charges for `bytes`; 0 where that overflows. */
+size_t pool_rounded(uint64_t bytes);
+uint64_t pool_largest_free(struct pool *pool);
+/* Gives segments without live or busy storage back to the device, down to `keep` reserved bytes. */
+void pool_trim(struct pool *pool, uint64_t keep);

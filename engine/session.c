@@ -1,0 +1,295 @@
+#include "engine/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/session_impl.h"
+#include "engine/waiting.h"
+
+/* ---- life ---- */
+
+int session_create(struct engine *engine, const struct session_limits *limits, struct session **result,
+                   struct fault *fault) {
+    struct session *session = calloc(1, sizeof *session);
+    struct stream *stream = session ? engine_stream_take(engine, 0) : NULL;
+    if (!stream || tensor_table_init(&session->tensors) != STATUS_OK) {
+        if (stream)
+            engine_stream_give(engine, stream);
+        free(session);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a session");
+    }
+    session->engine = engine;
+    session->limits = *limits;
+    session->stream = stream;
+    session->next = engine->sessions_list;
+    session->previous = &engine->sessions_list;
+    if (session->next)
+        session->next->previous = &session->next;
+    engine->sessions_list = session;
+    engine->sessions++;
+    *result = session;
+    return STATUS_OK;
+}
+
+static void session_cancel_stream(struct session *session, struct stream *stream) {
+    atomic_store(&stream->cancelled, true);
+    engine_stream_give(session->engine, stream);
+}
+
+static void session_cancel_streams(struct session *session) {
+    session_cancel_stream(session, session->stream);
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        session_cancel_stream(session, session->streams[i].stream);
+    free(session->streams);
+}
+
+static void session_drop_tensors(struct session *session) {
+    struct tensor_table *table = &session->tensors;
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->slots[i])
+            tensor_unref(session->engine, table->slots[i]);
+    tensor_table_finish(table);
+}
+
+void session_destroy(struct session *session) {
+    if (!session)
+        return;
+    struct engine *engine = session->engine;
+    session_notify_room(session, 0, NULL, NULL);
+    pending_drop_all(session);
+    while (session->uploads)
+        upload_abandon(session->uploads);
+    session_drop_tensors(session);
+    session_cancel_streams(session);
+    *session->previous = session->next;
+    if (session->next)
+        session->next->previous = session->previous;
+    engine->sessions--;
+    free(session);
+    engine_kick(engine);
+}
+
+/* ---- memory ---- */
+
+int session_charge(struct session *session, uint64_t bytes, struct fault *fault) {
+    uint64_t limit = session->limits.bytes;
+    if (limit && (bytes > limit || session->live > limit - bytes))
+        return fault_set(fault, STATUS_LIMIT,
+                         "the session's limit of %" PRIu64 " bytes is reached: asked for %" PRIu64 ", live %" PRIu64,
+                         limit, bytes, session->live);
+    session->live += bytes;
+    if (session->live > session->peak)
+        session->peak = session->live;
+    return STATUS_OK;
+}
+
+void session_discharge(struct session *session, uint64_t bytes) {
+    session->live -= bytes;
+}
+
+static int session_out_of_memory(struct session *session, uint64_t bytes, struct fault *fault) {
+    struct pool *pool = &session->engine->pool;
+    return fault_set(fault, STATUS_OUT_OF_MEMORY,
+                     "out of device memory: asked for %" PRIu64 " bytes; of %" PRIu64 ", %" PRIu64
+                     " are reserved and %" PRIu64 " live, %" PRIu64 " of them in this session and %" PRIu64
+                     " in others; largest free block %" PRIu64,
+                     bytes, pool->total, pool->reserved, pool->live, session->live, pool->live - session->live,
+                     pool_largest_free(pool));
+}
+
+int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **result,
+                    struct fault *fault) {
+    struct pool *pool = &session->engine->pool;
+    size_t rounded = pool_rounded(bytes);
+    if (!rounded || rounded > pool->total)
+        return session_out_of_memory(session, bytes, fault);
+    if (session->limits.bytes) {
+        int code = session_charge(session, rounded, fault); /* before it is taken */
+        if (code != STATUS_OK)
+            return code;
+        session_discharge(session, rounded);
+    }
+    struct storage *storage;
+    if (pool_take(pool, rounded, stream, &storage) != STATUS_OK)
+        return session_out_of_memory(session, bytes, fault);
+    session->live += storage->bytes;
+    if (session->live > session->peak)
+        session->peak = session->live;
+    storage->session = session;
+    *result = storage;
+    return STATUS_OK;
+}
+
+/* ---- streams ---- */
+
+int session_stream_open(struct session *session, uint32_t number, int priority, struct fault *fault) {
+    if (number == 0 || number > INT32_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRIu32 " is not a number for a stream", number);
+    if (session_find_stream(session, number, NULL))
+        return fault_set(fault, STATUS_DUPLICATE_ID, "stream %" PRIu32 " is open already", number);
+    if (session->n_streams >= session->limits.streams)
+        return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " streams is reached",
+                         session->limits.streams);
+    struct session_stream *streams = realloc(session->streams, (session->n_streams + 1) * sizeof *streams);
+    if (!streams)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a stream");
+    session->streams = streams;
+    struct stream *stream = engine_stream_take(session->engine, priority);
+    if (!stream)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a stream");
+    streams[session->n_streams++] = (struct session_stream){number, stream};
+    return STATUS_OK;
+}
+
+int session_stream_close(struct session *session, uint32_t number, struct fault *fault) {
+    for (uint32_t i = 0; i < session->n_streams; i++) {
+        if (session->streams[i].number != number)
+            continue;
+        /* It is not cancelled: what was enqueued still runs, and only then somebody else gets it. */
+        engine_stream_give(session->engine, session->streams[i].stream);
+        session->streams[i] = session->streams[--session->n_streams];
+        return STATUS_OK;
+    }
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
+}
+
+/* ---- operations ---- */
+
+static int submit_lookup(struct binding *binding) {
+    const struct op_request *request = binding->request;
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        struct tensor *tensor = session_tensor(binding->session, request->inputs[i]);
+        if (!tensor || tensor == binding->output)
+            return fault_set(&binding->fault, STATUS_UNKNOWN_ID, "input %u: no tensor has id %" PRIu64, i,
+                             request->inputs[i]);
+        if (tensor->uploading)
+            return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT,
+                             "input %u: tensor %" PRIu64 " has not been uploaded completely", i, request->inputs[i]);
+        binding->inputs[i] = tensor;
+        binding->types[i] = &tensor->type;
+    }
+    return STATUS_OK;
+}
+
+/* The first cause among the inputs, NULL where all have a value so far. */
+static struct failure *submit_cause(struct binding *binding) {
+    for (unsigned i = 0; i < binding->request->n_inputs; i++)
+        if (binding->inputs[i]->taint || binding->inputs[i]->failure) {
+            struct failure *failure = tensor_settle(binding->engine, binding->inputs[i]);
+            if (failure)
+                return failure;
+        }
+    return NULL;
+}
+
+static void submit_consume(struct session *session, const struct op_request *request) {
+    for (unsigned i = 0; i < request->n_inputs && request->consume >> i; i++)
+        if ((request->consume >> i & 1) && request->inputs[i] != request->output)
+            session_unbind(session, request->inputs[i]);
+}
+
+static int submit_free(struct session *session, const struct op_request *request) {
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        if (session_tensor(session, request->inputs[i])) {
+            session_unbind(session, request->inputs[i]);
+            continue;
+        }
+        struct fault fault;
+        code = fault_set(&fault, STATUS_UNKNOWN_ID, "no tensor has id %" PRIu64, request->inputs[i]);
+        failure_unref(session_failure(session, &fault, "free", request->label, request->sequence));
+    }
+    return code;
+}
+
+/* Checks in the order in which a client can use the answer: the operation, its inputs, a cause they carry, the rule. */
+static int submit_check(struct binding *binding, struct failure **cause) {
+    const struct op_request *request = binding->request;
+    if (!binding->info)
+        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u is not an operation", request->opcode);
+    if (binding->session->tensors.count > binding->session->limits.tensors)
+        return fault_set(&binding->fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
+                         binding->session->limits.tensors);
+    if (request->n_inputs > OP_INPUTS_MAX)
+        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u inputs are too many", request->n_inputs);
+    int code = submit_lookup(binding);
+    if (code != STATUS_OK)
+        return code;
+    if ((*cause = submit_cause(binding)))
+        return (int)(*cause)->code;
+    binding->stream = session_find_stream(binding->session, request->stream, &binding->fault);
+    if (!binding->stream)
+        return (int)binding->fault.code;
+    return op_infer(request->opcode, binding->types, request->n_inputs, &binding->attributes, &binding->output->type,
+                    &binding->fault);
+}
+
+static int submit_operation(struct session *session, const struct op_request *request, struct tensor *output) {
+    struct binding binding;
+    binding.session = session;
+    binding.engine = session->engine;
+    binding.request = request;
+    binding.info = op_info(request->opcode);
+    binding.attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
+    binding.output = output;
+    binding.check = NULL;
+    struct failure *cause = NULL;
+    int code = submit_check(&binding, &cause);
+    if (code == STATUS_OK)
+        code = bind_operation(&binding);
+    if (code == STATUS_OK)
+        return STATUS_OK;
+    output->type.dtype = DTYPE_INVALID;
+    tensor_fail(session->engine, output,
+                cause ? failure_ref(cause)
+                      : session_failure(session, &binding.fault, binding.info ? binding.info->name : "",
+                                        request->label, request->sequence));
+    return code;
+}
+
+int session_submit(struct session *session, const struct op_request *request) {
+    session->ops_submitted++;
+    session->engine->ops_submitted++;
+    if (request->opcode == OP_FREE)
+        return submit_free(session, request);
+    struct fault fault;
+    int code = session_id_check(session, request->output, &fault);
+    struct tensor *output = code == STATUS_OK ? session_bind(session, request->output) : NULL;
+    if (code == STATUS_OK && !output)
+        code = fault_set(&fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
+    if (output) {
+        code = submit_operation(session, request, output);
+    } else {
+        const struct op_info *info = op_info(request->opcode);
+        failure_unref(session_failure(session, &fault, info ? info->name : "", request->label, request->sequence));
+    }
+    if (request->consume)
+        submit_consume(session, request);
+    return code;
+}
+
+/* ---- figures ---- */
+
+static uint64_t stream_queued(const struct stream *stream) {
+    return stream->enqueued - atomic_load_explicit(&stream->completed, memory_order_acquire);
+}
+
+uint64_t session_queued(const struct session *session) {
+    uint64_t queued = stream_queued(session->stream);
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        queued += stream_queued(session->streams[i].stream);
+    return queued;
+}
+
+void session_stats(const struct session *session, struct session_stats *stats) {
+    memset(stats, 0, sizeof *stats);
+    stats->tensors = session->tensors.count;
+    stats->live = session->live;
+    stats->peak = session->peak;
+    stats->ops_queued = session_queued(session);
+    stats->ops_done = session->ops_submitted > stats->ops_queued ? session->ops_submitted - stats->ops_queued : 0;
+    memcpy(stats->failures, session->failures, sizeof stats->failures);
+    snprintf(stats->last_failure, sizeof stats->last_failure, "%s", session->last_failure);
+}

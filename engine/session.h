@@ -1,0 +1,116 @@
+/* A session in the engine: a space of ids and their tensors, streams, and an account of memory. Owner thread only.
+ *
+ * Nothing a caller passes ends the process: every bad id, shape or attribute is the failure of that one operation. */
+#pragma once
+
+#include "engine/engine.h"
+#include "engine/failure.h"
+#include "proto/op.h"
+
+struct session;
+
+struct session_limits {
+    uint64_t bytes;   /* live bytes; 0: what the device has */
+    uint32_t tensors; /* live ids */
+    uint32_t streams; /* open streams besides the default one */
+};
+
+/* With its default stream, number 0. */
+int session_create(struct engine *engine, const struct session_limits *limits, struct session **session,
+                   struct fault *fault);
+/* Cancels what is queued and gives back all memory. Unfinished uploads are zeroed, unanswered fetches and waits forgotten
+ * without a call; fetches that were answered must have been released before. Takes NULL. */
+void session_destroy(struct session *session);
+
+int session_stream_open(struct session *session, uint32_t stream, int priority, struct fault *fault);
+/* What is queued on it still runs. */
+int session_stream_close(struct session *session, uint32_t stream, struct fault *fault);
+
+struct op_request {
+    unsigned opcode;
+    uint32_t stream;
+    unsigned n_inputs, n_ints, n_floats;
+    uint16_t consume; /* bit i: input i is released by this operation */
+    const uint64_t *inputs;
+    const int64_t *ints;
+    const double *floats;
+    uint64_t output;   /* id to bind; ignored by `free` */
+    uint64_t sequence; /* of the operation in its session, for error reports */
+    const char *label; /* may be NULL; copied */
+};
+/* Enqueues an operation. The return value tells why it failed at once; either way `output` is bound (poisoned where it
+ * failed, with the first cause among its inputs), unless the id itself is bad: zero or not above all ids bound before. */
+int session_submit(struct session *session, const struct op_request *request);
+
+/* Binding an id to bytes from outside. */
+struct upload {
+    uint8_t *data; /* the owner writes `bytes` here; NULL where bytes is 0 or the upload failed at once */
+    int64_t bytes;
+    /* private to the engine */
+    struct session *session;
+    struct tensor *tensor;
+    struct stream *stream;  /* for the copy of staged bytes */
+    void *staging;          /* where `data` is, when the tensor's own memory is still in use */
+    struct stream *outside; /* waitable: reached when the bytes are there, */
+    struct taint *taint;    /* and settled just before */
+    uint64_t sequence;
+    char label[FAILURE_LABEL_MAX + 1];
+    struct upload *next, **previous;
+};
+struct upload_request {
+    uint64_t id;
+    const struct tensor_type *type;
+    uint32_t stream;
+    uint64_t sequence;
+    const char *label;
+    /* false: an operation that uses the id before upload_finish() fails. true: it waits; for bytes that come by another
+     * way than the operations do. */
+    bool waitable;
+};
+/* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered. */
+int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
+/* All bytes are there, or (cause not NULL, copied) will never be. `upload` is dead afterwards. */
+void upload_finish(struct upload *upload, const struct fault *cause);
+
+/* A callback for a tensor's value. Embedded in the caller's object; it must stay put until done or cancelled. */
+struct fetch {
+    /* Called once, possibly before session_fetch() returns. failure (borrowed) is NULL on success, and then data/bytes are
+     * the tensor's contiguous value, valid until fetch_release(). */
+    void (*done)(struct fetch *fetch, const struct failure *failure);
+    const uint8_t *data;
+    int64_t bytes;
+    /* private to the engine */
+    struct pending *pending;
+    struct storage *storage;
+    struct session *session;
+};
+void session_fetch(struct session *session, uint64_t id, struct fetch *fetch);
+/* Gives the value back, or cancels a fetch that has not been called yet. */
+void fetch_release(struct fetch *fetch);
+
+/* A callback for completion. id 0: of everything enqueued in the session so far. */
+struct wait {
+    void (*done)(struct wait *wait, const struct failure *failure);
+    /* private to the engine */
+    struct pending *pending;
+    struct session *session;
+};
+void session_wait(struct session *session, uint64_t id, struct wait *wait);
+void wait_cancel(struct wait *wait);
+
+/* The type of a live id; false for an unknown one. */
+bool session_type(const struct session *session, uint64_t id, struct tensor_type *type);
+
+struct session_stats {
+    uint64_t tensors;           /* live ids */
+    uint64_t live, peak;        /* bytes */
+    uint64_t ops_queued;        /* enqueued and not yet run */
+    uint64_t ops_done;
+    uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
+    char last_failure[192];     /* "matmul forward/logits: shapes do not fit: …" */
+};
+void session_stats(const struct session *session, struct session_stats *stats);
+/* Operations enqueued and not yet run, cheap enough to ask after every batch. */
+uint64_t session_queued(const struct session *session);
+/* Calls `room` (from engine_poll) once, when session_queued() has fallen to `low` or below. NULL takes it back. */
+void session_notify_room(struct session *session, uint64_t low, void (*room)(void *owner), void *owner);

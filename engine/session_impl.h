@@ -1,0 +1,85 @@
+/* The session's inside, for the files of this room. */
+#pragma once
+
+#include "engine/engine_impl.h"
+#include "engine/layout.h"
+#include "engine/session.h"
+
+/* A stream by the client's number. */
+struct session_stream {
+    uint32_t number;
+    struct stream *stream;
+};
+
+struct session {
+    struct engine *engine;
+    struct session_limits limits;
+    struct tensor_table tensors;
+    uint64_t last_id; /* highest id ever bound: ids only grow */
+
+    uint64_t live, peak; /* bytes */
+    uint64_t ops_submitted;
+    uint64_t failures[STATUS_COUNT];
+    char last_failure[192];
+
+    struct stream *stream; /* number 0 */
+    struct session_stream *streams;
+    uint32_t n_streams;
+    struct upload *uploads;  /* unfinished ones */
+    struct pending *pending; /* fetches and waits not yet answered */
+
+    void (*room)(void *owner);
+    void *room_owner;
+    uint64_t room_low;
+    struct waiter *room_waiter;
+
+    struct session *next, **previous; /* in engine->sessions_list */
+};
+
+/* session.c: memory accounts. */
+int session_charge(struct session *session, uint64_t bytes, struct fault *fault);
+void session_discharge(struct session *session, uint64_t bytes);
+/* Storage charged to the session, for work on `stream` (NULL: for the host to write now). */
+int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **storage,
+                    struct fault *fault);
+
+/* tensors: session_tensor.c */
+struct tensor *session_tensor(struct session *session, uint64_t id);
+/* Checks an id that a client wants to bind, and the number of tensors. */
+int session_id_check(struct session *session, uint64_t id, struct fault *fault);
+/* A tensor with nothing but its id, in the table. The id has been checked; NULL out of memory. */
+struct tensor *session_bind(struct session *session, uint64_t id);
+void session_unbind(struct session *session, uint64_t id);
+void tensor_unref(struct engine *engine, struct tensor *tensor);
+/* Gives up the tensor's value for a cause (takes over one reference). */
+void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *failure);
+/* Folds in what its taint has become by now. Returns its failure, or NULL. */
+struct failure *tensor_settle(struct engine *engine, struct tensor *tensor);
+void session_free_tensors(struct engine *engine);
+/* Counts a failure that begins here, and makes it. */
+struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
+                                const char *label, uint64_t sequence);
+struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
+
+/* bind.c: a checked operation becomes launches. */
+struct binding {
+    struct session *session;
+    struct engine *engine;
+    struct stream *stream;
+    const struct op_request *request;
+    const struct op_info *info;
+    struct op_attributes attributes;
+    struct tensor *inputs[OP_INPUTS_MAX];
+    const struct tensor_type *types[OP_INPUTS_MAX];
+    struct tensor *output; /* type set; storage and the rest to be set */
+    struct check *check;   /* OP_FAMILY_TAKE: what its kernels report to */
+    struct fault fault;
+};
+/* STATUS_OK with the output's storage, layout and point set; or a code with `binding->fault` and no storage. */
+int bind_operation(struct binding *binding);
+/* Copies host memory from malloc() into the tensor's storage, as work on `stream`, and frees it. On failure nothing is
+ * enqueued, and the memory is still the caller's. */
+int bind_staged(struct stream *stream, struct tensor *tensor, void *staging, struct fault *fault);
+/* A contiguous copy of `tensor` in storage of its own (one reference, charged), as work on `stream`. */
+int bind_materialise(struct session *session, struct stream *stream, const struct tensor *tensor,
+                     struct storage **storage, struct fault *fault);

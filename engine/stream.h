@@ -1,0 +1,114 @@
+/* Streams: queues of records that the owner thread fills and the submitter empties, in order.
+ *
+ * A stream's records are numbered from 1. A *point* is a stream and a number: "when this much of that stream has run".
+ * Streams are recycled but never freed before the engine, and their numbers never start again, so a point stays
+ * meaningful however old it is: memory that was freed at a point can be handed to another stream, which waits for it.
+ *
+ * Threads: fields are grouped by who may touch them. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/launch.h"
+#include "engine/taint.h"
+
+struct engine;
+struct waiter;
+struct stream;
+
+enum record_kind {
+    RECORD_LAUNCH, /* a struct launch follows */
+    RECORD_WAIT,   /* go on when another stream has reached a point */
+    RECORD_TAINT,  /* settle a taint (engine/taint.h) */
+    RECORD_LAUNCH_STAGED, /* the same; its input is a staging buffer, to be freed afterwards */
+    RECORD_CHUNK,  /* the queue goes on in the next chunk */
+};
+
+struct record {
+    uint32_t bytes;  /* of the whole record, header included */
+    uint16_t kind;   /* enum record_kind */
+    uint16_t unused;
+    uint64_t weight; /* rough cost in nanoseconds */
+    union {
+        struct launch launch;
+        struct {
+            struct stream *stream;
+            uint64_t number;
+        } wait;
+        struct {
+            struct taint *result;
+            struct taint *inputs[3];
+            struct check *check;
+        } taint;
+    };
+};
+
+enum { STREAM_CHUNK_BYTES = 64 << 10 };
+
+struct stream_chunk {
+    struct stream_chunk *next;
+    _Alignas(16) uint8_t records[STREAM_CHUNK_BYTES];
+};
+
+struct stream {
+    struct engine *engine;
+
+    /* owner thread */
+    uint64_t enqueued;      /* number of the newest record */
+    uint64_t weight;        /* of what was enqueued since the last publication */
+    struct stream_chunk *tail;
+    size_t tail_used;
+    struct waiter *waiters, *waiters_last; /* ascending numbers */
+    struct stream *touched_next;           /* in the engine's list of streams to publish */
+    bool touched;
+    struct stream *poll_next;              /* in engine_poll */
+    struct stream *free_next;              /* in the engine's list of recycled streams */
+    struct stream *all_next;
+
+    /* under the engine's submit lock */
+    uint64_t published;       /* records up to this one may run */
+    struct stream *run_next;  /* in the run queue */
+    bool runnable;            /* in the run queue, or being run */
+    struct stream *signal_next;
+    bool signalled;           /* in the list of streams that reached a watched point */
+    int priority;
+
+    /* submitter */
+    _Alignas(64) struct stream_chunk *head;
+    size_t head_used;
+    uint64_t executed;
+
+    /* written by the submitter, read by the owner */
+    _Alignas(64) _Atomic uint64_t completed;
+    /* written by the owner, read by the submitter */
+    _Alignas(64) _Atomic uint64_t watched; /* the owner wants to know when this number is reached; UINT64_MAX: no */
+    _Atomic bool cancelled;                /* skip launches, keep waits */
+};
+
+/* Memory's last uses: what must have run before somebody else may write there. Owner thread. */
+struct use {
+    struct stream *stream;
+    uint64_t number;
+};
+enum { USES_MAX = 4 };
+struct uses {
+    struct use use[USES_MAX];
+    unsigned count;
+};
+
+static inline bool point_reached(const struct stream *stream, uint64_t number) {
+    return atomic_load_explicit(&stream->completed, memory_order_acquire) >= number;
+}
+
+/* Adds a use; uses that have run by now are dropped to make room. False: full. */
+bool uses_add(struct uses *uses, struct stream *stream, uint64_t number);
+/* Drops what has run; true when nothing is left. */
+bool uses_idle(struct uses *uses);
+
+/* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream has
+ * been published, so the caller fills it before engine_kick(). */
+struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
+/* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
+int stream_wait(struct stream *stream, struct stream *other, uint64_t number);

@@ -1,0 +1,97 @@
+#include "engine/taint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct check *check_create(const char *operation, const char *label, uint64_t sequence, int axis) {
+    struct check *check = calloc(1, sizeof *check);
+    if (!check)
+        return NULL;
+    atomic_init(&check->references, 1);
+    atomic_init(&check->report.code, STATUS_OK);
+    check->operation = operation;
+    snprintf(check->label, sizeof check->label, "%s", label ? label : "");
+    check->sequence = sequence;
+    check->axis = axis;
+    return check;
+}
+
+static struct check check_no_memory = {
+    .references = 1,
+    .report = {.code = STATUS_NO_HOST_MEMORY},
+    .operation = "",
+    .message = "the daemon is out of host memory",
+};
+
+struct check *check_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence) {
+    struct check *check = check_create(operation, label, sequence, 0);
+    if (!check)
+        return check_ref(&check_no_memory);
+    atomic_store(&check->report.code, (uint32_t)cause->code);
+    snprintf(check->message, sizeof check->message, "%s", cause->message);
+    return check;
+}
+
+struct check *check_ref(struct check *check) {
+    atomic_fetch_add_explicit(&check->references, 1, memory_order_relaxed);
+    return check;
+}
+
+void check_unref(struct check *check) {
+    if (check && atomic_fetch_sub_explicit(&check->references, 1, memory_order_acq_rel) == 1)
+        free(check);
+}
+
+struct failure *check_failure(const struct check *check) {
+    struct fault fault;
+    enum status code = (enum status)atomic_load(&check->report.code);
+    if (check->message[0])
+        fault_set(&fault, code, "%s", check->message);
+    else
+        fault_set(&fault, code,
+                  "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,
+                  check->report.value, check->report.position, check->axis, check->report.limit);
+    return failure_create(&fault, check->operation, check->label, check->sequence);
+}
+
+struct taint *taint_create(void) {
+    struct taint *taint = calloc(1, sizeof *taint);
+    if (!taint)
+        return NULL;
+    atomic_init(&taint->references, 1);
+    atomic_init(&taint->state, TAINT_OPEN);
+    return taint;
+}
+
+struct taint *taint_ref(struct taint *taint) {
+    atomic_fetch_add_explicit(&taint->references, 1, memory_order_relaxed);
+    return taint;
+}
+
+void taint_unref(struct taint *taint) {
+    if (taint && atomic_fetch_sub_explicit(&taint->references, 1, memory_order_acq_rel) == 1) {
+        check_unref(taint->cause);
+        free(taint);
+    }
+}
+
+enum taint_state taint_state(const struct taint *taint) {
+    return (enum taint_state)atomic_load_explicit(&taint->state, memory_order_acquire);
+}
+
+void taint_settle(struct taint *result, struct taint *const inputs[3], struct check *check) {
+    struct check *cause = NULL;
+    for (int i = 0; i < 3 && !cause; i++)
+        if (inputs[i] && taint_state(inputs[i]) == TAINT_FAILED)
+            cause = inputs[i]->cause;
+    if (!cause && check && atomic_load_explicit(&check->report.code, memory_order_acquire) != STATUS_OK)
+        cause = check;
+    if (cause)
+        result->cause = check_ref(cause);
+    atomic_store_explicit(&result->state, cause ? TAINT_FAILED : TAINT_CLEAR, memory_order_release);
+    for (int i = 0; i < 3; i++)
+        taint_unref(inputs[i]);
+    check_unref(check);
+    taint_unref(result);
+}

@@ -1,0 +1,21 @@
+/* What a session waits for on behalf of its clients: uploads, fetches, waits, room. For this room's files. */
+#pragma once
+
+#include "engine/session_impl.h"
+
+/* An unanswered fetch or wait: it hangs on one point, or for a whole session's sync on one point of each stream. */
+struct pending {
+    struct session *session;
+    struct fetch *fetch; /* exactly one of the two is set */
+    struct wait *wait;
+    struct taint *taint; /* what the tensor may turn out to be */
+    unsigned left;       /* points not yet reached */
+    struct pending *next, **previous;
+    unsigned n_waiters;
+    struct waiter *waiters[]; /* NULL once reached */
+};
+
+/* The session goes away: pending fetches and waits are forgotten without a call. */
+void pending_drop_all(struct session *session);
+/* The session goes away under an upload. */
+void upload_abandon(struct upload *upload);
