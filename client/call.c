@@ -1,0 +1,143 @@
+#include "client/call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "client/device.h"
+#include "client/error.h"
+#include "client/scope.h"
+
+td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...) {
+    struct fault fault = {.code = code};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(fault.message, sizeof fault.message, format, arguments);
+    va_end(arguments);
+    const struct op_info *info = op_info(opcode);
+    size_t bytes;
+    error_fault(&fault, info ? info->name : NULL, label_current(&bytes));
+    label_clear();
+    return NULL;
+}
+
+int call_append_list(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *list) {
+    if (count < 0 || count > SHAPE_RANK_MAX || (count && !list)) {
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "a list of %d entries%s, 0 to %d are possible", count,
+                    count && !list ? " at NULL" : "", SHAPE_RANK_MAX);
+        return -1;
+    }
+    for (int i = 0; i < count; i++)
+        ints[n + i] = list[i];
+    return n + count;
+}
+
+static td_tensor *call_mismatch(const struct call *call, unsigned other) {
+    return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH, "input 0 is on %s, input %u on %s", //
+                       call->inputs[0]->device->name, other, call->inputs[other]->device->name);
+}
+
+/* The result's type, by the rules that the daemon applies again. */
+static bool call_infer(const struct call *call, struct tensor_type *type) {
+    const struct tensor_type *types[OP_INPUTS_MAX];
+    for (unsigned i = 0; i < call->n_inputs; i++)
+        types[i] = &call->inputs[i]->type;
+    struct op_attributes attributes = {
+        .ints = call->ints, .floats = call->floats, .n_ints = call->n_ints, .n_floats = call->n_floats};
+    struct fault fault;
+    int code = op_infer(call->opcode, types, call->n_inputs, &attributes, type, &fault);
+    if (!code)
+        return true;
+    call_refuse(call->opcode, (enum status)code, "%s", fault.message);
+    return false;
+}
+
+/* The upload that must have been sent before an operation on these inputs; 0: none. */
+static uint64_t call_gate(const td_device *device, const struct call *call) {
+    uint64_t gate = 0;
+    for (unsigned i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i]->gate > gate)
+            gate = call->inputs[i]->gate;
+    return gate > device->queue.tickets_sent ? gate : 0;
+}
+
+/* Under the lock. Either all of it happens or nothing. */
+static int call_append(td_device *device, const struct batch_entry *entry, const struct call *call,
+                       td_tensor **output) {
+    uint32_t stream;
+    int code = device_check(device);
+    if (!code)
+        code = stream_current(device, &stream);
+    if (code)
+        return code;
+    if (device->tensors.released)
+        tensor_drain(device);
+    if (!queue_room(&device->queue, batch_entry_bytes(entry)))
+        return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
+                         device->queue.bytes);
+    uint64_t gate = call_gate(device, call);
+    struct batch *open = device->open;
+    if (open && open->heads.n && (open->stream != stream || open->item.gate < gate))
+        device_seal(device);
+    if (!device->open && !(device->open = batch_take(&device->batches)))
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a batch of operations");
+    td_tensor *tensor = tensor_take(&device->tensors);
+    if (!tensor)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
+    if (!batch_reserve(device->open, entry)) {
+        tensor_give(&device->tensors, tensor);
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for an operation");
+    }
+    if (!device->open->heads.n)
+        device->open->stream = stream;
+    tensor->device = device;
+    tensor->id = device->next_id;
+    device_append(device, entry, gate);
+    device->next_id++;
+    *output = tensor;
+    return 0;
+}
+
+td_tensor *call_enqueue(td_device *device, const struct call *call) {
+    for (unsigned i = 0; i < call->n_inputs; i++) {
+        if (!call->inputs[i]) {
+            label_clear();
+            return NULL;
+        }
+        if (call->inputs[i]->device != call->inputs[0]->device)
+            return call_mismatch(call, i);
+    }
+    if (call->n_inputs)
+        device = call->inputs[0]->device;
+    if (!device)
+        return call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "the device is NULL");
+    struct tensor_type type;
+    struct scope_part *part;
+    if (!call_infer(call, &type) || scope_part(device, &part))
+        return NULL;
+    struct batch_entry entry = {.opcode = call->opcode,
+                                .n_inputs = call->n_inputs,
+                                .n_ints = call->n_ints,
+                                .n_floats = call->n_floats,
+                                .inputs = call->inputs,
+                                .ints = call->ints,
+                                .floats = call->floats};
+    entry.label = label_current(&entry.label_bytes);
+    td_tensor *tensor = NULL;
+    bool wake = false;
+    pthread_mutex_lock(&device->lock);
+    int code = call_append(device, &entry, call, &tensor);
+    if (!code) {
+        tensor->type = type;
+        if (part)
+            scope_part_add(part, tensor);
+        wake = io_opened(device);
+        if (device->open->item.bytes >= BATCH_SEAL_BYTES)
+            wake |= device_seal_full(device);
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (wake)
+        io_wake(device);
+    if (entry.label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
+        label_clear();
+    return tensor;
+}

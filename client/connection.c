@@ -1,0 +1,204 @@
+#include "client/connection.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/device.h"
+#include "client/error.h"
+#include "proto/frame.h"
+
+enum { QUEUE_BYTES = 64 << 20, QUEUE_BYTES_MIN = 64 << 10 };
+
+bool connection_same_daemon(const td_connection *a, const td_connection *b) {
+    return a == b || !strcmp(a->url, b->url);
+}
+
+static void connection_free(td_connection *connection) {
+    control_close(connection->control);
+    pthread_mutex_destroy(&connection->lock);
+    free(connection->client_name);
+    free(connection);
+}
+
+static int connection_control(td_connection *connection, struct fault *fault) {
+    if (connection->control)
+        return 0;
+    return control_open(connection->url, connection->timeout_ms, connection->client_name, &connection->control, fault);
+}
+
+int td_connect(const char *url, const td_options *options, td_connection **out) {
+    static const td_options defaults;
+    options = options ? options : &defaults;
+    if (!out)
+        return error_set(STATUS_INVALID_ARGUMENT, "the place for the connection is NULL");
+    td_connection *connection = calloc(1, sizeof *connection);
+    if (!connection)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a connection");
+    pthread_mutex_init(&connection->lock, NULL);
+    connection->timeout_ms = options->timeout_ms ? options->timeout_ms : CONTROL_TIMEOUT_MS;
+    connection->queue_bytes = options->queue_bytes ? options->queue_bytes : QUEUE_BYTES;
+    if (connection->queue_bytes < QUEUE_BYTES_MIN)
+        connection->queue_bytes = QUEUE_BYTES_MIN;
+    struct fault fault = {0};
+    int code = control_url(url, connection->url, &fault);
+    if (!code && options->client_name && !(connection->client_name = strdup(options->client_name)))
+        code = fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
+    if (!code)
+        code = connection_control(connection, &fault);
+    if (code) {
+        connection_free(connection);
+        return error_fault(&fault, NULL, NULL);
+    }
+    *out = connection;
+    return 0;
+}
+
+void td_close(td_connection *connection) {
+    if (!connection)
+        return;
+    int64_t deadline_ms = control_now_ms() + connection->timeout_ms;
+    while (connection->devices) {
+        td_device *device = connection->devices;
+        connection->devices = device->next;
+        int64_t left = deadline_ms - control_now_ms();
+        device_destroy(device, left > 0 ? (unsigned)left : 0);
+    }
+    connection_free(connection);
+}
+
+/* Under the lock. A control connection that broke (the daemon was restarted) is opened again, once. */
+static int list_devices(td_connection *connection, Tensord__DeviceList **list, struct fault *fault) {
+    Tensord__ListDevices request = TENSORD__LIST_DEVICES__INIT;
+    for (int attempt = 0;; attempt++) {
+        ProtobufCMessage *reply;
+        bool fresh = !connection->control;
+        int code = connection_control(connection, fault);
+        if (!code)
+            code =
+                control_call(connection->control, FRAME_LIST_DEVICES, &request.base, FRAME_DEVICE_LIST, &reply, fault);
+        if (!code) {
+            *list = (Tensord__DeviceList *)reply;
+            return 0;
+        }
+        control_close(connection->control);
+        connection->control = NULL;
+        if (fresh || attempt || code != STATUS_CONNECTION)
+            return code;
+    }
+}
+
+static void info_fill(td_device_info *info, const Tensord__Device *device) {
+    memset(info, 0, sizeof *info);
+    snprintf(info->name, sizeof info->name, "%s", device->name);
+    snprintf(info->kind, sizeof info->kind, "%s", device->kind);
+    snprintf(info->state, sizeof info->state, "%s", device->state);
+    snprintf(info->model, sizeof info->model, "%s", device->model);
+    snprintf(info->capability, sizeof info->capability, "%s", device->capability);
+    info->processors = device->processors;
+    info->memory_total = device->memory_total;
+}
+
+int td_devices(td_connection *connection, td_device_info *infos, size_t capacity, size_t *count) {
+    if (!connection || !count || (capacity && !infos))
+        return error_set(STATUS_INVALID_ARGUMENT, "the connection or a place for the result is NULL");
+    Tensord__DeviceList *list;
+    struct fault fault = {0};
+    pthread_mutex_lock(&connection->lock);
+    int code = list_devices(connection, &list, &fault);
+    pthread_mutex_unlock(&connection->lock);
+    if (code)
+        return error_fault(&fault, NULL, NULL);
+    for (size_t i = 0; i < list->n_devices && i < capacity; i++)
+        info_fill(&infos[i], list->devices[i]);
+    *count = list->n_devices;
+    tensord__device_list__free_unpacked(list, NULL);
+    return 0;
+}
+
+static int unknown_name(const Tensord__DeviceList *list, const char *name, struct fault *fault) {
+    char names[160] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < list->n_devices && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", list->devices[i]->name);
+    return fault_set(fault, STATUS_NO_DEVICE, "no device \"%.48s\"; there %s %s", name,
+                     list->n_devices == 1 ? "is" : "are", list->n_devices ? names : "none");
+}
+
+/* The preamble's target for a name. */
+static int resolve(td_connection *connection, const char *name, uint16_t *target, struct fault *fault) {
+    Tensord__DeviceList *list;
+    pthread_mutex_lock(&connection->lock);
+    int code = list_devices(connection, &list, fault);
+    pthread_mutex_unlock(&connection->lock);
+    if (code)
+        return code;
+    const Tensord__Device *found = NULL;
+    for (size_t i = 0; i < list->n_devices && !found; i++)
+        if (!name || !strcmp(list->devices[i]->name, name))
+            found = list->devices[i];
+    if (found)
+        *target = (uint16_t)found->target;
+    else
+        code = unknown_name(list, name ? name : "", fault);
+    tensord__device_list__free_unpacked(list, NULL);
+    return code;
+}
+
+static int open_session(td_connection *connection, uint16_t target, td_device **device, struct fault *fault) {
+    int64_t deadline_ms = control_now_ms() + connection->timeout_ms;
+    Tensord__Welcome *welcome;
+    int fd;
+    int code = control_dial(connection->url, target, deadline_ms, &fd, fault);
+    if (code)
+        return code;
+    code = control_hello(fd, connection->client_name, deadline_ms, &welcome, fault);
+    if (code) {
+        close(fd);
+        return code;
+    }
+    uint64_t chunk_bytes = welcome->chunk_bytes_max;
+    if (!chunk_bytes || chunk_bytes > FRAME_CHUNK)
+        chunk_bytes = FRAME_CHUNK;
+    code = device_create(fd, welcome->device, connection->queue_bytes, (size_t)chunk_bytes, device, fault);
+    tensord__welcome__free_unpacked(welcome, NULL);
+    return code;
+}
+
+int td_device_open(td_connection *connection, const char *name, td_device **out) {
+    if (!connection || !out)
+        return error_set(STATUS_INVALID_ARGUMENT, "the connection or the place for the device is NULL");
+    struct fault fault = {0};
+    uint16_t target = 0;
+    td_device *device = NULL;
+    int code = resolve(connection, name, &target, &fault);
+    if (!code)
+        code = open_session(connection, target, &device, &fault);
+    if (code)
+        return error_fault(&fault, NULL, NULL);
+    device->connection = connection;
+    pthread_mutex_lock(&connection->lock);
+    device->next = connection->devices;
+    connection->devices = device;
+    pthread_mutex_unlock(&connection->lock);
+    *out = device;
+    return 0;
+}
+
+void td_device_close(td_device *device) {
+    if (!device)
+        return;
+    td_connection *connection = device->connection;
+    pthread_mutex_lock(&connection->lock);
+    td_device **place = &connection->devices;
+    while (*place != device)
+        place = &(*place)->next;
+    *place = device->next;
+    pthread_mutex_unlock(&connection->lock);
+    device_destroy(device, connection->timeout_ms);
+}
+
+const char *td_version(void) {
+    return TENSORD_VERSION;
+}

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "client/control.h"
+#include "client/tensord.h"
+
+struct td_connection {
+    char url[CONTROL_URL_MAX]; /* constant, as are the options */
+    char *client_name;
+    unsigned timeout_ms;
+    size_t queue_bytes;
+    pthread_mutex_t lock;    /* for the rest */
+    struct control *control; /* NULL: to be opened again */
+    td_device *devices;
+};
+
+/* Whether ids of both mean devices of one daemon. */
+bool connection_same_daemon(const td_connection *a, const td_connection *b);

@@ -1,0 +1,235 @@
+#include "client/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/trace.h"
+#include "proto/frame.h"
+
+struct control {
+    int fd;
+    unsigned timeout_ms;
+    uint64_t sequence;
+    char *server;
+};
+
+static const struct {
+    unsigned type;
+    const ProtobufCMessageDescriptor *descriptor;
+} replies[] = {
+    {FRAME_WELCOME, &tensord__welcome__descriptor},
+    {FRAME_ERROR, &tensord__error__descriptor},
+    {FRAME_PONG, &tensord__pong__descriptor},
+    {FRAME_DONE, &tensord__done__descriptor},
+    {FRAME_DEVICE_LIST, &tensord__device_list__descriptor},
+    {FRAME_STATUS, &tensord__status__descriptor},
+};
+
+static int wait_ready(int fd, short events, int64_t deadline_ms, struct fault *fault) {
+    for (;;) {
+        int64_t left = deadline_ms - control_now_ms();
+        struct pollfd entry = {.fd = fd, .events = events};
+        int n = left > 0 ? poll(&entry, 1, (int)left) : 0;
+        if (n > 0)
+            return 0;
+        if (n == 0)
+            return fault_set(fault, STATUS_TIMED_OUT, "the daemon did not answer in time");
+        if (errno != EINTR)
+            return fault_set(fault, STATUS_CONNECTION, "poll: %s", strerrordesc_np(errno));
+    }
+}
+
+static int send_all(int fd, const uint8_t *bytes, size_t n, int64_t deadline_ms, struct fault *fault) {
+    while (n) {
+        ssize_t sent = send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent >= 0) {
+            bytes += sent;
+            n -= (size_t)sent;
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            return 0; /* the daemon may have said why: the reader will find it, or the end */
+        } else if (errno != EAGAIN && errno != EINTR) {
+            return fault_set(fault, STATUS_CONNECTION, "cannot send to the daemon: %s", strerrordesc_np(errno));
+        } else {
+            int code = wait_ready(fd, POLLOUT, deadline_ms, fault);
+            if (code)
+                return code;
+        }
+    }
+    return 0;
+}
+
+static int receive_all(int fd, uint8_t *bytes, size_t n, int64_t deadline_ms, struct fault *fault) {
+    while (n) {
+        ssize_t got = recv(fd, bytes, n, MSG_DONTWAIT);
+        if (got > 0) {
+            bytes += got;
+            n -= (size_t)got;
+        } else if (got == 0 || errno == ECONNRESET) {
+            return fault_set(fault, STATUS_CONNECTION, "the daemon closed the connection");
+        } else if (errno != EAGAIN && errno != EINTR) {
+            return fault_set(fault, STATUS_CONNECTION, "cannot receive from the daemon: %s", strerrordesc_np(errno));
+        } else {
+            int code = wait_ready(fd, POLLIN, deadline_ms, fault);
+            if (code)
+                return code;
+        }
+    }
+    return 0;
+}
+
+static int send_frame(int fd, unsigned type, const ProtobufCMessage *message, uint64_t sequence, int64_t deadline_ms,
+                      struct fault *fault) {
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    if (bytes > FRAME_MESSAGE_MAX)
+        return fault_set(fault, STATUS_LIMIT, "a message of %zu bytes, at most %d are possible", bytes,
+                         FRAME_MESSAGE_MAX);
+    uint8_t *frame = malloc(FRAME_HEADER_BYTES + bytes);
+    if (!frame)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a message of %zu bytes", bytes);
+    struct frame_header header = {.type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .sequence = sequence};
+    frame_header_encode(&header, frame);
+    protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
+    trace_frame("->", &header, frame + FRAME_HEADER_BYTES);
+    int code = send_all(fd, frame, FRAME_HEADER_BYTES + bytes, deadline_ms, fault);
+    free(frame);
+    return code;
+}
+
+static int unpack_reply(const struct frame_header *header, const uint8_t *message, ProtobufCMessage **reply,
+                        struct fault *fault) {
+    for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
+        if (replies[i].type != header->type)
+            continue;
+        *reply = protobuf_c_message_unpack(replies[i].descriptor, NULL, header->message_bytes, message);
+        return *reply ? 0 : fault_set(fault, STATUS_PROTOCOL, "malformed %s", frame_type_name(header->type));
+    }
+    return fault_set(fault, STATUS_PROTOCOL, "unexpected %s", frame_type_name(header->type));
+}
+
+static int receive_frame(int fd, int64_t deadline_ms, struct frame_header *header, ProtobufCMessage **reply,
+                         struct fault *fault) {
+    uint8_t head[FRAME_HEADER_BYTES];
+    int code = receive_all(fd, head, sizeof head, deadline_ms, fault);
+    if (!code)
+        code = frame_header_decode(head, FRAME_MESSAGE_MAX, 0, header, fault);
+    if (code)
+        return code;
+    uint8_t *message = malloc(header->message_bytes + 1);
+    if (!message)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a message of %u bytes", header->message_bytes);
+    code = receive_all(fd, message, header->message_bytes, deadline_ms, fault);
+    if (!code) {
+        trace_frame("<-", header, message);
+        code = unpack_reply(header, message, reply, fault);
+    }
+    free(message);
+    return code;
+}
+
+static int wire_fault(const Tensord__Error *error, struct fault *fault) {
+    enum status code = error->code > 0 && error->code < STATUS_COUNT ? (enum status)error->code : STATUS_INTERNAL;
+    return fault_set(fault, code, "%s", error->message && *error->message ? error->message : status_text((int)code));
+}
+
+int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uint64_t sequence, int64_t deadline_ms,
+                     unsigned reply_type, ProtobufCMessage **out, struct fault *fault) {
+    struct frame_header header;
+    ProtobufCMessage *reply = NULL;
+    int code = send_frame(fd, type, request, sequence, deadline_ms, fault);
+    if (!code)
+        code = receive_frame(fd, deadline_ms, &header, &reply, fault);
+    if (code)
+        return code;
+    if (header.type == FRAME_ERROR)
+        code = wire_fault((const Tensord__Error *)reply, fault);
+    else if (header.type != reply_type)
+        code = fault_set(fault, STATUS_PROTOCOL, "%s instead of %s", frame_type_name(header.type),
+                         frame_type_name(reply_type));
+    else if (header.type == FRAME_DONE && ((const Tensord__Done *)reply)->error)
+        code = wire_fault(((const Tensord__Done *)reply)->error, fault);
+    if (code) {
+        protobuf_c_message_free_unpacked(reply, NULL);
+        return code;
+    }
+    *out = reply;
+    return 0;
+}
+
+int control_hello(int fd, const char *client_name, int64_t deadline_ms, Tensord__Welcome **welcome,
+                  struct fault *fault) {
+    char name[129];
+    snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
+             client_name ? client_name : program_invocation_short_name);
+    /* The field is UTF-8; a program's name may be anything. */
+    for (char *c = name; *c; c++)
+        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
+            *c = '?';
+    Tensord__Hello hello = TENSORD__HELLO__INIT;
+    hello.version_min = PROTOCOL_VERSION_MIN;
+    hello.version_max = PROTOCOL_VERSION_MAX;
+    hello.client = name;
+    ProtobufCMessage *reply;
+    int code = control_exchange(fd, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
+    if (code)
+        return code;
+    *welcome = (Tensord__Welcome *)reply;
+    if ((*welcome)->version >= PROTOCOL_VERSION_MIN && (*welcome)->version <= PROTOCOL_VERSION_MAX)
+        return 0;
+    code = fault_set(fault, STATUS_VERSION, "the daemon speaks protocol version %u, this library %d to %d",
+                     (*welcome)->version, PROTOCOL_VERSION_MIN, PROTOCOL_VERSION_MAX);
+    tensord__welcome__free_unpacked(*welcome, NULL);
+    *welcome = NULL;
+    return code;
+}
+
+int control_open(const char *url, unsigned timeout_ms, const char *client_name, struct control **out,
+                 struct fault *fault) {
+    char text[CONTROL_URL_MAX];
+    int code = control_url(url, text, fault);
+    if (code)
+        return code;
+    struct control *control = calloc(1, sizeof *control);
+    if (!control)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
+    control->fd = -1;
+    control->timeout_ms = timeout_ms ? timeout_ms : CONTROL_TIMEOUT_MS;
+    int64_t deadline_ms = control_now_ms() + control->timeout_ms;
+    Tensord__Welcome *welcome = NULL;
+    code = control_dial(text, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->fd, fault);
+    if (!code)
+        code = control_hello(control->fd, client_name, deadline_ms, &welcome, fault);
+    if (code) {
+        control_close(control);
+        return code;
+    }
+    control->sequence = 1;
+    control->server = strdup(welcome->server);
+    tensord__welcome__free_unpacked(welcome, NULL);
+    *out = control;
+    return 0;
+}
+
+void control_close(struct control *control) {
+    if (!control)
+        return;
+    if (control->fd >= 0)
+        close(control->fd);
+    free(control->server);
+    free(control);
+}
+
+const char *control_server(const struct control *control) {
+    return control->server ? control->server : "";
+}
+
+int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
+                 ProtobufCMessage **reply, struct fault *fault) {
+    int64_t deadline_ms = control_now_ms() + control->timeout_ms;
+    return control_exchange(control->fd, request_type, request, ++control->sequence, deadline_ms, reply_type, reply,
+                            fault);
+}

@@ -1,0 +1,48 @@
+/* A blocking control connection to the daemon's front: one request frame out, one reply frame back.
+ *
+ * Threads: one at a time. Errors are STATUS_ codes with `fault` (may be NULL) filled; an Error frame of the daemon
+ * becomes the fault that it carries. After a failed call the connection is of no more use, except where the reply was
+ * an error of that request alone: close it and open a new one. */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdint.h>
+
+#include "proto/status.h"
+#include "proto/tensord.pb-c.h"
+
+struct control;
+
+enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512 };
+
+/* Connects, sends the preamble and Hello, and waits for Welcome. `url` NULL: $TENSORD_URL, else the default socket.
+ * `timeout_ms` bounds this and each later call; 0: CONTROL_TIMEOUT_MS. `client_name` NULL: the program's name. */
+int control_open(const char *url, unsigned timeout_ms, const char *client_name, struct control **control,
+                 struct fault *fault);
+/* Takes NULL. */
+void control_close(struct control *control);
+
+/* Sends `request` as a frame of `request_type` (FRAME_…) and waits for the reply, which must be of `reply_type`. The
+ * caller frees *reply with protobuf_c_message_free_unpacked(). */
+int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
+                 ProtobufCMessage **reply, struct fault *fault);
+
+/* The daemon's version, from Welcome: "tensord 0.1.0". */
+const char *control_server(const struct control *control);
+
+/* ---- the pieces, which the connection to a device shares ---- */
+
+/* Copies `url`, or what stands in for NULL, to `text`. */
+int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault);
+/* A connected, close-on-exec, non-blocking socket whose preamble for `target` has been sent. The message of
+ * STATUS_CONNECTION names the URL and the reason. `deadline_ms` is of control_now_ms(). */
+int control_dial(const char *url, uint16_t target, int64_t deadline_ms, int *fd, struct fault *fault);
+/* Milliseconds of CLOCK_MONOTONIC. */
+int64_t control_now_ms(void);
+/* One frame out and the next one in, by the deadline, on a connection with nothing else in flight: Hello and control
+ * requests. Reads not a byte more than the reply. The caller frees *reply. */
+int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uint64_t sequence, int64_t deadline_ms,
+                     unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
+/* Sends Hello and takes Welcome. */
+int control_hello(int fd, const char *client_name, int64_t deadline_ms, Tensord__Welcome **welcome,
+                  struct fault *fault);

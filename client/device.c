@@ -1,0 +1,162 @@
+#include "client/device.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/control.h"
+#include "client/error.h"
+#include "client/scope.h"
+
+static atomic_uint_fast64_t serials;
+
+static void device_free(td_device *device) {
+    while (device->streams) {
+        struct td_stream *stream = device->streams;
+        device->streams = stream->next;
+        free(stream);
+    }
+    if (device->open)
+        batch_give(&device->batches, device->open);
+    batch_pool_finish(&device->batches);
+    tensor_pool_finish(&device->tensors);
+    queue_finish(&device->queue);
+    pending_finish(&device->pending);
+    pthread_mutex_destroy(&device->lock);
+    close(device->fd);
+    free(device);
+}
+
+int device_create(int fd, const char *name, size_t queue_bytes, size_t chunk_bytes, td_device **out,
+                  struct fault *fault) {
+    td_device *device = calloc(1, sizeof *device);
+    if (!device) {
+        close(fd);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device");
+    }
+    snprintf(device->name, sizeof device->name, "%s", name);
+    device->serial = atomic_fetch_add(&serials, 1) + 1;
+    device->fd = fd;
+    device->next_id = device->next_sequence = 1;
+    device->next_stream = 1;
+    device->io.wake_fd = -1;
+    pthread_mutex_init(&device->lock, NULL);
+    bool memory = queue_init(&device->queue, queue_bytes, chunk_bytes);
+    memory = !pending_init(&device->pending) && memory;
+    int code = 0;
+    if (!memory)
+        code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device's buffers");
+    int error = code ? 0 : io_start(device);
+    if (error)
+        code = fault_set(fault, STATUS_NO_HOST_MEMORY, "cannot start a thread: %s", strerrordesc_np(error));
+    if (code) {
+        io_stop(device);
+        device_free(device);
+        return code;
+    }
+    *out = device;
+    return 0;
+}
+
+void device_destroy(td_device *device, unsigned timeout_ms) {
+    if (!device)
+        return;
+    pthread_mutex_lock(&device->lock);
+    tensor_drain(device);
+    device_seal(device);
+    queue_pump_wait(device, NULL, control_now_ms() + timeout_ms);
+    pthread_mutex_unlock(&device->lock);
+    io_stop(device); /* fails what is pending, on its thread */
+    scope_forget_device(device);
+    device_free(device);
+}
+
+int device_check(td_device *device) {
+    return device->lost ? error_store(&device->cause) : 0;
+}
+
+void device_lose(td_device *device, const td_error *cause) {
+    if (device->lost)
+        return;
+    device->lost = true;
+    device->cause = *cause;
+    shutdown(device->fd, SHUT_RDWR);
+    if (device->open) {
+        device->queue.bytes -= device->open->item.bytes;
+        batch_give(&device->batches, device->open);
+        device->open = NULL;
+    }
+    tensor_drain(device);
+    queue_drop(device);
+    pending_fail_all(device, cause);
+}
+
+void device_seal(td_device *device) {
+    struct batch *batch = device->open;
+    if (!batch || !batch->heads.n)
+        return;
+    device->open = NULL;
+    queue_push(&device->queue, &batch->item);
+}
+
+bool device_seal_full(td_device *device) {
+    device_seal(device);
+    return !device->io.out && !device->queue.sender.busy && io_urgent(device);
+}
+
+void device_append(td_device *device, const struct batch_entry *entry, uint64_t gate) {
+    struct batch *batch = device->open;
+    if (!batch->heads.n) {
+        batch->first_output = device->next_id;
+        batch->first_sequence = device->next_sequence;
+    }
+    if (gate > batch->item.gate)
+        batch->item.gate = gate;
+    batch_append(batch, entry);
+    device->queue.bytes += batch_entry_bytes(entry);
+    device->next_sequence++;
+}
+
+bool device_flush(td_device *device) {
+    struct queue *queue = &device->queue;
+    tensor_drain(device);
+    device_seal(device);
+    queue_pump(device);
+    return queue_sendable(queue) && !queue->sender.busy && !queue->pumpers && !device->io.out && io_urgent(device);
+}
+
+const char *td_device_name(const td_device *device) {
+    return device ? device->name : "";
+}
+
+int td_flush(td_device *device) {
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    pthread_mutex_lock(&device->lock);
+    int code = device_check(device);
+    bool wake = !code && device_flush(device);
+    pthread_mutex_unlock(&device->lock);
+    if (wake)
+        io_wake(device);
+    return code;
+}
+
+int td_sync(td_device *device) {
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    struct request request;
+    request_init(&request, REQUEST_WAITED, FRAME_SYNC, NULL);
+    pthread_mutex_lock(&device->lock);
+    int code = device_check(device);
+    if (!code) {
+        pending_push(device, &request);
+        code = pending_wait(device, &request);
+        if (code)
+            error_store(&request.error);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}

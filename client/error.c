@@ -1,0 +1,89 @@
+#include "client/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/dtype.h"
+#include "proto/shape.h"
+
+/* One numbering, two headers. */
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " and " #b " differ")
+SAME(TD_OK, STATUS_OK);
+#define X(name, value, text) SAME(TD_E_##name, STATUS_##name);
+#define TD_E_OK TD_OK
+STATUS_TABLE(X)
+#undef TD_E_OK
+#undef X
+_Static_assert(TD_E_DENIED + 1 == STATUS_COUNT, "a status without its constant in tensord.h");
+#define X(name, value, text, bytes, kind) SAME(TD_##name, DTYPE_##name);
+DTYPE_TABLE(X)
+#undef X
+SAME(TD_RANK_MAX, SHAPE_RANK_MAX);
+
+static _Thread_local td_error last_error;
+
+const td_error *td_last_error(void) {
+    return &last_error;
+}
+
+const char *td_strerror(int code) {
+    return status_text(code);
+}
+
+int error_store(const td_error *error) {
+    last_error = *error;
+    return error->code;
+}
+
+int error_set(enum status code, const char *format, ...) {
+    td_error *error = &last_error;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->message, sizeof error->message, format, arguments);
+    va_end(arguments);
+    error->code = code;
+    error->operation[0] = error->label[0] = 0;
+    error->sequence = 0;
+    return code;
+}
+
+/* Copies what fits, whole characters only: texts from the wire are UTF-8. */
+static void copy_text(char *out, size_t size, const char *text) {
+    size_t n = strnlen(text, size);
+    if (n == size) {
+        n--;
+        while (n && ((unsigned char)text[n] & 0xc0) == 0x80)
+            n--;
+    }
+    memcpy(out, text, n);
+    out[n] = 0;
+}
+
+void error_compose(td_error *error, int code, const char *message, const char *operation, const char *label,
+                   uint64_t sequence) {
+    char text[sizeof error->message];
+    operation = operation ? operation : "";
+    label = label ? label : "";
+    message = message && *message ? message : status_text(code);
+    if (!*operation && !*label)
+        snprintf(text, sizeof text, "%s", message);
+    else
+        snprintf(text, sizeof text, "%s%s%s: %s", operation, *operation && *label ? " " : "", label, message);
+    error->code = code;
+    error->sequence = sequence;
+    copy_text(error->message, sizeof error->message, text);
+    copy_text(error->operation, sizeof error->operation, operation);
+    copy_text(error->label, sizeof error->label, label);
+}
+
+int error_fault(const struct fault *fault, const char *operation, const char *label) {
+    error_compose(&last_error, fault->code, fault->message, operation, label, 0);
+    return fault->code;
+}
+
+void error_from_wire(td_error *error, const Tensord__Error *wire) {
+    /* A code of 0 in an error would read as success. */
+    int code = wire->code > 0 && wire->code < STATUS_COUNT ? (int)wire->code : STATUS_INTERNAL;
+    error_compose(error, code, wire->message, wire->operation, wire->label, wire->sequence);
+}

@@ -1,0 +1,17 @@
+/* The calling thread's last error. */
+#pragma once
+
+#include "client/tensord.h"
+#include "proto/status.h"
+#include "proto/tensord.pb-c.h"
+
+/* All set the thread's last error and return its code, so that a check is one line. */
+int error_set(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int error_store(const td_error *error);
+/* `operation` and `label` may be NULL; where an operation is named the message begins with it. */
+int error_fault(const struct fault *fault, const char *operation, const char *label);
+
+/* A td_error of the pieces, without storing it. */
+void error_compose(td_error *error, int code, const char *message, const char *operation, const char *label,
+                   uint64_t sequence);
+void error_from_wire(td_error *error, const Tensord__Error *wire);

@@ -1,0 +1,333 @@
+/* Trains a small network on Fashion-MNIST through a tensord daemon: 784 → 256 (relu) → 10 (softmax).
+ *
+ * How it goes: the images are uploaded once, as bytes, and stay on the device. Every training step enqueues some forty
+ * operations and returns at once; the host runs ahead of the device and learns how it goes from a wait every
+ * STEPS_AHEAD steps and a fetch at the end of each epoch. The gradients are written out by hand. */
+#include <getopt.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "client/tensord.h"
+
+enum { PIXELS = 28 * 28, HIDDEN = 256, CLASSES = 10, STEPS_AHEAD = 20, TEST_BATCH = 1000, BAR = 30 };
+
+static const double learning_rate = 0.05, momentum = 0.9;
+
+/* ---- errors: one way out. The daemon frees what a program that ends has left on the device. ---- */
+
+static _Noreturn void die(const char *what, const char *why) {
+    fprintf(stderr, "\nfashion_mnist: %s: %s\n", what, why);
+    exit(EXIT_FAILURE);
+}
+
+/* For each call that returns a code: what it says is also what went wrong in the operations before it. */
+static void check(int code) {
+    const td_error *error = td_last_error();
+    if (code != TD_OK)
+        die(*error->label ? error->label : *error->operation ? error->operation : td_strerror(code), error->message);
+}
+
+/* ---- the data: gzip'ed IDX files: a magic number, the extents (both big-endian), and bytes ---- */
+
+/* On the device: u8 (count, 784) and u8 (count). */
+struct dataset {
+    td_device *device;
+    td_tensor *images, *labels;
+    uint32_t count;
+};
+
+static uint32_t read_u32(gzFile file, const char *path) {
+    uint8_t b[4];
+    if (gzread(file, b, 4) != 4)
+        die(path, "cannot be read");
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static uint8_t *read_idx(const char *folder, const char *name, uint32_t rank, uint32_t item_bytes, uint32_t *count) {
+    char path[4096];
+    uint32_t bytes = 1;
+
+    snprintf(path, sizeof path, "%s/%s-ubyte.gz", folder, name);
+    gzFile file = gzopen(path, "rb");
+    if (!file)
+        die(path, "cannot be opened; the Debian package is dataset-fashion-mnist, another place is named with --data");
+    if (read_u32(file, path) != (0x0800 | rank))
+        die(path, "is not the IDX file it should be");
+    *count = read_u32(file, path);
+    for (uint32_t i = 1; i < rank; ++i)
+        bytes *= read_u32(file, path);
+    if (bytes != item_bytes || *count == 0 || *count > 1000000)
+        die(path, "has other extents than Fashion-MNIST");
+    uint8_t *data = malloc((size_t)*count * bytes);
+    if (!data || gzread(file, data, *count * bytes) != (int)(*count * bytes))
+        die(path, "is cut short");
+    gzclose(file);
+    return data;
+}
+
+static struct dataset upload_dataset(td_device *device, const char *folder, const char *prefix) {
+    struct dataset set = {.device = device};
+    char name[64];
+    uint32_t n_labels;
+
+    snprintf(name, sizeof name, "%s-images-idx3", prefix);
+    uint8_t *images = read_idx(folder, name, 3, PIXELS, &set.count);
+    td_label(name);
+    set.images = td_upload(device, TD_U8, TD_SHAPE(set.count, PIXELS), images);
+    snprintf(name, sizeof name, "%s-labels-idx1", prefix);
+    uint8_t *labels = read_idx(folder, name, 1, 1, &n_labels);
+    if (n_labels != set.count)
+        die(folder, "holds another number of labels than of images");
+    td_label(name);
+    set.labels = td_upload(device, TD_U8, TD_SHAPE(set.count), labels);
+    free(images); /* td_upload needs them no more */
+    free(labels);
+    return set;
+}
+
+/* ---- the network ---- */
+
+enum { W1, B1, W2, B2, PARAMETERS };
+
+struct network {
+    td_tensor *parameter[PARAMETERS], *velocity[PARAMETERS];
+    td_tensor *rate, *momentum, *batch, *scale, *zero; /* numbers that the formulas use */
+};
+
+static td_tensor *number(td_device *device, double value) {
+    return td_full(device, TD_F32, TD_SCALAR, value);
+}
+
+static struct network network_make(td_device *device, double batch, uint64_t seed) {
+    static const char *const names[PARAMETERS] = {"w1", "b1", "w2", "b2"};
+    static const int64_t shapes[PARAMETERS][2] = {{PIXELS, HIDDEN}, {1, HIDDEN}, {HIDDEN, CLASSES}, {1, CLASSES}};
+    struct network net = {.rate = number(device, learning_rate),
+                          .momentum = number(device, momentum),
+                          .batch = number(device, batch),
+                          .scale = number(device, 1.0 / 255),
+                          .zero = number(device, 0)};
+
+    for (int i = 0; i < PARAMETERS; ++i) {
+        double deviation = i == W1 || i == W2 ? sqrt(2.0 / (double)shapes[i][0]) : 0; /* He et al., 2015 */
+        td_label(names[i]);
+        net.parameter[i] = td_normal(device, TD_F32, 2, shapes[i], seed + (uint64_t)i, 0, deviation);
+        net.velocity[i] = td_full(device, TD_F32, 2, shapes[i], 0);
+    }
+    return net;
+}
+
+/* Bytes of an image to logits; `hidden` and `x` are what the gradients need. */
+static td_tensor *forward(const struct network *net, td_tensor *images, td_tensor **x, td_tensor **hidden) {
+    td_tensor *const *p = net->parameter;
+    *x = td_multiply(td_cast(images, TD_F32), net->scale);
+    *hidden = td_relu(td_add(td_matmul(*x, p[W1]), p[B1]));
+    td_label("logits");
+    return td_add(td_matmul(*hidden, p[W2]), p[B2]);
+}
+
+/* Swaps a handle that outlives the step for its successor. */
+static void replace(td_tensor **kept, td_tensor *with) {
+    td_release(*kept);
+    *kept = td_keep(with);
+}
+
+/* Gradient descent with momentum: v ← momentum · v + gradient, p ← p − rate · v. */
+static void update(struct network *net, int i, td_tensor *gradient) {
+    replace(&net->velocity[i], td_add(td_multiply(net->velocity[i], net->momentum), gradient));
+    replace(&net->parameter[i], td_subtract(net->parameter[i], td_multiply(net->velocity[i], net->rate)));
+}
+
+/* One step on a batch: adds its cross-entropy to *loss_sum and moves the parameters down the gradient of the mean. */
+static void train_step(struct network *net, td_tensor *images, td_tensor *labels, td_tensor **loss_sum) {
+    td_tensor *x, *hidden;
+    td_tensor *logits = forward(net, images, &x, &hidden);
+    td_tensor *target = td_one_hot(labels, CLASSES, TD_F32);
+    td_tensor *log_likelihood = td_sum(td_multiply(target, td_log_softmax(logits, -1)), TD_ALL_AXES, 0);
+    replace(loss_sum, td_subtract(*loss_sum, log_likelihood));
+
+    td_tensor *d_logits = td_divide(td_subtract(td_softmax(logits, -1), target), net->batch);
+    td_tensor *d_hidden = td_matmul(d_logits, td_transpose(net->parameter[W2]));
+    td_tensor *d_sum = td_where(td_greater(hidden, net->zero), d_hidden, net->zero);
+
+    update(net, W2, td_matmul(td_transpose(hidden), d_logits));
+    update(net, B2, td_sum(d_logits, TD_AXES(0), 1));
+    update(net, W1, td_matmul(td_transpose(x), d_sum));
+    update(net, B1, td_sum(d_sum, TD_AXES(0), 1));
+}
+
+/* ---- training and testing ---- */
+
+struct options {
+    const char *url, *device, *data;
+    long epochs, batch, seed;
+};
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* On a terminal only, on standard error: the results on standard output stay clean. */
+static void progress(long epoch, long done, long steps, double rate) {
+    static const char full[] = "##############################";
+    int filled = (int)(BAR * done / steps);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r  epoch %2ld  [%-*.*s] %3ld %%  %.0f images/s\033[K", epoch, BAR, filled, full,
+                100 * done / steps, rate);
+}
+
+/* A random order of the images (Fisher and Yates), new in every epoch, as indices on the device. */
+static td_tensor *shuffled(td_device *device, int32_t *order, uint32_t count, unsigned short random[3]) {
+    for (uint32_t i = count - 1; i > 0; --i) {
+        uint32_t j = (uint32_t)(erand48(random) * (i + 1));
+        int32_t swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+    td_label("order");
+    return td_upload(device, TD_I32, TD_SHAPE(count), order);
+}
+
+/* Returns the mean loss of an epoch; *rate is images per second. */
+static double train_epoch(struct network *net, const struct dataset *set, td_tensor *order, long epoch, long batch,
+                          double *rate) {
+    td_tensor *loss_sum = number(set->device, 0), *mark = NULL;
+    long steps = set->count / batch; /* what is left over has its turn in another epoch */
+    double start = seconds();
+    float loss;
+
+    for (long step = 0; step < steps; ++step) {
+        td_scope_begin("train"); /* frees the handles of the step; what outlives it is td_keep's */
+        td_tensor *chosen = td_slice(order, 0, step * batch, (step + 1) * batch, 1);
+        train_step(net, td_take(set->images, chosen, 0), td_take(set->labels, chosen, 0), &loss_sum);
+        td_scope_end();
+        /* Without this the host would enqueue the whole epoch ahead of the device, and once the queue is full, calls
+         * fail with TD_E_AGAIN. Waiting for where the loss stood STEPS_AHEAD steps ago leaves the device work to do. */
+        if ((step + 1) % STEPS_AHEAD == 0) {
+            long done = step + 1 - STEPS_AHEAD;
+            if (done > 0)
+                check(td_wait(mark));
+            td_release(mark);
+            mark = td_copy(loss_sum);
+            progress(epoch, done, steps, (double)(done * batch) / (seconds() - start));
+        }
+    }
+    check(td_fetch(loss_sum, &loss, sizeof loss));
+    *rate = (double)(steps * batch) / (seconds() - start);
+    td_release(mark);
+    td_release(loss_sum);
+    return loss / (double)(steps * batch);
+}
+
+/* The share of images whose largest logit is their label's. */
+static double test(const struct network *net, const struct dataset *set) {
+    int64_t correct;
+
+    td_scope_begin("test");
+    td_tensor *sum = td_full_int(set->device, TD_I64, TD_SCALAR, 0);
+    for (int64_t i = 0; i < set->count; i += TEST_BATCH) {
+        td_tensor *x, *hidden;
+        td_tensor *logits = forward(net, td_slice(set->images, 0, i, i + TEST_BATCH, 1), &x, &hidden);
+        td_tensor *guess = td_argmax(logits, TD_AXES(-1), 0);
+        td_tensor *right = td_equal(guess, td_slice(set->labels, 0, i, i + TEST_BATCH, 1));
+        sum = td_add(sum, td_sum(right, TD_ALL_AXES, 0));
+    }
+    check(td_fetch(sum, &correct, sizeof correct));
+    td_scope_end();
+    return (double)correct / set->count;
+}
+
+static void run(td_device *device, const struct options *options) {
+    struct dataset training = upload_dataset(device, options->data, "train");
+    struct dataset testing = upload_dataset(device, options->data, "t10k");
+    struct network net = network_make(device, (double)options->batch, (uint64_t)options->seed * PARAMETERS);
+    unsigned short random[3] = {(unsigned short)options->seed, (unsigned short)(options->seed >> 16), 0x330e};
+    int32_t *order = malloc(training.count * sizeof *order);
+    double accuracy = 0;
+
+    if (!order || options->batch > training.count)
+        die("--batch", order ? "is larger than the training set" : "no memory");
+    for (uint32_t i = 0; i < training.count; ++i)
+        order[i] = (int32_t)i;
+    printf("%u images to train, %u to test, on %s\n", training.count, testing.count, td_device_name(device));
+
+    for (long epoch = 1; epoch <= options->epochs; ++epoch) {
+        double rate;
+        td_tensor *shuffle = shuffled(device, order, training.count, random);
+        double loss = train_epoch(&net, &training, shuffle, epoch, options->batch, &rate);
+        td_release(shuffle);
+        accuracy = test(&net, &testing);
+        if (isatty(STDERR_FILENO))
+            fputs("\r\033[K", stderr);
+        printf("epoch %2ld  loss %.4f  test accuracy %.2f %%  %.0f images/s\n", epoch, loss, 100 * accuracy, rate);
+    }
+    printf("test accuracy %.2f %% after %ld epochs\n", 100 * accuracy, options->epochs);
+    free(order);
+}
+
+/* ---- the command line ---- */
+
+static const char usage[] =
+    "usage: fashion_mnist [OPTION]...\n"
+    "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the default socket\n"
+    "  --device NAME  cpu:0 or the like; else the daemon's first device\n"
+    "  --data DIR     where the four .gz files are (/usr/share/datasets/fashion-mnist)\n"
+    "  --epochs N     (10)\n"
+    "  --batch N      images in a step (128)\n"
+    "  --seed N       (1)\n"
+    "  --help\n";
+
+static _Noreturn void usage_exit(int code) {
+    fputs(usage, code ? stderr : stdout);
+    exit(code);
+}
+
+static long whole_number(const char *text) {
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (*end || value < 1 || value > 1000000)
+        usage_exit(2);
+    return value;
+}
+
+static struct options options_parse(int argc, char **argv) {
+    struct options options = {.data = "/usr/share/datasets/fashion-mnist", .epochs = 10, .batch = 128, .seed = 1};
+    const char **texts[] = {&options.url, &options.device, &options.data};
+    long *numbers[] = {&options.epochs, &options.batch, &options.seed};
+    enum { TEXTS = 3, HELP = 6 };
+    static const struct option names[] = {{"url", required_argument, NULL, 0},   {"device", required_argument, NULL, 1},
+                                          {"data", required_argument, NULL, 2},  {"epochs", required_argument, NULL, 3},
+                                          {"batch", required_argument, NULL, 4}, {"seed", required_argument, NULL, 5},
+                                          {"help", no_argument, NULL, HELP},     {0}};
+
+    for (int option; (option = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+        if (option < TEXTS)
+            *texts[option] = optarg;
+        else if (option < HELP)
+            *numbers[option - TEXTS] = whole_number(optarg);
+        else
+            usage_exit(option == HELP ? 0 : 2);
+    }
+    if (optind < argc)
+        usage_exit(2);
+    return options;
+}
+
+int main(int argc, char **argv) {
+    struct options options = options_parse(argc, argv);
+    td_connection *connection;
+    td_device *device;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    check(td_connect(options.url, NULL, &connection));
+    check(td_device_open(connection, options.device, &device));
+    run(device, &options);
+    td_close(connection);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,17 @@
+/* Small frames that want no reply. */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdint.h>
+
+struct frame_item;
+struct td_device;
+
+/* A frame in a block of its own, ready to be pushed; NULL out of memory. */
+struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, uint64_t payload_bytes);
+/* Under the device's lock: queues the message behind everything enqueued so far and wakes the I/O thread. Stores the
+ * error: a lost device, no room, no memory. */
+int frame_push(struct td_device *device, unsigned type, const ProtobufCMessage *message, uint64_t gate);
+/* Writes header and message to `out`; returns the bytes, or 0 where they exceed `capacity`. */
+size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCMessage *message,
+                  uint64_t payload_bytes);

@@ -1,0 +1,41 @@
+/* The I/O thread of a device. It sleeps until told that a batch is open, then ticks: each tick sends what has come
+ * together since, so callers wake it once and not per operation. After some quiet ticks it sleeps again. */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct td_device;
+struct completion;
+
+enum {
+    IO_TICK_NS = 80000, /* an operation waits at most that long, and the wake-up's time, for being sent */
+    IO_QUIET_TICKS = 12,
+};
+
+struct io {
+    pthread_t thread;
+    int wake_fd;
+    bool started;
+    /* under the device's lock */
+    enum { IO_AWAKE, IO_TICKING, IO_ASLEEP } state; /* what it is doing; the last two inside poll */
+    bool stop;
+    bool urgent; /* woken for more than an open batch */
+    bool out;    /* it watches for room in the socket */
+    struct completion *completions, **completions_last;
+    uint64_t tick_ns; /* the thread's own */
+    unsigned quiet;
+};
+
+int io_start(struct td_device *device);
+/* Ends the thread after its last completions. Without the lock. */
+void io_stop(struct td_device *device);
+
+/* Under the lock: there is an open batch; true: io_wake() is needed, after unlocking. */
+bool io_opened(struct td_device *device);
+/* Under the lock: there is more to do than a batch that can wait for the next tick; the same. */
+bool io_urgent(struct td_device *device);
+void io_wake(struct td_device *device);
+/* Under the lock: has the thread run it. Wakes the thread itself. */
+void io_complete(struct td_device *device, struct completion *completion);

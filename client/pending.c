@@ -1,0 +1,199 @@
+#include "client/pending.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/device.h"
+#include "client/error.h"
+
+/* Waking a sleeping core costs some 30 µs on virtual machines: a reply that comes within this time costs none. */
+enum { SPIN_NS = 50000, READ_AHEAD = 64 << 10 };
+
+int pending_init(struct pending *pending) {
+    *pending = (struct pending){.next_sequence = 2}; /* Hello was 1 */
+    int code = frame_reader_init(&pending->reader, READ_AHEAD);
+    if (!code)
+        frame_reader_limits(&pending->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
+    return code;
+}
+
+void pending_finish(struct pending *pending) {
+    frame_reader_finish(&pending->reader);
+}
+
+void request_init(struct request *request, enum request_kind kind, enum frame_type type, td_tensor *tensor) {
+    *request = (struct request){
+        .kind = kind, .tensor = tensor, .fd = -1, .reply = type == FRAME_FETCH ? FRAME_FETCH_CHUNK : FRAME_DONE};
+    size_t bytes = 0;
+    if (tensor) {
+        /* Fetch and Wait have the same one field. */
+        Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+        fetch.id = tensor->id;
+        bytes = tensord__fetch__pack(&fetch, request->frame + FRAME_HEADER_BYTES);
+        request->item.gate = tensor->gate;
+    }
+    struct frame_header header = {.type = (uint16_t)type, .message_bytes = (uint32_t)bytes};
+    frame_header_encode(&header, request->frame);
+    request->item.kind = ITEM_FRAME;
+    request->item.frame = request->frame;
+    request->item.frame_bytes = FRAME_HEADER_BYTES + bytes;
+    request->item.bytes = request->item.frame_bytes;
+    pthread_cond_init(&request->wake, NULL);
+}
+
+void pending_push(td_device *device, struct request *request) {
+    struct pending *pending = &device->pending;
+    request->sequence = pending->next_sequence++;
+    struct frame_header header;
+    (void)frame_header_decode(request->frame, FRAME_MESSAGE_MAX, 0, &header, NULL);
+    header.sequence = request->sequence;
+    frame_header_encode(&header, request->frame);
+    if (header.type == FRAME_SYNC)
+        request->item.gate = device->queue.tickets;
+    request->next = NULL;
+    request->previous = pending->last;
+    *(pending->last ? &pending->last->next : &pending->first) = request;
+    pending->last = request;
+    pending->n_async += request->kind != REQUEST_WAITED;
+    device_seal(device);
+    queue_push(&device->queue, &request->item);
+}
+
+/* One that is still queued here cannot have been answered: whoever answers it makes it up. */
+struct request *pending_find(struct pending *pending, uint64_t sequence) {
+    for (struct request *request = pending->first; request; request = request->next)
+        if (request->sequence == sequence)
+            return request->item.queued ? NULL : request;
+    return NULL;
+}
+
+static void completion_callback(struct completion *completion) {
+    struct request *request = (struct request *)((char *)completion - offsetof(struct request, completion));
+    if (request->status)
+        error_store(&request->error);
+    request->callback(request->user, request->status);
+    pthread_cond_destroy(&request->wake);
+    free(request);
+}
+
+static void request_end(td_device *device, struct request *request) {
+    uint64_t value = (uint64_t)request->status + 1;
+    switch (request->kind) {
+    case REQUEST_WAITED:
+        if (request->waiting)
+            pthread_cond_signal(&request->wake);
+        return;
+    case REQUEST_CALLBACK:
+        request->completion.run = completion_callback;
+        io_complete(device, &request->completion);
+        return;
+    case REQUEST_FD:
+        (void)!write(request->fd, &value, sizeof value);
+        close(request->fd); /* the library's own copy */
+        break;
+    case REQUEST_TEST:
+        break;
+    }
+    pthread_cond_destroy(&request->wake);
+    free(request);
+}
+
+void pending_complete(td_device *device, struct request *request, const td_error *error) {
+    struct pending *pending = &device->pending;
+    *(request->previous ? &request->previous->next : &pending->first) = request->next;
+    *(request->next ? &request->next->previous : &pending->last) = request->previous;
+    pending->n_async -= request->kind != REQUEST_WAITED;
+    if (error)
+        request->error = *error;
+    request->status = error ? error->code : 0;
+    if (request->tensor) {
+        request->tensor->known = true;
+        if (request->tensor->test == request)
+            request->tensor->test = NULL;
+    }
+    atomic_store_explicit(&request->done, true, memory_order_release);
+    request_end(device, request);
+}
+
+void pending_fail_all(td_device *device, const td_error *error) {
+    while (device->pending.first)
+        pending_complete(device, device->pending.first, error);
+}
+
+void pending_pass_role(td_device *device) {
+    struct pending *pending = &device->pending;
+    if (pending->reading)
+        return;
+    for (struct request *request = pending->first; request; request = request->next) {
+        if (request->waiting) {
+            pthread_cond_signal(&request->wake);
+            return;
+        }
+    }
+    if (pending->n_async && io_urgent(device))
+        io_wake(device);
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Nothing has come: spins for a moment, then sleeps until something has. */
+static void read_idle(td_device *device, int64_t *spin_until) {
+    int64_t now = now_ns();
+    if (!*spin_until)
+        *spin_until = now + SPIN_NS;
+    if (now < *spin_until) {
+        sched_yield();
+        return;
+    }
+    struct pollfd entry = {.fd = device->fd, .events = POLLIN};
+    (void)poll(&entry, 1, -1);
+}
+
+/* This thread is the reader until its own request has ended. */
+static void read_until_done(td_device *device, struct request *request) {
+    td_error cause;
+    int got = 0;
+    int64_t spin_until = 0;
+    device->pending.reading = true;
+    pthread_mutex_unlock(&device->lock);
+    while (!atomic_load_explicit(&request->done, memory_order_acquire)) {
+        got = pending_receive(device, &cause);
+        if (got < 0)
+            break;
+        if (got > 0)
+            spin_until = 0;
+        else
+            read_idle(device, &spin_until);
+    }
+    pthread_mutex_lock(&device->lock);
+    device->pending.reading = false;
+    if (got < 0)
+        device_lose(device, &cause);
+}
+
+int pending_wait(td_device *device, struct request *request) {
+    if (device_flush(device))
+        io_wake(device);
+    while (!request->done) {
+        if (device->pending.reading) {
+            request->waiting = true;
+            pthread_cond_wait(&request->wake, &device->lock);
+            request->waiting = false;
+        } else {
+            read_until_done(device, request);
+        }
+    }
+    pending_pass_role(device);
+    pthread_cond_destroy(&request->wake);
+    return request->status;
+}

@@ -1,0 +1,71 @@
+/* Requests that wait for a reply, and the reader's role. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/queue.h"
+#include "client/tensord.h"
+#include "proto/frame.h"
+
+enum request_kind {
+    REQUEST_WAITED,   /* a caller waits and owns the struct */
+    REQUEST_CALLBACK, /* the rest are freed when they have ended */
+    REQUEST_FD,
+    REQUEST_TEST,
+};
+
+struct request {
+    struct item item;
+    struct completion completion;
+    struct request *next, *previous;
+    enum request_kind kind;
+    enum frame_type reply;
+    uint64_t sequence;
+    struct td_tensor *tensor; /* NULL: none, or released meanwhile */
+    uint8_t *data;            /* FETCH: where the bytes go; [bytes] */
+    uint64_t bytes, received;
+
+    atomic_bool done; /* written under the lock */
+    int status;
+    td_error error; /* filled unless status is 0 */
+    pthread_cond_t wake;
+    bool waiting; /* on that */
+
+    void (*callback)(void *user, int status);
+    void *user;
+    int fd;
+    uint8_t frame[FRAME_HEADER_BYTES + 16];
+};
+
+struct pending {
+    struct request *first, *last;
+    unsigned n_async;
+    uint64_t next_sequence;
+    bool reading;               /* somebody is the reader */
+    struct frame_reader reader; /* the reader's alone */
+};
+
+int pending_init(struct pending *pending);
+void pending_finish(struct pending *pending);
+
+/* Under the device's lock, all but pending_receive(). */
+
+/* Fills a request for FRAME_FETCH, FRAME_WAIT or FRAME_SYNC; `tensor` NULL for the last. */
+void request_init(struct request *request, enum request_kind kind, enum frame_type type, struct td_tensor *tensor);
+/* Numbers it and pushes it behind everything enqueued so far; a Sync behind all uploads too. */
+void pending_push(struct td_device *device, struct request *request);
+/* Flushes and waits for the end of a REQUEST_WAITED; its status. */
+int pending_wait(struct td_device *device, struct request *request);
+struct request *pending_find(struct pending *pending, uint64_t sequence);
+/* Ends a request with `error`, or (NULL) with success, and takes it off the list. */
+void pending_complete(struct td_device *device, struct request *request, const td_error *error);
+void pending_fail_all(struct td_device *device, const td_error *error);
+/* Wakes whoever should read next, now that the role is free. */
+void pending_pass_role(struct td_device *device);
+
+/* The reader, without the lock: takes what the socket has and handles it. 1: there was something; 0: nothing now;
+ * -1: the connection is over, `cause` says why. */
+int pending_receive(struct td_device *device, td_error *cause);

@@ -1,0 +1,149 @@
+/* What comes from the daemon on a data connection. Runs on whichever thread is the reader. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "client/device.h"
+#include "client/error.h"
+#include "client/trace.h"
+
+struct reception {
+    td_device *device;
+    td_error *cause;
+    bool told; /* the daemon said itself why it ends: `cause` has its words */
+};
+
+static int receive_error(struct reception *reception, const struct frame_header *header, const uint8_t *message,
+                         struct fault *fault) {
+    Tensord__Error *error = tensord__error__unpack(NULL, header->message_bytes, message);
+    if (!error)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed ERROR");
+    error_from_wire(reception->cause, error);
+    tensord__error__free_unpacked(error, NULL);
+    reception->told = true;
+    return reception->cause->code;
+}
+
+static int receive_done(td_device *device, const struct frame_header *header, const uint8_t *message,
+                        struct fault *fault) {
+    Tensord__Done *done = tensord__done__unpack(NULL, header->message_bytes, message);
+    if (!done)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed DONE");
+    td_error error;
+    if (done->error)
+        error_from_wire(&error, done->error);
+    int code = 0;
+    pthread_mutex_lock(&device->lock);
+    struct request *request = pending_find(&device->pending, header->sequence);
+    if (request && request->reply == FRAME_DONE)
+        pending_complete(device, request, done->error ? &error : NULL);
+    else
+        code = fault_set(fault, STATUS_PROTOCOL, "DONE for %llu, which waits for none",
+                         (unsigned long long)header->sequence);
+    pthread_mutex_unlock(&device->lock);
+    tensord__done__free_unpacked(done, NULL);
+    return code;
+}
+
+/* Under the lock. Chunks come in order and fill the array exactly. */
+static int accept_chunk(td_device *device, struct request *request, const Tensord__FetchChunk *chunk, uint64_t payload,
+                        uint8_t **sink, struct fault *fault) {
+    if (chunk->error) {
+        td_error error;
+        error_from_wire(&error, chunk->error);
+        if (payload)
+            return fault_set(fault, STATUS_PROTOCOL, "a failed fetch with %llu bytes", (unsigned long long)payload);
+        pending_complete(device, request, &error);
+        return 0;
+    }
+    if (chunk->total != request->bytes || chunk->offset != request->received ||
+        payload > request->bytes - request->received || (!payload && request->bytes))
+        return fault_set(fault, STATUS_PROTOCOL, "%llu bytes at %llu of %llu, %llu of %llu were expected",
+                         (unsigned long long)payload, (unsigned long long)chunk->offset,
+                         (unsigned long long)chunk->total, (unsigned long long)request->received,
+                         (unsigned long long)request->bytes);
+    if (payload)
+        *sink = request->data + request->received;
+    else
+        pending_complete(device, request, NULL);
+    return 0;
+}
+
+static int receive_chunk(td_device *device, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                         struct fault *fault) {
+    Tensord__FetchChunk *chunk = tensord__fetch_chunk__unpack(NULL, header->message_bytes, message);
+    if (!chunk)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed FETCH_CHUNK");
+    int code;
+    pthread_mutex_lock(&device->lock);
+    struct request *request = pending_find(&device->pending, header->sequence);
+    if (request && request->reply == FRAME_FETCH_CHUNK)
+        code = accept_chunk(device, request, chunk, header->payload_bytes, sink, fault);
+    else
+        code = fault_set(fault, STATUS_PROTOCOL, "FETCH_CHUNK for %llu, which waits for none",
+                         (unsigned long long)header->sequence);
+    pthread_mutex_unlock(&device->lock);
+    tensord__fetch_chunk__free_unpacked(chunk, NULL);
+    return code;
+}
+
+static int on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                      struct fault *fault) {
+    struct reception *reception = owner;
+    trace_frame("<-", header, message);
+    switch (header->type) {
+    case FRAME_FETCH_CHUNK:
+        return receive_chunk(reception->device, header, message, sink, fault);
+    case FRAME_DONE:
+        return receive_done(reception->device, header, message, fault);
+    case FRAME_ERROR:
+        return receive_error(reception, header, message, fault);
+    default:
+        return fault_set(fault, STATUS_PROTOCOL, "%s from the daemon", frame_type_name(header->type));
+    }
+}
+
+static int on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
+    td_device *device = ((struct reception *)owner)->device;
+    (void)fault;
+    pthread_mutex_lock(&device->lock);
+    struct request *request = pending_find(&device->pending, header->sequence);
+    if (request) {
+        request->received += header->payload_bytes;
+        if (request->received == request->bytes)
+            pending_complete(device, request, NULL);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return 0;
+}
+
+static int over(td_device *device, td_error *cause, int error) {
+    char text[160];
+    if (!error || error == ECONNRESET || error == EPIPE)
+        snprintf(text, sizeof text, "the connection to %s ended: its worker died or the daemon stopped", device->name);
+    else
+        snprintf(text, sizeof text, "the connection to %s failed: %s", device->name, strerrordesc_np(error));
+    error_compose(cause, STATUS_DEVICE_LOST, text, NULL, NULL, 0);
+    return -1;
+}
+
+int pending_receive(td_device *device, td_error *cause) {
+    struct frame_reader *reader = &device->pending.reader;
+    uint8_t *place;
+    size_t bytes;
+    frame_reader_want(reader, &place, &bytes);
+    ssize_t got = recv(device->fd, place, bytes, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return 0;
+    if (got <= 0)
+        return over(device, cause, got ? errno : 0);
+    static const struct frame_handler handler = {.on_message = on_message, .on_payload = on_payload};
+    struct reception reception = {.device = device, .cause = cause};
+    struct fault fault = {0};
+    if (!frame_reader_advance(reader, (size_t)got, &handler, &reception, &fault))
+        return 1;
+    if (!reception.told)
+        error_compose(cause, fault.code ? (int)fault.code : STATUS_PROTOCOL, fault.message, NULL, NULL, 0);
+    return -1;
+}

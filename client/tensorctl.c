@@ -1,0 +1,303 @@
+/* tensorctl: asks a running daemon how it is, and tells it to stop. It talks to the front alone, so that it is answered
+ * while a device is busy or hung. */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/control.h"
+#include "client/tensorctl.h"
+#include "proto/frame.h"
+
+enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
+
+static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
+                                      "\n"
+                                      "  status    devices and sessions: memory, work, failures\n"
+                                      "  devices   what devices there are\n"
+                                      "  sessions  who uses them, the largest in memory first\n"
+                                      "  ping      the time that the daemon takes to answer\n"
+                                      "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
+                                      "            waits for that\n"
+                                      "\n"
+                                      "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
+                                      "                 default socket\n"
+                                      "  --json         status, devices, sessions: JSON instead of text\n"
+                                      "  --watch [S]    status: again every S seconds (1), in place on a terminal\n"
+                                      "  --help, --version\n"
+                                      "\n"
+                                      "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
+                                      "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+
+struct tensorctl {
+    struct control *control;
+    const struct command *command;
+    const char *url;
+    bool json;
+    double watch_s; /* 0: once */
+};
+
+struct command {
+    const char *name;
+    int (*run)(struct tensorctl *ctl, struct fault *fault);
+    enum tensorctl_view view;
+    bool json, watch; /* options it takes */
+    unsigned timeout_ms;
+};
+
+/* ---- status, devices, sessions ---- */
+
+static int tensorctl_fetch(struct tensorctl *ctl, Tensord__Status **status, struct fault *fault) {
+    Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
+    return control_call(ctl->control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)status,
+                        fault);
+}
+
+static int tensorctl_flushed(struct fault *fault) {
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    return fault_set(fault, STATUS_INTERNAL, "cannot write the output: %s", strerror(errno));
+}
+
+static int tensorctl_show(struct tensorctl *ctl, struct fault *fault) {
+    Tensord__Status *status;
+    int error = tensorctl_fetch(ctl, &status, fault);
+    if (error)
+        return error;
+    if (ctl->json)
+        tensorctl_json_write(stdout, status, ctl->command->view, true);
+    else
+        tensorctl_status_write(stdout, status, ctl->command->view);
+    tensord__status__free_unpacked(status, NULL);
+    return tensorctl_flushed(fault);
+}
+
+/* ---- status --watch ---- */
+
+/* The alternate screen without cursor and without wrapping, and back. */
+static const char watch_enter[] = "\033[?1049h\033[?25l\033[?7l", watch_leave[] = "\033[?7h\033[?25h\033[?1049l";
+
+static void watch_end(int signal) {
+    ssize_t ignored = write(STDOUT_FILENO, watch_leave, sizeof watch_leave - 1);
+    (void)ignored;
+    _exit(signal == SIGINT ? EXIT_SUCCESS : 128 + signal);
+}
+
+static void watch_begin(void) {
+    struct sigaction action = {.sa_handler = watch_end};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    fputs(watch_enter, stdout);
+}
+
+/* Draws over what is there, line by line, so that nothing flickers; what the terminal has no lines for is left out. */
+static void watch_draw(const char *text) {
+    struct winsize size;
+    int rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 ? size.ws_row - 1 : 24;
+
+    fputs("\033[H", stdout);
+    for (const char *end; rows > 0 && (end = strchr(text, '\n')); text = end + 1, --rows)
+        printf("%.*s\033[K\n", (int)(end - text), text);
+    fputs("\033[J", stdout);
+}
+
+static int watch_once(struct tensorctl *ctl, bool terminal, struct fault *fault) {
+    Tensord__Status *status;
+    char *text = NULL;
+    size_t size;
+    int error = tensorctl_fetch(ctl, &status, fault);
+    if (error)
+        return error;
+    FILE *memory = open_memstream(&text, &size);
+    if (memory && ctl->json)
+        tensorctl_json_write(memory, status, TENSORCTL_STATUS, false);
+    else if (memory)
+        tensorctl_status_write(memory, status, TENSORCTL_STATUS);
+    tensord__status__free_unpacked(status, NULL);
+    if (!memory || fclose(memory) != 0)
+        error = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the text");
+    else if (terminal)
+        watch_draw(text);
+    else
+        printf("%s%s", text, ctl->json ? "" : "\n");
+    free(text);
+    return error ? error : tensorctl_flushed(fault);
+}
+
+static int tensorctl_watch(struct tensorctl *ctl, struct fault *fault) {
+    struct timespec pause = {(time_t)ctl->watch_s, (long)(fmod(ctl->watch_s, 1) * 1e9)};
+    bool terminal = isatty(STDOUT_FILENO) && !ctl->json;
+    int error;
+
+    if (terminal)
+        watch_begin();
+    while (!(error = watch_once(ctl, terminal, fault)))
+        nanosleep(&pause, NULL);
+    if (terminal) {
+        fputs(watch_leave, stdout);
+        fflush(stdout);
+    }
+    return error;
+}
+
+static int command_view(struct tensorctl *ctl, struct fault *fault) {
+    return ctl->watch_s > 0 ? tensorctl_watch(ctl, fault) : tensorctl_show(ctl, fault);
+}
+
+/* ---- ping and drain ---- */
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int command_ping(struct tensorctl *ctl, struct fault *fault) {
+    Tensord__Ping request = TENSORD__PING__INIT;
+    ProtobufCMessage *reply;
+    double times[PINGS];
+    char text[TEXT_UNIT_MAX], median[TEXT_UNIT_MAX];
+
+    for (int i = 0; i < PINGS; ++i) {
+        double start = seconds_now();
+        int error = control_call(ctl->control, FRAME_PING, &request.base, FRAME_PONG, &reply, fault);
+        if (error)
+            return error;
+        times[i] = seconds_now() - start;
+        protobuf_c_message_free_unpacked(reply, NULL);
+        text_line(stdout, "%s: %d: %s", control_server(ctl->control), i + 1, text_duration(text, times[i]));
+    }
+    qsort(times, PINGS, sizeof *times, compare_doubles);
+    text_line(stdout, "min %s, median %s", text_duration(text, times[0]), text_duration(median, times[PINGS / 2]));
+    return tensorctl_flushed(fault);
+}
+
+static int command_drain(struct tensorctl *ctl, struct fault *fault) {
+    Tensord__Drain request = TENSORD__DRAIN__INIT;
+    Tensord__Done *done;
+    int error = control_call(ctl->control, FRAME_DRAIN, &request.base, FRAME_DONE, (ProtobufCMessage **)&done, fault);
+    if (error)
+        return error;
+    if (done->error)
+        error = fault_set(fault, (enum status)done->error->code, "%s", done->error->message);
+    tensord__done__free_unpacked(done, NULL);
+    return error;
+}
+
+static const struct command tensorctl_commands[] = {
+    {"status", command_view, TENSORCTL_STATUS, .json = true, .watch = true},
+    {"devices", command_view, TENSORCTL_DEVICES, .json = true},
+    {"sessions", command_view, TENSORCTL_SESSIONS, .json = true},
+    {"ping", command_ping},
+    {"drain", command_drain, .timeout_ms = DRAIN_TIMEOUT_MS},
+};
+
+/* ---- the command line ---- */
+
+static int usage_error(const char *problem, const char *word) {
+    fprintf(stderr, "tensorctl: %s%s%s\nTry 'tensorctl --help'.\n", problem, word ? ": " : "", word ? word : "");
+    return EXIT_USAGE;
+}
+
+static const struct command *command_find(const char *name) {
+    for (size_t i = 0; i < sizeof tensorctl_commands / sizeof *tensorctl_commands; ++i)
+        if (strcmp(tensorctl_commands[i].name, name) == 0)
+            return &tensorctl_commands[i];
+    return NULL;
+}
+
+static bool seconds_parse(const char *text, double *seconds) {
+    char *end;
+    if (!text || !*text)
+        return false;
+    double value = strtod(text, &end);
+    if (*end || !(value >= 0.05 && value <= 86400))
+        return false;
+    *seconds = value;
+    return true;
+}
+
+enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_HELP, OPTION_VERSION };
+
+/* 0: go on. -1: nothing is left to do. Else the exit status. */
+static int option_take(struct tensorctl *ctl, int option, char **argv) {
+    switch (option) {
+    case OPTION_URL:
+        ctl->url = optarg;
+        return 0;
+    case OPTION_JSON:
+        ctl->json = true;
+        return 0;
+    case OPTION_WATCH:
+        ctl->watch_s = 1;
+        if (optarg && !seconds_parse(optarg, &ctl->watch_s))
+            return usage_error("--watch takes 0.05 to 86400 seconds, not", optarg);
+        if (!optarg && seconds_parse(argv[optind], &ctl->watch_s)) /* "--watch 2", too */
+            ++optind;
+        return 0;
+    case OPTION_HELP:
+        fputs(tensorctl_usage, stdout);
+        return -1;
+    case OPTION_VERSION:
+        puts("tensorctl " TENSORD_VERSION);
+        return -1;
+    default: /* getopt has said what is wrong */
+        fputs("Try 'tensorctl --help'.\n", stderr);
+        return EXIT_USAGE;
+    }
+}
+
+static int command_take(struct tensorctl *ctl, int count, char **words) {
+    if (count == 0)
+        return usage_error("which command? status, devices, sessions, ping or drain", NULL);
+    ctl->command = command_find(words[0]);
+    if (!ctl->command)
+        return usage_error("there is no command", words[0]);
+    if (count > 1)
+        return usage_error("too many arguments", words[1]);
+    if (ctl->json && !ctl->command->json)
+        return usage_error("--json is not for", ctl->command->name);
+    if (ctl->watch_s > 0 && !ctl->command->watch)
+        return usage_error("--watch is not for", ctl->command->name);
+    return 0;
+}
+
+static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
+    static const struct option options[] = {
+        {"url", required_argument, NULL, OPTION_URL},     {"json", no_argument, NULL, OPTION_JSON},
+        {"watch", optional_argument, NULL, OPTION_WATCH}, {"help", no_argument, NULL, OPTION_HELP},
+        {"version", no_argument, NULL, OPTION_VERSION},   {0}};
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        int code = option_take(ctl, option, argv);
+        if (code)
+            return code;
+    }
+    return command_take(ctl, argc - optind, argv + optind);
+}
+
+int main(int argc, char **argv) {
+    struct tensorctl ctl = {0};
+    struct fault fault = {0};
+    int code = options_parse(&ctl, argc, argv);
+    if (code)
+        return code < 0 ? EXIT_SUCCESS : code;
+
+    int error = control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl.control, &fault);
+    if (!error)
+        error = ctl.command->run(&ctl, &fault);
+    control_close(ctl.control);
+    if (error)
+        fprintf(stderr, "tensorctl: %s\n", *fault.message ? fault.message : status_text(error));
+    return error ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,64 @@
+/* tensorctl's views of the daemon's Status message. One thread; nothing here keeps a pointer past its call. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/tensord.pb-c.h"
+
+enum tensorctl_view { TENSORCTL_STATUS, TENSORCTL_DEVICES, TENSORCTL_SESSIONS };
+
+/* For people: lines of at most TEXT_COLUMNS, with units. */
+void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view);
+/* For programs: one JSON value and a newline, over several indented lines if `pretty`. Bytes are integers. */
+void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty);
+
+/* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
+
+enum { TEXT_COLUMNS = 80, TEXT_UNIT_MAX = 32 };
+
+/* Takes the next code point off *text, which is not at its end: U+FFFD for bytes that are no UTF-8. */
+uint32_t text_next(const char **text);
+/* Writes a code point as UTF-8; returns its bytes. */
+size_t text_put(uint32_t rune, char out[4]);
+/* Copies `text` to `out` so that it is safe to show and at most `columns` wide: control characters become '?', and what
+ * does not fit gives way to "…". Returns the width. */
+unsigned text_fit(char *out, size_t size, const char *text, unsigned columns);
+unsigned text_width(const char *text);
+/* Prints one line, cut at TEXT_COLUMNS. */
+void text_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints `text` broken at spaces into lines of TEXT_COLUMNS, the first one after `head` (short, ASCII), the others
+ * indented as far. */
+void text_wrap(FILE *out, const char *head, const char *text);
+
+/* These write to and return `out`: "12.5 MiB", "3.2 min", "1.23M" (thousands k, M, G). */
+const char *text_bytes(char out[TEXT_UNIT_MAX], double bytes);
+const char *text_duration(char out[TEXT_UNIT_MAX], double seconds);
+const char *text_count(char out[TEXT_UNIT_MAX], double count);
+
+/* A table whose columns are as wide as their cells need; where the sum is too much, the widest flexible columns give.
+ */
+enum { TABLE_COLUMNS_MAX = 12, TABLE_CELL_MAX = 96 };
+
+struct table_column {
+    const char *title;
+    bool right;    /* aligned to the right */
+    bool flexible; /* may be cut */
+};
+struct table {
+    const struct table_column *columns; /* borrowed */
+    unsigned n_columns, gap;
+    size_t n_rows;
+    char (*cells)[TABLE_CELL_MAX]; /* [n_rows][n_columns] */
+    unsigned widths[TABLE_COLUMNS_MAX];
+};
+
+/* With empty cells; false: out of memory. */
+bool table_init(struct table *table, const struct table_column *columns, unsigned n_columns, size_t n_rows);
+void table_finish(struct table *table);
+void table_set(struct table *table, size_t row, unsigned column, const char *text);
+/* Fixes the widths and prints the titles; then rows are printed in any order. */
+void table_head(struct table *table, FILE *out);
+void table_row(const struct table *table, size_t row, FILE *out);

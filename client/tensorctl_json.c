@@ -1,0 +1,189 @@
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "client/tensorctl.h"
+#include "proto/status.h"
+
+/* A writer of JSON (RFC 8259): commas, escapes and indentation. A value within an object has a key, one within an array
+ * has NULL. */
+struct json {
+    FILE *out;
+    bool pretty, first;
+    int depth;
+};
+
+static void json_string(struct json *json, const char *text) {
+    char utf8[4];
+
+    fputc('"', json->out);
+    while (*text) {
+        uint32_t rune = text_next(&text);
+        if (rune == '"' || rune == '\\')
+            fprintf(json->out, "\\%c", (int)rune);
+        else if (rune < 0x20 || rune == 0x7f)
+            fprintf(json->out, "\\u%04x", (unsigned)rune);
+        else
+            fwrite(utf8, 1, text_put(rune, utf8), json->out);
+    }
+    fputc('"', json->out);
+}
+
+static void json_line(struct json *json) {
+    if (json->pretty)
+        fprintf(json->out, "\n%*s", json->depth * 2, "");
+}
+
+static void json_key(struct json *json, const char *key) {
+    if (!json->first)
+        fputs(json->pretty ? "," : ", ", json->out);
+    if (json->depth > 0)
+        json_line(json);
+    json->first = false;
+    if (key) {
+        json_string(json, key);
+        fputs(": ", json->out);
+    }
+}
+
+static void json_open(struct json *json, const char *key, char bracket) {
+    json_key(json, key);
+    fputc(bracket, json->out);
+    ++json->depth;
+    json->first = true;
+}
+
+static void json_close(struct json *json, char bracket) {
+    --json->depth;
+    if (!json->first)
+        json_line(json);
+    fputc(bracket, json->out);
+    json->first = false;
+}
+
+static void json_integer(struct json *json, const char *key, uint64_t value) {
+    json_key(json, key);
+    fprintf(json->out, "%" PRIu64, value);
+}
+
+/* JSON has no NaN and no infinity. The program never calls setlocale(), so the decimal point is a point. */
+static void json_real(struct json *json, const char *key, double value) {
+    json_key(json, key);
+    if (isfinite(value))
+        fprintf(json->out, "%.15g", value);
+    else
+        fputs("null", json->out);
+}
+
+static void json_bool(struct json *json, const char *key, bool value) {
+    json_key(json, key);
+    fputs(value ? "true" : "false", json->out);
+}
+
+static void json_text(struct json *json, const char *key, const char *value) {
+    json_key(json, key);
+    json_string(json, value);
+}
+
+static void json_text_or_null(struct json *json, const char *key, const char *value) {
+    json_key(json, key);
+    if (*value)
+        json_string(json, value);
+    else
+        fputs("null", json->out);
+}
+
+/* ---- the messages ---- */
+
+static void tensorctl_json_memory(struct json *json, const Tensord__DeviceStatus *device) {
+    json_open(json, "memory", '{');
+    json_integer(json, "total", device->memory_total);
+    json_integer(json, "reserved", device->memory_reserved);
+    json_integer(json, "live", device->memory_live);
+    json_integer(json, "peak", device->memory_peak);
+    json_integer(json, "largest_free", device->memory_largest_free);
+    json_close(json, '}');
+}
+
+static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus *device) {
+    static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
+    const Tensord__Device *about = device->device ? device->device : &unknown;
+
+    json_open(json, NULL, '{');
+    json_text(json, "name", about->name);
+    json_text(json, "kind", about->kind);
+    json_text(json, "state", about->state);
+    json_text(json, "model", about->model);
+    json_text(json, "capability", about->capability);
+    json_integer(json, "processors", about->processors);
+    json_integer(json, "worker_pid", device->worker_pid);
+    json_integer(json, "epoch", device->epoch);
+    json_integer(json, "restarts", device->restarts);
+    json_text_or_null(json, "last_fault", device->last_fault);
+    json_real(json, "last_fault_age_s", *device->last_fault ? device->last_fault_age_s : NAN);
+    tensorctl_json_memory(json, device);
+    json_integer(json, "queue_depth", device->queue_depth);
+    json_integer(json, "ops_total", device->ops_total);
+    json_real(json, "ops_per_s", device->ops_per_s);
+    json_integer(json, "bytes_in", device->bytes_in);
+    json_integer(json, "bytes_out", device->bytes_out);
+    json_real(json, "bytes_in_per_s", device->bytes_in_per_s);
+    json_real(json, "bytes_out_per_s", device->bytes_out_per_s);
+    json_real(json, "data_age_ms", device->data_age_ms);
+    json_close(json, '}');
+}
+
+static void tensorctl_json_failures(struct json *json, const Tensord__SessionStatus *session) {
+    char number[16]; /* for a code that only a newer daemon knows */
+
+    json_open(json, "failures", '{');
+    for (size_t i = 0; i < session->n_failures; ++i) {
+        const Tensord__FailureCount *failure = session->failures[i];
+        snprintf(number, sizeof number, "%" PRIu32, failure->code);
+        json_integer(json, failure->code < STATUS_COUNT ? status_name((int)failure->code) : number, failure->count);
+    }
+    json_close(json, '}');
+}
+
+static void tensorctl_json_session(struct json *json, const Tensord__SessionStatus *session) {
+    json_open(json, NULL, '{');
+    json_integer(json, "id", session->id);
+    json_text(json, "principal", session->principal);
+    json_text(json, "peer", session->peer);
+    json_text(json, "client", session->client);
+    json_text(json, "device", session->device);
+    json_real(json, "age_s", session->age_s);
+    json_integer(json, "tensors", session->tensors);
+    json_integer(json, "live", session->live);
+    json_integer(json, "peak", session->peak);
+    json_integer(json, "ops_queued", session->ops_queued);
+    json_integer(json, "ops_done", session->ops_done);
+    tensorctl_json_failures(json, session);
+    json_text_or_null(json, "last_failure", session->last_failure);
+    json_close(json, '}');
+}
+
+void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty) {
+    struct json json = {.out = out, .pretty = pretty, .first = true};
+
+    json_open(&json, NULL, '{');
+    if (view == TENSORCTL_STATUS) {
+        json_text(&json, "version", status->version);
+        json_real(&json, "uptime_s", status->uptime_s);
+        json_bool(&json, "draining", status->draining);
+    }
+    if (view != TENSORCTL_SESSIONS) {
+        json_open(&json, "devices", '[');
+        for (size_t i = 0; i < status->n_devices; ++i)
+            tensorctl_json_device(&json, status->devices[i]);
+        json_close(&json, ']');
+    }
+    if (view != TENSORCTL_DEVICES) {
+        json_open(&json, "sessions", '[');
+        for (size_t i = 0; i < status->n_sessions; ++i)
+            tensorctl_json_session(&json, status->sessions[i]);
+        json_close(&json, ']');
+    }
+    json_close(&json, '}');
+    fputc('\n', out);
+}

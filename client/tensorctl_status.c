@@ -1,0 +1,196 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/tensorctl.h"
+#include "proto/status.h"
+
+static const Tensord__Device *tensorctl_device(const Tensord__DeviceStatus *device) {
+    static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
+    return device->device ? device->device : &unknown;
+}
+
+static void tensorctl_head(FILE *out, const Tensord__Status *status) {
+    char up[TEXT_UNIT_MAX];
+    text_line(out, "%s%s, up %s, %zu device%s, %zu session%s%s",
+              strncmp(status->version, "tensord", 7) ? "tensord " : "", status->version,
+              text_duration(up, status->uptime_s), status->n_devices, status->n_devices == 1 ? "" : "s",
+              status->n_sessions, status->n_sessions == 1 ? "" : "s", status->draining ? ", draining" : "");
+}
+
+/* ---- a device as a block ---- */
+
+/* "[####===.....]": in tensors, held by the pool besides, free. What is there at all shows. */
+static void tensorctl_bar(char *bar, unsigned width, const Tensord__DeviceStatus *device) {
+    double total = device->memory_total ? (double)device->memory_total : 1;
+    double live = (double)device->memory_live / total * width,
+           reserved = (double)device->memory_reserved / total * width;
+
+    if (live > 0 && live < 1)
+        live = 1;
+    for (unsigned i = 0; i < width; ++i)
+        bar[i] = i + 0.5 < live ? '#' : i + 0.5 < reserved ? '=' : '.';
+    bar[width] = 0;
+}
+
+static void tensorctl_memory(FILE *out, const Tensord__DeviceStatus *device) {
+    char bar[33], live[TEXT_UNIT_MAX], reserved[TEXT_UNIT_MAX], peak[TEXT_UNIT_MAX], most[TEXT_UNIT_MAX],
+        total[TEXT_UNIT_MAX];
+
+    tensorctl_bar(bar, sizeof bar - 1, device);
+    text_bytes(live, (double)device->memory_live);
+    text_bytes(reserved, (double)device->memory_reserved);
+    text_bytes(peak, (double)device->memory_peak);
+    text_bytes(most, (double)device->memory_largest_free);
+    text_bytes(total, (double)device->memory_total);
+    text_line(out, "  memory  [%s] %s live of %s", bar, live, total);
+    text_line(out, "          %s reserved, %s peak, largest free block %s", reserved, peak, most);
+}
+
+static void tensorctl_work(FILE *out, const Tensord__DeviceStatus *device) {
+    char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], done[TEXT_UNIT_MAX];
+    char in[TEXT_UNIT_MAX], in_rate[TEXT_UNIT_MAX], sent[TEXT_UNIT_MAX], sent_rate[TEXT_UNIT_MAX];
+
+    text_line(out, "  work    %s op/s, %s queued, %s done", text_count(rate, device->ops_per_s),
+              text_count(queue, (double)device->queue_depth), text_count(done, (double)device->ops_total));
+    text_line(out, "  bytes   in %s/s (%s in all), out %s/s (%s in all)", text_bytes(in_rate, device->bytes_in_per_s),
+              text_bytes(in, (double)device->bytes_in), text_bytes(sent_rate, device->bytes_out_per_s),
+              text_bytes(sent, (double)device->bytes_out));
+}
+
+static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *device) {
+    const Tensord__Device *about = tensorctl_device(device);
+    char age[TEXT_UNIT_MAX], fault[512];
+
+    text_line(out, "%s  %s  %s, worker %" PRIu32 ", epoch %" PRIu64 ", %" PRIu32 " restart%s, data %s old", about->name,
+              about->state, about->kind, device->worker_pid, device->epoch, device->restarts,
+              device->restarts == 1 ? "" : "s", text_duration(age, device->data_age_ms / 1e3));
+    tensorctl_memory(out, device);
+    tensorctl_work(out, device);
+    if (*device->last_fault) {
+        snprintf(fault, sizeof fault, "%s ago: %s", text_duration(age, device->last_fault_age_s), device->last_fault);
+        text_wrap(out, "  fault   ", fault);
+    }
+}
+
+/* ---- devices as a table ---- */
+
+static void tensorctl_devices(FILE *out, const Tensord__Status *status) {
+    static const struct table_column columns[] = {{"DEVICE", .flexible = true},
+                                                  {"KIND"},
+                                                  {"STATE"},
+                                                  {"MODEL", .flexible = true},
+                                                  {"LEVEL", .flexible = true},
+                                                  {"PROCESSORS", .right = true},
+                                                  {"MEMORY", .right = true},
+                                                  {"LIVE", .right = true}};
+    struct table table;
+    char text[TEXT_UNIT_MAX];
+
+    if (!table_init(&table, columns, sizeof columns / sizeof *columns, status->n_devices))
+        return text_line(out, "out of memory");
+    for (size_t i = 0; i < status->n_devices; ++i) {
+        const Tensord__DeviceStatus *device = status->devices[i];
+        const Tensord__Device *about = tensorctl_device(device);
+        table_set(&table, i, 0, about->name);
+        table_set(&table, i, 1, about->kind);
+        table_set(&table, i, 2, about->state);
+        table_set(&table, i, 3, about->model);
+        table_set(&table, i, 4, about->capability);
+        table_set(&table, i, 5, text_count(text, about->processors));
+        table_set(&table, i, 6, text_bytes(text, (double)device->memory_total));
+        table_set(&table, i, 7, text_bytes(text, (double)device->memory_live));
+    }
+    table_head(&table, out);
+    for (size_t i = 0; i < status->n_devices; ++i)
+        table_row(&table, i, out);
+    table_finish(&table);
+}
+
+/* ---- sessions ---- */
+
+static void tensorctl_session_row(struct table *table, size_t row, const Tensord__SessionStatus *session) {
+    char text[TEXT_UNIT_MAX];
+
+    snprintf(text, sizeof text, "%" PRIu64, session->id);
+    table_set(table, row, 0, text);
+    table_set(table, row, 1, session->principal);
+    table_set(table, row, 2, session->peer);
+    table_set(table, row, 3, session->client);
+    table_set(table, row, 4, session->device);
+    table_set(table, row, 5, text_duration(text, session->age_s));
+    table_set(table, row, 6, text_count(text, (double)session->tensors));
+    table_set(table, row, 7, text_bytes(text, (double)session->live));
+    table_set(table, row, 8, text_bytes(text, (double)session->peak));
+    table_set(table, row, 9, text_count(text, (double)session->ops_queued));
+    table_set(table, row, 10, text_count(text, (double)session->ops_done));
+}
+
+/* "SHAPE 2, OUT_OF_MEMORY 1; last: matmul forward/logits: shapes do not fit: …" */
+static void tensorctl_session_failures(FILE *out, const Tensord__SessionStatus *session) {
+    char text[1024], count[TEXT_UNIT_MAX];
+    size_t used = 0;
+
+    for (size_t i = 0; i < session->n_failures && used < sizeof text / 2; ++i) {
+        const Tensord__FailureCount *failure = session->failures[i];
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %s", i ? ", " : "",
+                                 status_name((int)failure->code), text_count(count, (double)failure->count));
+    }
+    if (used > 0)
+        snprintf(text + used, sizeof text - used, "%s%s", *session->last_failure ? "; last: " : "",
+                 session->last_failure);
+    if (used > 0)
+        text_wrap(out, "    failed: ", text);
+}
+
+static int tensorctl_by_live(const void *a, const void *b) {
+    const Tensord__SessionStatus *x = *(Tensord__SessionStatus *const *)a, *y = *(Tensord__SessionStatus *const *)b;
+    if (x->live != y->live)
+        return x->live < y->live ? 1 : -1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Puts the message's sessions in order, too. */
+static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
+    static const struct table_column columns[] = {{"ID", .right = true, .flexible = true},
+                                                  {"USER", .flexible = true},
+                                                  {"PEER", .flexible = true},
+                                                  {"CLIENT", .flexible = true},
+                                                  {"DEVICE", .flexible = true},
+                                                  {"AGE", .right = true},
+                                                  {"TENSORS", .right = true},
+                                                  {"LIVE", .right = true},
+                                                  {"PEAK", .right = true},
+                                                  {"QUEUED", .right = true},
+                                                  {"DONE", .right = true}};
+    struct table table;
+    size_t count = status->n_sessions;
+
+    if (count == 0)
+        return text_line(out, "no sessions");
+    if (!table_init(&table, columns, sizeof columns / sizeof *columns, count))
+        return text_line(out, "out of memory");
+    qsort(status->sessions, count, sizeof *status->sessions, tensorctl_by_live);
+    for (size_t i = 0; i < count; ++i)
+        tensorctl_session_row(&table, i, status->sessions[i]);
+    table_head(&table, out);
+    for (size_t i = 0; i < count; ++i) {
+        table_row(&table, i, out);
+        tensorctl_session_failures(out, status->sessions[i]);
+    }
+    table_finish(&table);
+}
+
+void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view) {
+    if (view == TENSORCTL_DEVICES)
+        return tensorctl_devices(out, status);
+    if (view == TENSORCTL_SESSIONS)
+        return tensorctl_sessions(out, status);
+    tensorctl_head(out, status);
+    for (size_t i = 0; i < status->n_devices; ++i) {
+        fputc('\n', out);
+        tensorctl_device_block(out, status->devices[i]);
+    }
+    fputc('\n', out);
+    tensorctl_sessions(out, status);
+}

@@ -1,0 +1,262 @@
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/tensorctl.h"
+
+enum { LINE_BYTES_MAX = TEXT_COLUMNS * 4 + 1, RUNE_REPLACEMENT = 0xfffd, RUNE_ELLIPSIS = 0x2026 };
+
+/* ---- code points ---- */
+
+uint32_t text_next(const char **text) {
+    const unsigned char *byte = (const unsigned char *)*text;
+    uint32_t rune = byte[0];
+    unsigned more = rune < 0x80 ? 0 : rune < 0xc2 ? 4 : rune < 0xe0 ? 1 : rune < 0xf0 ? 2 : rune < 0xf5 ? 3 : 4;
+    static const uint32_t mask[] = {0x7f, 0x1f, 0x0f, 0x07}, least[] = {0, 0x80, 0x800, 0x10000};
+
+    ++*text;
+    if (more == 4)
+        return RUNE_REPLACEMENT;
+    rune &= mask[more];
+    for (unsigned i = 1; i <= more; ++i) {
+        if ((byte[i] & 0xc0) != 0x80) /* the terminating NUL, too */
+            return RUNE_REPLACEMENT;
+        rune = rune << 6 | (byte[i] & 0x3f);
+    }
+    if (rune < least[more] || rune > 0x10ffff || (rune >= 0xd800 && rune <= 0xdfff))
+        return RUNE_REPLACEMENT;
+    *text += more;
+    return rune;
+}
+
+size_t text_put(uint32_t rune, char out[4]) {
+    if (rune < 0x80)
+        return out[0] = (char)rune, 1;
+    size_t bytes = rune < 0x800 ? 2 : rune < 0x10000 ? 3 : 4;
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = bytes - 1; i > 0; --i, rune >>= 6)
+        out[i] = (char)(0x80 | (rune & 0x3f));
+    out[0] = (char)(lead[bytes] | rune);
+    return bytes;
+}
+
+struct rune_range {
+    uint32_t first, last;
+};
+
+static bool rune_in(uint32_t rune, const struct rune_range *ranges, size_t count) {
+    for (size_t i = 0; i < count; ++i)
+        if (rune >= ranges[i].first && rune <= ranges[i].last)
+            return true;
+    return false;
+}
+
+/* Names come from clients: what could move the cursor, hide, or reverse text must not reach an operator's terminal. */
+static uint32_t rune_shown(uint32_t rune) {
+    static const struct rune_range unsafe[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},
+                                               {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+                                               {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
+    return rune_in(rune, unsafe, sizeof unsafe / sizeof *unsafe) ? '?' : rune;
+}
+
+/* Columns on a terminal. Combining characters count as 1, so a width is at times too large, never too small. */
+static unsigned rune_width(uint32_t rune) {
+    static const struct rune_range wide[] = {
+        {0x1100, 0x115f}, {0x231a, 0x231b}, {0x23e9, 0x23f3},   {0x25fd, 0x27bf},   {0x2b1b, 0x2b55},
+        {0x2e80, 0xa4cf}, {0xa960, 0xa97f}, {0xac00, 0xd7a3},   {0xf900, 0xfaff},   {0xfe10, 0xfe6f},
+        {0xff00, 0xff60}, {0xffe0, 0xffe6}, {0x16fe0, 0x1b2ff}, {0x1f000, 0x1faff}, {0x20000, 0x3fffd}};
+    return rune_in(rune, wide, sizeof wide / sizeof *wide) ? 2 : 1;
+}
+
+unsigned text_width(const char *text) {
+    unsigned width = 0;
+    while (*text)
+        width += rune_width(rune_shown(text_next(&text)));
+    return width;
+}
+
+/* ---- lines ---- */
+
+unsigned text_fit(char *out, size_t size, const char *text, unsigned columns) {
+    bool cut = text_width(text) > columns;
+    unsigned width = 0, room = cut && columns ? columns - 1 : columns;
+    size_t used = 0;
+
+    while (*text && used + 4 + 3 < size) { /* the widest code point, and the ellipsis, still fit */
+        uint32_t rune = rune_shown(text_next(&text));
+        if (width + rune_width(rune) > room)
+            break;
+        width += rune_width(rune);
+        used += text_put(rune, out + used);
+    }
+    if (*text && width < columns && used + 4 <= size) {
+        used += text_put(RUNE_ELLIPSIS, out + used);
+        ++width;
+    }
+    out[used] = 0;
+    return width;
+}
+
+void text_line(FILE *out, const char *format, ...) {
+    char text[1024], line[LINE_BYTES_MAX + 8];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    text_fit(line, sizeof line, text, TEXT_COLUMNS);
+    fprintf(out, "%s\n", line);
+}
+
+/* The end of the longest piece of `text` that is at most `columns` wide and ends before a space; of one that ends
+ * anywhere, if a word is longer than that. */
+static const char *text_break(const char *text, unsigned columns) {
+    const char *space = NULL, *next = text;
+
+    for (unsigned width = 0; *text; text = next) {
+        if (*text == ' ')
+            space = text;
+        width += rune_width(rune_shown(text_next(&next)));
+        if (width > columns)
+            return space ? space : text;
+    }
+    return text;
+}
+
+void text_wrap(FILE *out, const char *head, const char *text) {
+    int indent = (int)strlen(head);
+
+    do {
+        const char *end = text_break(text, (unsigned)(TEXT_COLUMNS - indent));
+        text_line(out, "%-*s%.*s", indent, head, (int)(end - text), text);
+        text = end + strspn(end, " ");
+        head = "";
+    } while (*text);
+}
+
+/* ---- numbers with units ---- */
+
+/* Three digits and a unit: the first one that keeps the number below `step`, or the last one. */
+static const char *text_scaled(char out[TEXT_UNIT_MAX], double value, double step, const char *const units[],
+                               int last) {
+    int unit = 0;
+
+    if (!(value > 0)) /* NaN, too */
+        value = 0;
+    for (; unit < last && value >= step - 0.5; ++unit)
+        value /= step;
+    int decimals = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    snprintf(out, TEXT_UNIT_MAX, "%.*f%s", decimals, value, units[unit]);
+    return out;
+}
+
+const char *text_bytes(char out[TEXT_UNIT_MAX], double bytes) {
+    static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    return text_scaled(out, bytes, 1024, units, 6);
+}
+
+const char *text_count(char out[TEXT_UNIT_MAX], double count) {
+    static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
+    return text_scaled(out, count, 1000, units, 6);
+}
+
+const char *text_duration(char out[TEXT_UNIT_MAX], double seconds) {
+    static const struct {
+        double below, unit;
+        const char *name;
+    } rows[] = {{1e-3, 1e-6, "µs"}, {0.9995, 1e-3, "ms"}, {119.95, 1, "s"},
+                {7195, 60, "min"},  {172620, 3600, "h"},  {1e300, 86400, "d"}};
+    unsigned row = 0;
+
+    if (!(seconds > 0)) /* NaN, too */
+        return strcpy(out, "0 s");
+    while (seconds >= rows[row].below && row + 1 < sizeof rows / sizeof *rows)
+        ++row;
+    double value = seconds / rows[row].unit;
+    snprintf(out, TEXT_UNIT_MAX, value >= 99.95 ? "%.0f %s" : "%.1f %s", value < 1e12 ? value : 1e12, rows[row].name);
+    return out;
+}
+
+/* ---- tables ---- */
+
+bool table_init(struct table *table, const struct table_column *columns, unsigned n_columns, size_t n_rows) {
+    *table = (struct table){.columns = columns, .n_columns = n_columns, .n_rows = n_rows};
+    table->cells = calloc(n_rows * n_columns + 1, sizeof *table->cells);
+    return table->cells != NULL;
+}
+
+void table_finish(struct table *table) {
+    free(table->cells);
+    table->cells = NULL;
+}
+
+static char *table_cell(const struct table *table, size_t row, unsigned column) {
+    return table->cells[row * table->n_columns + column];
+}
+
+void table_set(struct table *table, size_t row, unsigned column, const char *text) {
+    text_fit(table_cell(table, row, column), TABLE_CELL_MAX, text, TEXT_COLUMNS);
+}
+
+static unsigned table_width(const struct table *table) {
+    unsigned width = (table->n_columns - 1) * table->gap;
+    for (unsigned i = 0; i < table->n_columns; ++i)
+        width += table->widths[i];
+    return width;
+}
+
+/* Takes a column off the widest flexible one; false when none can give any more. */
+static bool table_shrink(struct table *table) {
+    unsigned *widest = NULL;
+    for (unsigned i = 0; i < table->n_columns; ++i)
+        if (table->columns[i].flexible && (!widest || table->widths[i] > *widest))
+            widest = &table->widths[i];
+    if (!widest || *widest <= 2)
+        return false;
+    --*widest;
+    return true;
+}
+
+static void table_layout(struct table *table) {
+    for (unsigned i = 0; i < table->n_columns; ++i) {
+        table->widths[i] = text_width(table->columns[i].title);
+        for (size_t row = 0; row < table->n_rows; ++row) {
+            unsigned width = text_width(table_cell(table, row, i));
+            if (width > table->widths[i])
+                table->widths[i] = width;
+        }
+    }
+    table->gap = 2;
+    if (table_width(table) > TEXT_COLUMNS)
+        table->gap = 1;
+    while (table_width(table) > TEXT_COLUMNS && table_shrink(table))
+        ;
+}
+
+static void table_print(const struct table *table, const char *const cells[], FILE *out) {
+    char line[TABLE_COLUMNS_MAX * (TABLE_CELL_MAX + TEXT_COLUMNS)], cell[TABLE_CELL_MAX];
+    size_t used = 0;
+
+    for (unsigned i = 0; i < table->n_columns; ++i) {
+        int gap = i ? (int)table->gap : 0;
+        int fill = (int)(table->widths[i] - text_fit(cell, sizeof cell, cells[i], table->widths[i]));
+        int before = table->columns[i].right ? fill : 0, after = i + 1 < table->n_columns ? fill - before : 0;
+        used += (size_t)snprintf(line + used, sizeof line - used, "%*s%s%*s", gap + before, "", cell, after, "");
+    }
+    text_line(out, "%s", line);
+}
+
+void table_head(struct table *table, FILE *out) {
+    const char *titles[TABLE_COLUMNS_MAX];
+    table_layout(table);
+    for (unsigned i = 0; i < table->n_columns; ++i)
+        titles[i] = table->columns[i].title;
+    table_print(table, titles, out);
+}
+
+void table_row(const struct table *table, size_t row, FILE *out) {
+    const char *cells[TABLE_COLUMNS_MAX];
+    for (unsigned i = 0; i < table->n_columns; ++i)
+        cells[i] = table_cell(table, row, i);
+    table_print(table, cells, out);
+}

@@ -1,0 +1,333 @@
+/* tensord: the client library.
+ *
+ * A tensord daemon owns the devices of a host. A program connects, opens a device, and enqueues operations on tensors
+ * that live there. Every operation returns a tensor handle at once, with dtype and shape already known; the work is done
+ * meanwhile, in order, and a handle may be used as an input right away. Only the functions marked "Blocks" wait.
+ *
+ *     td_connection *connection;
+ *     td_device *device;
+ *     if (td_connect(NULL, NULL, &connection) || td_device_open(connection, "cpu:0", &device))
+ *         return fprintf(stderr, "%s\n", td_last_error()->message), 1;
+ *     float host[2][3] = {{1, 2, 3}, {4, 5, 6}}, result[2][2];
+ *     td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(2, 3), host);
+ *     td_tensor *y = td_matmul(x, td_transpose(x));
+ *     if (td_fetch(y, result, sizeof result))
+ *         return fprintf(stderr, "%s\n", td_last_error()->message), 1;
+ *     td_close(connection);
+ *
+ * Errors. Functions that return int return TD_OK (0) or a TD_E_ code. Functions that return a pointer return NULL on
+ * failure. Either way td_last_error() tells the calling thread the code, the words, and where it began. NULL as a tensor
+ * argument is passed on: the result is NULL, and the first error is kept. So a chain of calls is checked once, at its end.
+ * What only the device can notice (an index out of range, memory used up) poisons the result, and everything computed from
+ * it: td_fetch and td_wait on any of those report the first cause.
+ *
+ * Ownership. A handle lives until td_release(), or until the td_scope_end() of the scope it was made in, or until
+ * its device is closed. Releasing never waits: what was enqueued before still runs.
+ *
+ * Threads. All functions may be called from any thread, and several threads may share one connection, its devices and
+ * tensors; operations of one thread run in its order. One handle must not be released while another thread passes it to a
+ * call. Closing a device or connection must not overlap with other calls on it.
+ *
+ * Blocking. The library never exits, aborts, or prints (unless TENSORD_DEBUG=wire is set, which prints every message to
+ * stderr), and blocks only in calls marked "Blocks".
+ *
+ * Names, broadcasting and promotion follow the Python Array API standard; neural-network operations follow PyTorch.
+ * Where the standard leaves a mix of kinds open, bool < int < float and the higher kind's dtype wins. */
+#ifndef TENSORD_H
+#define TENSORD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TD_API __attribute__((visibility("default")))
+#else
+#define TD_API
+#endif
+
+#define TD_VERSION_MAJOR 0
+#define TD_VERSION_MINOR 1
+#define TD_VERSION_PATCH 0
+
+typedef struct td_connection td_connection;
+typedef struct td_device td_device;
+typedef struct td_stream td_stream;
+typedef struct td_tensor td_tensor;
+
+typedef enum td_dtype {
+    TD_BOOL = 1, /* one byte, 0 or 1 */
+    TD_U8 = 2,
+    TD_I8 = 3,
+    TD_I16 = 4,
+    TD_I32 = 5,
+    TD_I64 = 6,
+    TD_F16 = 7,  /* IEEE 754 binary16 */
+    TD_BF16 = 8, /* the upper half of a binary32 */
+    TD_F32 = 9,
+    TD_F64 = 10
+} td_dtype;
+
+typedef enum td_status {
+    TD_OK = 0,
+    TD_E_INVALID_ARGUMENT = 1,
+    TD_E_SHAPE = 2,
+    TD_E_DTYPE = 3,
+    TD_E_UNKNOWN_ID = 4,
+    TD_E_DUPLICATE_ID = 5,
+    TD_E_DEVICE_MISMATCH = 6,
+    TD_E_OUT_OF_MEMORY = 7,
+    TD_E_LIMIT = 8,
+    TD_E_OUT_OF_RANGE = 9,
+    TD_E_UNSUPPORTED = 10,
+    TD_E_DEVICE_LOST = 11,
+    TD_E_NO_DEVICE = 12,
+    TD_E_PROTOCOL = 13,
+    TD_E_VERSION = 14,
+    TD_E_AGAIN = 15,
+    TD_E_TIMED_OUT = 16,
+    TD_E_CONNECTION = 17,
+    TD_E_NO_HOST_MEMORY = 18,
+    TD_E_CANCELLED = 19,
+    TD_E_DRAINING = 20,
+    TD_E_INTERNAL = 21,
+    TD_E_DENIED = 22
+} td_status;
+
+enum { TD_RANK_MAX = 8, TD_NAME_MAX = 64, TD_LABEL_MAX = 128 };
+
+/* Extents as an argument: TD_SHAPE(2, 3) passes rank and extents, TD_SCALAR a zero-dimensional tensor's. */
+#define TD_SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define TD_SCALAR 0, (const int64_t *)NULL
+/* A list of axes as an argument; TD_ALL_AXES stands for all of them. */
+#define TD_AXES(...) TD_SHAPE(__VA_ARGS__)
+#define TD_ALL_AXES 0, (const int64_t *)NULL
+/* "No start", "no stop" of a slice, as Python's None. */
+#define TD_NONE INT64_MIN
+
+/* ---- errors ---- */
+
+typedef struct td_error {
+    int code;              /* td_status */
+    char message[320];     /* one sentence for people, root cause included */
+    char operation[32];    /* the operation that failed first, "" where there was none */
+    char label[TD_LABEL_MAX + 1]; /* its label with scopes, "forward/logits" */
+    uint64_t sequence;     /* its number among the device's operations in this session, from 1; 0: none */
+} td_error;
+
+/* The last failure of a call made by this thread; never NULL. Successful calls leave it as it is. */
+TD_API const td_error *td_last_error(void);
+/* The general text of a code; never NULL. */
+TD_API const char *td_strerror(int code);
+
+/* ---- connections and devices ---- */
+
+typedef struct td_options {
+    const char *client_name;  /* shown to the operator; NULL: the program's name */
+    unsigned timeout_ms;      /* for connecting and the handshake; 0: 10,000 */
+    size_t queue_bytes;       /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 64 MiB */
+} td_options;
+
+/* URLs: unix:/path, tcp://host:port. NULL: $TENSORD_URL, else the daemon's default socket ($XDG_RUNTIME_DIR/tensord.sock,
+ * or /run/tensord/tensord.sock for root). Options may be NULL. Blocks until the daemon has answered. */
+TD_API int td_connect(const char *url, const td_options *options, td_connection **connection);
+/* Closes its devices, whose tensors end with it. What was enqueued is sent first. Takes NULL. Blocks for at most the
+ * connection's timeout. */
+TD_API void td_close(td_connection *connection);
+
+typedef struct td_device_info {
+    char name[TD_NAME_MAX];   /* "cpu:0" */
+    char kind[16];            /* "cpu", "cuda" */
+    char state[16];           /* "ready", "starting", "restarting", "lost", "quarantined" */
+    char model[128];
+    char capability[32];      /* compute capability "9.0"; of a CPU its vector level */
+    unsigned processors;      /* multiprocessors, or cores in use */
+    uint64_t memory_total;    /* bytes */
+} td_device_info;
+
+/* Writes up to `capacity` devices and the number there are. Blocks. */
+TD_API int td_devices(td_connection *connection, td_device_info *infos, size_t capacity, size_t *count);
+/* Opens a session on a device. NULL: the daemon's first device. An unknown name is TD_E_NO_DEVICE with a message that
+ * lists the names there are; nothing is ever substituted. Blocks. */
+TD_API int td_device_open(td_connection *connection, const char *name, td_device **device);
+/* Ends the session: all its tensors are freed, on the device and here. Takes NULL. Blocks as td_close does. */
+TD_API void td_device_close(td_device *device);
+TD_API const char *td_device_name(const td_device *device);
+/* Blocks until everything enqueued on the device has run. Reports the first failure since the last td_sync that no call
+ * has reported yet only if the device itself is lost: tensors carry their own failures. */
+TD_API int td_sync(td_device *device);
+/* Sends what is queued now instead of within 100 µs. Does not block. */
+TD_API int td_flush(td_device *device);
+
+/* Streams run side by side; a device begins with one. Tensors may cross streams freely, the daemon orders the work. Higher
+ * priorities go first, 0 is the default stream's. */
+TD_API int td_stream_open(td_device *device, int priority, td_stream **stream);
+TD_API void td_stream_close(td_stream *stream);
+/* Makes the calling thread enqueue on this stream of its device; NULL: back to the default stream of `device`. */
+TD_API int td_stream_set(td_device *device, td_stream *stream);
+
+/* ---- labels and scopes (of the calling thread) ---- */
+
+/* Names the next tensor that this thread makes: errors and status show it. The text is copied and cut at TD_LABEL_MAX. */
+TD_API void td_label(const char *label);
+/* Opens a scope. Labels within it are prefixed with "name/", and handles made within it by this thread are released by its
+ * end. Scopes nest. `name` may be NULL: no prefix. */
+TD_API void td_scope_begin(const char *name);
+TD_API void td_scope_end(void);
+/* Moves a handle out of the innermost scope to the one around it (to none from the outermost); returns it. */
+TD_API td_tensor *td_keep(td_tensor *tensor);
+
+/* ---- tensors ---- */
+
+/* Frees the handle; the device's memory follows when what was enqueued before has run. Takes NULL. */
+TD_API void td_release(td_tensor *tensor);
+TD_API td_dtype td_tensor_dtype(const td_tensor *tensor);
+TD_API int td_tensor_rank(const td_tensor *tensor);
+/* [rank] extents. */
+TD_API const int64_t *td_tensor_shape(const td_tensor *tensor);
+TD_API size_t td_tensor_bytes(const td_tensor *tensor);
+TD_API td_device *td_tensor_device(const td_tensor *tensor);
+TD_API size_t td_dtype_size(td_dtype dtype);
+TD_API const char *td_dtype_name(td_dtype dtype);
+
+/* Host data is row-major and of the tensor's dtype. */
+
+/* The data may be reused on return. Up to 256 KiB are copied and sent later; larger data is sent by the call itself.
+ * Blocks for larger data, until the socket has taken it. */
+TD_API td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data);
+/* Borrows the data: it must stay unchanged until `done(user)` is called, once, on the library's I/O thread, when it has
+ * been sent or never will be. Does not block. On NULL, `done` is not called. */
+TD_API td_tensor *td_upload_borrow(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
+                                   void (*done)(void *user), void *user);
+/* Copies the value to `data`, whose size must be td_tensor_bytes(). Blocks until it is there. */
+TD_API int td_fetch(td_tensor *tensor, void *data, size_t bytes);
+/* The same without blocking: `done` is called once on the I/O thread, with td_last_error() set for it if `status` is not
+ * 0. It may call any function that does not block. */
+TD_API int td_fetch_async(td_tensor *tensor, void *data, size_t bytes, void (*done)(void *user, int status), void *user);
+/* The same with a descriptor that becomes readable (poll, epoll) when the fetch has ended; reading it gives a uint64_t,
+ * the status plus 1. The caller closes it, not before then. */
+TD_API int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *fd);
+/* Blocks until the tensor has been computed; reports its failure. */
+TD_API int td_wait(td_tensor *tensor);
+/* 1: computed (or failed, or the device is lost). 0: not yet known to be; the first call asks, later ones tell. Never
+ * blocks. */
+TD_API int td_test(td_tensor *tensor);
+/* A copy on another device of the same daemon; the devices move the bytes between themselves. On the tensor's own device it
+ * is td_copy(). */
+TD_API td_tensor *td_copy_to(td_tensor *tensor, td_device *device);
+
+/* ---- creation ---- */
+
+/* Every element `value`. For integer dtypes the value is truncated; td_full_int takes all of i64. */
+TD_API td_tensor *td_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, double value);
+TD_API td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_t *shape, int64_t value);
+/* start, start + step, … below stop (above, for a negative step): ceil((stop - start) / step) elements, rank 1. */
+TD_API td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double stop, double step);
+/* rows × columns, ones at (i, i + diagonal). */
+TD_API td_tensor *td_eye(td_device *device, td_dtype dtype, int64_t rows, int64_t columns, int64_t diagonal);
+/* Floating dtypes. Philox4x32-10 (Salmon et al., SC 2011): the numbers depend on seed and position alone, the same on
+ * every device (normal: up to rounding of log and cos). Uniform is in [low, high). */
+TD_API td_tensor *td_uniform(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed, double low,
+                             double high);
+TD_API td_tensor *td_normal(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed, double mean,
+                            double deviation);
+
+/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is != 0. */
+TD_API td_tensor *td_cast(td_tensor *x, td_dtype dtype);
+/* A contiguous copy with storage of its own. */
+TD_API td_tensor *td_copy(td_tensor *x);
+
+/* ---- views: share the input's memory ---- */
+
+/* One extent may be -1. Copies where the layout leaves no other way. */
+TD_API td_tensor *td_reshape(td_tensor *x, int rank, const int64_t *shape);
+/* Swaps the last two axes. */
+TD_API td_tensor *td_transpose(td_tensor *x);
+TD_API td_tensor *td_permute(td_tensor *x, int rank, const int64_t *axes);
+/* x[start:stop:step] along one axis, Python's meaning; TD_NONE where Python leaves it out. */
+TD_API td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
+TD_API td_tensor *td_broadcast_to(td_tensor *x, int rank, const int64_t *shape);
+TD_API td_tensor *td_squeeze(td_tensor *x, int count, const int64_t *axes);
+TD_API td_tensor *td_expand_dims(td_tensor *x, int axis);
+
+/* ---- elementwise, with broadcasting and promotion ---- */
+
+TD_API td_tensor *td_add(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_subtract(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_multiply(td_tensor *a, td_tensor *b);
+/* True division: integers divide as f32. */
+TD_API td_tensor *td_divide(td_tensor *a, td_tensor *b);
+/* Integers: exact modulo 2^bits; a negative exponent gives 0 unless the base is 1 or -1. */
+TD_API td_tensor *td_pow(td_tensor *a, td_tensor *b);
+/* NaN if either is. */
+TD_API td_tensor *td_maximum(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_minimum(td_tensor *a, td_tensor *b);
+/* Comparisons and logical operations give bool; logical ones take any dtype as != 0. */
+TD_API td_tensor *td_equal(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_not_equal(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_less(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_less_equal(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_greater(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_greater_equal(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_logical_and(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_logical_or(td_tensor *a, td_tensor *b);
+TD_API td_tensor *td_logical_not(td_tensor *x);
+TD_API td_tensor *td_negative(td_tensor *x);
+TD_API td_tensor *td_abs(td_tensor *x);
+/* exp to sigmoid give floats: integers and bool compute as f32. */
+TD_API td_tensor *td_exp(td_tensor *x);
+TD_API td_tensor *td_log(td_tensor *x);
+TD_API td_tensor *td_sqrt(td_tensor *x);
+TD_API td_tensor *td_tanh(td_tensor *x);
+TD_API td_tensor *td_sigmoid(td_tensor *x);
+TD_API td_tensor *td_relu(td_tensor *x);
+/* `condition` is bool. */
+TD_API td_tensor *td_where(td_tensor *condition, td_tensor *a, td_tensor *b);
+
+/* ---- reductions over a list of axes; keepdims leaves reduced axes with extent 1 ---- */
+
+/* Integers and bool sum and multiply in i64; f16 and bf16 accumulate in f32. */
+TD_API td_tensor *td_sum(td_tensor *x, int count, const int64_t *axes, int keepdims);
+TD_API td_tensor *td_prod(td_tensor *x, int count, const int64_t *axes, int keepdims);
+/* Integers and bool as f32. The mean of nothing is NaN. */
+TD_API td_tensor *td_mean(td_tensor *x, int count, const int64_t *axes, int keepdims);
+/* Of at least one element; a NaN wins. */
+TD_API td_tensor *td_max(td_tensor *x, int count, const int64_t *axes, int keepdims);
+TD_API td_tensor *td_min(td_tensor *x, int count, const int64_t *axes, int keepdims);
+TD_API td_tensor *td_any(td_tensor *x, int count, const int64_t *axes, int keepdims);
+TD_API td_tensor *td_all(td_tensor *x, int count, const int64_t *axes, int keepdims);
+/* Position along one axis, or with TD_ALL_AXES in the flattened tensor; the first of equals; i64. */
+TD_API td_tensor *td_argmax(td_tensor *x, int count, const int64_t *axes, int keepdims);
+TD_API td_tensor *td_argmin(td_tensor *x, int count, const int64_t *axes, int keepdims);
+
+/* exp(x - max) / sum(exp(x - max)) along an axis, and its logarithm. Floats. */
+TD_API td_tensor *td_softmax(td_tensor *x, int axis);
+TD_API td_tensor *td_log_softmax(td_tensor *x, int axis);
+
+/* ---- products, joining, indexing ---- */
+
+/* NumPy's matmul: (…, m, k) by (…, k, n), leading axes broadcast; rank 1 stands for a row on the left and a column on the
+ * right. f16 and bf16 accumulate in f32. */
+TD_API td_tensor *td_matmul(td_tensor *a, td_tensor *b);
+/* 1 to 255 tensors, dtypes promoted. */
+TD_API td_tensor *td_concat(td_tensor *const *tensors, int count, int axis);
+TD_API td_tensor *td_stack(td_tensor *const *tensors, int count, int axis);
+/* Indices are integers from 0 to extent - 1; any other one poisons the result with TD_E_OUT_OF_RANGE. */
+/* x's slices at rank-1 indices along an axis. */
+TD_API td_tensor *td_take(td_tensor *x, td_tensor *indices, int axis);
+/* One element of x for each index: indices have x's rank, and the other axes broadcast. */
+TD_API td_tensor *td_take_along_axis(td_tensor *x, td_tensor *indices, int axis);
+/* A new last axis of extent `classes`, 1 at the index, 0 elsewhere. */
+TD_API td_tensor *td_one_hot(td_tensor *indices, int64_t classes, td_dtype dtype);
+
+/* The library's version, "0.1.0". */
+TD_API const char *td_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
