@@ -1,0 +1,155 @@
+#include "server/answer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/batch.h"
+#include "server/connection.h"
+
+/* Queues the reply that has been put into `answer`. */
+static void answer_queue(struct answer *answer) {
+    struct connection *connection = answer->connection;
+    struct frame_header header;
+
+    if (connection->service->wire && frame_header_decode(answer->reply.head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX,
+                                                         &header, NULL) == STATUS_OK)
+        wire_print(stderr, "->", &header, answer->reply.head + FRAME_HEADER_BYTES);
+    reply_queue_add(&connection->queue, &answer->reply);
+    service_mark_dirty(connection->service, connection);
+}
+
+static void answer_unlink(struct answer *answer) {
+    if (!answer->previous)
+        return;
+    *answer->previous = answer->next;
+    if (answer->next)
+        answer->next->previous = answer->previous;
+    answer->previous = NULL;
+}
+
+static void answer_destroy(struct answer *answer) {
+    if (answer->kind == ANSWER_FETCH)
+        fetch_release(&answer->fetch);
+    else if (answer->kind == ANSWER_WAIT && answer->previous)
+        wait_cancel(&answer->wait);
+    answer_unlink(answer);
+    connection_discharge(answer->connection, answer->cost);
+    free(answer);
+}
+
+static void answer_sent(struct reply *reply) {
+    answer_destroy((struct answer *)((char *)reply - offsetof(struct answer, reply)));
+}
+
+static struct answer *answer_create(struct connection *connection, int kind, uint64_t sequence, uint64_t bytes) {
+    struct answer *answer = malloc(sizeof *answer);
+
+    if (!answer)
+        return NULL;
+    memset((char *)answer + sizeof answer->reply, 0, sizeof *answer - sizeof answer->reply);
+    answer->reply.sent = answer_sent;
+    answer->connection = connection;
+    answer->kind = kind;
+    answer->sequence = sequence;
+    answer->cost = sizeof *answer + bytes;
+    connection_charge(connection, answer->cost);
+    return answer;
+}
+
+static void answer_link(struct answer *answer) {
+    struct connection *connection = answer->connection;
+
+    answer->next = connection->pending;
+    answer->previous = &connection->pending;
+    if (answer->next)
+        answer->next->previous = &answer->next;
+    connection->pending = answer;
+}
+
+int answer_message(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
+    struct answer *answer = answer_create(connection, ANSWER_PLAIN, sequence, 0);
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    reply_message(&answer->reply, type, sequence, message);
+    answer_queue(answer);
+    return STATUS_OK;
+}
+
+struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence,
+                            const struct fault *fault) {
+    struct answer *answer = answer_create(connection, ANSWER_PLAIN, sequence, 0);
+
+    if (!answer)
+        return NULL;
+    reply_fault(&answer->reply, type, sequence, fault);
+    if (type != FRAME_ERROR)
+        answer_queue(answer);
+    return answer;
+}
+
+static void answer_fetched(struct fetch *fetch, const struct failure *failure) {
+    struct answer *answer = (struct answer *)((char *)fetch - offsetof(struct answer, fetch));
+
+    answer_unlink(answer);
+    if (failure)
+        reply_failure(&answer->reply, FRAME_FETCH_CHUNK, answer->sequence, failure);
+    else
+        reply_data(&answer->reply, FRAME_FETCH_CHUNK, answer->sequence, fetch->data, (uint64_t)fetch->bytes);
+    answer_queue(answer);
+}
+
+int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id) {
+    struct answer *answer = answer_create(connection, ANSWER_FETCH, sequence, connection_fetch_cost(connection, id));
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    answer->fetch.done = answer_fetched;
+    answer_link(answer);
+    session_fetch(connection->session, id, &answer->fetch);
+    return STATUS_OK;
+}
+
+static void answer_waited(struct wait *wait, const struct failure *failure) {
+    struct answer *answer = (struct answer *)((char *)wait - offsetof(struct answer, wait));
+    const Tensord__Done done = TENSORD__DONE__INIT;
+
+    answer_unlink(answer);
+    if (failure)
+        reply_failure(&answer->reply, FRAME_DONE, answer->sequence, failure);
+    else
+        reply_message(&answer->reply, FRAME_DONE, answer->sequence, &done.base);
+    answer_queue(answer);
+}
+
+int answer_wait(struct connection *connection, uint64_t sequence, uint64_t id) {
+    struct answer *answer = answer_create(connection, ANSWER_WAIT, sequence, 0);
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    answer->wait.done = answer_waited;
+    answer_link(answer);
+    session_wait(connection->session, id, &answer->wait);
+    return STATUS_OK;
+}
+
+void answer_cancel_all(struct connection *connection) {
+    while (connection->pending)
+        answer_destroy(connection->pending);
+}
+
+void answer_fail_all(struct connection *connection, const struct fault *fault) {
+    while (connection->pending) {
+        struct answer *answer = connection->pending;
+        bool fetch = answer->kind == ANSWER_FETCH;
+
+        if (fetch)
+            fetch_release(&answer->fetch);
+        else
+            wait_cancel(&answer->wait);
+        answer_unlink(answer);
+        answer->kind = ANSWER_PLAIN;
+        reply_fault(&answer->reply, fetch ? FRAME_FETCH_CHUNK : FRAME_DONE, answer->sequence, fault);
+        answer_queue(answer);
+    }
+}

@@ -1,0 +1,33 @@
+/* An answer that a request is waiting for: the engine's callback turns it into a reply frame, which is written and then
+ * freed. Its cost is charged to the connection from the request until the last byte has left, so that a client that never
+ * reads stops being read. Loop thread only. */
+#pragma once
+
+#include "engine/session.h"
+#include "server/reply.h"
+
+struct connection;
+
+struct answer {
+    struct reply reply;
+    struct connection *connection;
+    struct answer *next, **previous; /* among the connection's pending ones; previous is NULL once called */
+    uint64_t sequence, cost;
+    enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT } kind;
+    union {
+        struct fetch fetch;
+        struct wait wait;
+    };
+};
+
+/* These queue a reply at once or later. STATUS_NO_HOST_MEMORY without memory for it. */
+int answer_message(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
+int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id);
+/* id 0: everything enqueued so far. */
+int answer_wait(struct connection *connection, uint64_t sequence, uint64_t id);
+/* FRAME_DONE with an error, or the connection's last frame where `type` is FRAME_ERROR. */
+struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault);
+
+/* Takes back what has not been answered yet, silently; or answers it with `fault`. */
+void answer_cancel_all(struct connection *connection);
+void answer_fail_all(struct connection *connection, const struct fault *fault);

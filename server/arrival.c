@@ -1,0 +1,274 @@
+#include "server/arrival.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/front.h"
+#include "server/log.h"
+
+enum {
+    ARRIVAL_SOCKET_BUFFER = 4 << 20,
+    /* A silent peer is asked after 15 s, and given up when three questions 5 s apart have gone unanswered. */
+    ARRIVAL_KEEPALIVE_IDLE_S = 15,
+    ARRIVAL_KEEPALIVE_INTERVAL_S = 5,
+    ARRIVAL_KEEPALIVE_COUNT = 3,
+    ARRIVAL_USER_TIMEOUT_MS = 30000, /* the same bound while data is on its way, where keepalive does not look */
+};
+
+/* ---- the socket and its peer ---- */
+
+static void arrival_set(int fd, int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+}
+
+static void arrival_tune_unix(int fd) {
+    /* FORCE passes net.core.wmem_max, for a daemon that may. */
+    int size = ARRIVAL_SOCKET_BUFFER;
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size))
+        arrival_set(fd, SOL_SOCKET, SO_SNDBUF, size);
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size))
+        arrival_set(fd, SOL_SOCKET, SO_RCVBUF, size);
+}
+
+static void arrival_tune_tcp(int fd) {
+    arrival_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    arrival_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    arrival_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, ARRIVAL_KEEPALIVE_IDLE_S);
+    arrival_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, ARRIVAL_KEEPALIVE_INTERVAL_S);
+    arrival_set(fd, IPPROTO_TCP, TCP_KEEPCNT, ARRIVAL_KEEPALIVE_COUNT);
+    arrival_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ARRIVAL_USER_TIMEOUT_MS);
+}
+
+static void arrival_identify_unix(int fd, struct peer *peer) {
+    struct ucred credentials;
+    socklen_t size = sizeof credentials;
+    snprintf(peer->address, sizeof peer->address, "unix");
+    snprintf(peer->principal, sizeof peer->principal, "unix");
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
+        return;
+    peer->has_uid = true;
+    peer->uid = credentials.uid;
+    snprintf(peer->principal, sizeof peer->principal, "uid:%u", credentials.uid);
+}
+
+static void arrival_identify_tcp(const struct sockaddr_storage *address, struct peer *peer) {
+    char host[INET6_ADDRSTRLEN] = "";
+    snprintf(peer->principal, sizeof peer->principal, "tcp");
+    if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+        inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
+        snprintf(peer->address, sizeof peer->address, "[%s]:%u", host, ntohs(in6->sin6_port));
+    } else {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
+        snprintf(peer->address, sizeof peer->address, "%s:%u", host, ntohs(in->sin_port));
+    }
+}
+
+static void arrival_meet(int fd, const struct sockaddr_storage *address, struct peer *peer) {
+    if (address->ss_family == AF_INET || address->ss_family == AF_INET6) {
+        arrival_tune_tcp(fd);
+        arrival_identify_tcp(address, peer);
+    } else {
+        arrival_tune_unix(fd);
+        arrival_identify_unix(fd, peer);
+    }
+}
+
+/* ---- ends ---- */
+
+static void arrival_closed(uv_handle_t *handle) {
+    struct arrival *arrival = handle->data;
+    if (!--arrival->handles)
+        free(arrival);
+}
+
+/* Gives the socket away; the arrival is dead afterwards. uv_close takes the descriptor out of the poll set at once, so
+ * that nobody watches it here when it lives on elsewhere. */
+static int arrival_release(struct arrival *arrival) {
+    int fd = arrival->fd;
+    LIST_REMOVE(arrival, link);
+    arrival->front->arrivals.count--;
+    uv_close((uv_handle_t *)&arrival->poll, arrival_closed);
+    uv_close((uv_handle_t *)&arrival->timer, arrival_closed);
+    return fd;
+}
+
+static void arrival_refuse(struct arrival *arrival, const struct fault *fault) {
+    struct front *front = arrival->front;
+    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal", arrival->peer.principal,
+              "code", status_name((int)fault->code), "cause", fault->message, NULL);
+    farewell_say(&front->farewells, arrival_release(arrival), fault);
+}
+
+static void arrival_refuse_with(struct arrival *arrival, enum status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void arrival_refuse_with(struct arrival *arrival, enum status code, const char *format, ...) {
+    struct fault fault = {.code = code};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(fault.message, sizeof fault.message, format, arguments);
+    va_end(arguments);
+    arrival_refuse(arrival, &fault);
+}
+
+/* ---- handing on ---- */
+
+static void arrival_timed_out(uv_timer_t *timer);
+static void arrival_polled(uv_poll_t *poll, int status, int events);
+
+/* The device comes back soon, as a rule. Meanwhile only the client's end is watched for. */
+static void arrival_hold(struct arrival *arrival) {
+    if (arrival->held)
+        return;
+    arrival->held = true;
+    uv_timer_start(&arrival->timer, arrival_timed_out, arrival->front->config->hold_timeout, 0);
+    uv_poll_start(&arrival->poll, UV_DISCONNECT, arrival_polled);
+}
+
+static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
+    /* A copy goes away, so that the socket is still here where the channel does not take it. */
+    int copy = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) {
+        arrival_refuse_with(arrival, STATUS_LIMIT, "the daemon takes no connection now: %s", strerror(errno));
+        return;
+    }
+    uint64_t session = ++arrival->front->arrivals.last_session;
+    int error = worker_slot_connect(slot, copy, session, arrival->peer.principal, arrival->peer.address);
+    if (!error)
+        close(arrival_release(arrival));
+    else if (error == STATUS_DEVICE_LOST)
+        arrival_hold(arrival); /* it has just died, and the front is about to learn it */
+    else
+        arrival_refuse_with(arrival, (enum status)error, "too many connections wait for %s", slot->device.name);
+}
+
+static void arrival_place(struct arrival *arrival) {
+    struct front *front = arrival->front;
+    char names[160];
+    if (arrival->target == PREAMBLE_TARGET_CONTROL) {
+        struct peer peer = arrival->peer;
+        control_start(front, arrival_release(arrival), &peer);
+        return;
+    }
+    struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
+    if (!slot) {
+        supervisor_names(&front->supervisor, names, sizeof names);
+        arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u; from 0 on there are: %s",
+                            arrival->target, names);
+    } else if (slot->state == WORKER_READY) {
+        arrival_connect(arrival, slot);
+    } else if (slot->state == WORKER_QUARANTINED || slot->state == WORKER_STOPPED) {
+        arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s is %s: %s", slot->device.name,
+                            worker_state_name(slot->state), slot->last_fault);
+    } else {
+        arrival_hold(arrival);
+    }
+}
+
+/* ---- events ---- */
+
+static void arrival_timed_out(uv_timer_t *timer) {
+    struct arrival *arrival = timer->data;
+    struct front *front = arrival->front;
+    if (!arrival->held) {
+        arrival_refuse_with(arrival, STATUS_TIMED_OUT, "%zu of %d preamble bytes came within %llu ms",
+                            arrival->received, PREAMBLE_BYTES, (unsigned long long)front->config->hello_timeout);
+        return;
+    }
+    struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
+    arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s was not ready within %llu ms; it is %s%s%s", slot->device.name,
+                        (unsigned long long)front->config->hold_timeout, worker_state_name(slot->state),
+                        slot->last_fault[0] ? ": " : "", slot->last_fault);
+}
+
+static void arrival_read(struct arrival *arrival) {
+    struct fault fault;
+    ssize_t got =
+        recv(arrival->fd, arrival->preamble + arrival->received, PREAMBLE_BYTES - arrival->received, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        close(arrival_release(arrival));
+        return;
+    }
+    arrival->received += (size_t)got;
+    if (arrival->received < PREAMBLE_BYTES)
+        return;
+    if (preamble_decode(arrival->preamble, &arrival->target, &fault))
+        arrival_refuse(arrival, &fault);
+    else
+        arrival_place(arrival);
+}
+
+static void arrival_polled(uv_poll_t *poll, int status, int events) {
+    struct arrival *arrival = poll->data;
+    (void)events;
+    if (arrival->held || status < 0)
+        close(arrival_release(arrival));
+    else
+        arrival_read(arrival);
+}
+
+/* ---- start ---- */
+
+static unsigned arrival_connections(const struct front *front) {
+    return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor);
+}
+
+static struct arrival *arrival_create(struct front *front, int fd) {
+    struct arrival *arrival = calloc(1, sizeof *arrival);
+    if (!arrival)
+        return NULL;
+    if (uv_poll_init(&front->loop, &arrival->poll, fd)) {
+        free(arrival);
+        return NULL;
+    }
+    uv_timer_init(&front->loop, &arrival->timer);
+    arrival->poll.data = arrival->timer.data = arrival;
+    arrival->handles = 2;
+    arrival->front = front;
+    arrival->fd = fd;
+    LIST_INSERT_HEAD(&front->arrivals.head, arrival, link);
+    front->arrivals.count++;
+    return arrival;
+}
+
+void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address) {
+    struct fault fault;
+    bool full = arrival_connections(front) >= front->config->max_connections;
+    struct arrival *arrival = full ? NULL : arrival_create(front, fd);
+    if (!arrival) {
+        fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
+                  (unsigned long long)front->config->max_connections);
+        log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
+        farewell_say(&front->farewells, fd, &fault);
+        return;
+    }
+    arrival_meet(fd, address, &arrival->peer);
+    uv_timer_start(&arrival->timer, arrival_timed_out, front->config->hello_timeout, 0);
+    uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
+    arrival_read(arrival); /* the preamble comes with the connection, as a rule */
+}
+
+void arrival_retry(struct front *front) {
+    struct arrival *next;
+    for (struct arrival *arrival = LIST_FIRST(&front->arrivals.head); arrival; arrival = next) {
+        next = LIST_NEXT(arrival, link);
+        if (arrival->held)
+            arrival_place(arrival);
+    }
+}
+
+void arrival_refuse_all(struct front *front, const struct fault *fault) {
+    while (!LIST_EMPTY(&front->arrivals.head))
+        arrival_refuse(LIST_FIRST(&front->arrivals.head), fault);
+}

@@ -1,0 +1,64 @@
+/* The channel between the front and one worker: a SOCK_SEQPACKET socket pair; a message is one packet, with at most one
+ * file descriptor beside it. Both ends are the same binary, so messages are plain structs. */
+#pragma once
+
+#include <stdint.h>
+
+#include "proto/status.h"
+
+enum channel_type {
+    /* front → worker */
+    CHANNEL_START = 1,  /* first message: options */
+    CHANNEL_CONNECTION, /* fd: an accepted client socket, its preamble already read */
+    CHANNEL_LINK_IN,    /* fd: a link that brings a tensor for `link.ticket` */
+    CHANNEL_LINK_OUT,   /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
+    CHANNEL_DRAIN,      /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    /* worker → front */
+    CHANNEL_READY = 64,  /* the device is open and connections may come */
+    CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
+    CHANNEL_LINK_WANTED, /* a link to device `link.device` is wanted for `link.ticket` */
+    CHANNEL_DRAINED,
+};
+
+struct channel_limits {
+    uint64_t session_bytes;    /* live device bytes of a session; 0: no limit but the device's */
+    uint32_t session_tensors;
+    uint32_t session_streams;
+    uint32_t session_operations; /* operations in flight; past it the worker stops reading that socket */
+    uint64_t session_out_bytes;  /* reply bytes in flight; past it too */
+    uint32_t sessions;           /* of one device */
+    uint32_t hello_timeout_ms;
+    uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
+    uint32_t drain_timeout_ms;
+};
+
+struct channel_message {
+    enum channel_type type;
+    union {
+        struct {
+            char device[32]; /* "cpu:0" */
+            char kind[16];
+            uint32_t index, threads;
+            uint64_t memory_total; /* 0: automatic */
+            uint64_t epoch;
+            int32_t log_level;
+            struct channel_limits limits;
+        } start;
+        struct {
+            uint64_t session;    /* number for the new session */
+            char principal[64];  /* "uid:1000" */
+            char peer[64];       /* "unix", "127.0.0.1:40212" */
+        } connection;
+        struct {
+            char device[32];
+            uint8_t ticket[16];
+        } link;
+        struct fault fault; /* CHANNEL_FAULT */
+    };
+    struct fault link_fault; /* CHANNEL_LINK_OUT without fd */
+};
+
+/* Both return 0, or a negative errno; -EAGAIN when the socket is full or empty (it is non-blocking); receive returns -EPIPE
+ * when the other end is gone. `fd` is -1 for none; send does not close it; receive's is close-on-exec and the caller's. */
+int channel_send(int channel, const struct channel_message *message, int fd);
+int channel_receive(int channel, struct channel_message *message, int *fd);

@@ -1,0 +1,49 @@
+/* The daemon's configuration: one table of keys, used by the file, the flags and --help alike. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/status.h"
+
+enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
+
+struct config_device {
+    char name[32]; /* "cpu:0" */
+    char kind[16];
+    uint32_t index;
+};
+
+struct config {
+    char listen[CONFIG_LISTEN_MAX][CONFIG_URL_MAX];
+    unsigned n_listen; /* 0: the default socket */
+    struct config_device devices[CONFIG_DEVICES_MAX];
+    unsigned n_devices; /* at least 1 */
+    bool devices_auto;  /* `devices` was "auto" */
+    uint64_t log_level; /* enum log_level */
+    uint64_t socket_mode;
+    uint64_t memory; /* bytes of each device; 0: automatic */
+    uint64_t threads;
+    uint64_t max_connections;
+    uint64_t max_sessions; /* of each device */
+    uint64_t session_bytes, session_tensors, session_streams, session_operations, session_out_bytes;
+    /* milliseconds */
+    uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
+    uint64_t quarantine_after; /* failures in a minute; 0: never */
+};
+
+/* What the command line asks for besides. */
+enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
+
+/* Every key at its default. */
+void config_init(struct config *config);
+/* Sets one key; `listen` adds. STATUS_INVALID_ARGUMENT names the value and what would be right. */
+int config_set(struct config *config, const char *key, const char *value, struct fault *fault);
+/* Reads an INI file: `key = value` lines, sections allowed and without meaning. The fault begins with "FILE:LINE: ". */
+int config_read(struct config *config, const char *path, struct fault *fault);
+/* The command line, its --config file first whatever the order: flags win over the file. The fault begins with
+ * "--flag: ". */
+int config_read_flags(struct config *config, int count, char **arguments, enum config_action *action,
+                      struct fault *fault);
+void config_print_help(FILE *out);

@@ -1,0 +1,18 @@
+/* The texts that configuration values are written in. Each returns STATUS_OK, or STATUS_INVALID_ARGUMENT with a fault
+ * that shows the text and what would be right; outputs are untouched on failure. */
+#pragma once
+
+#include <stdint.h>
+
+#include "server/config.h"
+
+/* Without white space at both ends; changes `text`. */
+char *config_value_trim(char *text);
+int config_value_count(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
+int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, struct fault *fault);
+/* "64M": powers of 1024. */
+int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
+/* "250ms", "5s", "0"; milliseconds. */
+int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
+/* "auto", or names as "cpu" and "cpu:1" with commas between them. */
+int config_value_devices(struct config *config, const char *text, struct fault *fault);

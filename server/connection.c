@@ -1,0 +1,417 @@
+#include "server/connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/log.h"
+#include "server/request.h"
+
+enum { CONNECTION_SOCKET_BUFFER = 4 << 20 };
+
+static void connection_on_poll(uv_poll_t *poll, int status, int events);
+
+/* ---- what the poll handle watches ---- */
+
+static void connection_watch(struct connection *connection) {
+    int events = connection->hangup ? 0 : UV_DISCONNECT;
+
+    if (!connection->hangup && (connection->state == CONNECTION_LINGER ||
+                                (connection->state == CONNECTION_OPEN && !connection->draining &&
+                                 !connection->reader.paused)))
+        events |= UV_READABLE;
+    if (connection->blocked)
+        events |= UV_WRITABLE;
+    if (events == connection->events)
+        return;
+    connection->events = events;
+    if (events)
+        uv_poll_start(&connection->poll, events, connection_on_poll);
+    else
+        uv_poll_stop(&connection->poll);
+}
+
+/* ---- back-pressure ---- */
+
+static void connection_on_room(void *owner) {
+    struct connection *connection = owner;
+
+    connection->wait_room = false;
+    service_mark_more(connection->service, connection);
+}
+
+/* Whether the session has more in flight than it may; then something has been arranged that will mark the connection. */
+static bool connection_over(struct connection *connection) {
+    const struct channel_limits *limits = &connection->service->limits;
+
+    if (!connection->session)
+        return false;
+    if (!connection->wait_room && session_queued(connection->session) > limits->session_operations) {
+        connection->wait_room = true;
+        session_notify_room(connection->session, limits->session_operations / 2, connection_on_room, connection);
+    }
+    if (connection->out_cost > limits->session_out_bytes)
+        connection->wait_output = true;
+    return connection->wait_room || connection->wait_output;
+}
+
+uint64_t connection_fetch_cost(const struct connection *connection, uint64_t id) {
+    uint64_t most = connection->service->limits.session_out_bytes / 4, bytes = 0;
+    struct tensor_type type;
+
+    if (session_type(connection->session, id, &type))
+        bytes = (uint64_t)type_bytes(&type);
+    return bytes < most ? bytes : most;
+}
+
+void connection_charge(struct connection *connection, uint64_t cost) {
+    connection->out_cost += cost;
+}
+
+void connection_discharge(struct connection *connection, uint64_t cost) {
+    connection->out_cost -= cost;
+    if (connection->wait_output && connection->out_cost <= connection->service->limits.session_out_bytes / 2) {
+        connection->wait_output = false;
+        service_mark_more(connection->service, connection);
+    }
+}
+
+/* ---- frames ---- */
+
+/* After each frame: pauses the reader where the session is full or this turn's share is used up. */
+static void connection_throttle(struct connection *connection) {
+    if (connection_over(connection)) {
+        frame_reader_pause(&connection->reader);
+    } else if (++connection->turn_frames >= CONNECTION_READ_FRAMES) {
+        frame_reader_pause(&connection->reader);
+        service_mark_more(connection->service, connection);
+    }
+}
+
+static int connection_on_message(void *owner, const struct frame_header *header, const uint8_t *message,
+                                 uint8_t **sink, struct fault *fault) {
+    struct connection *connection = owner;
+    int status = request_handle(connection, header, message, sink, fault);
+
+    if (status == STATUS_OK && header->payload_bytes == 0)
+        connection_throttle(connection);
+    return status;
+}
+
+static int connection_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
+    struct connection *connection = owner;
+    int status = request_payload(connection, header, fault);
+
+    if (status == STATUS_OK)
+        connection_throttle(connection);
+    return status;
+}
+
+static const struct frame_handler connection_handler = {connection_on_message, connection_on_payload};
+
+/* Reads this turn's share. False: the connection is gone. */
+static bool connection_read(struct connection *connection) {
+    size_t left = CONNECTION_READ_BYTES;
+
+    connection->turn_frames = 0;
+    while (left > 0 && !connection->reader.paused) {
+        struct fault fault = {0};
+        uint8_t *place;
+        size_t want;
+        ssize_t got;
+
+        frame_reader_want(&connection->reader, &place, &want);
+        do
+            got = recv(connection->fd, place, want, MSG_DONTWAIT);
+        while (got < 0 && errno == EINTR);
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (got <= 0) {
+            connection_destroy(connection, got == 0 ? "closed by the client" : strerror(errno));
+            return false;
+        }
+        if (frame_reader_advance(&connection->reader, (size_t)got, &connection_handler, connection, &fault)) {
+            connection_fail(connection, &fault);
+            break;
+        }
+        if ((size_t)got < want)
+            break; /* that was all there is */
+        left -= (size_t)got < left ? (size_t)got : left;
+    }
+    return true;
+}
+
+void connection_resume(struct connection *connection) {
+    struct fault fault = {0};
+
+    if (connection->state != CONNECTION_OPEN || !connection->reader.paused || connection_over(connection))
+        return;
+    connection->turn_frames = 0;
+    if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
+        connection_fail(connection, &fault);
+    connection_watch(connection);
+}
+
+void connection_drain(struct connection *connection) {
+    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && !connection_read(connection))
+        return;
+    connection->draining = true;
+    connection_watch(connection);
+}
+
+bool connection_idle(const struct connection *connection) {
+    return !connection->pending && reply_queue_empty(&connection->queue) && !connection->reader.paused &&
+           !link_busy(connection) && (!connection->session || session_queued(connection->session) == 0);
+}
+
+/* ---- the end ---- */
+
+static void connection_release(struct connection *connection) {
+    struct session_stats stats;
+    uint64_t failures = 0;
+    char number[24], operations[24], failed[24];
+
+    answer_cancel_all(connection);
+    link_drop_connection(connection);
+    request_drop_uploads(connection);
+    connection->wait_room = false;
+    if (!connection->session)
+        return;
+    session_stats(connection->session, &stats);
+    for (unsigned i = 0; i < STATUS_COUNT; i++)
+        failures += stats.failures[i];
+    session_notify_room(connection->session, 0, NULL, NULL);
+    session_destroy(connection->session);
+    connection->session = NULL;
+    connection->service->sessions--;
+    log_event(LOG_LEVEL_INFO, "session_close", "session", log_text(number, sizeof number, "%lu", connection->number),
+              "peer", connection->peer, "principal", connection->principal, "reason", connection->reason, "operations",
+              log_text(operations, sizeof operations, "%lu", connection->operations), "failures",
+              log_text(failed, sizeof failed, "%lu", failures), NULL);
+}
+
+static void connection_closed(uv_handle_t *handle) {
+    free(handle->data);
+}
+
+static void connection_unlist(struct connection *connection) {
+    struct service *service = connection->service;
+    struct connection **at;
+
+    for (at = &service->dirty; connection->dirty && *at; at = &(*at)->next_dirty)
+        if (*at == connection) {
+            *at = connection->next_dirty;
+            break;
+        }
+    for (at = &service->more; connection->more && *at; at = &(*at)->next_more)
+        if (*at == connection) {
+            *at = connection->next_more;
+            break;
+        }
+    *connection->previous = connection->next;
+    if (connection->next)
+        connection->next->previous = connection->previous;
+}
+
+void connection_destroy(struct connection *connection, const char *reason) {
+    if (!connection)
+        return;
+    if (connection->state == CONNECTION_OPEN)
+        snprintf(connection->reason, sizeof connection->reason, "%s", reason);
+    answer_cancel_all(connection);
+    reply_queue_clear(&connection->queue);
+    connection_release(connection);
+    connection_unlist(connection);
+    frame_reader_finish(&connection->reader);
+    uv_close((uv_handle_t *)&connection->poll, connection_closed);
+    close(connection->fd);
+}
+
+/* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
+static void connection_finish_with(struct connection *connection, const struct fault *fault) {
+    struct answer *last = answer_fault(connection, FRAME_ERROR, 0, fault);
+
+    snprintf(connection->reason, sizeof connection->reason, "%s", fault->message);
+    if (!connection->session)
+        log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer, "principal", connection->principal,
+                  "reason", connection->reason, NULL);
+    connection->state = CONNECTION_CLOSING;
+    connection->deadline_ms = service_now_ms() + SERVICE_FLUSH_MS;
+    reply_queue_end(&connection->queue, last ? &last->reply : NULL);
+    service_mark_dirty(connection->service, connection);
+}
+
+void connection_fail(struct connection *connection, const struct fault *fault) {
+    if (connection->state != CONNECTION_OPEN)
+        return;
+    answer_cancel_all(connection);
+    connection_finish_with(connection, fault);
+}
+
+void connection_give_up(struct connection *connection, const struct fault *fault) {
+    if (connection->state != CONNECTION_OPEN)
+        return;
+    answer_fail_all(connection, fault);
+    connection_finish_with(connection, fault);
+}
+
+/* All is said. Closing now could destroy the last frame on its way if the client is still sending, so what comes is
+ * dropped until the client closes. The session ends at once. */
+static void connection_linger(struct connection *connection) {
+    connection_release(connection);
+    connection->state = CONNECTION_LINGER;
+    connection->blocked = false;
+    connection->deadline_ms = service_now_ms() + CONNECTION_LINGER_MS;
+    shutdown(connection->fd, SHUT_WR);
+    if (connection->hangup)
+        connection_destroy(connection, connection->reason);
+    else
+        connection_watch(connection);
+}
+
+static void connection_discard(struct connection *connection) {
+    static uint8_t nowhere[64 << 10];
+
+    for (unsigned i = 0; i < 16; i++) {
+        ssize_t got = recv(connection->fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
+
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+            connection_destroy(connection, connection->reason);
+            return;
+        }
+        if (got < (ssize_t)sizeof nowhere)
+            return;
+    }
+}
+
+/* ---- turns ---- */
+
+void connection_flush(struct connection *connection) {
+    int left;
+
+    if (connection->blocked)
+        return;
+    left = reply_queue_write(&connection->queue, connection->fd, CONNECTION_WRITE_BYTES,
+                                 &connection->service->bytes_out);
+
+    if (left < 0) {
+        connection_destroy(connection, strerror(-left));
+        return;
+    }
+    connection->blocked = left > 0;
+    if (left == 0 && connection->state == CONNECTION_CLOSING)
+        connection_linger(connection);
+    else
+        connection_watch(connection);
+}
+
+static void connection_on_poll(uv_poll_t *poll, int status, int events) {
+    struct connection *connection = poll->data;
+
+    service_busy(connection->service);
+    if (status < 0) {
+        connection_destroy(connection, "the connection was reset");
+        return;
+    }
+    if (connection->state == CONNECTION_LINGER) {
+        connection_discard(connection);
+        return;
+    }
+    if (events & UV_WRITABLE) {
+        connection->blocked = false;
+        service_mark_dirty(connection->service, connection);
+    }
+    if (events & UV_READABLE && connection->state == CONNECTION_OPEN && !connection->reader.paused) {
+        if (!connection_read(connection))
+            return;
+    } else if (events & UV_DISCONNECT && connection->state == CONNECTION_OPEN) {
+        connection_destroy(connection, "closed by the client");
+        return;
+    }
+    if (events & UV_DISCONNECT && connection->state == CONNECTION_CLOSING)
+        connection->hangup = true;
+    connection_watch(connection);
+}
+
+void connection_tick(struct connection *connection, uint64_t now_ms) {
+    struct fault fault;
+
+    /* The engine could not promise to tell when it had no memory for that. */
+    if (connection->wait_room &&
+        session_queued(connection->session) <= connection->service->limits.session_operations / 2)
+        connection_on_room(connection);
+    if (!connection->deadline_ms || now_ms < connection->deadline_ms)
+        return;
+    if (connection->state == CONNECTION_OPEN) {
+        connection->deadline_ms = 0;
+        fault_set(&fault, STATUS_TIMED_OUT, "no Hello within %u ms", connection->service->limits.hello_timeout_ms);
+        connection_fail(connection, &fault);
+    } else {
+        connection_destroy(connection, connection->reason);
+    }
+}
+
+/* ---- the beginning ---- */
+
+/* Small frames must not wait for one another, and a Unix socket's default buffer halves the rate of large ones. */
+static void connection_tune(int fd) {
+    int family = 0, on = 1, bytes = CONNECTION_SOCKET_BUFFER;
+    socklen_t length = sizeof family;
+
+    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
+    if (family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    else if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) < 0)
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+static void connection_list(struct connection *connection) {
+    struct service *service = connection->service;
+
+    connection->next = service->connections;
+    connection->previous = &service->connections;
+    if (connection->next)
+        connection->next->previous = &connection->next;
+    service->connections = connection;
+}
+
+int connection_create(const struct connection_options *options, int fd, struct connection **out,
+                      struct fault *fault) {
+    struct service *service = options->service;
+    struct connection *connection = calloc(1, sizeof *connection);
+    int error;
+
+    if (!connection || frame_reader_init(&connection->reader, CONNECTION_BUFFER_BYTES)) {
+        free(connection);
+        close(fd);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
+    }
+    connection_tune(fd);
+    error = uv_poll_init(service->loop, &connection->poll, fd);
+    if (error) {
+        frame_reader_finish(&connection->reader);
+        free(connection);
+        close(fd);
+        return fault_set(fault, STATUS_CONNECTION, "cannot watch the socket: %s", uv_strerror(error));
+    }
+    connection->service = service;
+    connection->poll.data = connection;
+    connection->fd = fd;
+    connection->number = options->session;
+    connection->started_ns = service_now_ns();
+    connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
+    snprintf(connection->principal, sizeof connection->principal, "%s", options->principal);
+    snprintf(connection->peer, sizeof connection->peer, "%s", options->peer);
+    reply_queue_init(&connection->queue);
+    connection_list(connection);
+    connection_watch(connection);
+    *out = connection;
+    return STATUS_OK;
+}

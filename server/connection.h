@@ -1,0 +1,93 @@
+/* One client's connection to a device: socket, frame reader, reply queue, and the session behind it.
+ *
+ * It is read while its session has room for operations and its replies leave; otherwise the rest waits in the socket. A
+ * client that breaks the protocol gets an Error as its last frame. Loop thread only. */
+#pragma once
+
+#include <uv.h>
+
+#include "engine/session.h"
+#include "proto/frame.h"
+#include "server/answer.h"
+#include "server/reply.h"
+#include "server/service.h"
+
+enum {
+    CONNECTION_NAME_BYTES = 64,
+    CONNECTION_READ_BYTES = 1 << 20,  /* read in one turn, */
+    CONNECTION_READ_FRAMES = 64,      /* and frames handled in one */
+    CONNECTION_WRITE_BYTES = 4 << 20, /* written in one turn */
+    CONNECTION_BUFFER_BYTES = 64 << 10,
+    CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
+};
+
+struct connection_options {
+    struct service *service;
+    uint64_t session;            /* number of the session */
+    const char *principal, *peer; /* copied, cut at 63 bytes */
+};
+
+enum connection_state {
+    CONNECTION_OPEN,
+    CONNECTION_CLOSING, /* writes what is left, reads nothing */
+    CONNECTION_LINGER,  /* has said its last; drops what comes until the client closes */
+};
+
+struct connection {
+    struct service *service;
+    struct connection *next, **previous;
+    struct connection *next_dirty, *next_more;
+    bool dirty, more;
+    enum connection_state state;
+
+    uv_poll_t poll;
+    int fd;
+    int events;   /* asked of the poll handle */
+    bool blocked; /* the socket took no more */
+    bool hangup;  /* the client has closed its side */
+    bool draining;
+    struct frame_reader reader;
+    unsigned turn_frames;
+    struct reply_queue queue;
+    struct answer *pending;
+    uint64_t out_cost;
+    bool wait_room, wait_output; /* why reading has paused */
+    uint64_t deadline_ms;        /* 0: none */
+    char reason[256];
+
+    uint64_t number;
+    char principal[CONNECTION_NAME_BYTES], peer[CONNECTION_NAME_BYTES], client[CONNECTION_NAME_BYTES];
+    uint64_t started_ns;
+    struct session *session; /* NULL before Hello */
+    uint64_t operations;     /* numbered so far */
+    struct request_upload *uploads, *receiving;
+    unsigned n_uploads;
+};
+
+/* Takes over `fd`, a stream socket whose preamble has been read, also on failure. The connection destroys itself when the
+ * client goes; service_finish() destroys what is left. */
+int connection_create(const struct connection_options *options, int fd, struct connection **connection,
+                      struct fault *fault);
+/* Gives everything back at once. Not from within a frame handler or a callback of the engine. Takes NULL. */
+void connection_destroy(struct connection *connection, const char *reason);
+/* An Error frame after what is ready to be sent, then the end. Nothing that is pending will be answered. */
+void connection_fail(struct connection *connection, const struct fault *fault);
+/* As by connection_fail(), but pending requests get `fault` first. */
+void connection_give_up(struct connection *connection, const struct fault *fault);
+
+/* Parts of a turn, called by the service. */
+void connection_resume(struct connection *connection);
+void connection_flush(struct connection *connection);
+void connection_tick(struct connection *connection, uint64_t now_ms);
+/* Takes what has been received until now and reads no more. */
+void connection_drain(struct connection *connection);
+/* Nothing pending, queued or buffered. */
+bool connection_idle(const struct connection *connection);
+
+/* What fetching tensor `id` costs of the window of reply bytes: its size, but never more than a quarter of the window, so
+ * that requests are still read while a large tensor is on its way. (The bytes themselves are the session's own device
+ * memory, which is limited elsewhere.) */
+uint64_t connection_fetch_cost(const struct connection *connection, uint64_t id);
+/* Charges and gives back reply bytes. */
+void connection_charge(struct connection *connection, uint64_t cost);
+void connection_discharge(struct connection *connection, uint64_t cost);

@@ -1,0 +1,345 @@
+#include "server/control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/tensord.pb-c.h"
+#include "server/front.h"
+#include "server/log.h"
+#include "server/packet.h"
+#include "server/status.h"
+
+enum {
+    CONTROL_CONNECTIONS_MAX = 256,
+    CONTROL_MESSAGE_MAX = 16 << 10,
+    CONTROL_CLIENT_MAX = 128, /* bytes of Hello's client */
+    CONTROL_SEND_TIMEOUT_MS = 10000,
+};
+
+/* ---- ends ---- */
+
+static void control_closed(uv_handle_t *handle) {
+    struct control *control = handle->data;
+    if (--control->handles)
+        return;
+    frame_reader_finish(&control->reader);
+    free(control->out);
+    free(control);
+}
+
+/* Gives the socket away; the connection is dead afterwards. */
+static int control_release(struct control *control) {
+    int fd = control->fd;
+    LIST_REMOVE(control, link);
+    control->front->controls.count--;
+    uv_close((uv_handle_t *)&control->poll, control_closed);
+    uv_close((uv_handle_t *)&control->timer, control_closed);
+    return fd;
+}
+
+static void control_end(struct control *control) {
+    close(control_release(control));
+}
+
+static void control_refuse(struct control *control, const struct fault *fault) {
+    struct front *front = control->front;
+    /* Inside a half-sent reply an Error frame would only be garbage. */
+    bool clean = control->out_sent == control->out_size;
+    log_event(LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal", control->peer.principal,
+              "code", status_name((int)fault->code), "cause", fault->message, NULL);
+    farewell_say(&front->farewells, control_release(control), clean ? fault : NULL);
+}
+
+/* ---- requests ---- */
+
+static int control_answer(struct control *control, enum frame_type type, uint64_t sequence,
+                          const ProtobufCMessage *message, struct fault *fault) {
+    int error = packet_append(&control->out, &control->out_size, type, sequence, message);
+    return error ? fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a reply") : STATUS_OK;
+}
+
+static int control_check_hello(const struct control *control, const Tensord__Hello *hello, struct fault *fault) {
+    if (control->welcomed)
+        return fault_set(fault, STATUS_PROTOCOL, "a second Hello");
+    if (hello->version_min > PROTOCOL_VERSION_MAX || hello->version_max < PROTOCOL_VERSION_MIN ||
+        hello->version_min > hello->version_max)
+        return fault_set(fault, STATUS_VERSION, "the client speaks versions %u to %u, the daemon %d to %d",
+                         hello->version_min, hello->version_max, PROTOCOL_VERSION_MIN, PROTOCOL_VERSION_MAX);
+    if (strlen(hello->client) > CONTROL_CLIENT_MAX)
+        return fault_set(fault, STATUS_PROTOCOL, "the client's name has %zu bytes, the limit is %d",
+                         strlen(hello->client), CONTROL_CLIENT_MAX);
+    return STATUS_OK;
+}
+
+static int control_hello(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                         struct fault *fault) {
+    Tensord__Hello *hello = tensord__hello__unpack(NULL, header->message_bytes, bytes);
+    if (!hello)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed Hello of %u bytes", header->message_bytes);
+    int error = control_check_hello(control, hello, fault);
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+    welcome.version = hello->version_max < PROTOCOL_VERSION_MAX ? hello->version_max : PROTOCOL_VERSION_MAX;
+    welcome.server = "tensord " TENSORD_VERSION;
+    tensord__hello__free_unpacked(hello, NULL);
+    if (error)
+        return error;
+    control->welcomed = true;
+    frame_reader_limits(&control->reader, CONTROL_MESSAGE_MAX, 0);
+    uv_timer_stop(&control->timer);
+    return control_answer(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);
+}
+
+static int control_ping(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                        struct fault *fault) {
+    Tensord__Pong pong = TENSORD__PONG__INIT;
+    (void)bytes;
+    return control_answer(control, FRAME_PONG, header->sequence, &pong.base, fault);
+}
+
+static int control_list_devices(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                                struct fault *fault) {
+    (void)bytes;
+    if (status_append_devices(control->front, header->sequence, &control->out, &control->out_size))
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list of devices");
+    return STATUS_OK;
+}
+
+static int control_status(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                          struct fault *fault) {
+    (void)bytes;
+    if (status_append(control->front, header->sequence, &control->out, &control->out_size))
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a status");
+    return STATUS_OK;
+}
+
+static bool control_may_drain(const struct control *control) {
+    return control->peer.has_uid && (control->peer.uid == 0 || control->peer.uid == geteuid());
+}
+
+static int control_deny_drain(struct control *control, const struct frame_header *header, struct fault *fault) {
+    char message[160];
+    Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    error.code = STATUS_DENIED;
+    error.message =
+        log_text(message, sizeof message, "%s may not drain the daemon: its own user and root may, on a Unix socket",
+                 control->peer.principal);
+    done.error = &error;
+    return control_answer(control, FRAME_DONE, header->sequence, &done.base, fault);
+}
+
+static int control_drain(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                         struct fault *fault) {
+    char why[128];
+    (void)bytes;
+    if (!control_may_drain(control))
+        return control_deny_drain(control, header, fault);
+    control->draining = true;
+    control->drain_sequence = header->sequence;
+    log_text(why, sizeof why, "asked by %s", control->peer.principal);
+    front_drain(control->front, why);
+    return STATUS_OK;
+}
+
+static const struct control_request {
+    enum frame_type type;
+    bool before_hello;
+    int (*handle)(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                  struct fault *fault);
+} control_requests[] = {
+    {FRAME_HELLO, true, control_hello},
+    {FRAME_PING, false, control_ping},
+    {FRAME_LIST_DEVICES, false, control_list_devices},
+    {FRAME_GET_STATUS, false, control_status},
+    {FRAME_DRAIN, false, control_drain},
+};
+
+static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                              struct fault *fault) {
+    struct control *control = owner;
+    const struct control_request *request = control_requests;
+    const struct control_request *end = request + sizeof control_requests / sizeof *control_requests;
+    (void)sink;
+    while (request < end && request->type != header->type)
+        request++;
+    if (request == end)
+        return fault_set(fault, STATUS_PROTOCOL, "%s does not belong on a control connection",
+                         frame_type_name(header->type));
+    if (!request->before_hello && !control->welcomed)
+        return fault_set(fault, STATUS_PROTOCOL, "%s came before Hello", frame_type_name(header->type));
+    frame_reader_pause(&control->reader);
+    return request->handle(control, header, message, fault);
+}
+
+static int control_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
+    (void)owner;
+    (void)header;
+    (void)fault;
+    return STATUS_OK;
+}
+
+static const struct frame_handler control_handler = {
+    .on_message = control_on_message,
+    .on_payload = control_on_payload,
+};
+
+/* ---- bytes in and out ---- */
+
+static void control_polled(uv_poll_t *poll, int status, int events);
+
+static void control_timed_out(uv_timer_t *timer) {
+    struct control *control = timer->data;
+    struct fault fault;
+    if (control->welcomed)
+        fault_set(&fault, STATUS_TIMED_OUT, "a reply was not read within %d ms", CONTROL_SEND_TIMEOUT_MS);
+    else
+        fault_set(&fault, STATUS_TIMED_OUT, "no Hello came within %llu ms",
+                  (unsigned long long)control->front->config->hello_timeout);
+    control_refuse(control, &fault);
+}
+
+/* 1: all has left. 0: the socket is full. -1: the peer is gone. */
+static int control_flush(struct control *control) {
+    while (control->out_sent < control->out_size) {
+        ssize_t sent = send(control->fd, control->out + control->out_sent, control->out_size - control->out_sent,
+                            MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0)
+            return errno == EAGAIN ? 0 : -1;
+        control->out_sent += (size_t)sent;
+    }
+    free(control->out);
+    control->out = NULL;
+    control->out_size = control->out_sent = 0;
+    return 1;
+}
+
+/* Waits for room to send; what is unread stays in the socket meanwhile. */
+static void control_wait_for_room(struct control *control) {
+    if (!uv_is_active((uv_handle_t *)&control->timer))
+        uv_timer_start(&control->timer, control_timed_out, CONTROL_SEND_TIMEOUT_MS, 0);
+    uv_poll_start(&control->poll, UV_WRITABLE | UV_DISCONNECT, control_polled);
+}
+
+static void control_wait_for_requests(struct control *control) {
+    if (control->welcomed)
+        uv_timer_stop(&control->timer);
+    uv_poll_start(&control->poll, UV_READABLE, control_polled);
+}
+
+/* Goes on after a step of the reader: sends its replies and lets it handle what is buffered, until one of the two has
+ * to wait. The connection may be dead afterwards. */
+static void control_go_on(struct control *control, int error, struct fault *fault) {
+    while (!error) {
+        int flushed = control_flush(control);
+        if (flushed < 0) {
+            control_end(control);
+            return;
+        }
+        if (!flushed) {
+            control_wait_for_room(control);
+            return;
+        }
+        if (!control->reader.paused) {
+            control_wait_for_requests(control);
+            return;
+        }
+        error = frame_reader_resume(&control->reader, &control_handler, control, fault);
+    }
+    control_refuse(control, fault);
+}
+
+static void control_read(struct control *control) {
+    struct fault fault;
+    uint8_t *place;
+    size_t room;
+    frame_reader_want(&control->reader, &place, &room);
+    ssize_t got = recv(control->fd, place, room, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        control_end(control);
+        return;
+    }
+    int error = frame_reader_advance(&control->reader, (size_t)got, &control_handler, control, &fault);
+    control_go_on(control, error, &fault);
+}
+
+static void control_polled(uv_poll_t *poll, int status, int events) {
+    struct control *control = poll->data;
+    struct fault fault;
+    if (status == 0 && events & UV_READABLE)
+        control_read(control);
+    else if (status == 0 && events & UV_WRITABLE)
+        control_go_on(control, STATUS_OK, &fault);
+    else
+        control_end(control);
+}
+
+/* ---- start, drain, end ---- */
+
+static struct control *control_create(struct front *front, int fd, const struct peer *peer) {
+    struct control *control = calloc(1, sizeof *control);
+    if (!control)
+        return NULL;
+    if (frame_reader_init(&control->reader, FRAME_HEADER_BYTES + CONTROL_MESSAGE_MAX) ||
+        uv_poll_init(&front->loop, &control->poll, fd)) {
+        frame_reader_finish(&control->reader);
+        free(control);
+        return NULL;
+    }
+    uv_timer_init(&front->loop, &control->timer);
+    control->poll.data = control->timer.data = control;
+    control->handles = 2;
+    control->front = front;
+    control->fd = fd;
+    control->peer = *peer;
+    LIST_INSERT_HEAD(&front->controls.head, control, link);
+    front->controls.count++;
+    return control;
+}
+
+void control_start(struct front *front, int fd, const struct peer *peer) {
+    struct fault fault;
+    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX;
+    struct control *control = full ? NULL : control_create(front, fd, peer);
+    if (!control) {
+        fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
+                  front->controls.count);
+        farewell_say(&front->farewells, fd, &fault);
+        return;
+    }
+    uv_timer_start(&control->timer, control_timed_out, front->config->hello_timeout, 0);
+    uv_poll_start(&control->poll, UV_READABLE, control_polled);
+}
+
+void control_drained(struct front *front) {
+    Tensord__Done done = TENSORD__DONE__INIT;
+    struct fault fault;
+    struct control *next;
+    for (struct control *control = LIST_FIRST(&front->controls.head); control; control = next) {
+        next = LIST_NEXT(control, link);
+        if (!control->draining)
+            continue;
+        control->draining = false;
+        control_go_on(control, control_answer(control, FRAME_DONE, control->drain_sequence, &done.base, &fault),
+                      &fault);
+    }
+}
+
+bool control_busy(const struct front *front) {
+    const struct control *control;
+    LIST_FOREACH(control, &front->controls.head, link)
+    if (control->out_sent < control->out_size)
+        return true;
+    return false;
+}
+
+void control_list_finish(struct control_list *list) {
+    while (!LIST_EMPTY(&list->head))
+        control_end(LIST_FIRST(&list->head));
+}

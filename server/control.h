@@ -1,0 +1,39 @@
+/* A control connection: Hello, Ping, ListDevices, GetStatus and Drain, answered by the front itself. One reply at a
+ * time: while it leaves, nothing more is read; a peer that does not take it is cut. Front thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <uv.h>
+
+#include "proto/frame.h"
+#include "server/arrival.h"
+
+struct control {
+    struct front *front;
+    uv_poll_t poll;
+    uv_timer_t timer; /* for Hello to come, and for a reply to leave */
+    int fd;
+    unsigned handles;
+    struct peer peer;
+    struct frame_reader reader;
+    bool welcomed;
+    bool draining; /* has asked for a drain, and waits for its end */
+    uint64_t drain_sequence;
+    uint8_t *out; /* what is still to be sent is [out_sent, out_size) */
+    size_t out_size, out_sent;
+    LIST_ENTRY(control) link;
+};
+
+struct control_list {
+    LIST_HEAD(, control) head;
+    unsigned count;
+};
+
+/* Takes `fd`, whose preamble has been read. */
+void control_start(struct front *front, int fd, const struct peer *peer);
+/* The workers have ended: answers those who wait for that. */
+void control_drained(struct front *front);
+/* Some reply has not left yet. */
+bool control_busy(const struct front *front);
+void control_list_finish(struct control_list *list);

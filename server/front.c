@@ -1,0 +1,163 @@
+#include "server/front.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/log.h"
+
+enum { FRONT_LEAVE_MS = 20, FRONT_LEAVE_TRIES = 50, FRONT_EXIT_FAILURE = 1, FRONT_EXIT_USAGE = 2 };
+
+/* ---- the end ---- */
+
+static void front_finish_handles(struct front *front) {
+    listener_list_finish(&front->listeners);
+    struct fault fault;
+    fault_set(&fault, STATUS_DRAINING, "the daemon is shutting down");
+    arrival_refuse_all(front, &fault);
+    control_list_finish(&front->controls);
+    farewell_list_finish(&front->farewells);
+    supervisor_finish(&front->supervisor);
+    uv_close((uv_handle_t *)&front->leaving, NULL);
+    for (int i = 0; i < 2; i++)
+        uv_close((uv_handle_t *)&front->signals[i], NULL);
+}
+
+static void front_leave(struct front *front) {
+    log_event(LOG_LEVEL_INFO, "stopped", NULL);
+    uv_stop(&front->loop);
+}
+
+/* Those who asked for the drain are answered, and their replies get a moment to leave. */
+static void front_try_leave(uv_timer_t *timer) {
+    struct front *front = timer->data;
+    if (!front->leave_tries++)
+        control_drained(front);
+    if (control_busy(front) && front->leave_tries < FRONT_LEAVE_TRIES)
+        return;
+    uv_timer_stop(timer);
+    front_leave(front);
+}
+
+/* From a timer of its own: this may be said in the middle of a Drain request's handling. */
+static void front_all_stopped(struct front *front) {
+    front->stopped = true;
+    uv_timer_start(&front->leaving, front_try_leave, 0, FRONT_LEAVE_MS);
+}
+
+void front_drain(struct front *front, const char *why) {
+    struct fault fault;
+    if (front->draining)
+        return;
+    front->draining = true;
+    log_event(LOG_LEVEL_INFO, "draining", "cause", why, NULL);
+    notify_send(&front->notify, "STOPPING=1");
+    listener_list_finish(&front->listeners);
+    fault_set(&fault, STATUS_DRAINING, "the daemon is shutting down");
+    arrival_refuse_all(front, &fault);
+    supervisor_drain(&front->supervisor);
+}
+
+/* ---- events ---- */
+
+static void front_workers_changed(void *owner) {
+    struct front *front = owner;
+    char text[64];
+    arrival_retry(front);
+    if (!front->ready && !front->draining && supervisor_settled(&front->supervisor)) {
+        front->ready = true;
+        log_event(LOG_LEVEL_INFO, "ready", "after_ms",
+                  log_text(text, sizeof text, "%.1f", (double)(uv_hrtime() - front->started_ns) / 1e6), NULL);
+        notify_send(&front->notify, "READY=1");
+    }
+    if (front->draining && !front->stopped && supervisor_stopped(&front->supervisor))
+        front_all_stopped(front);
+}
+
+static void front_signalled(uv_signal_t *handle, int number) {
+    struct front *front = handle->data;
+    if (front->draining) {
+        /* Asked twice: whoever asks does not want to wait. */
+        log_event(LOG_LEVEL_WARNING, "killed", "cause", strsignal(number), NULL);
+        supervisor_kill(&front->supervisor);
+    }
+    front_drain(front, strsignal(number));
+}
+
+static void front_accepted(void *owner, int fd, const struct sockaddr_storage *peer) {
+    arrival_start(owner, fd, peer);
+}
+
+/* ---- start ---- */
+
+static int front_listen(struct front *front, struct fault *fault) {
+    const struct config *config = front->config;
+    unsigned inherited = notify_listen_fds();
+    for (unsigned i = 0; i < inherited; i++) {
+        int error = listener_inherit(&front->listeners, NOTIFY_FD_FIRST + (int)i, fault);
+        if (error)
+            return error;
+    }
+    for (unsigned i = 0; i < config->n_listen; i++) {
+        int error = listener_open(&front->listeners, config->listen[i], fault);
+        if (error)
+            return error;
+    }
+    return inherited || config->n_listen ? STATUS_OK : listener_open_default(&front->listeners, fault);
+}
+
+static void front_watch_signals(struct front *front) {
+    static const int numbers[2] = {SIGTERM, SIGINT};
+    for (int i = 0; i < 2; i++) {
+        uv_signal_init(&front->loop, &front->signals[i]);
+        front->signals[i].data = front;
+        uv_signal_start(&front->signals[i], front_signalled, numbers[i]);
+    }
+}
+
+static int front_init(struct front *front, const struct config *config, struct fault *fault) {
+    front->config = config;
+    front->started_ns = uv_hrtime();
+    notify_init(&front->notify);
+    LIST_INIT(&front->arrivals.head);
+    LIST_INIT(&front->controls.head);
+    farewell_list_init(&front->farewells, &front->loop);
+    listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
+    uv_timer_init(&front->loop, &front->leaving);
+    front->leaving.data = front;
+    front_watch_signals(front);
+    return supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed, front, fault);
+}
+
+static void front_finish(struct front *front) {
+    front_finish_handles(front);
+    uv_run(&front->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&front->loop);
+    supervisor_free(&front->supervisor);
+}
+
+int front_run(const struct config *config) {
+    static struct front front;
+    struct fault fault;
+    int error = uv_loop_init(&front.loop);
+    if (error) {
+        fprintf(stderr, "tensord: no event loop: %s\n", uv_strerror(error));
+        return FRONT_EXIT_FAILURE;
+    }
+    error = front_init(&front, config, &fault);
+    if (!error)
+        error = front_listen(&front, &fault);
+    if (!error) {
+        if (config->devices_auto)
+            log_event(LOG_LEVEL_DEBUG, "devices_auto", "devices", "cpu:0", "cause", "this build has no CUDA module",
+                      NULL);
+        supervisor_start(&front.supervisor);
+        uv_run(&front.loop, UV_RUN_DEFAULT);
+    }
+    front_finish(&front);
+    if (!error)
+        return 0;
+    fprintf(stderr, "tensord: %s\n", fault.message);
+    return error == STATUS_INVALID_ARGUMENT || error == STATUS_DENIED ? FRONT_EXIT_USAGE : FRONT_EXIT_FAILURE;
+}

@@ -1,0 +1,45 @@
+/* Listening sockets: Unix and TCP, our own or passed by the service manager. Front thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <sys/stat.h>
+#include <uv.h>
+
+#include "proto/url.h"
+
+struct listener {
+    uv_poll_t poll;
+    uv_timer_t pause; /* after the process ran out of descriptors */
+    int fd, reserve;  /* reserve: a descriptor to give up when there is no other */
+    unsigned handles;
+    char url[300];
+    char path[108]; /* of our own socket file; "" for none */
+    dev_t device;   /* of that file, to know it again */
+    ino_t inode;
+    uint64_t complained_ns;
+    struct listener_list *list;
+    LIST_ENTRY(listener) link;
+};
+
+struct listener_list {
+    LIST_HEAD(, listener) head;
+    unsigned count;
+    uv_loop_t *loop;
+    mode_t socket_mode;
+    /* `fd` is non-blocking, close-on-exec, and the receiver's. */
+    void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer);
+    void *owner;
+};
+
+void listener_list_init(struct listener_list *list, uv_loop_t *loop, mode_t socket_mode,
+                        void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer), void *owner);
+/* Listens on every address that the URL means. STATUS_DENIED for an address that other hosts can reach,
+ * STATUS_CONNECTION where the system refuses or another daemon is there. */
+int listener_open(struct listener_list *list, const char *url, struct fault *fault);
+/* The same for the default socket; makes its directory. */
+int listener_open_default(struct listener_list *list, struct fault *fault);
+/* A socket that is bound and listens already; it is the list's afterwards, on success. */
+int listener_inherit(struct listener_list *list, int fd, struct fault *fault);
+/* Stops listening and removes our socket files. The loop then closes the handles. */
+void listener_list_finish(struct listener_list *list);

@@ -1,0 +1,75 @@
+/* tensord: the front, and with the hidden command "worker" one of its workers. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "server/config.h"
+#include "server/front.h"
+#include "server/log.h"
+#include "server/worker.h"
+
+enum { EXIT_USAGE = 2 };
+
+/* `tensord worker DEVICE FRONT-PID`, started by the front alone. */
+static int main_worker(char **arguments) {
+    char name[16];
+    snprintf(name, sizeof name, "tensord %.7s", arguments[2]);
+    prctl(PR_SET_NAME, name);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* The front may have died before that took effect. */
+    if (getppid() != atoi(arguments[3]))
+        return EXIT_FAILURE;
+    /* A terminal's ^C and a service manager's SIGTERM reach the whole group; the front alone decides what they mean. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    return worker_main(WORKER_CHANNEL_FD, WORKER_PAGE_FD);
+}
+
+/* Clients are descriptors: the soft limit of 1024 is for programs that use select(). */
+static void main_raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* A descriptor opened later must not become somebody's standard error. */
+static void main_fill_standard_descriptors(void) {
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = open("/dev/null", O_RDWR);
+    if (fd >= 0)
+        close(fd);
+}
+
+int main(int count, char **arguments) {
+    static struct config config;
+    enum config_action action;
+    struct fault fault;
+    signal(SIGPIPE, SIG_IGN);
+    if (count == 4 && !strcmp(arguments[1], "worker"))
+        return main_worker(arguments);
+    config_init(&config);
+    if (config_read_flags(&config, count, arguments, &action, &fault)) {
+        fprintf(stderr, "tensord: %s\n", fault.message);
+        return EXIT_USAGE;
+    }
+    if (action == CONFIG_HELP) {
+        config_print_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (action == CONFIG_VERSION) {
+        puts("tensord " TENSORD_VERSION);
+        return EXIT_SUCCESS;
+    }
+    main_fill_standard_descriptors();
+    main_raise_descriptor_limit();
+    log_init((enum log_level)config.log_level, "front");
+    return front_run(&config);
+}

@@ -1,0 +1,256 @@
+#include "server/reply.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+/* Replies taken along by one sendmsg; each has at most two parts. */
+enum { REPLY_GATHER_MAX = 48 };
+
+static void reply_head(struct reply *reply, const ProtobufCMessage *message, size_t payload) {
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    struct frame_header header = {
+        .type = reply->type,
+        .message_bytes = (uint32_t)bytes,
+        .payload_bytes = payload,
+        .sequence = reply->sequence,
+    };
+
+    assert(bytes <= REPLY_HEAD_MAX - FRAME_HEADER_BYTES);
+    frame_header_encode(&header, reply->head);
+    protobuf_c_message_pack(message, reply->head + FRAME_HEADER_BYTES);
+    reply->head_bytes = FRAME_HEADER_BYTES + bytes;
+    reply->chunk = payload;
+    reply->done = 0;
+}
+
+static void reply_begin(struct reply *reply, unsigned type, uint64_t sequence) {
+    reply->next = NULL;
+    reply->data = NULL;
+    reply->total = reply->offset = 0;
+    reply->sequence = sequence;
+    reply->type = (uint16_t)type;
+    reply->bulk = reply->cut = false;
+}
+
+void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
+    reply_begin(reply, type, sequence);
+    reply_head(reply, message, 0);
+}
+
+/* The frame for the bytes from `offset` on. */
+static void reply_chunk(struct reply *reply) {
+    uint64_t left = reply->total - reply->offset;
+    size_t chunk = left < FRAME_CHUNK ? (size_t)left : FRAME_CHUNK;
+
+    if (reply->type == FRAME_LINK_DATA) {
+        Tensord__LinkData message = TENSORD__LINK_DATA__INIT;
+
+        message.offset = reply->offset;
+        message.total = reply->total;
+        reply_head(reply, &message.base, chunk);
+    } else {
+        Tensord__FetchChunk message = TENSORD__FETCH_CHUNK__INIT;
+
+        message.offset = reply->offset;
+        message.total = reply->total;
+        reply_head(reply, &message.base, chunk);
+    }
+}
+
+void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t total) {
+    reply_begin(reply, type, sequence);
+    reply->data = data;
+    reply->total = total;
+    reply->bulk = total > REPLY_SMALL_MAX;
+    reply_chunk(reply);
+}
+
+void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure) {
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
+    Tensord__LinkData data = TENSORD__LINK_DATA__INIT;
+    Tensord__Done done = TENSORD__DONE__INIT;
+    const ProtobufCMessage *message = &error.base;
+
+    error.code = failure->code;
+    error.message = (char *)failure->message;
+    error.operation = (char *)(failure->operation ? failure->operation : "");
+    error.label = (char *)failure->label;
+    error.sequence = failure->sequence;
+    chunk.error = data.error = done.error = &error;
+    if (type == FRAME_FETCH_CHUNK)
+        message = &chunk.base;
+    else if (type == FRAME_LINK_DATA)
+        message = &data.base;
+    else if (type == FRAME_DONE)
+        message = &done.base;
+    reply_begin(reply, type, sequence);
+    reply_head(reply, message, 0);
+}
+
+void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault) {
+    struct failure failure = {.code = fault->code, .operation = ""};
+
+    memcpy(failure.message, fault->message, sizeof failure.message);
+    reply_failure(reply, type, sequence, &failure);
+}
+
+void reply_queue_init(struct reply_queue *queue) {
+    *queue = (struct reply_queue){0};
+    queue->small_tail = &queue->small;
+    queue->bulk_tail = &queue->bulk;
+}
+
+static struct reply *reply_queue_pop(struct reply **list, struct reply ***tail) {
+    struct reply *reply = *list;
+
+    *list = reply->next;
+    if (!*list)
+        *tail = list;
+    reply->next = NULL;
+    return reply;
+}
+
+static struct reply *reply_queue_take(struct reply_queue *queue, bool bulk) {
+    return bulk ? reply_queue_pop(&queue->bulk, &queue->bulk_tail) : reply_queue_pop(&queue->small, &queue->small_tail);
+}
+
+static void reply_queue_give_back(struct reply *reply) {
+    reply->sent(reply);
+}
+
+void reply_queue_clear(struct reply_queue *queue) {
+    struct reply *final = queue->final;
+
+    queue->current = queue->final = NULL;
+    while (queue->small)
+        reply_queue_give_back(reply_queue_take(queue, false));
+    while (queue->bulk)
+        reply_queue_give_back(reply_queue_take(queue, true));
+    if (final)
+        reply_queue_give_back(final);
+}
+
+bool reply_queue_empty(const struct reply_queue *queue) {
+    return !queue->small && !queue->bulk && !queue->final;
+}
+
+void reply_queue_add(struct reply_queue *queue, struct reply *reply) {
+    struct reply ***tail = reply->bulk ? &queue->bulk_tail : &queue->small_tail;
+
+    reply->next = NULL;
+    **tail = reply;
+    *tail = &reply->next;
+}
+
+void reply_queue_end(struct reply_queue *queue, struct reply *final) {
+    struct reply *kept = queue->current && queue->current->bulk ? reply_queue_take(queue, true) : NULL;
+
+    while (queue->bulk)
+        reply_queue_give_back(reply_queue_take(queue, true));
+    if (kept) {
+        kept->cut = true;
+        reply_queue_add(queue, kept);
+    }
+    queue->final = final;
+}
+
+/* One write's worth of work. */
+struct reply_gather {
+    struct reply *replies[REPLY_GATHER_MAX];
+    struct iovec parts[2 * REPLY_GATHER_MAX];
+    unsigned n_replies, n_parts;
+    size_t bytes;
+};
+
+static void reply_gather_part(struct reply_gather *gather, const uint8_t *data, size_t bytes) {
+    gather->parts[gather->n_parts++] = (struct iovec){(void *)data, bytes};
+    gather->bytes += bytes;
+}
+
+static void reply_gather_add(struct reply_gather *gather, struct reply *reply) {
+    size_t payload_done = 0;
+
+    if (reply->done < reply->head_bytes)
+        reply_gather_part(gather, reply->head + reply->done, reply->head_bytes - reply->done);
+    else
+        payload_done = reply->done - reply->head_bytes;
+    if (reply->chunk > payload_done)
+        reply_gather_part(gather, reply->data + reply->offset + payload_done, reply->chunk - payload_done);
+    gather->replies[gather->n_replies++] = reply;
+}
+
+static void reply_queue_gather(struct reply_queue *queue, struct reply_gather *gather) {
+    gather->n_replies = gather->n_parts = 0;
+    gather->bytes = 0;
+    if (queue->current)
+        reply_gather_add(gather, queue->current);
+    for (struct reply *reply = queue->small; reply && gather->n_replies < REPLY_GATHER_MAX - 1; reply = reply->next)
+        if (reply != queue->current)
+            reply_gather_add(gather, reply);
+    if (queue->bulk && queue->bulk != queue->current)
+        reply_gather_add(gather, queue->bulk);
+}
+
+/* The frame in hand has gone out: on to the next chunk, behind the other large replies, or back to the owner. */
+static void reply_queue_advance(struct reply_queue *queue, struct reply *reply) {
+    reply_queue_take(queue, reply->bulk);
+    reply->offset += reply->chunk;
+    if (reply->offset < reply->total && !reply->cut) {
+        reply_chunk(reply);
+        reply_queue_add(queue, reply);
+    } else {
+        reply_queue_give_back(reply);
+    }
+}
+
+static void reply_queue_consume(struct reply_queue *queue, const struct reply_gather *gather, size_t bytes,
+                                uint64_t *payload) {
+    queue->current = NULL;
+    for (unsigned i = 0; i < gather->n_replies; i++) {
+        struct reply *reply = gather->replies[i];
+        size_t left = reply->head_bytes + reply->chunk - reply->done;
+
+        if (bytes < left) {
+            if (bytes > 0 || reply->done > 0)
+                queue->current = reply;
+            reply->done += bytes;
+            return;
+        }
+        bytes -= left;
+        *payload += reply->chunk;
+        reply_queue_advance(queue, reply);
+    }
+}
+
+int reply_queue_write(struct reply_queue *queue, int fd, size_t budget, uint64_t *payload) {
+    struct reply_gather gather;
+    size_t written = 0;
+
+    while (written < budget) {
+        struct msghdr message = {.msg_iov = gather.parts};
+        ssize_t sent;
+
+        if (!queue->small && !queue->bulk) {
+            if (!queue->final)
+                return 0;
+            reply_queue_add(queue, queue->final);
+            queue->final = NULL;
+        }
+        reply_queue_gather(queue, &gather);
+        message.msg_iovlen = gather.n_parts;
+        do
+            sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0)
+            return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -errno;
+        reply_queue_consume(queue, &gather, (size_t)sent, payload);
+        written += (size_t)sent;
+        if ((size_t)sent < gather.bytes)
+            return 1; /* the socket is full; trying again would only say so */
+    }
+    return reply_queue_empty(queue) ? 0 : 1;
+}

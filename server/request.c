@@ -1,0 +1,497 @@
+#include "server/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/batch.h"
+#include "server/connection.h"
+#include "server/log.h"
+
+enum {
+    REQUEST_UPLOADS_MAX = 4096, /* of one session, begun and not complete */
+    /* A batch of this size is handed to the engine at once, so that it runs while the next one is read. */
+    REQUEST_KICK_OPERATIONS = 256,
+};
+
+struct request_upload {
+    struct request_upload *next;
+    uint64_t id;
+    int64_t total, received; /* bytes */
+    enum dtype dtype;
+    bool bound; /* false: it failed, what comes is dropped */
+    struct upload upload;
+};
+
+#define REQUEST_PROTOCOL(fault, ...) fault_set(fault, STATUS_PROTOCOL, __VA_ARGS__)
+
+/* ---- Hello and what needs no session state ---- */
+
+static int request_session(struct connection *connection, struct fault *fault) {
+    struct service *service = connection->service;
+    struct session_limits limits = {
+        .bytes = service->limits.session_bytes,
+        .tensors = service->limits.session_tensors,
+        .streams = service->limits.session_streams,
+    };
+    int status;
+
+    if (service->sessions >= service->limits.sessions)
+        return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more", service->device,
+                         service->sessions);
+    status = session_create(service->engine, &limits, &connection->session, fault);
+    if (status)
+        return status;
+    service->sessions++;
+    return STATUS_OK;
+}
+
+static void request_log_open(const struct connection *connection) {
+    char number[24];
+
+    log_event(LOG_LEVEL_INFO, "session_open", "session", log_text(number, sizeof number, "%lu", connection->number),
+              "peer", connection->peer, "principal", connection->principal, "client", connection->client, NULL);
+}
+
+static int request_hello(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__Hello *hello = (const Tensord__Hello *)message;
+    struct service *service = connection->service;
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+    int status;
+
+    (void)sink;
+    if (connection->session)
+        return REQUEST_PROTOCOL(fault, "a second Hello");
+    if (hello->version_min > PROTOCOL_VERSION_MAX || hello->version_max < PROTOCOL_VERSION_MIN ||
+        hello->version_min > hello->version_max)
+        return fault_set(fault, STATUS_VERSION, "the client speaks versions %u to %u, the daemon %d to %d",
+                         hello->version_min, hello->version_max, PROTOCOL_VERSION_MIN, PROTOCOL_VERSION_MAX);
+    if (strlen(hello->client) > BATCH_LABEL_MAX)
+        return REQUEST_PROTOCOL(fault, "the client's name has more than %d bytes", BATCH_LABEL_MAX);
+    status = request_session(connection, fault);
+    if (status)
+        return status;
+    snprintf(connection->client, sizeof connection->client, "%s", hello->client);
+    connection->deadline_ms = 0;
+    frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
+    request_log_open(connection);
+    welcome.version = hello->version_max < PROTOCOL_VERSION_MAX ? hello->version_max : PROTOCOL_VERSION_MAX;
+    welcome.server = "tensord " TENSORD_VERSION;
+    welcome.device = service->device;
+    welcome.kind = service->kind;
+    welcome.session = connection->number;
+    welcome.epoch = service->epoch;
+    welcome.batch_bytes_max = FRAME_MESSAGE_MAX;
+    welcome.chunk_bytes_max = FRAME_PAYLOAD_MAX;
+    return answer_message(connection, FRAME_WELCOME, header->sequence, &welcome.base);
+}
+
+static int request_ping(struct connection *connection, const struct frame_header *header,
+                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__Pong pong = TENSORD__PONG__INIT;
+
+    (void)message, (void)sink, (void)fault;
+    return answer_message(connection, FRAME_PONG, header->sequence, &pong.base);
+}
+
+static int request_stream_open(struct connection *connection, const struct frame_header *header,
+                               const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__StreamOpen *open = (const Tensord__StreamOpen *)message;
+
+    (void)header, (void)sink;
+    if (open->stream == 0 || open->stream > INT32_MAX)
+        return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", open->stream);
+    /* Past the limit nothing is opened, and what is enqueued there fails and says so. */
+    session_stream_open(connection->session, open->stream, open->priority, fault);
+    return STATUS_OK;
+}
+
+static int request_stream_close(struct connection *connection, const struct frame_header *header,
+                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__StreamClose *close = (const Tensord__StreamClose *)message;
+
+    (void)header, (void)sink;
+    if (close->stream == 0 || close->stream > INT32_MAX)
+        return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", close->stream);
+    session_stream_close(connection->session, close->stream, fault);
+    return STATUS_OK;
+}
+
+/* ---- operations ---- */
+
+/* Everything that makes a result is numbered, and both sides count. */
+static int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault) {
+    if (sequence == connection->operations + 1)
+        return STATUS_OK;
+    return REQUEST_PROTOCOL(fault, "operation number %lu came where %lu was due", sequence,
+                            connection->operations + 1);
+}
+
+static int request_label(const char *label, struct fault *fault) {
+    if (label && strnlen(label, BATCH_LABEL_MAX + 1) > BATCH_LABEL_MAX)
+        return REQUEST_PROTOCOL(fault, "a label has more than %d bytes", BATCH_LABEL_MAX);
+    return STATUS_OK;
+}
+
+static int request_batch(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__Batch *batch = (const Tensord__Batch *)message;
+    struct session *session = connection->session;
+    struct op_request request = {.stream = batch->stream, .output = batch->first_output};
+    uint64_t sequence = batch->first_sequence;
+    struct batch_cursor cursor;
+    struct batch_op op;
+    int more;
+
+    (void)header, (void)sink;
+    if (request_sequence(connection, sequence, fault))
+        return STATUS_PROTOCOL;
+    batch_cursor_init(&cursor, batch);
+    while ((more = batch_cursor_next(&cursor, &op, fault)) > 0) {
+        if (op.label && request_label(op.label, fault))
+            return STATUS_PROTOCOL;
+        request.opcode = op.opcode;
+        request.n_inputs = op.n_inputs;
+        request.n_ints = op.n_ints;
+        request.n_floats = op.n_floats;
+        request.consume = op.consume;
+        request.inputs = op.inputs;
+        request.ints = op.ints;
+        request.floats = op.floats;
+        request.sequence = sequence++;
+        request.label = op.label;
+        session_submit(session, &request);
+        request.output += op.opcode != OP_FREE;
+    }
+    connection->operations = sequence - 1;
+    if (more < 0)
+        return STATUS_PROTOCOL;
+    if (batch->n_heads >= REQUEST_KICK_OPERATIONS)
+        engine_kick(connection->service->engine);
+    return STATUS_OK;
+}
+
+static int request_fetch(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    (void)sink, (void)fault;
+    return answer_fetch(connection, header->sequence, ((const Tensord__Fetch *)message)->id);
+}
+
+static int request_wait(struct connection *connection, const struct frame_header *header,
+                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    uint64_t id = ((const Tensord__Wait *)message)->id;
+    struct fault unknown;
+
+    (void)sink, (void)fault;
+    if (id != 0)
+        return answer_wait(connection, header->sequence, id);
+    fault_set(&unknown, STATUS_UNKNOWN_ID, "0 is no tensor's id");
+    return answer_fault(connection, FRAME_DONE, header->sequence, &unknown) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+}
+
+static int request_sync(struct connection *connection, const struct frame_header *header,
+                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    (void)message, (void)sink, (void)fault;
+    return answer_wait(connection, header->sequence, 0);
+}
+
+/* ---- uploads ---- */
+
+/* A dtype and shape from outside. What they are wrong with is kept in `bad` for the tensor's failure; the type then
+ * stands for nothing and has no bytes. */
+static void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank,
+                         struct fault *bad) {
+    *bad = (struct fault){0};
+    if (type_make(type, dtype, shape, rank, bad) != STATUS_OK)
+        *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
+}
+
+static void request_upload_remove(struct connection *connection, struct request_upload *upload) {
+    for (struct request_upload **at = &connection->uploads; *at; at = &(*at)->next)
+        if (*at == upload) {
+            *at = upload->next;
+            connection->n_uploads--;
+            free(upload);
+            return;
+        }
+}
+
+static void request_upload_end(struct request_upload *upload, const struct fault *cause) {
+    if (upload->bound)
+        upload_finish(&upload->upload, cause);
+    upload->bound = false;
+}
+
+/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. */
+static void request_upload_bind(struct connection *connection, const Tensord__Upload *message,
+                                struct request_upload *upload) {
+    struct tensor_type type;
+    struct fault bad;
+    struct upload_request request = {
+        .id = message->id,
+        .type = &type,
+        .stream = message->stream,
+        .sequence = message->sequence,
+        .label = message->label[0] ? message->label : NULL,
+    };
+
+    request_type(&type, message->dtype, message->shape, message->n_shape, &bad);
+    upload->id = message->id;
+    upload->dtype = type.dtype;
+    upload->total = bad.code ? INT64_MAX : type_bytes(&type);
+    connection->operations++;
+    upload->bound = session_upload(connection->session, &request, &upload->upload) == STATUS_OK;
+    if (bad.code)
+        request_upload_end(upload, &bad);
+}
+
+/* `payload` bytes follow; 0 where the frame brings none. */
+static int request_upload_expect(struct connection *connection, struct request_upload *upload, uint64_t payload,
+                                 uint8_t **sink, struct fault *fault) {
+    if (payload > (uint64_t)(upload->total - upload->received))
+        return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where %ld of %ld were due", upload->id, payload,
+                                upload->total - upload->received, upload->total);
+    if (payload > 0) {
+        connection->receiving = upload;
+        *sink = upload->bound ? upload->upload.data + upload->received : NULL;
+    } else if (upload->total == 0) {
+        request_upload_end(upload, NULL);
+        request_upload_remove(connection, upload);
+    }
+    return STATUS_OK;
+}
+
+static int request_upload(struct connection *connection, const struct frame_header *header,
+                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__Upload *upload = (const Tensord__Upload *)message;
+    struct request_upload *entry;
+
+    if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
+        return STATUS_PROTOCOL;
+    if (connection->n_uploads >= REQUEST_UPLOADS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%d uploads are under way already", REQUEST_UPLOADS_MAX);
+    entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
+    entry->next = connection->uploads;
+    connection->uploads = entry;
+    connection->n_uploads++;
+    request_upload_bind(connection, upload, entry);
+    return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
+}
+
+static int request_upload_chunk(struct connection *connection, const struct frame_header *header,
+                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__UploadChunk *chunk = (const Tensord__UploadChunk *)message;
+    struct request_upload *upload = connection->uploads;
+
+    while (upload && upload->id != chunk->id)
+        upload = upload->next;
+    if (!upload)
+        return REQUEST_PROTOCOL(fault, "a chunk came for %lu, which is not being uploaded", chunk->id);
+    if (chunk->offset != (uint64_t)upload->received)
+        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk for offset %lu came where %ld was due", chunk->id,
+                                chunk->offset, upload->received);
+    if (header->payload_bytes == 0)
+        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk without data", chunk->id);
+    return request_upload_expect(connection, upload, header->payload_bytes, sink, fault);
+}
+
+int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault) {
+    struct request_upload *upload = connection->receiving;
+    uint64_t bytes = header->payload_bytes;
+
+    (void)fault;
+    connection->receiving = NULL;
+    connection->service->bytes_in += bytes;
+    /* Kernels may rely on a bool being 0 or 1. */
+    if (upload->dtype == DTYPE_BOOL && upload->bound)
+        for (uint8_t *at = upload->upload.data + upload->received, *end = at + bytes; at < end; at++)
+            *at = *at != 0;
+    upload->received += (int64_t)bytes;
+    if (upload->received < upload->total)
+        return STATUS_OK;
+    request_upload_end(upload, NULL);
+    request_upload_remove(connection, upload);
+    return STATUS_OK;
+}
+
+void request_drop_uploads(struct connection *connection) {
+    const struct fault gone = {STATUS_CANCELLED, "the connection ended before the data had come"};
+
+    while (connection->uploads) {
+        request_upload_end(connection->uploads, &gone);
+        request_upload_remove(connection, connection->uploads);
+    }
+    connection->receiving = NULL;
+}
+
+/* ---- copies between devices ---- */
+
+static int request_ticket(const ProtobufCBinaryData *ticket, struct fault *fault) {
+    if (ticket->len == LINK_TICKET_BYTES)
+        return STATUS_OK;
+    return REQUEST_PROTOCOL(fault, "a ticket has %d bytes, not %zu", LINK_TICKET_BYTES, ticket->len);
+}
+
+static int request_copy_out(struct connection *connection, const struct frame_header *header,
+                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__CopyOut *copy = (const Tensord__CopyOut *)message;
+    size_t length = strlen(copy->device);
+
+    (void)header, (void)sink;
+    if (request_ticket(&copy->ticket, fault))
+        return STATUS_PROTOCOL;
+    if (length == 0 || length > LINK_DEVICE_MAX)
+        return REQUEST_PROTOCOL(fault, "a device's name has 1 to %d bytes, not %zu", LINK_DEVICE_MAX, length);
+    link_send(connection, copy->id, copy->device, copy->ticket.data);
+    return STATUS_OK;
+}
+
+static int request_copy_in(struct connection *connection, const struct frame_header *header,
+                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__CopyIn *copy = (const Tensord__CopyIn *)message;
+    struct tensor_type type;
+    struct fault bad;
+    struct upload_request request = {
+        .id = copy->id,
+        .type = &type,
+        .stream = copy->stream,
+        .sequence = copy->sequence,
+        .label = copy->label[0] ? copy->label : NULL,
+        .waitable = true,
+    };
+
+    (void)header, (void)sink;
+    if (request_ticket(&copy->ticket, fault) || request_sequence(connection, copy->sequence, fault) ||
+        request_label(copy->label, fault))
+        return STATUS_PROTOCOL;
+    connection->operations++;
+    request_type(&type, copy->dtype, copy->shape, copy->n_shape, &bad);
+    link_receive(connection, &request, copy->ticket.data, bad.code ? &bad : NULL);
+    return STATUS_OK;
+}
+
+/* ---- dispatch ---- */
+
+struct request_row {
+    const ProtobufCMessageDescriptor *descriptor;
+    int (*handle)(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                  uint8_t **sink, struct fault *fault);
+    bool answered; /* has a reply, so needs a sequence */
+    bool payload;  /* may have one */
+};
+
+static const struct request_row request_rows[] = {
+    [FRAME_HELLO] = {&tensord__hello__descriptor, request_hello},
+    [FRAME_PING] = {&tensord__ping__descriptor, request_ping, .answered = true},
+    [FRAME_BATCH] = {&tensord__batch__descriptor, request_batch},
+    [FRAME_UPLOAD] = {&tensord__upload__descriptor, request_upload, .payload = true},
+    [FRAME_UPLOAD_CHUNK] = {&tensord__upload_chunk__descriptor, request_upload_chunk, .payload = true},
+    [FRAME_FETCH] = {&tensord__fetch__descriptor, request_fetch, .answered = true},
+    [FRAME_WAIT] = {&tensord__wait__descriptor, request_wait, .answered = true},
+    [FRAME_SYNC] = {&tensord__sync__descriptor, request_sync, .answered = true},
+    [FRAME_STREAM_OPEN] = {&tensord__stream_open__descriptor, request_stream_open},
+    [FRAME_STREAM_CLOSE] = {&tensord__stream_close__descriptor, request_stream_close},
+    [FRAME_COPY_OUT] = {&tensord__copy_out__descriptor, request_copy_out},
+    [FRAME_COPY_IN] = {&tensord__copy_in__descriptor, request_copy_in},
+};
+
+/* The row for this frame, once everything has been checked that needs no look into the message. */
+static const struct request_row *request_row(const struct connection *connection, const struct frame_header *header,
+                                             struct fault *fault) {
+    const char *name = frame_type_name(header->type);
+    const struct request_row *row = NULL;
+
+    if (header->type < sizeof request_rows / sizeof request_rows[0] && request_rows[header->type].handle)
+        row = &request_rows[header->type];
+    if (!row)
+        REQUEST_PROTOCOL(fault, "%s is not for a client to send to a device", name);
+    else if (!connection->session && header->type != FRAME_HELLO)
+        REQUEST_PROTOCOL(fault, "%s came before Hello", name);
+    else if (row->answered && header->sequence == 0)
+        REQUEST_PROTOCOL(fault, "%s needs a sequence number for its reply", name);
+    else if (!row->payload && header->payload_bytes > 0)
+        REQUEST_PROTOCOL(fault, "%s takes no payload, and %lu bytes came", name, header->payload_bytes);
+    else
+        return row;
+    return NULL;
+}
+
+static bool request_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+    *value = 0;
+    for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {
+        uint8_t byte = *(*at)++;
+
+        *value |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return true;
+    }
+    return false;
+}
+
+/* Steps over one field of a message. True: it is a text, [*text, *at). What does not parse here is left to the parser to
+ * refuse, and *at is then the end. */
+static bool request_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
+                          const uint8_t **text) {
+    enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
+    const ProtobufCFieldDescriptor *field;
+    uint64_t tag, bytes = 0;
+
+    if (!request_varint(at, end, &tag))
+        goto malformed;
+    if ((tag & 7) == VARINT)
+        return request_varint(at, end, &bytes) ? false : (*at = end, false);
+    if ((tag & 7) == LENGTH && !request_varint(at, end, &bytes))
+        goto malformed;
+    if ((tag & 7) == FIXED64 || (tag & 7) == FIXED32)
+        bytes = (tag & 7) == FIXED64 ? 8 : 4;
+    else if ((tag & 7) != LENGTH)
+        goto malformed;
+    if (bytes > (uint64_t)(end - *at))
+        goto malformed;
+    *text = *at;
+    *at += bytes;
+    field = (tag & 7) == LENGTH && tag >> 3 <= UINT32_MAX
+                ? protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3))
+                : NULL;
+    return field && field->type == PROTOBUF_C_TYPE_STRING;
+malformed:
+    *at = end;
+    return false;
+}
+
+/* protobuf-c ends a text at its first NUL byte without a word, so what was sent is looked at before. */
+static bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes) {
+    const uint8_t *at = message, *end = message + bytes, *text;
+
+    while (at < end)
+        if (request_field(descriptor, &at, end, &text) && memchr(text, 0, (size_t)(at - text)))
+            return false;
+    return true;
+}
+
+int request_handle(struct connection *connection, const struct frame_header *header, const uint8_t *message,
+                   uint8_t **sink, struct fault *fault) {
+    const struct request_row *row = request_row(connection, header, fault);
+    struct arena *arena = &connection->service->arena;
+    ProtobufCMessage *unpacked;
+    int status;
+
+    if (!row)
+        return STATUS_PROTOCOL;
+    if (connection->service->wire)
+        wire_print(stderr, "<-", header, message);
+    arena_reset(arena);
+    unpacked = protobuf_c_message_unpack(row->descriptor, &arena->allocator, header->message_bytes, message);
+    if (!unpacked)
+        return REQUEST_PROTOCOL(fault, "%s: %u bytes that are no such message", frame_type_name(header->type),
+                                header->message_bytes);
+    if (!request_texts_whole(row->descriptor, message, header->message_bytes))
+        return REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", frame_type_name(header->type));
+    status = row->handle(connection, header, unpacked, sink, fault);
+    if (status == STATUS_NO_HOST_MEMORY && fault && !fault->code)
+        fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to answer %s", frame_type_name(header->type));
+    return status;
+}

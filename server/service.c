@@ -1,0 +1,263 @@
+#include "server/service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/connection.h"
+
+enum {
+    SERVICE_ARENA_BYTES = 2 << 20,
+    /* A message of 1 MiB unpacks into less than this even when it is made of the worst there is, empty strings. */
+    SERVICE_ARENA_MAX = 64 << 20,
+    SERVICE_ROUNDS = 4, /* of going on with buffered frames in one turn */
+};
+
+uint64_t service_now_ns(void) {
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t service_now_ms(void) {
+    return service_now_ns() / 1000000u;
+}
+
+/* ---- waking ---- */
+
+void service_wake(void *owner) {
+    struct service *service = owner;
+
+    if (!atomic_exchange(&service->awake, true))
+        uv_async_send(&service->async);
+}
+
+void service_busy(struct service *service) {
+    service->active = true;
+    /* Only ever changed by exchanges: each then sees what was done before the one that it overwrites. */
+    if (!atomic_load_explicit(&service->awake, memory_order_relaxed))
+        atomic_exchange(&service->awake, true);
+}
+
+static void service_on_async(uv_async_t *async) {
+    service_busy(async->data); /* the turn's end polls */
+}
+
+static void service_on_idle(uv_idle_t *idle) {
+    service_busy(idle->data); /* keeps the loop from sleeping while frames are buffered */
+}
+
+/* ---- the turn ---- */
+
+void service_mark_dirty(struct service *service, struct connection *connection) {
+    if (connection->dirty)
+        return;
+    connection->dirty = true;
+    connection->next_dirty = service->dirty;
+    service->dirty = connection;
+}
+
+void service_mark_more(struct service *service, struct connection *connection) {
+    if (connection->more)
+        return;
+    connection->more = true;
+    connection->next_more = service->more;
+    service->more = connection;
+}
+
+static void service_flush(struct service *service) {
+    while (service->dirty) {
+        struct connection *connection = service->dirty;
+
+        service->dirty = connection->next_dirty;
+        connection->dirty = false;
+        connection_flush(connection);
+    }
+}
+
+/* Each connection that was marked before, once. */
+static void service_resume(struct service *service) {
+    struct connection *last = NULL;
+
+    for (struct connection *connection = service->more; connection; connection = connection->next_more)
+        last = connection;
+    while (last) {
+        struct connection *connection = service->more;
+        bool end = connection == last;
+
+        service->more = connection->next_more;
+        connection->more = false;
+        connection_resume(connection);
+        if (end)
+            break;
+        /* One that marked itself again went in front; it waits for the next round behind the others. */
+        if (service->more == connection) {
+            service->more = connection->next_more;
+            connection->next_more = last->next_more;
+            last->next_more = connection;
+        }
+    }
+}
+
+static void service_check_device(struct service *service) {
+    struct fault fault = {0};
+
+    if (service->failed || engine_fault(service->engine, &fault) == STATUS_OK)
+        return;
+    service->failed = true;
+    if (service->options.failed)
+        service->options.failed(service->options.owner, &fault);
+}
+
+static void service_check_drain(struct service *service) {
+    uint64_t now = service_now_ms();
+    struct connection *connection = service->connections;
+    struct fault fault;
+
+    fault_set(&fault, STATUS_DRAINING, "%s is shutting down", service->device);
+    while (connection) {
+        struct connection *next = connection->next;
+
+        if (now >= service->drain_deadline_ms || connection_idle(connection))
+            connection_give_up(connection, &fault);
+        connection = next;
+    }
+    service_flush(service);
+}
+
+static void service_check_end(struct service *service) {
+    if (!service->failed && service->draining)
+        service_check_drain(service);
+    if ((!service->failed && !service->draining) || service->connections || service->ended)
+        return;
+    service->ended = true;
+    if (service->options.ended)
+        service->options.ended(service->options.owner);
+}
+
+/* Everything that the loop's handles have read has been submitted by now. */
+static void service_on_check(uv_check_t *check) {
+    struct service *service = check->data;
+    unsigned rounds = 0;
+
+    do {
+        engine_kick(service->engine);
+        /* What completes from here on wakes the loop; what completed before is found by this poll. */
+        atomic_exchange(&service->awake, false);
+        engine_poll(service->engine);
+        service_check_device(service);
+        service_flush(service);
+        if (!service->more)
+            break;
+        service_busy(service);
+        service_resume(service);
+    } while (++rounds < SERVICE_ROUNDS);
+    if (rounds == SERVICE_ROUNDS)
+        engine_kick(service->engine);
+    service_check_end(service);
+    if (service->more || service->dirty || rounds == SERVICE_ROUNDS)
+        uv_idle_start(&service->idle, service_on_idle);
+    else
+        uv_idle_stop(&service->idle);
+}
+
+static void service_on_timer(uv_timer_t *timer) {
+    struct service *service = timer->data;
+    uint64_t now = service_now_ms();
+    struct connection *connection = service->connections;
+
+    while (connection) {
+        struct connection *next = connection->next;
+
+        connection_tick(connection, now);
+        connection = next;
+    }
+    link_tick(service, now);
+    if (service->options.tick)
+        service->options.tick(service->options.owner);
+}
+
+/* ---- life ---- */
+
+static void service_default(uint32_t *limit, uint32_t value) {
+    if (!*limit)
+        *limit = value;
+}
+
+static void service_limits(struct channel_limits *limits) {
+    service_default(&limits->session_tensors, 1 << 20);
+    service_default(&limits->session_streams, 64);
+    service_default(&limits->session_operations, 1 << 16);
+    service_default(&limits->sessions, STATS_SESSIONS_MAX);
+    service_default(&limits->hello_timeout_ms, 5000);
+    service_default(&limits->transfer_timeout_ms, 10000);
+    service_default(&limits->drain_timeout_ms, 10000);
+    if (!limits->session_out_bytes)
+        limits->session_out_bytes = 64 << 20;
+}
+
+int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options,
+                 struct fault *fault) {
+    const char *debug = getenv("TENSORD_DEBUG");
+
+    *service = (struct service){.loop = loop, .epoch = options->epoch, .limits = options->limits, .options = *options};
+    if (arena_init(&service->arena, SERVICE_ARENA_BYTES, SERVICE_ARENA_MAX))
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read messages into");
+    snprintf(service->device, sizeof service->device, "%s", options->device);
+    snprintf(service->kind, sizeof service->kind, "%s", options->kind);
+    service->options.device = service->device;
+    service->options.kind = service->kind;
+    service->wire = debug && strstr(debug, "wire");
+    service_limits(&service->limits);
+    link_table_init(&service->links);
+    uv_async_init(loop, &service->async, service_on_async);
+    uv_check_init(loop, &service->check);
+    uv_idle_init(loop, &service->idle);
+    uv_timer_init(loop, &service->timer);
+    service->async.data = service->check.data = service->idle.data = service->timer.data = service;
+    return STATUS_OK;
+}
+
+int service_start(struct service *service, struct engine *engine, struct fault *fault) {
+    int error = uv_check_start(&service->check, service_on_check);
+
+    service->engine = engine;
+    if (!error)
+        error = uv_timer_start(&service->timer, service_on_timer, SERVICE_TICK_MS, SERVICE_TICK_MS);
+    return error ? fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error)) : STATUS_OK;
+}
+
+void service_finish(struct service *service) {
+    while (service->connections)
+        connection_destroy(service->connections, "the device is closed");
+    link_table_finish(service);
+    arena_finish(&service->arena);
+    uv_close((uv_handle_t *)&service->async, NULL);
+    uv_close((uv_handle_t *)&service->check, NULL);
+    uv_close((uv_handle_t *)&service->idle, NULL);
+    uv_close((uv_handle_t *)&service->timer, NULL);
+}
+
+void service_drain(struct service *service) {
+    struct connection *connection = service->connections;
+
+    if (service->draining)
+        return;
+    service->draining = true;
+    service->drain_deadline_ms = service_now_ms() + service->limits.drain_timeout_ms;
+    while (connection) {
+        struct connection *next = connection->next;
+
+        connection_drain(connection);
+        connection = next;
+    }
+    service_busy(service);
+}
+
+void service_fail(struct service *service, const struct fault *fault) {
+    for (struct connection *connection = service->connections; connection; connection = connection->next)
+        connection_give_up(connection, fault);
+    service_flush(service);
+}

@@ -1,0 +1,89 @@
+/* One engine served to many connections on one libuv loop: what the connections share, and the turn of the loop in which
+ * everything read is submitted, the engine is kicked and polled once, and the answers go out. A worker has one; so have
+ * the fuzzer and the benchmarks, which need no worker process.
+ *
+ * Loop thread only, but for service_wake(). The loop thread is the engine's owner thread. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "engine/engine.h"
+#include "server/arena.h"
+#include "server/channel.h"
+#include "server/link.h"
+#include "server/stats_page.h"
+
+struct connection;
+
+enum {
+    SERVICE_TICK_MS = 100,
+    SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is being closed */
+};
+
+struct service_options {
+    const char *device, *kind; /* "cpu:1", "cpu"; copied */
+    uint64_t epoch;
+    struct channel_limits limits; /* a 0 becomes a usable default */
+    /* All may be NULL. */
+    /* A link to `device` is wanted: 0, or -EAGAIN to be asked again. Without it CopyOut ends in nothing. */
+    int (*want_link)(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
+    void (*tick)(void *owner);                            /* each SERVICE_TICK_MS */
+    void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
+    void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
+    void *owner;
+};
+
+struct service {
+    uv_loop_t *loop;
+    struct engine *engine;
+    char device[32], kind[16];
+    uint64_t epoch;
+    struct channel_limits limits;
+    struct service_options options;
+    struct arena arena;
+    struct link_table links;
+    struct connection *connections; /* all of them, newest first */
+    struct connection *dirty;       /* have replies to write */
+    struct connection *more;        /* may have frames buffered to go on with */
+    unsigned sessions;
+    uint64_t bytes_in, bytes_out; /* tensor bytes */
+    bool wire;                    /* TENSORD_DEBUG has the word wire */
+    bool active;                  /* something happened since the owner last set it to false */
+    bool failed, draining, ended;
+    uint64_t drain_deadline_ms;
+    /* True while the loop is awake: a completion then needs no system call, for the turn's end polls anyway. */
+    _Atomic bool awake;
+    uv_async_t async;
+    uv_check_t check;
+    uv_idle_t idle;
+    uv_timer_t timer;
+};
+
+/* In two steps, because the engine wants service_wake() and the service as its owner: init, engine_create, start. */
+int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault);
+int service_start(struct service *service, struct engine *engine, struct fault *fault);
+/* Destroys all connections and closes the handles; the caller runs the loop until they are closed, then frees. The engine
+ * remains the caller's. */
+void service_finish(struct service *service);
+
+/* struct engine_options.wake, with the service as owner. Any thread. */
+void service_wake(void *owner);
+
+/* At the end of this turn: write `connection`'s replies; go on with its frames. */
+void service_mark_dirty(struct service *service, struct connection *connection);
+void service_mark_more(struct service *service, struct connection *connection);
+/* To be called by callbacks of the loop's own handles before they do work. */
+void service_busy(struct service *service);
+
+/* No new work: what has been received is finished within limits.drain_timeout_ms and answered, then each connection gets an
+ * Error STATUS_DRAINING and is closed. */
+void service_drain(struct service *service);
+/* Answers everything pending with `fault` and closes all connections. */
+void service_fail(struct service *service, const struct fault *fault);
+
+uint64_t service_now_ns(void);
+/* Milliseconds of the same clock, for deadlines. */
+uint64_t service_now_ms(void);

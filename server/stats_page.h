@@ -1,0 +1,44 @@
+/* The stats page: one shared mapping for each worker (a memfd made by the front, inherited by the worker). The worker
+ * writes it under a sequence lock; the front reads it whenever somebody asks, so status answers when a device hangs. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/session.h"
+
+enum { STATS_SESSIONS_MAX = 1024 };
+
+struct stats_session {
+    uint64_t id;
+    char principal[64];
+    char peer[64];
+    char client[64];
+    uint64_t started_ns; /* CLOCK_MONOTONIC */
+    uint64_t tensors, live, peak, ops_queued, ops_done;
+    uint64_t failures[STATUS_COUNT];
+    char last_failure[192];
+};
+
+struct stats_device {
+    struct engine_stats engine;
+    uint64_t bytes_in, bytes_out;                  /* tensor bytes since start */
+    double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
+};
+
+struct stats_page {
+    _Atomic uint32_t sequence; /* odd while the worker writes */
+    _Atomic uint64_t written_ns; /* CLOCK_MONOTONIC of the last write: the worker's heartbeat */
+    struct stats_device device;
+    uint32_t n_sessions;
+    struct stats_session sessions[STATS_SESSIONS_MAX];
+};
+
+/* Writer: one thread. */
+void stats_page_begin(struct stats_page *page);
+void stats_page_end(struct stats_page *page);
+/* Reader: copies the device and up to `capacity` sessions; returns the number of sessions on the page, or -1 where the
+ * writer did not finish within a millisecond (it died or was stopped while writing). Then the outputs hold torn data:
+ * read into a scratch copy, and keep the last good one. */
+int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
+                    unsigned capacity);

@@ -1,0 +1,152 @@
+#include "server/status.h"
+
+#include <stdlib.h>
+
+#include "proto/tensord.pb-c.h"
+#include "server/packet.h"
+
+static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
+    return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
+}
+
+/* ---- devices ---- */
+
+static void status_fill_device(const struct worker_slot *slot, Tensord__Device *device) {
+    const struct device_info *info = &slot->snapshot.device.engine.device;
+    tensord__device__init(device);
+    device->name = (char *)slot->device.name;
+    device->kind = (char *)slot->device.kind;
+    device->target = slot->target;
+    device->state = (char *)worker_state_name(slot->state);
+    device->model = (char *)info->model;
+    device->capability = (char *)info->capability;
+    device->processors = info->processors;
+    device->memory_total = info->memory_total;
+}
+
+static void status_fill_device_status(const struct worker_slot *slot, uint64_t now, Tensord__Device *device,
+                                      Tensord__DeviceStatus *status) {
+    const struct stats_device *stats = &slot->snapshot.device;
+    tensord__device_status__init(status);
+    status_fill_device(slot, device);
+    status->device = device;
+    status->worker_pid = slot->process ? (uint32_t)slot->process->process.pid : 0;
+    status->epoch = slot->epoch;
+    status->restarts = slot->restarts;
+    status->last_fault = (char *)slot->last_fault;
+    status->last_fault_age_s = slot->last_fault[0] ? status_seconds(now, slot->last_fault_ns) : 0;
+    status->memory_total = stats->engine.memory_total ? stats->engine.memory_total : stats->engine.device.memory_total;
+    status->memory_reserved = stats->engine.memory_reserved;
+    status->memory_live = stats->engine.memory_live;
+    status->memory_peak = stats->engine.memory_peak;
+    status->memory_largest_free = stats->engine.memory_largest_free;
+    status->queue_depth = stats->engine.queue_depth;
+    status->ops_total = stats->engine.ops_total;
+    status->bytes_in = stats->bytes_in;
+    status->bytes_out = stats->bytes_out;
+    status->ops_per_s = stats->ops_per_s;
+    status->bytes_in_per_s = stats->bytes_in_per_s;
+    status->bytes_out_per_s = stats->bytes_out_per_s;
+    status->data_age_ms = status_seconds(now, slot->snapshot.written_ns) * 1e3;
+}
+
+int status_append_devices(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
+    const struct supervisor *supervisor = &front->supervisor;
+    Tensord__Device devices[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
+    Tensord__DeviceList list = TENSORD__DEVICE_LIST__INIT;
+    for (unsigned i = 0; i < supervisor->n_slots; i++) {
+        worker_slot_refresh(&supervisor->slots[i]);
+        status_fill_device(&supervisor->slots[i], &devices[i]);
+        pointers[i] = &devices[i];
+    }
+    list.devices = pointers;
+    list.n_devices = supervisor->n_slots;
+    return packet_append(bytes, size, FRAME_DEVICE_LIST, sequence, &list.base);
+}
+
+/* ---- sessions ---- */
+
+/* One session's message and all that hangs on it. */
+struct status_session {
+    Tensord__SessionStatus status;
+    Tensord__FailureCount failures[STATUS_COUNT], *pointers[STATUS_COUNT];
+};
+
+static void status_fill_session(const struct worker_slot *slot, const struct stats_session *session, uint64_t now,
+                                struct status_session *row) {
+    Tensord__SessionStatus *status = &row->status;
+    tensord__session_status__init(status);
+    status->id = session->id;
+    status->principal = (char *)session->principal;
+    status->peer = (char *)session->peer;
+    status->client = (char *)session->client;
+    status->device = (char *)slot->device.name;
+    status->age_s = status_seconds(now, session->started_ns);
+    status->tensors = session->tensors;
+    status->live = session->live;
+    status->peak = session->peak;
+    status->ops_queued = session->ops_queued;
+    status->ops_done = session->ops_done;
+    status->last_failure = (char *)session->last_failure;
+    status->failures = row->pointers;
+    for (unsigned code = 1; code < STATUS_COUNT; code++) {
+        if (!session->failures[code])
+            continue;
+        Tensord__FailureCount *failure = &row->failures[status->n_failures];
+        tensord__failure_count__init(failure);
+        failure->code = code;
+        failure->count = session->failures[code];
+        row->pointers[status->n_failures++] = failure;
+    }
+}
+
+static size_t status_count_sessions(const struct supervisor *supervisor) {
+    size_t count = 0;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        count += supervisor->slots[i].snapshot.n_sessions;
+    return count;
+}
+
+static void status_fill_sessions(const struct supervisor *supervisor, uint64_t now, struct status_session *rows,
+                                 Tensord__SessionStatus **pointers) {
+    size_t next = 0;
+    for (unsigned i = 0; i < supervisor->n_slots; i++) {
+        const struct worker_slot *slot = &supervisor->slots[i];
+        for (unsigned s = 0; s < slot->snapshot.n_sessions; s++, next++) {
+            status_fill_session(slot, &slot->snapshot.sessions[s], now, &rows[next]);
+            pointers[next] = &rows[next].status;
+        }
+    }
+}
+
+int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
+    const struct supervisor *supervisor = &front->supervisor;
+    Tensord__Device devices[CONFIG_DEVICES_MAX];
+    Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
+    Tensord__Status status = TENSORD__STATUS__INIT;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_refresh(&supervisor->slots[i]);
+    uint64_t now = uv_hrtime();
+    for (unsigned i = 0; i < supervisor->n_slots; i++) {
+        status_fill_device_status(&supervisor->slots[i], now, &devices[i], &states[i]);
+        pointers[i] = &states[i];
+    }
+    size_t sessions = status_count_sessions(supervisor);
+    struct status_session *rows = calloc(sessions + 1, sizeof *rows);
+    Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
+    int error = STATUS_NO_HOST_MEMORY;
+    if (rows && row_pointers) {
+        status_fill_sessions(supervisor, now, rows, row_pointers);
+        status.version = TENSORD_VERSION;
+        status.uptime_s = status_seconds(now, front->started_ns);
+        status.draining = front->draining;
+        status.devices = pointers;
+        status.n_devices = supervisor->n_slots;
+        status.sessions = row_pointers;
+        status.n_sessions = sessions;
+        error = packet_append(bytes, size, FRAME_STATUS, sequence, &status.base);
+    }
+    free(row_pointers);
+    free(rows);
+    return error;
+}

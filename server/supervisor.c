@@ -1,0 +1,196 @@
+#include "server/supervisor.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/frame.h"
+#include "server/log.h"
+
+enum {
+    SUPERVISOR_TICK_MS = 250,
+    SUPERVISOR_LATE_MS = 1000,  /* a tick this late means that the front itself stood still */
+    SUPERVISOR_GRACE_MS = 2000, /* beyond drain-timeout, which the workers count themselves */
+    SUPERVISOR_LINK_BUFFER = 4 << 20,
+};
+
+/* ---- links ---- */
+
+static struct worker_slot *supervisor_find_device(struct supervisor *supervisor, const char *name) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (!strcmp(supervisor->slots[i].device.name, name))
+            return &supervisor->slots[i];
+    return NULL;
+}
+
+static int supervisor_make_link(int ends[2]) {
+    int size = SUPERVISOR_LINK_BUFFER;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    for (int i = 0; i < 2; i++)
+        if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size))
+            setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    return 0;
+}
+
+/* Gives the far end of a new link to the worker of `to`, and sets *fd to the near one. */
+static int supervisor_link(struct supervisor *supervisor, const struct worker_slot *from, const char *to,
+                           const struct channel_message *wanted, int *fd, struct fault *fault) {
+    struct channel_message message;
+    char names[160];
+    int ends[2];
+    struct worker_slot *slot = supervisor_find_device(supervisor, to);
+    if (!slot) {
+        supervisor_names(supervisor, names, sizeof names);
+        return fault_set(fault, STATUS_NO_DEVICE, "no device \"%s\" here; there are: %s", to, names);
+    }
+    if (slot->state != WORKER_READY)
+        return fault_set(fault, STATUS_DEVICE_LOST, "the worker of %s is %s", to, worker_state_name(slot->state));
+    int error = supervisor_make_link(ends);
+    if (error)
+        return fault_set(fault, STATUS_INTERNAL, "no link to %s: %s", to, strerror(-error));
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_LINK_IN;
+    message.link = wanted->link;
+    snprintf(message.link.device, sizeof message.link.device, "%s", from->device.name);
+    error = worker_slot_send(slot, &message, ends[0]);
+    if (error) {
+        close(ends[1]);
+        return fault_set(fault, (enum status)error, "the worker of %s takes no link now", to);
+    }
+    *fd = ends[1];
+    return STATUS_OK;
+}
+
+static void supervisor_link_wanted(void *owner, struct worker_slot *from, const struct channel_message *wanted) {
+    struct supervisor *supervisor = owner;
+    struct channel_message answer;
+    char to[sizeof wanted->link.device];
+    int fd = -1;
+    snprintf(to, sizeof to, "%.*s", (int)sizeof to - 1, wanted->link.device);
+    memset(&answer, 0, sizeof answer);
+    answer.type = CHANNEL_LINK_OUT;
+    answer.link = wanted->link;
+    if (supervisor_link(supervisor, from, to, wanted, &fd, &answer.link_fault))
+        log_event(LOG_LEVEL_WARNING, "link_refused", "from", from->device.name, "to", to, "cause",
+                  answer.link_fault.message, NULL);
+    else
+        log_event(LOG_LEVEL_DEBUG, "link", "from", from->device.name, "to", to, NULL);
+    worker_slot_send(from, &answer, fd);
+}
+
+static void supervisor_slot_changed(void *owner, struct worker_slot *slot) {
+    struct supervisor *supervisor = owner;
+    (void)slot;
+    supervisor->changed(supervisor->owner);
+}
+
+static const struct worker_slot_events supervisor_slot_events = {
+    .changed = supervisor_slot_changed,
+    .link_wanted = supervisor_link_wanted,
+};
+
+/* ---- watchdog ---- */
+
+static void supervisor_ticked(uv_timer_t *timer) {
+    struct supervisor *supervisor = timer->data;
+    uint64_t now = uv_hrtime();
+    bool late = now - supervisor->ticked_ns > (uint64_t)SUPERVISOR_LATE_MS * 1000000;
+    supervisor->ticked_ns = now;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_tick(&supervisor->slots[i], late);
+}
+
+/* ---- life ---- */
+
+int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
+                    void (*changed)(void *owner), void *owner, struct fault *fault) {
+    *supervisor = (struct supervisor){.loop = loop, .config = config, .changed = changed, .owner = owner};
+    uv_timer_init(loop, &supervisor->tick);
+    uv_timer_init(loop, &supervisor->patience);
+    supervisor->tick.data = supervisor->patience.data = supervisor;
+    supervisor->slots = calloc(config->n_devices, sizeof *supervisor->slots);
+    if (!supervisor->slots)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u devices", config->n_devices);
+    for (; supervisor->n_slots < config->n_devices; supervisor->n_slots++) {
+        int error = worker_slot_init(&supervisor->slots[supervisor->n_slots], loop, config, supervisor->n_slots,
+                                     &supervisor_slot_events, supervisor, fault);
+        if (error)
+            return error;
+    }
+    return STATUS_OK;
+}
+
+void supervisor_finish(struct supervisor *supervisor) {
+    uv_close((uv_handle_t *)&supervisor->tick, NULL);
+    uv_close((uv_handle_t *)&supervisor->patience, NULL);
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_finish(&supervisor->slots[i]);
+}
+
+void supervisor_free(struct supervisor *supervisor) {
+    free(supervisor->slots);
+    supervisor->slots = NULL;
+}
+
+void supervisor_start(struct supervisor *supervisor) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_start(&supervisor->slots[i]);
+    supervisor->ticked_ns = uv_hrtime();
+    uv_timer_start(&supervisor->tick, supervisor_ticked, SUPERVISOR_TICK_MS, SUPERVISOR_TICK_MS);
+}
+
+void supervisor_kill(struct supervisor *supervisor) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_kill(&supervisor->slots[i], "killed at the end of the daemon");
+}
+
+static void supervisor_out_of_patience(uv_timer_t *timer) {
+    struct supervisor *supervisor = timer->data;
+    log_event(LOG_LEVEL_WARNING, "drain_timeout", NULL);
+    supervisor_kill(supervisor);
+}
+
+void supervisor_drain(struct supervisor *supervisor) {
+    uv_timer_start(&supervisor->patience, supervisor_out_of_patience,
+                   supervisor->config->drain_timeout + SUPERVISOR_GRACE_MS, 0);
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_drain(&supervisor->slots[i]);
+}
+
+bool supervisor_settled(const struct supervisor *supervisor) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (supervisor->slots[i].state != WORKER_READY && supervisor->slots[i].state != WORKER_QUARANTINED)
+            return false;
+    return true;
+}
+
+bool supervisor_stopped(const struct supervisor *supervisor) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (supervisor->slots[i].process || supervisor->slots[i].state != WORKER_STOPPED)
+            return false;
+    return true;
+}
+
+struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target) {
+    if (target == PREAMBLE_TARGET_DEFAULT)
+        target = 0;
+    return target < supervisor->n_slots ? &supervisor->slots[target] : NULL;
+}
+
+unsigned supervisor_connections(const struct supervisor *supervisor) {
+    unsigned sum = 0;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        sum += worker_slot_connections(&supervisor->slots[i]);
+    return sum;
+}
+
+void supervisor_names(const struct supervisor *supervisor, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = 0;
+    for (unsigned i = 0; i < supervisor->n_slots && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", supervisor->slots[i].device.name);
+}

@@ -1,0 +1,39 @@
+/* All workers: one slot for each configured device; the watchdog over them, the links between them, and their end.
+ * Front thread only. */
+#pragma once
+
+#include "server/worker_slot.h"
+
+struct supervisor {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct worker_slot *slots; /* by target */
+    unsigned n_slots;
+    uv_timer_t tick, patience; /* patience: bounds a drain */
+    uint64_t ticked_ns;
+    /* Called whenever a slot's state changes. */
+    void (*changed)(void *owner);
+    void *owner;
+};
+
+int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
+                    void (*changed)(void *owner), void *owner, struct fault *fault);
+/* The caller then runs the loop until its handles are closed, and calls supervisor_free(). */
+void supervisor_finish(struct supervisor *supervisor);
+void supervisor_free(struct supervisor *supervisor);
+
+void supervisor_start(struct supervisor *supervisor);
+/* No worker starts any more; each ends when its work is done, or is killed when drain-timeout and a little more is
+ * over. */
+void supervisor_drain(struct supervisor *supervisor);
+void supervisor_kill(struct supervisor *supervisor);
+/* Every worker has answered: ready, or quarantined. */
+bool supervisor_settled(const struct supervisor *supervisor);
+/* No process is left (after supervisor_drain()). */
+bool supervisor_stopped(const struct supervisor *supervisor);
+
+/* The slot that a preamble's target means; NULL: none. */
+struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target);
+unsigned supervisor_connections(const struct supervisor *supervisor);
+/* "cpu:0, cpu:1", for messages. */
+void supervisor_names(const struct supervisor *supervisor, char *text, size_t size);

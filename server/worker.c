@@ -1,0 +1,263 @@
+#include "server/worker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "server/channel.h"
+#include "server/connection.h"
+#include "server/log.h"
+#include "server/worker_stats.h"
+
+enum {
+    WORKER_START_MS = 10000,     /* for the first message */
+    WORKER_LAST_WORDS_MS = 500, /* for telling clients that the device is lost */
+};
+
+struct worker {
+    uv_loop_t loop;
+    struct service service;
+    struct engine *engine;
+    struct worker_stats stats;
+    int channel;
+    uv_poll_t poll; /* of the channel */
+    uint64_t deadline_ms; /* after a failure of the device; 0: none */
+    bool done;
+    int status; /* to exit with */
+};
+
+/* ---- the channel ---- */
+
+static void worker_connection(struct worker *worker, const struct channel_message *message, int fd) {
+    struct connection_options options = {
+        .service = &worker->service,
+        .session = message->connection.session,
+        .principal = message->connection.principal,
+        .peer = message->connection.peer,
+    };
+    struct connection *connection;
+    struct fault fault = {0};
+
+    if (connection_create(&options, fd, &connection, &fault)) {
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
+    } else if (worker->service.failed) {
+        fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost", worker->service.device);
+        connection_fail(connection, &fault);
+    } else if (worker->service.draining) {
+        fault_set(&fault, STATUS_DRAINING, "%s is shutting down", worker->service.device);
+        connection_fail(connection, &fault);
+    }
+}
+
+static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
+    switch (message->type) {
+    case CHANNEL_CONNECTION:
+        if (fd >= 0)
+            worker_connection(worker, message, fd);
+        return;
+    case CHANNEL_LINK_IN:
+        if (fd >= 0)
+            link_accept(&worker->service, message->link.device, message->link.ticket, fd);
+        return;
+    case CHANNEL_LINK_OUT:
+        link_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
+        return;
+    case CHANNEL_DRAIN:
+        log_event(LOG_LEVEL_INFO, "drain", NULL);
+        service_drain(&worker->service);
+        break;
+    default:
+        break;
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void worker_on_channel(uv_poll_t *poll, int status, int events) {
+    struct worker *worker = poll->data;
+    struct channel_message message;
+    int fd, error;
+
+    (void)events;
+    service_busy(&worker->service);
+    while ((error = status < 0 ? -EPIPE : channel_receive(worker->channel, &message, &fd)) == 0)
+        worker_message(worker, &message, fd);
+    /* Without a front nobody restarts, watches or drains this process; the kernel gives its sockets and memory back. */
+    if (error != -EAGAIN)
+        _exit(1);
+}
+
+static int worker_want_link(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]) {
+    struct worker *worker = owner;
+    struct channel_message message = {.type = CHANNEL_LINK_WANTED};
+
+    snprintf(message.link.device, sizeof message.link.device, "%s", device);
+    memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
+    return channel_send(worker->channel, &message, -1);
+}
+
+/* A fault that ends the worker, to the front and to the log. The channel may be full, but not for long. */
+static void worker_report(int channel, const struct fault *fault) {
+    struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
+    struct pollfd writable = {.fd = channel, .events = POLLOUT};
+
+    log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
+    for (unsigned tries = 0; tries < 5 && channel_send(channel, &message, -1) == -EAGAIN; tries++)
+        poll(&writable, 1, 100);
+}
+
+/* ---- the service's calls ---- */
+
+static void worker_on_tick(void *owner) {
+    struct worker *worker = owner;
+
+    worker_stats_tick(&worker->stats, &worker->service);
+    if (worker->deadline_ms && service_now_ms() >= worker->deadline_ms) {
+        worker->done = true;
+        uv_stop(&worker->loop);
+    }
+}
+
+static void worker_on_failed(void *owner, const struct fault *fault) {
+    struct worker *worker = owner;
+    struct fault lost;
+
+    worker_report(worker->channel, fault);
+    worker->status = 1;
+    worker->deadline_ms = service_now_ms() + WORKER_LAST_WORDS_MS;
+    fault_set(&lost, STATUS_DEVICE_LOST, "%s was lost: %s", worker->service.device, fault->message);
+    service_fail(&worker->service, &lost);
+}
+
+static void worker_on_ended(void *owner) {
+    struct worker *worker = owner;
+
+    worker->done = true;
+    uv_stop(&worker->loop);
+}
+
+/* ---- life ---- */
+
+static int worker_receive_start(int channel, struct channel_message *start) {
+    struct pollfd readable = {.fd = channel, .events = POLLIN};
+    int fd = -1, error;
+
+    if (poll(&readable, 1, WORKER_START_MS) <= 0)
+        return -ETIMEDOUT;
+    error = channel_receive(channel, start, &fd);
+    if (fd >= 0)
+        close(fd);
+    return error ? error : start->type == CHANNEL_START ? 0 : -EPROTO;
+}
+
+static int worker_open(struct worker *worker, const struct channel_message *start, struct fault *fault) {
+    struct device_options device_options = {
+        .index = start->start.index,
+        .threads = start->start.threads,
+        .memory_total = start->start.memory_total,
+    };
+    struct engine_options engine_options = {service_wake, &worker->service};
+    struct device *device;
+    int status = device_open(start->start.kind, &device_options, &device, fault);
+
+    if (status)
+        return status;
+    status = engine_create(device, &engine_options, &worker->engine, fault);
+    if (status)
+        device_close(device);
+    return status;
+}
+
+static int worker_init(struct worker *worker, const struct channel_message *start, struct fault *fault) {
+    struct service_options options = {
+        .device = start->start.device,
+        .kind = start->start.kind,
+        .epoch = start->start.epoch,
+        .limits = start->start.limits,
+        .want_link = worker_want_link,
+        .tick = worker_on_tick,
+        .failed = worker_on_failed,
+        .ended = worker_on_ended,
+        .owner = worker,
+    };
+    int status, error = uv_loop_init(&worker->loop);
+
+    if (error)
+        return fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error));
+    status = service_init(&worker->service, &worker->loop, &options, fault);
+    if (status == STATUS_OK)
+        status = worker_open(worker, start, fault);
+    if (status == STATUS_OK)
+        status = service_start(&worker->service, worker->engine, fault);
+    if (status)
+        return status;
+    error = uv_poll_init(&worker->loop, &worker->poll, worker->channel);
+    worker->poll.data = worker;
+    if (!error)
+        error = uv_poll_start(&worker->poll, UV_READABLE | UV_DISCONNECT, worker_on_channel);
+    return error ? fault_set(fault, STATUS_INTERNAL, "cannot watch the channel: %s", uv_strerror(error)) : STATUS_OK;
+}
+
+/* After a drain everything is given back in order. After a failure of the device nothing more is asked of it: its calls
+ * may never return. */
+static int worker_finish(struct worker *worker) {
+    const struct channel_message drained = {.type = CHANNEL_DRAINED};
+
+    if (worker->status)
+        _exit(worker->status);
+    service_finish(&worker->service);
+    uv_close((uv_handle_t *)&worker->poll, NULL);
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&worker->loop);
+    engine_destroy(worker->engine);
+    worker_stats_finish(&worker->stats);
+    channel_send(worker->channel, &drained, -1);
+    log_event(LOG_LEVEL_INFO, "drained", NULL);
+    return 0;
+}
+
+/* The front decides about the end: a terminal's Ctrl-C or a service manager's SIGTERM reaches all processes at once, and
+ * a worker that obeyed would leave its clients without answers. */
+static void worker_signals(void) {
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+int worker_main(int channel, int stats_page) {
+    static struct worker worker;
+    const struct channel_message ready = {.type = CHANNEL_READY};
+    struct channel_message start;
+    struct fault fault = {0};
+    int error;
+
+    worker_signals();
+    error = worker_receive_start(channel, &start);
+    if (error)
+        return 1; /* there is no front to tell */
+    log_init(start.start.log_level, start.start.device);
+    worker.channel = channel;
+    error = worker_stats_init(&worker.stats, stats_page);
+    if (error)
+        fault_set(&fault, STATUS_INTERNAL, "cannot map the stats page: %s", strerror(-error));
+    else
+        worker_init(&worker, &start, &fault);
+    if (fault.code) {
+        worker_report(channel, &fault);
+        return 1;
+    }
+    worker.service.active = true;
+    worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
+    channel_send(channel, &ready, -1);
+    log_event(LOG_LEVEL_INFO, "ready", NULL);
+    while (!worker.done)
+        uv_run(&worker.loop, UV_RUN_DEFAULT);
+    return worker_finish(&worker);
+}

@@ -1,0 +1,350 @@
+#include "server/worker_slot.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/log.h"
+
+enum {
+    WORKER_BACKOFF_MAX_MS = 5000,
+    WORKER_LOST_GRACE_MS = 1000, /* for a worker that gave its device up to tell its clients and exit */
+};
+#define WORKER_MS_NS UINT64_C(1000000)
+#define WORKER_HEALTHY_NS (30000 * WORKER_MS_NS) /* after this long the backoff begins anew */
+#define WORKER_FAILURE_WINDOW_NS (60000 * WORKER_MS_NS)
+
+static const char *const worker_state_names[] = {
+    [WORKER_STARTING] = "starting",       [WORKER_READY] = "ready",
+    [WORKER_RESTARTING] = "restarting",   [WORKER_LOST] = "lost",
+    [WORKER_QUARANTINED] = "quarantined", [WORKER_STOPPED] = "stopped",
+};
+
+static const struct worker_process_events worker_slot_process_events;
+
+const char *worker_state_name(enum worker_state state) {
+    return worker_state_names[state];
+}
+
+static void worker_slot_enter(struct worker_slot *slot, enum worker_state state) {
+    if (slot->state == state)
+        return;
+    slot->state = state;
+    slot->events->changed(slot->owner, slot);
+}
+
+/* ---- start ---- */
+
+static void worker_slot_fill_start(const struct worker_slot *slot, struct channel_message *message) {
+    const struct config *config = slot->config;
+    memset(message, 0, sizeof *message);
+    message->type = CHANNEL_START;
+    snprintf(message->start.device, sizeof message->start.device, "%s", slot->device.name);
+    snprintf(message->start.kind, sizeof message->start.kind, "%s", slot->device.kind);
+    message->start.index = slot->device.index;
+    message->start.threads = (uint32_t)config->threads;
+    message->start.memory_total = config->memory;
+    message->start.epoch = slot->epoch;
+    message->start.log_level = (int32_t)log_level();
+    message->start.limits = (struct channel_limits){
+        .session_bytes = config->session_bytes,
+        .session_tensors = (uint32_t)config->session_tensors,
+        .session_streams = (uint32_t)config->session_streams,
+        .session_operations = (uint32_t)config->session_operations,
+        .session_out_bytes = config->session_out_bytes,
+        .sessions = (uint32_t)config->max_sessions,
+        .hello_timeout_ms = (uint32_t)config->hello_timeout,
+        .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
+        .drain_timeout_ms = (uint32_t)config->drain_timeout,
+    };
+}
+
+static void worker_slot_failed(struct worker_slot *slot, const char *cause);
+
+void worker_slot_start(struct worker_slot *slot) {
+    struct channel_message message;
+    struct fault fault;
+    slot->epoch++;
+    slot->started_ns = slot->watched_ns = uv_hrtime();
+    slot->ready_ns = 0;
+    slot->cause[0] = 0;
+    slot->snapshot.written_ns = slot->started_ns;
+    if (worker_process_start(slot->loop, slot->device.name, &worker_slot_process_events, slot, &slot->process,
+                             &fault)) {
+        worker_slot_failed(slot, fault.message);
+        return;
+    }
+    worker_slot_fill_start(slot, &message);
+    worker_process_send(slot->process, &message, -1);
+    char pid[16], epoch[24];
+    log_event(LOG_LEVEL_DEBUG, "worker_start", "device", slot->device.name, "pid",
+              log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
+              log_text(epoch, sizeof epoch, "%llu", (unsigned long long)slot->epoch), NULL);
+}
+
+static void worker_slot_restart(uv_timer_t *timer) {
+    struct worker_slot *slot = timer->data;
+    slot->restarts++;
+    worker_slot_start(slot);
+}
+
+/* ---- failure ---- */
+
+static bool worker_slot_failed_too_often(const struct worker_slot *slot, uint64_t now) {
+    uint64_t allowed = slot->config->quarantine_after;
+    if (!allowed || slot->n_failures < allowed)
+        return false;
+    uint64_t oldest = slot->failures_ns[(slot->n_failures - allowed) % CONFIG_QUARANTINE_MAX];
+    return now - oldest <= WORKER_FAILURE_WINDOW_NS;
+}
+
+static uint64_t worker_slot_next_delay(struct worker_slot *slot, uint64_t now) {
+    uint64_t delay = slot->backoff_ms;
+    if (slot->ready_ns && now - slot->ready_ns >= WORKER_HEALTHY_NS)
+        delay = slot->config->restart_backoff;
+    slot->backoff_ms = delay * 2 < WORKER_BACKOFF_MAX_MS ? delay * 2 : WORKER_BACKOFF_MAX_MS;
+    return delay;
+}
+
+/* Sessions and bytes were the dead process's; what the device is stays known. */
+static void worker_slot_clear_snapshot(struct worker_slot *slot) {
+    struct device_info info = slot->snapshot.device.engine.device;
+    slot->snapshot.device = (struct stats_device){.engine.device = info};
+    slot->snapshot.n_sessions = 0;
+    memset(slot->handed, 0, sizeof slot->handed);
+}
+
+static void worker_slot_failed(struct worker_slot *slot, const char *cause) {
+    uint64_t now = uv_hrtime();
+    snprintf(slot->last_fault, sizeof slot->last_fault, "%s", cause);
+    slot->last_fault_ns = now;
+    slot->failures_ns[slot->n_failures++ % CONFIG_QUARANTINE_MAX] = now;
+    if (worker_slot_failed_too_often(slot, now)) {
+        log_event(LOG_LEVEL_ERROR, "worker_quarantined", "device", slot->device.name, "cause", cause, NULL);
+        worker_slot_enter(slot, WORKER_QUARANTINED);
+        return;
+    }
+    uint64_t delay = worker_slot_next_delay(slot, now);
+    char text[24];
+    log_event(LOG_LEVEL_WARNING, "worker_restart", "device", slot->device.name, "in_ms",
+              log_text(text, sizeof text, "%llu", (unsigned long long)delay), NULL);
+    uv_timer_start(&slot->restart, worker_slot_restart, delay, 0);
+    worker_slot_enter(slot, WORKER_RESTARTING);
+}
+
+/* ---- events of the process ---- */
+
+static void worker_slot_ready(struct worker_slot *slot) {
+    char pid[16], epoch[24], ms[24];
+    slot->ready_ns = uv_hrtime();
+    worker_slot_refresh(slot);
+    log_event(LOG_LEVEL_INFO, "worker_ready", "device", slot->device.name, "pid",
+              log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
+              log_text(epoch, sizeof epoch, "%llu", (unsigned long long)slot->epoch), "after_ms",
+              log_text(ms, sizeof ms, "%.1f", (double)(slot->ready_ns - slot->started_ns) / 1e6), NULL);
+    worker_slot_enter(slot, WORKER_READY);
+}
+
+static void worker_slot_lose(struct worker_slot *slot, const char *cause) {
+    if (!slot->cause[0])
+        snprintf(slot->cause, sizeof slot->cause, "%s", cause);
+    if (slot->state == WORKER_LOST)
+        return;
+    slot->lost_ns = uv_hrtime();
+    worker_slot_enter(slot, WORKER_LOST);
+}
+
+static void worker_slot_message(void *owner, const struct channel_message *message, int fd) {
+    struct worker_slot *slot = owner;
+    if (fd >= 0)
+        close(fd); /* no worker passes one */
+    switch ((int)message->type) {
+    case CHANNEL_READY:
+        if (slot->state == WORKER_STARTING || slot->state == WORKER_RESTARTING)
+            worker_slot_ready(slot);
+        break;
+    case CHANNEL_FAULT: {
+        char cause[256];
+        snprintf(cause, sizeof cause, "%.*s", (int)sizeof message->fault.message - 1, message->fault.message);
+        log_event(LOG_LEVEL_ERROR, "worker_fault", "device", slot->device.name, "code",
+                  status_name((int)message->fault.code), "cause", cause, NULL);
+        worker_slot_lose(slot, cause);
+        break;
+    }
+    case CHANNEL_LINK_WANTED:
+        slot->events->link_wanted(slot->owner, slot, message);
+        break;
+    case CHANNEL_DRAINED:
+        log_event(LOG_LEVEL_DEBUG, "worker_drained", "device", slot->device.name, NULL);
+        break;
+    default:
+        log_event(LOG_LEVEL_WARNING, "worker_message_unknown", "device", slot->device.name, NULL);
+    }
+}
+
+static void worker_slot_hung_up(void *owner) {
+    struct worker_slot *slot = owner;
+    if (!slot->draining)
+        worker_slot_lose(slot, "");
+}
+
+static void worker_slot_describe_exit(const struct worker_slot *slot, int64_t status, int signal, char *text,
+                                      size_t size) {
+    if (slot->cause[0])
+        snprintf(text, size, "%s", slot->cause);
+    else if (signal)
+        snprintf(text, size, "the worker was killed by signal %d (%s)", signal, strsignal(signal));
+    else
+        snprintf(text, size, "the worker exited with status %lld", (long long)status);
+}
+
+static void worker_slot_exited(void *owner, int64_t status, int signal) {
+    struct worker_slot *slot = owner;
+    char cause[256], pid[16], code[24], number[16];
+    worker_slot_describe_exit(slot, status, signal, cause, sizeof cause);
+    bool meant = slot->draining && !status && !signal;
+    log_event(meant ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, "worker_exit", "device", slot->device.name, "pid",
+              log_text(pid, sizeof pid, "%d", slot->process->process.pid), "status",
+              log_text(code, sizeof code, "%lld", (long long)status), "signal",
+              log_text(number, sizeof number, "%d", signal), "cause", meant ? "drained" : cause, NULL);
+    worker_process_destroy(slot->process);
+    slot->process = NULL;
+    worker_slot_clear_snapshot(slot);
+    if (slot->draining)
+        worker_slot_enter(slot, WORKER_STOPPED);
+    else
+        worker_slot_failed(slot, cause);
+}
+
+static const struct worker_process_events worker_slot_process_events = {
+    .message = worker_slot_message,
+    .hung_up = worker_slot_hung_up,
+    .exited = worker_slot_exited,
+};
+
+/* ---- what the front asks of it ---- */
+
+int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd) {
+    if (slot->state == WORKER_READY)
+        return worker_process_send(slot->process, message, fd);
+    if (fd >= 0)
+        close(fd);
+    return STATUS_DEVICE_LOST;
+}
+
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer) {
+    struct channel_message message;
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_CONNECTION;
+    message.connection.session = session;
+    snprintf(message.connection.principal, sizeof message.connection.principal, "%s", principal);
+    snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer);
+    int error = worker_slot_send(slot, &message, fd);
+    if (!error)
+        slot->handed[0]++;
+    return error;
+}
+
+void worker_slot_kill(struct worker_slot *slot, const char *cause) {
+    if (!slot->process)
+        return;
+    worker_slot_lose(slot, cause);
+    worker_process_kill(slot->process);
+}
+
+void worker_slot_drain(struct worker_slot *slot) {
+    struct channel_message message;
+    slot->draining = true;
+    uv_timer_stop(&slot->restart);
+    if (!slot->process) {
+        worker_slot_enter(slot, WORKER_STOPPED);
+        return;
+    }
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_DRAIN;
+    if (worker_slot_send(slot, &message, -1))
+        worker_slot_kill(slot, "not ready when the daemon stopped");
+}
+
+void worker_slot_refresh(struct worker_slot *slot) {
+    static struct stats_session scratch[STATS_SESSIONS_MAX]; /* a torn copy must not replace a good one */
+    struct stats_device device;
+    if (!slot->process)
+        return;
+    const struct stats_page *page = slot->process->page;
+    uint64_t written = atomic_load_explicit(&page->written_ns, memory_order_relaxed);
+    if (!written)
+        return;
+    int sessions = stats_page_read(page, &device, scratch, STATS_SESSIONS_MAX);
+    if (sessions < 0)
+        return;
+    slot->snapshot.device = device;
+    slot->snapshot.n_sessions = (unsigned)sessions;
+    slot->snapshot.written_ns = written;
+    memcpy(slot->snapshot.sessions, scratch, (size_t)sessions * sizeof *scratch);
+}
+
+static void worker_slot_watch(struct worker_slot *slot, uint64_t now, bool late) {
+    char cause[128];
+    if (late)
+        slot->watched_ns = now;
+    uint64_t written = atomic_load_explicit(&slot->process->page->written_ns, memory_order_relaxed);
+    uint64_t since = written > slot->watched_ns ? written : slot->watched_ns;
+    uint64_t silent_ms = now > since ? (now - since) / WORKER_MS_NS : 0;
+    if (slot->state == WORKER_LOST && (now - slot->lost_ns) / WORKER_MS_NS > WORKER_LOST_GRACE_MS) {
+        worker_process_kill(slot->process);
+    } else if (slot->config->watchdog_timeout && silent_ms > slot->config->watchdog_timeout &&
+               slot->state != WORKER_LOST) {
+        log_text(cause, sizeof cause, "the worker gave no sign of life for %.1f s", (double)silent_ms / 1e3);
+        log_event(LOG_LEVEL_ERROR, "worker_hung", "device", slot->device.name, "cause", cause, NULL);
+        worker_slot_kill(slot, cause);
+    }
+}
+
+void worker_slot_tick(struct worker_slot *slot, bool late) {
+    slot->handed[2] = slot->handed[1];
+    slot->handed[1] = slot->handed[0];
+    slot->handed[0] = 0;
+    if (!slot->process)
+        return;
+    worker_slot_refresh(slot);
+    worker_slot_watch(slot, uv_hrtime(), late);
+}
+
+unsigned worker_slot_connections(const struct worker_slot *slot) {
+    return slot->snapshot.n_sessions + slot->handed[0] + slot->handed[1] + slot->handed[2];
+}
+
+/* ---- life ---- */
+
+int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct config *config, unsigned number,
+                     const struct worker_slot_events *events, void *owner, struct fault *fault) {
+    *slot = (struct worker_slot){
+        .loop = loop,
+        .config = config,
+        .device = config->devices[number],
+        .target = (uint16_t)number,
+        .events = events,
+        .owner = owner,
+        .state = WORKER_STARTING,
+        .backoff_ms = config->restart_backoff,
+    };
+    /* Untouched pages of it cost no memory. */
+    slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);
+    if (!slot->snapshot.sessions)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the sessions of %s", slot->device.name);
+    uv_timer_init(loop, &slot->restart);
+    slot->restart.data = slot;
+    return STATUS_OK;
+}
+
+void worker_slot_finish(struct worker_slot *slot) {
+    worker_process_destroy(slot->process);
+    slot->process = NULL;
+    uv_close((uv_handle_t *)&slot->restart, NULL);
+    free(slot->snapshot.sessions);
+    slot->snapshot.sessions = NULL;
+}

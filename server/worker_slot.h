@@ -1,0 +1,82 @@
+/* The place of one device's worker: which process fills it now, when it is started again, and what its stats page said
+ * last. Front thread only. */
+#pragma once
+
+#include <uv.h>
+
+#include "server/config.h"
+#include "server/worker_process.h"
+
+enum worker_state {
+    WORKER_STARTING, /* its first process is not ready yet */
+    WORKER_READY,
+    WORKER_RESTARTING,  /* between a failure and the next READY */
+    WORKER_LOST,        /* the process is still there, but the device is not */
+    WORKER_QUARANTINED, /* failed too often */
+    WORKER_STOPPED,     /* ended by a drain */
+};
+
+/* The last good copy of a stats page. */
+struct worker_snapshot {
+    struct stats_device device;
+    struct stats_session *sessions; /* STATS_SESSIONS_MAX of them */
+    unsigned n_sessions;
+    uint64_t written_ns; /* CLOCK_MONOTONIC */
+};
+
+struct worker_slot;
+struct worker_slot_events {
+    /* The state is another one. */
+    void (*changed)(void *owner, struct worker_slot *slot);
+    /* The worker wants a link; answered with worker_slot_send(). */
+    void (*link_wanted)(void *owner, struct worker_slot *slot, const struct channel_message *message);
+};
+
+struct worker_slot {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct config_device device;
+    uint16_t target;
+    const struct worker_slot_events *events;
+    void *owner;
+
+    enum worker_state state;
+    bool draining;
+    struct worker_process *process; /* NULL: none runs */
+    uv_timer_t restart;
+    uint64_t epoch; /* counts starts; the first is 1 */
+    uint32_t restarts;
+    uint64_t started_ns, ready_ns, lost_ns, watched_ns;
+    uint64_t backoff_ms;                         /* before the next restart */
+    uint64_t failures_ns[CONFIG_QUARANTINE_MAX]; /* a ring */
+    unsigned n_failures;                         /* ever */
+    char cause[256];                             /* why this process ends, as far as known before it does */
+    char last_fault[256];                        /* "" while there was none */
+    uint64_t last_fault_ns;
+    struct worker_snapshot snapshot;
+    unsigned handed[3]; /* connections handed over in this tick and the two before: not in the snapshot yet */
+};
+
+const char *worker_state_name(enum worker_state state);
+
+int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct config *config, unsigned number,
+                     const struct worker_slot_events *events, void *owner, struct fault *fault);
+/* Kills what runs. The caller then runs the loop until its handles are closed. */
+void worker_slot_finish(struct worker_slot *slot);
+void worker_slot_start(struct worker_slot *slot);
+
+/* Hands a client's socket over (takes `fd`, also on failure). STATUS_LIMIT, STATUS_DEVICE_LOST. */
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer);
+/* As worker_process_send(); STATUS_DEVICE_LOST where no process is ready. */
+int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd);
+/* Ends the worker: a ready one after it has finished its work, any other one at once. */
+void worker_slot_drain(struct worker_slot *slot);
+void worker_slot_kill(struct worker_slot *slot, const char *cause);
+
+/* Every 250 ms: refreshes the snapshot, and kills a worker that has given no sign of life for too long. `late`: the
+ * front itself did not run for a while, so the heartbeat's age says nothing. */
+void worker_slot_tick(struct worker_slot *slot, bool late);
+/* Reads the page now; where that fails the last copy stays. */
+void worker_slot_refresh(struct worker_slot *slot);
+/* Client connections that this worker has, as far as the front can know. */
+unsigned worker_slot_connections(const struct worker_slot *slot);

@@ -1,0 +1,93 @@
+#include "server/worker_stats.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "server/connection.h"
+
+/* The front takes an old page for a hung worker. Written on a tick, so the real bound is one tick more. */
+#define WORKER_STATS_QUIET_NS (150 * 1000000ull)
+
+int worker_stats_init(struct worker_stats *stats, int file) {
+    void *page;
+
+    *stats = (struct worker_stats){0};
+    if (file < 0)
+        return 0;
+    page = mmap(NULL, sizeof *stats->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (page == MAP_FAILED)
+        return -errno;
+    stats->page = page;
+    return 0;
+}
+
+void worker_stats_finish(struct worker_stats *stats) {
+    if (stats->page)
+        munmap(stats->page, sizeof *stats->page);
+    stats->page = NULL;
+}
+
+static double worker_stats_rate(uint64_t now, uint64_t before, double seconds) {
+    return seconds > 0 ? (double)(now - before) / seconds : 0;
+}
+
+/* Rates since the oldest sample there is, and the present figures in its place. */
+static void worker_stats_rates(struct worker_stats *stats, struct stats_device *device, uint64_t now) {
+    struct worker_stats_sample sample = {now, device->engine.ops_total, device->bytes_in, device->bytes_out};
+    struct worker_stats_sample *at = &stats->samples[stats->n_samples % WORKER_STATS_SAMPLES];
+    const struct worker_stats_sample *oldest = stats->n_samples < WORKER_STATS_SAMPLES ? &stats->samples[0] : at;
+    double seconds = stats->n_samples ? (double)(now - oldest->at_ns) / 1e9 : 0;
+
+    device->ops_per_s = worker_stats_rate(sample.ops, oldest->ops, seconds);
+    device->bytes_in_per_s = worker_stats_rate(sample.bytes_in, oldest->bytes_in, seconds);
+    device->bytes_out_per_s = worker_stats_rate(sample.bytes_out, oldest->bytes_out, seconds);
+    *at = sample;
+    stats->n_samples++;
+    if (stats->n_samples == 2 * WORKER_STATS_SAMPLES)
+        stats->n_samples = WORKER_STATS_SAMPLES; /* the same place in the ring, and no overflow */
+}
+
+static void worker_stats_session(const struct connection *connection, struct stats_session *out) {
+    struct session_stats session;
+
+    session_stats(connection->session, &session);
+    out->id = connection->number;
+    memcpy(out->principal, connection->principal, sizeof out->principal);
+    memcpy(out->peer, connection->peer, sizeof out->peer);
+    memcpy(out->client, connection->client, sizeof out->client);
+    out->started_ns = connection->started_ns;
+    out->tensors = session.tensors;
+    out->live = session.live;
+    out->peak = session.peak;
+    out->ops_queued = session.ops_queued;
+    out->ops_done = session.ops_done;
+    memcpy(out->failures, session.failures, sizeof out->failures);
+    memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
+}
+
+static void worker_stats_write(struct worker_stats *stats, const struct service *service, uint64_t now) {
+    struct stats_page *page = stats->page;
+    struct stats_device device = {.bytes_in = service->bytes_in, .bytes_out = service->bytes_out};
+    uint32_t n = 0;
+
+    engine_stats(service->engine, &device.engine);
+    worker_stats_rates(stats, &device, now);
+    stats_page_begin(page);
+    page->device = device;
+    for (const struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next)
+        if (at->session)
+            worker_stats_session(at, &page->sessions[n++]);
+    page->n_sessions = n;
+    stats_page_end(page);
+}
+
+void worker_stats_tick(struct worker_stats *stats, struct service *service) {
+    uint64_t now = service_now_ns();
+
+    if (!stats->page || (!service->active && now - stats->written_ns < WORKER_STATS_QUIET_NS))
+        return;
+    service->active = false;
+    stats->written_ns = now;
+    worker_stats_write(stats, service, now);
+}
