@@ -1,0 +1,115 @@
+#include <string.h>
+
+#include "tests/device/cases.h"
+
+static void join_once(struct suite *suite, const struct op_case *row, unsigned n, bool mixed, int rank,
+                      const int64_t *shape) {
+    struct sample inputs[OP_INPUTS_MAX];
+    const struct sample *pointers[OP_INPUTS_MAX];
+    bool stack = row->opcode == OP_STACK;
+    enum dtype dtype = op_case_dtype(suite, row);
+    int64_t axis = suite_below(suite, 2 * (rank + stack)) - (rank + stack), own[VALUES_RANK_MAX];
+    for (unsigned i = 0; i < n; i++) {
+        memcpy(own, shape, sizeof own);
+        if (!stack)
+            own[axis < 0 ? axis + rank : axis] = suite_below(suite, 5);
+        inputs[i] = suite_input(suite, mixed ? op_case_dtype(suite, row) : dtype, rank, own, row->fill);
+        pointers[i] = &inputs[i];
+    }
+    struct sample result = suite_run(suite, &(struct suite_call){.opcode = row->opcode, .n_inputs = n,
+                                                                 .inputs = pointers, .n_ints = 1, .ints = &axis});
+    case_settle(suite, &result);
+    for (unsigned i = 0; i < n; i++)
+        suite_free(suite, &inputs[i]);
+}
+
+void case_join(struct suite *suite, const struct op_case *row) {
+    int64_t shape[VALUES_RANK_MAX];
+    for (int i = 0; i < SUITE_REPEAT(250); i++) {
+        int rank;
+        do
+            rank = suite_shape(suite, 5, shape);
+        while (rank == 0 && row->opcode == OP_CONCAT);
+        join_once(suite, row, 1 + (unsigned)suite_below(suite, 5), suite_chance(suite, 50), rank, shape);
+    }
+    join_once(suite, row, OP_INPUTS_MAX, false, 2, (int64_t[VALUES_RANK_MAX]){3, 5});
+    join_once(suite, row, OP_INPUTS_MAX, true, 1, (int64_t[VALUES_RANK_MAX]){2});
+}
+
+static const enum dtype index_dtypes[] = {DTYPE_U8, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64};
+
+/* Indices below `extent`, of any integer dtype, as an upload or a slice of one with step -1. */
+static struct sample index_sample(struct suite *suite, int rank, const int64_t *shape, int64_t extent) {
+    enum dtype dtype = index_dtypes[suite_below(suite, 5)];
+    struct values *values = values_create(dtype, rank, shape);
+    int64_t most = extent - 1 < value_high(dtype) ? extent : value_high(dtype);
+    for (int64_t k = 0; k < values->count; k++)
+        values->i[k] = suite_below(suite, most);
+    struct sample x = suite_upload(suite, values);
+    if (rank == 0 || suite_chance(suite, 60))
+        return x;
+    int64_t slices[3 * VALUES_RANK_MAX];
+    for (int i = 0; i < 3 * rank; i++)
+        slices[i] = i % 3 == 2 ? -1 : OP_SLICE_NONE;
+    struct sample view = suite_attributes(suite, OP_SLICE, &x, (unsigned)(3 * rank), slices);
+    suite_free(suite, &x);
+    return view;
+}
+
+static void take_once(struct suite *suite, unsigned opcode, struct sample *x, struct sample *indices, int64_t axis) {
+    const struct sample *inputs[] = {x, indices};
+    struct sample result = suite_run(
+        suite, &(struct suite_call){.opcode = opcode, .n_inputs = 2, .inputs = inputs, .n_ints = 1, .ints = &axis});
+    case_settle(suite, &result);
+    suite_free(suite, x);
+    suite_free(suite, indices);
+}
+
+void case_take(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(400); i++) {
+        int64_t shape[VALUES_RANK_MAX], count = suite_below(suite, 40);
+        int rank = suite_shape(suite, 5, shape);
+        if (rank == 0)
+            continue;
+        int64_t axis = suite_below(suite, 2 * rank) - rank, extent = shape[axis < 0 ? axis + rank : axis];
+        if (extent == 0)
+            count = 0;
+        struct sample x = suite_input(suite, op_case_dtype(suite, row), rank, shape, row->fill);
+        struct sample indices = index_sample(suite, 1, &count, extent);
+        take_once(suite, OP_TAKE, &x, &indices, axis);
+    }
+    struct sample x = suite_sample(suite, DTYPE_F32, 2, (int64_t[]){1000, 64}, row->fill);
+    struct sample indices = index_sample(suite, 1, (int64_t[]){SUITE_REPEAT(20000)}, 1000);
+    take_once(suite, OP_TAKE, &x, &indices, 0);
+}
+
+void case_take_along_axis(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(400); i++) {
+        int64_t shape[VALUES_RANK_MAX], shape_x[VALUES_RANK_MAX], shape_i[VALUES_RANK_MAX];
+        int rank = suite_shape(suite, 5, shape);
+        if (rank == 0)
+            continue;
+        int64_t axis = suite_below(suite, 2 * rank) - rank, at = axis < 0 ? axis + rank : axis;
+        for (int j = 0; j < rank; j++) {
+            shape_x[j] = j != at && suite_chance(suite, 20) ? 1 : shape[j];
+            shape_i[j] = j == at ? suite_below(suite, 6) : suite_chance(suite, 20) ? 1 : shape[j];
+        }
+        if (shape_x[at] == 0)
+            shape_i[at] = 0;
+        struct sample x = suite_input(suite, op_case_dtype(suite, row), rank, shape_x, row->fill);
+        struct sample indices = index_sample(suite, rank, shape_i, shape_x[at]);
+        take_once(suite, OP_TAKE_ALONG_AXIS, &x, &indices, axis);
+    }
+}
+
+void case_one_hot(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(300); i++) {
+        int64_t shape[VALUES_RANK_MAX];
+        int rank = suite_shape(suite, 4, shape);
+        int64_t ints[] = {1 + suite_below(suite, 20), op_case_dtype(suite, row)};
+        struct sample indices = index_sample(suite, rank, shape, ints[0]);
+        struct sample result = suite_attributes(suite, OP_ONE_HOT, &indices, 2, ints);
+        case_settle(suite, &result);
+        suite_free(suite, &indices);
+    }
+}

@@ -1,0 +1,154 @@
+#include "tests/device/cases.h"
+
+/* keepdims, then a random set of axes in random order, some counted from the end; none: all of them. */
+static unsigned random_axes(struct suite *suite, int rank, int64_t ints[1 + VALUES_RANK_MAX]) {
+    unsigned n = 1;
+    ints[0] = suite_below(suite, 2);
+    for (int axis = 0; axis < rank; axis++) {
+        if (suite_chance(suite, 50))
+            continue;
+        int64_t at = 1 + suite_below(suite, n);
+        ints[n++] = ints[at];
+        ints[at] = suite_chance(suite, 30) ? axis - rank : axis;
+    }
+    return n;
+}
+
+static bool reduces_nothing(const struct op_case *row, int rank, const int64_t *shape) {
+    bool choice = row->opcode == OP_MAX || row->opcode == OP_MIN || row->opcode == OP_ARGMAX || row->opcode == OP_ARGMIN;
+    for (int i = 0; choice && i < rank; i++)
+        if (shape[i] == 0)
+            return true;
+    return false;
+}
+
+static void reduce_once(struct suite *suite, const struct op_case *row, struct sample *x, unsigned n,
+                        const int64_t *ints) {
+    struct sample result = suite_attributes(suite, row->opcode, x, n, ints);
+    case_settle(suite, &result);
+    suite_free(suite, x);
+}
+
+static void reduce_lengths(struct suite *suite, const struct op_case *row, enum dtype dtype) {
+    for (int i = 0; i < case_length_count; i++) {
+        if (reduces_nothing(row, 1, &case_lengths[i]))
+            continue;
+        int64_t inner[] = {3, case_lengths[i]}, outer[] = {case_lengths[i], 5};
+        struct sample x = suite_sample(suite, dtype, 1, &case_lengths[i], row->fill);
+        reduce_once(suite, row, &x, 1, (int64_t[]){0});
+        x = suite_sample(suite, dtype, 2, inner, row->fill);
+        reduce_once(suite, row, &x, 2, (int64_t[]){0, 1});
+        x = suite_sample(suite, dtype, 2, outer, row->fill);
+        reduce_once(suite, row, &x, 2, (int64_t[]){1, 0});
+    }
+}
+
+/* Over everything in several threads, over the rows, over the columns, and few results of much. */
+static void reduce_large(struct suite *suite, const struct op_case *row, enum dtype dtype) {
+    int64_t n = SUITE_REPEAT(1024);
+    int64_t square[] = {n, 1037}, tall[] = {n * 512, 2};
+    struct sample x = suite_sample(suite, dtype, 2, square, row->fill);
+    for (int axis = 0; axis < 2; axis++) {
+        struct sample result = suite_attributes(suite, row->opcode, &x, 2, (int64_t[]){0, axis});
+        case_settle(suite, &result);
+    }
+    reduce_once(suite, row, &x, 1, (int64_t[]){0});
+    x = suite_sample(suite, dtype, 2, tall, row->fill);
+    reduce_once(suite, row, &x, 2, (int64_t[]){0, 0});
+}
+
+/* What infinities and NaN do to sums is fixed too. */
+static void reduce_specials(struct suite *suite, const struct op_case *row, enum dtype dtype) {
+    for (int i = 0; i < 6; i++) {
+        struct values *values = values_create(dtype, 2, (int64_t[]){3, 21});
+        suite_fill(suite, values, FILL_NEAR_ONE);
+        values->f[5] = i & 1 ? __builtin_infl() : 0.5L;
+        values->f[9] = i & 2 ? -__builtin_infl() : 0.5L;
+        values->f[40] = i & 4 ? __builtin_nanl("") : 0.5L;
+        struct sample x = suite_upload(suite, values);
+        reduce_once(suite, row, &x, 2, (int64_t[]){0, 1});
+    }
+}
+
+void case_reduce(struct suite *suite, const struct op_case *row) {
+    for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
+        if (!op_case_takes(row, dtype))
+            continue;
+        reduce_lengths(suite, row, dtype);
+        if (value_is_float(dtype))
+            reduce_specials(suite, row, dtype);
+        for (int i = 0; i < SUITE_REPEAT(40); i++) {
+            int64_t shape[VALUES_RANK_MAX], ints[1 + VALUES_RANK_MAX];
+            int rank = suite_shape(suite, 5, shape);
+            if (reduces_nothing(row, rank, shape))
+                continue;
+            struct sample x = suite_input(suite, dtype, rank, shape, row->fill);
+            reduce_once(suite, row, &x, random_axes(suite, rank, ints), ints);
+        }
+    }
+    reduce_large(suite, row, DTYPE_F32);
+    if (row->opcode != OP_PROD)
+        reduce_large(suite, row, DTYPE_I32);
+}
+
+void case_arg(struct suite *suite, const struct op_case *row) {
+    for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
+        if (!op_case_takes(row, dtype))
+            continue;
+        reduce_lengths(suite, row, dtype);
+        for (int i = 0; i < SUITE_REPEAT(40); i++) {
+            int64_t shape[VALUES_RANK_MAX];
+            int rank = suite_shape(suite, 5, shape);
+            if (reduces_nothing(row, rank, shape))
+                continue;
+            /* few different values: many equals, of which the first counts */
+            struct sample x = suite_input(suite, dtype, rank, shape, suite_chance(suite, 50) ? FILL_COUNT : FILL_ANY);
+            int64_t ints[] = {suite_below(suite, 2), rank ? suite_below(suite, 2 * rank) - rank : 0};
+            reduce_once(suite, row, &x, rank && suite_chance(suite, 70) ? 2 : 1, ints);
+        }
+    }
+    reduce_large(suite, row, DTYPE_F32);
+}
+
+static void softmax_once(struct suite *suite, const struct op_case *row, struct sample *x, int64_t axis) {
+    struct sample result = suite_attributes(suite, row->opcode, x, 1, &axis);
+    case_settle(suite, &result);
+    suite_free(suite, x);
+}
+
+static void softmax_wide_range(struct suite *suite, const struct op_case *row, enum dtype dtype) {
+    struct values *values = values_create(dtype, 2, (int64_t[]){4, 19});
+    suite_fill(suite, values, FILL_ORDINARY);
+    for (int64_t k = 0; k < values->count; k++)
+        values->f[k] = value_round(dtype, values->f[k] * 2000);
+    values->f[3] = -__builtin_infl(); /* a share of nothing */
+    values->f[25] = __builtin_nanl("");
+    values->f[45] = __builtin_infl();
+    for (int64_t k = 57; k < 76; k++)
+        values->f[k] = -__builtin_infl(); /* shares of nothing at all: NaN */
+    struct sample x = suite_upload(suite, values);
+    softmax_once(suite, row, &x, 1);
+}
+
+void case_softmax(struct suite *suite, const struct op_case *row) {
+    for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
+        if (!op_case_takes(row, dtype))
+            continue;
+        for (int i = 0; i < case_length_count; i++) {
+            struct sample x = suite_sample(suite, dtype, 2, (int64_t[]){3, case_lengths[i]}, row->fill);
+            softmax_once(suite, row, &x, -1);
+        }
+        for (int i = 0; i < SUITE_REPEAT(30); i++) {
+            int64_t shape[VALUES_RANK_MAX];
+            int rank;
+            do
+                rank = suite_shape(suite, 5, shape);
+            while (rank == 0);
+            struct sample x = suite_input(suite, dtype, rank, shape, row->fill);
+            softmax_once(suite, row, &x, suite_below(suite, 2 * rank) - rank);
+        }
+        softmax_wide_range(suite, row, dtype);
+    }
+    struct sample x = suite_sample(suite, DTYPE_F32, 2, (int64_t[]){SUITE_REPEAT(3000), 101}, row->fill);
+    softmax_once(suite, row, &x, 1);
+}

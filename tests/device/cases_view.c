@@ -1,0 +1,130 @@
+#include <string.h>
+
+#include "tests/device/cases.h"
+
+/* Extents for a reshape: the elements split anew, now and then with one extent left open. */
+static unsigned attributes_reshape(struct suite *suite, const struct values *x, int64_t *ints) {
+    unsigned n = 0;
+    int64_t left = x->count;
+    if (left == 0) {
+        memcpy(ints, x->shape, sizeof x->shape);
+        return (unsigned)x->rank;
+    }
+    for (int64_t divisor = 2; left > 1 && n < 6; divisor++) {
+        if (left % divisor || suite_chance(suite, 30))
+            continue;
+        ints[n++] = divisor;
+        left /= divisor;
+    }
+    if (left > 1 || suite_chance(suite, 30))
+        ints[n++] = left;
+    if (n && suite_chance(suite, 30))
+        ints[suite_below(suite, n)] = -1;
+    return n;
+}
+
+static unsigned attributes_permute(struct suite *suite, const struct values *x, int64_t *ints) {
+    for (int i = 0; i < x->rank; i++) {
+        int64_t at = suite_below(suite, i + 1);
+        ints[i] = ints[at];
+        ints[at] = i;
+    }
+    for (int i = 0; i < x->rank; i++)
+        ints[i] -= suite_chance(suite, 30) ? x->rank : 0;
+    return (unsigned)x->rank;
+}
+
+/* Any numbers at all: bounds far outside, beyond each other, and steps of either sign. */
+static unsigned attributes_slice(struct suite *suite, const struct values *x, int64_t *ints) {
+    static const int64_t odd[] = {OP_SLICE_NONE, INT64_MAX, INT64_MIN + 1, -1000000, 1000000, 0, -1, 1};
+    for (int i = 0; i < x->rank; i++) {
+        int64_t n = x->shape[i];
+        for (int j = 0; j < 2; j++)
+            ints[3 * i + j] = suite_chance(suite, 40) ? odd[suite_below(suite, 8)] : suite_below(suite, 3 * n + 3) - n - 1;
+        int64_t step = 1 + suite_below(suite, 4);
+        ints[3 * i + 2] = suite_chance(suite, 10) ? INT64_MAX : suite_chance(suite, 45) ? -step : step;
+    }
+    return (unsigned)(3 * x->rank);
+}
+
+static unsigned attributes_broadcast(struct suite *suite, const struct values *x, int64_t *ints) {
+    unsigned more = (unsigned)suite_below(suite, 3);
+    for (unsigned i = 0; i < more; i++)
+        ints[i] = suite_below(suite, 4);
+    for (int i = 0; i < x->rank; i++)
+        ints[more + (unsigned)i] = x->shape[i] == 1 ? suite_below(suite, 4) : x->shape[i];
+    return more + (unsigned)x->rank;
+}
+
+static unsigned attributes_squeeze(struct suite *suite, const struct values *x, int64_t *ints) {
+    unsigned n = 0;
+    for (int i = 0; i < x->rank; i++)
+        if (x->shape[i] == 1 && suite_chance(suite, 70))
+            ints[n++] = suite_chance(suite, 50) ? i : i - x->rank;
+    return n;
+}
+
+static unsigned attributes_expand(struct suite *suite, const struct values *x, int64_t *ints) {
+    ints[0] = suite_below(suite, 2 * (x->rank + 1)) - (x->rank + 1);
+    return 1;
+}
+
+static unsigned attributes_none(struct suite *suite, const struct values *x, int64_t *ints) {
+    (void)suite;
+    (void)x;
+    (void)ints;
+    return 0;
+}
+
+static const struct {
+    unsigned opcode;
+    unsigned (*attributes)(struct suite *suite, const struct values *x, int64_t *ints);
+    int rank_min, rank_max;
+} view_kinds[] = {
+    {OP_RESHAPE, attributes_reshape, 0, 8},     {OP_PERMUTE_DIMS, attributes_permute, 0, 8},
+    {OP_MATRIX_TRANSPOSE, attributes_none, 2, 8}, {OP_SLICE, attributes_slice, 0, 8},
+    {OP_BROADCAST_TO, attributes_broadcast, 0, 6}, {OP_SQUEEZE, attributes_squeeze, 0, 8},
+    {OP_EXPAND_DIMS, attributes_expand, 0, 7},
+};
+enum { VIEW_KINDS = sizeof view_kinds / sizeof *view_kinds };
+
+/* Takes a view of x by this kind, where its rank allows, in place of x. The base's id is freed. */
+static void view_step(struct suite *suite, struct sample *x, int kind) {
+    int64_t ints[OP_INTS_MAX] = {0};
+    if (x->values->rank < view_kinds[kind].rank_min || x->values->rank > view_kinds[kind].rank_max)
+        return;
+    unsigned n = view_kinds[kind].attributes(suite, x->values, ints);
+    struct sample view = suite_attributes(suite, view_kinds[kind].opcode, x, n, ints);
+    suite_free(suite, x);
+    *x = view;
+}
+
+static int view_kind_of(unsigned opcode) {
+    int kind = 0;
+    while (view_kinds[kind].opcode != opcode)
+        kind++;
+    return kind;
+}
+
+/* This view of uploads and of views, and further views of it; each is read by a fetch and by a kernel. */
+void case_view(struct suite *suite, const struct op_case *row) {
+    for (int i = 0; i < SUITE_REPEAT(400); i++) {
+        int64_t shape[VALUES_RANK_MAX];
+        int rank;
+        do
+            rank = suite_shape(suite, 5, shape);
+        while (rank < 2 && row->opcode == OP_MATRIX_TRANSPOSE);
+        if (row->opcode == OP_SQUEEZE)
+            for (int j = 0; j < rank; j++)
+                shape[j] = suite_chance(suite, 50) ? 1 : shape[j];
+        struct sample x = suite_input(suite, op_case_dtype(suite, row), rank, shape, row->fill);
+        view_step(suite, &x, view_kind_of(row->opcode));
+        suite_check(suite, &x);
+        for (int64_t more = suite_below(suite, 4); more > 0 && x.values->count < 10000; more--)
+            view_step(suite, &x, (int)suite_below(suite, VIEW_KINDS));
+        suite_check(suite, &x);
+        struct sample read = suite_unary(suite, OP_LOGICAL_NOT, &x);
+        case_settle(suite, &read);
+        suite_free(suite, &x);
+    }
+}

@@ -1,0 +1,121 @@
+#include "tests/device/reference.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct values *reference_function(const struct reference_request *request);
+
+static reference_function *const reference_families[] = {
+    [OP_FAMILY_CREATE] = reference_create,
+    [OP_FAMILY_VIEW] = reference_view,
+    [OP_FAMILY_ELEMENTWISE] = reference_elementwise,
+    [OP_FAMILY_REDUCE] = reference_reduce,
+    [OP_FAMILY_SOFTMAX] = reference_softmax,
+    [OP_FAMILY_MATMUL] = reference_matmul,
+    [OP_FAMILY_JOIN] = reference_join,
+    [OP_FAMILY_TAKE] = reference_take,
+};
+
+static const uint8_t reference_family_of[OP_CODE_MAX] = {
+#define X(name, value, text, family, ...) [value] = OP_FAMILY_##family,
+    OP_TABLE(X)
+#undef X
+};
+
+struct values *reference_run(const struct reference_request *request) {
+    reference_function *function = reference_families[reference_family_of[request->opcode]];
+    return function ? function(request) : NULL;
+}
+
+/* Rows and columns: u8 i8 i16 i32 i64, and f16 bf16 f32 f64. */
+static const uint8_t promote_ints[5][5] = {
+    {DTYPE_U8, DTYPE_I16, DTYPE_I16, DTYPE_I32, DTYPE_I64},  {DTYPE_I16, DTYPE_I8, DTYPE_I16, DTYPE_I32, DTYPE_I64},
+    {DTYPE_I16, DTYPE_I16, DTYPE_I16, DTYPE_I32, DTYPE_I64}, {DTYPE_I32, DTYPE_I32, DTYPE_I32, DTYPE_I32, DTYPE_I64},
+    {DTYPE_I64, DTYPE_I64, DTYPE_I64, DTYPE_I64, DTYPE_I64},
+};
+static const uint8_t promote_floats[4][4] = {
+    {DTYPE_F16, DTYPE_F32, DTYPE_F32, DTYPE_F64},
+    {DTYPE_F32, DTYPE_BF16, DTYPE_F32, DTYPE_F64},
+    {DTYPE_F32, DTYPE_F32, DTYPE_F32, DTYPE_F64},
+    {DTYPE_F64, DTYPE_F64, DTYPE_F64, DTYPE_F64},
+};
+
+enum dtype reference_promote(enum dtype a, enum dtype b) {
+    if (a == DTYPE_BOOL)
+        return b;
+    if (b == DTYPE_BOOL)
+        return a;
+    if (value_is_float(a) != value_is_float(b))
+        return value_is_float(a) ? a : b;
+    return value_is_float(a) ? promote_floats[a - DTYPE_F16][b - DTYPE_F16] : promote_ints[a - DTYPE_U8][b - DTYPE_U8];
+}
+
+static int64_t float_to_integer(enum dtype dtype, long double value) {
+    if (isnan(value))
+        return 0;
+    if (value <= (long double)value_low(dtype))
+        return value_low(dtype);
+    if (value >= (long double)value_high(dtype))
+        return value_high(dtype);
+    return (int64_t)value;
+}
+
+struct values *reference_cast(const struct values *x, enum dtype dtype) {
+    struct values *out = values_create(dtype, x->rank, x->shape);
+    for (int64_t k = 0; k < x->count; k++) {
+        if (out->f)
+            out->f[k] = value_round(dtype, x->f ? x->f[k] : (long double)x->i[k]);
+        else if (dtype == DTYPE_BOOL)
+            out->i[k] = x->f ? x->f[k] != 0 : x->i[k] != 0;
+        else
+            out->i[k] = x->f ? float_to_integer(dtype, x->f[k]) : value_wrap(dtype, x->i[k]);
+    }
+    return out;
+}
+
+bool reference_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank, int64_t *shape) {
+    int longer = rank_a > rank_b ? rank_a : rank_b;
+    for (int i = 1; i <= longer; i++) { /* from the last axis */
+        int64_t ea = i <= rank_a ? a[rank_a - i] : 1, eb = i <= rank_b ? b[rank_b - i] : 1;
+        if (ea != eb && ea != 1 && eb != 1)
+            return false;
+        shape[longer - i] = ea == 1 ? eb : ea;
+    }
+    *rank = longer;
+    return true;
+}
+
+struct values *reference_gather(const struct values *x, int rank, const int64_t *shape, const int64_t *strides,
+                                int64_t offset) {
+    struct values *out = values_create(x->dtype, rank, shape);
+    int64_t index[VALUES_RANK_MAX] = {0};
+    for (int64_t k = 0; k < out->count; k++) {
+        int64_t from = offset + values_offset(rank, index, strides);
+        if (out->f)
+            out->f[k] = x->f[from];
+        else
+            out->i[k] = x->i[from];
+        values_next(rank, shape, index);
+    }
+    return out;
+}
+
+struct values *reference_broadcast_to(const struct values *x, int rank, const int64_t *shape) {
+    int64_t own[VALUES_RANK_MAX], strides[VALUES_RANK_MAX];
+    values_strides(x->rank, x->shape, own);
+    if (x->rank > rank)
+        return NULL;
+    for (int i = 0; i < rank; i++) {
+        int axis = i - (rank - x->rank);
+        if (axis >= 0 && x->shape[axis] != 1 && x->shape[axis] != shape[i])
+            return NULL;
+        strides[i] = axis >= 0 && x->shape[axis] != 1 ? own[axis] : 0;
+    }
+    return reference_gather(x, rank, shape, strides, 0);
+}
+
+int reference_axis(int64_t axis, int rank) {
+    if (axis < -rank || axis >= rank)
+        return -1;
+    return (int)(axis < 0 ? axis + rank : axis);
+}

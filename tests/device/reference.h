@@ -1,0 +1,41 @@
+/* The reference: every operation as plain loops over indices, in int64_t or long double, with its own rules of shape,
+ * dtype and promotion. It shares nothing with proto/op_infer.c and the backends but the numbers of operations. Results
+ * are rounded once to the result's dtype. */
+#pragma once
+
+#include "proto/op.h"
+#include "tests/device/values.h"
+
+struct reference_request {
+    unsigned opcode, n_inputs, n_ints, n_floats;
+    const struct values *const *inputs;
+    const int64_t *ints;
+    const double *floats;
+};
+
+/* NULL for what the operation refuses, an index out of range included. The caller destroys the result. */
+struct values *reference_run(const struct reference_request *request);
+
+enum dtype reference_promote(enum dtype a, enum dtype b);
+struct values *reference_cast(const struct values *x, enum dtype dtype);
+/* Result shape of broadcasting; false where the shapes do not fit. */
+bool reference_broadcast(int rank_a, const int64_t *a, int rank_b, const int64_t *b, int *rank, int64_t *shape);
+/* Elements of x at offset + index·strides for every index of the shape. */
+struct values *reference_gather(const struct values *x, int rank, const int64_t *shape, const int64_t *strides,
+                                int64_t offset);
+struct values *reference_broadcast_to(const struct values *x, int rank, const int64_t *shape);
+/* -rank … rank-1 to 0 … rank-1; -1 where out of range. */
+int reference_axis(int64_t axis, int rank);
+
+/* By family. */
+struct values *reference_create(const struct reference_request *request);
+struct values *reference_view(const struct reference_request *request);
+struct values *reference_elementwise(const struct reference_request *request);
+struct values *reference_reduce(const struct reference_request *request);
+struct values *reference_softmax(const struct reference_request *request);
+struct values *reference_matmul(const struct reference_request *request);
+struct values *reference_join(const struct reference_request *request);
+struct values *reference_take(const struct reference_request *request);
+
+/* The two random fills; `count` numbers before scaling: uniform in [0, 1), normal with mean 0 and deviation 1. */
+struct values *reference_random(const struct reference_request *request);

@@ -1,0 +1,88 @@
+#include <math.h>
+#include <string.h>
+
+#include "tests/device/reference.h"
+
+/* One matrix of each operand and of the result, by their first elements. */
+struct product {
+    const struct values *a, *b;
+    struct values *out;
+    int64_t m, n, k;
+};
+
+static void product_float(const struct product *p, int64_t at_a, int64_t at_b, int64_t at_out) {
+    for (int64_t row = 0; row < p->m; row++) {
+        for (int64_t column = 0; column < p->n; column++) {
+            long double sum = 0, magnitude = 0;
+            for (int64_t i = 0; i < p->k; i++) {
+                long double term = p->a->f[at_a + row * p->k + i] * p->b->f[at_b + i * p->n + column];
+                sum += term;
+                magnitude += fabsl(term);
+            }
+            p->out->f[at_out + row * p->n + column] = value_round(p->out->dtype, sum);
+            p->out->scale[at_out + row * p->n + column] = magnitude;
+        }
+    }
+}
+
+static void product_integer(const struct product *p, int64_t at_a, int64_t at_b, int64_t at_out) {
+    for (int64_t row = 0; row < p->m; row++) {
+        for (int64_t column = 0; column < p->n; column++) {
+            uint64_t sum = 0;
+            for (int64_t i = 0; i < p->k; i++)
+                sum += (uint64_t)p->a->i[at_a + row * p->k + i] * (uint64_t)p->b->i[at_b + i * p->n + column];
+            p->out->i[at_out + row * p->n + column] = value_wrap(p->out->dtype, (int64_t)sum);
+        }
+    }
+}
+
+/* An operand as [batch…, rows, columns] in the common dtype. */
+static struct values *matrix_presented(const struct values *x, enum dtype dtype, int batch_rank,
+                                       const int64_t *batch, int64_t rows, int64_t columns) {
+    int64_t shape[VALUES_RANK_MAX], own_rank = x->rank > 2 ? x->rank : 2;
+    struct values *cast = reference_cast(x, dtype);
+    cast->shape[own_rank - 2] = rows;
+    cast->shape[own_rank - 1] = columns;
+    cast->rank = (int)own_rank;
+    memcpy(shape, batch, (size_t)batch_rank * sizeof *shape);
+    shape[batch_rank] = rows;
+    shape[batch_rank + 1] = columns;
+    struct values *wide = reference_broadcast_to(cast, batch_rank + 2, shape);
+    values_destroy(cast);
+    return wide;
+}
+
+struct values *reference_matmul(const struct reference_request *r) {
+    const struct values *x = r->inputs[0], *y = r->inputs[1];
+    if (x->rank == 0 || y->rank == 0)
+        return NULL;
+    int64_t m = x->rank > 1 ? x->shape[x->rank - 2] : 1, k = x->shape[x->rank - 1];
+    int64_t n = y->rank > 1 ? y->shape[y->rank - 1] : 1, k_other = y->shape[y->rank > 1 ? y->rank - 2 : 0];
+    int rank;
+    int64_t shape[VALUES_RANK_MAX];
+    enum dtype dtype = reference_promote(x->dtype, y->dtype);
+    if (k != k_other || dtype == DTYPE_BOOL ||
+        !reference_broadcast(x->rank > 2 ? x->rank - 2 : 0, x->shape, y->rank > 2 ? y->rank - 2 : 0, y->shape, &rank,
+                             shape))
+        return NULL;
+    struct product product = {.m = m, .n = n, .k = k};
+    struct values *a = matrix_presented(x, dtype, rank, shape, m, k);
+    struct values *b = matrix_presented(y, dtype, rank, shape, k, n);
+    int out_rank = rank;
+    int64_t out_shape[VALUES_RANK_MAX], batches = 1;
+    for (int i = 0; i < rank; i++)
+        batches *= out_shape[i] = shape[i];
+    if (x->rank > 1)
+        out_shape[out_rank++] = m;
+    if (y->rank > 1)
+        out_shape[out_rank++] = n;
+    struct values *out = values_create(dtype, out_rank, out_shape);
+    if (out->f)
+        values_scaled(out, (double)k);
+    product.a = a, product.b = b, product.out = out;
+    for (int64_t i = 0; i < batches; i++)
+        (out->f ? product_float : product_integer)(&product, i * m * k, i * k * n, i * m * n);
+    values_destroy(a);
+    values_destroy(b);
+    return out;
+}

@@ -1,0 +1,216 @@
+#include <math.h>
+#include <string.h>
+
+#include "tests/device/reference.h"
+
+/* A reduction walks its input once, row-major; `strides` lead from an index of the input to its place in the result. */
+struct reduction {
+    unsigned opcode;
+    const struct values *x;
+    struct values *out;
+    long double *total; /* [result] */
+    int64_t *seen;      /* [result] elements so far */
+    int64_t terms;      /* elements for each result */
+    int64_t strides[VALUES_RANK_MAX];
+};
+
+static bool reduce_axes(const struct reference_request *r, bool reduced[VALUES_RANK_MAX]) {
+    int rank = r->inputs[0]->rank;
+    for (int i = 0; i < VALUES_RANK_MAX; i++)
+        reduced[i] = r->n_ints == 1;
+    for (unsigned i = 1; i < r->n_ints; i++) {
+        int axis = reference_axis(r->ints[i], rank);
+        if (axis < 0 || reduced[axis])
+            return false;
+        reduced[axis] = true;
+    }
+    return true;
+}
+
+static enum dtype reduce_dtype(unsigned opcode, enum dtype x) {
+    switch (opcode) {
+    case OP_SUM:
+    case OP_PROD:
+        return value_is_float(x) ? x : DTYPE_I64;
+    case OP_MEAN:
+        return value_is_float(x) ? x : DTYPE_F32;
+    case OP_ANY:
+    case OP_ALL:
+        return DTYPE_BOOL;
+    case OP_ARGMAX:
+    case OP_ARGMIN:
+        return DTYPE_I64;
+    default:
+        return x;
+    }
+}
+
+/* Whether element `k` takes the place of the best so far. */
+static bool reduce_beats(const struct reduction *reduction, int64_t k, int64_t at) {
+    const struct values *x = reduction->x;
+    bool highest = reduction->opcode == OP_MAX || reduction->opcode == OP_ARGMAX;
+    if (reduction->seen[at] == 0)
+        return true;
+    if (!x->f)
+        return highest ? (long double)x->i[k] > reduction->total[at] : (long double)x->i[k] < reduction->total[at];
+    if (isnan(reduction->total[at]))
+        return false;
+    return isnan(x->f[k]) || (highest ? x->f[k] > reduction->total[at] : x->f[k] < reduction->total[at]);
+}
+
+static void reduce_element(struct reduction *reduction, int64_t k, int64_t at) {
+    const struct values *x = reduction->x;
+    struct values *out = reduction->out;
+    long double value = x->f ? x->f[k] : (long double)x->i[k]; /* every i64 is a long double */
+    switch (reduction->opcode) {
+    case OP_SUM:
+    case OP_MEAN:
+        if (out->i)
+            out->i[at] = (int64_t)((uint64_t)out->i[at] + (uint64_t)x->i[k]);
+        else
+            reduction->total[at] += value, out->scale[at] += fabsl(value);
+        break;
+    case OP_PROD:
+        if (out->i)
+            out->i[at] = (int64_t)((uint64_t)out->i[at] * (uint64_t)x->i[k]);
+        else
+            reduction->total[at] *= value;
+        break;
+    case OP_ANY:
+        out->i[at] |= value != 0;
+        break;
+    case OP_ALL:
+        out->i[at] &= value != 0;
+        break;
+    default:
+        if (reduce_beats(reduction, k, at)) {
+            reduction->total[at] = value;
+            if (out->f)
+                out->f[at] = value;
+            else
+                out->i[at] = reduction->opcode >= OP_ARGMAX ? reduction->seen[at] : x->i[k];
+        }
+    }
+    reduction->seen[at]++;
+}
+
+static void reduce_begin(struct reduction *reduction, long double *total, int64_t *seen) {
+    struct values *out = reduction->out;
+    bool ones = reduction->opcode == OP_PROD || reduction->opcode == OP_ALL;
+    reduction->total = total;
+    reduction->seen = seen;
+    for (int64_t k = 0; k < out->count; k++) {
+        total[k] = ones;
+        seen[k] = 0;
+        if (out->i)
+            out->i[k] = ones;
+    }
+}
+
+static void reduce_end(struct reduction *reduction) {
+    struct values *out = reduction->out;
+    if (!out->scale)
+        return;
+    for (int64_t k = 0; k < out->count; k++) {
+        long double value = reduction->total[k];
+        if (reduction->opcode == OP_MEAN) {
+            value /= (long double)reduction->terms;
+            out->scale[k] /= (long double)reduction->terms;
+        } else if (reduction->opcode == OP_PROD) {
+            out->scale[k] = fabsl(value);
+        }
+        out->f[k] = value_round(out->dtype, value);
+    }
+}
+
+static void reduce_walk(struct reduction *reduction) {
+    int64_t index[VALUES_RANK_MAX] = {0};
+    const struct values *x = reduction->x;
+    for (int64_t k = 0; k < x->count; k++) {
+        reduce_element(reduction, k, values_offset(x->rank, index, reduction->strides));
+        values_next(x->rank, x->shape, index);
+    }
+}
+
+static bool reduce_accumulates(unsigned opcode, const struct values *out) {
+    return out->f && (opcode == OP_SUM || opcode == OP_PROD || opcode == OP_MEAN);
+}
+
+struct values *reference_reduce(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    bool reduced[VALUES_RANK_MAX], positions = r->opcode == OP_ARGMAX || r->opcode == OP_ARGMIN;
+    struct reduction reduction = {.opcode = r->opcode, .x = x, .terms = 1};
+    int64_t kept[VALUES_RANK_MAX], full[VALUES_RANK_MAX], own[VALUES_RANK_MAX];
+    int rank = 0;
+    if (r->n_ints < 1 || (positions && r->n_ints > 2) || !reduce_axes(r, reduced))
+        return NULL;
+    for (int i = 0; i < x->rank; i++) {
+        full[i] = reduced[i] ? 1 : x->shape[i];
+        reduction.terms *= reduced[i] ? x->shape[i] : 1;
+        if (!reduced[i])
+            kept[rank++] = x->shape[i];
+    }
+    bool choice = positions || r->opcode == OP_MAX || r->opcode == OP_MIN;
+    int64_t results = 1;
+    for (int i = 0; i < rank; i++)
+        results *= kept[i];
+    if (choice && reduction.terms == 0 && results > 0)
+        return NULL;
+    values_strides(x->rank, full, own);
+    for (int i = 0; i < x->rank; i++)
+        reduction.strides[i] = reduced[i] ? 0 : own[i];
+    reduction.out = values_create(reduce_dtype(r->opcode, x->dtype), r->ints[0] ? x->rank : rank,
+                                  r->ints[0] ? full : kept);
+    if (reduce_accumulates(r->opcode, reduction.out))
+        values_scaled(reduction.out, (double)reduction.terms);
+    struct values *seen = values_create(DTYPE_I64, 1, &reduction.out->count);
+    struct values *total = values_create(DTYPE_F64, 1, &reduction.out->count);
+    reduce_begin(&reduction, total->f, seen->i);
+    reduce_walk(&reduction);
+    reduce_end(&reduction);
+    values_destroy(seen);
+    values_destroy(total);
+    return reduction.out;
+}
+
+/* One line along the axis: elements first, first + stride, … */
+static void softmax_line(const struct values *x, struct values *out, int64_t first, int64_t n, int64_t stride) {
+    long double highest = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < n; j++) {
+        long double value = x->f[first + j * stride];
+        highest = isnan(value) || value > highest ? value : highest;
+        if (isnan(value))
+            break;
+    }
+    for (int64_t j = 0; j < n; j++)
+        sum += expl(x->f[first + j * stride] - highest);
+    for (int64_t j = 0; j < n; j++) {
+        int64_t k = first + j * stride;
+        out->f[k] = x->f[k] - highest;
+        out->scale[k] = fabsl(out->f[k]) + fabsl(logl(sum)) + 1;
+    }
+    for (int64_t j = 0; j < n; j++)
+        out->f[first + j * stride] -= logl(sum);
+}
+
+struct values *reference_softmax(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    int axis = reference_axis(r->ints[0], x->rank);
+    if (axis < 0 || !x->f)
+        return NULL;
+    int64_t own[VALUES_RANK_MAX], n = x->shape[axis];
+    values_strides(x->rank, x->shape, own);
+    struct values *out = values_create(x->dtype, x->rank, x->shape);
+    values_scaled(out, (double)n);
+    for (int64_t k = 0; k < x->count; k++)
+        if (k / own[axis] % n == 0)
+            softmax_line(x, out, k, n, own[axis]);
+    for (int64_t k = 0; k < out->count; k++) {
+        if (r->opcode == OP_SOFTMAX) {
+            out->f[k] = expl(out->f[k]);
+            out->scale[k] *= out->f[k];
+        }
+        out->f[k] = value_round(out->dtype, out->f[k]);
+    }
+    return out;
+}

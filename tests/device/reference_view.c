@@ -1,0 +1,126 @@
+#include <string.h>
+
+#include "tests/device/reference.h"
+
+static struct values *view_reshape(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    int64_t shape[VALUES_RANK_MAX], known = 1, open = -1;
+    for (unsigned i = 0; i < r->n_ints; i++) {
+        shape[i] = r->ints[i];
+        if (shape[i] == -1)
+            open = i;
+        else
+            known *= shape[i];
+    }
+    if (open >= 0) {
+        if (known == 0 || x->count % known)
+            return NULL;
+        shape[open] = x->count / known;
+        known = x->count;
+    }
+    if (known != x->count)
+        return NULL;
+    struct values *out = values_copy(x);
+    out->rank = (int)r->n_ints;
+    memcpy(out->shape, shape, r->n_ints * sizeof *shape);
+    return out;
+}
+
+static struct values *view_permute(const struct values *x, const int64_t *axes) {
+    int64_t own[VALUES_RANK_MAX], strides[VALUES_RANK_MAX], shape[VALUES_RANK_MAX];
+    values_strides(x->rank, x->shape, own);
+    for (int i = 0; i < x->rank; i++) {
+        int axis = reference_axis(axes[i], x->rank);
+        shape[i] = x->shape[axis];
+        strides[i] = own[axis];
+    }
+    return reference_gather(x, x->rank, shape, strides, 0);
+}
+
+static struct values *view_matrix_transpose(const struct values *x) {
+    int64_t axes[VALUES_RANK_MAX];
+    for (int i = 0; i < x->rank; i++)
+        axes[i] = i;
+    axes[x->rank - 2] = x->rank - 1;
+    axes[x->rank - 1] = x->rank - 2;
+    return view_permute(x, axes);
+}
+
+static __int128 slice_bound(int64_t given, int64_t extent, int64_t low, int64_t high) {
+    __int128 bound = given < 0 ? (__int128)given + extent : given;
+    return bound < low ? low : bound > high ? high : bound;
+}
+
+/* Python: indices start, start + step, … while before stop, clamped to the axis. */
+static struct values *view_slice(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    int64_t own[VALUES_RANK_MAX], strides[VALUES_RANK_MAX], shape[VALUES_RANK_MAX], offset = 0;
+    values_strides(x->rank, x->shape, own);
+    for (int i = 0; i < x->rank; i++) {
+        int64_t start = r->ints[3 * i], stop = r->ints[3 * i + 1], step = r->ints[3 * i + 2], n = x->shape[i];
+        if (step == OP_SLICE_NONE)
+            step = 1;
+        if (step == 0)
+            return NULL;
+        int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
+        __int128 first = start == OP_SLICE_NONE ? (step > 0 ? low : high) : slice_bound(start, n, low, high);
+        __int128 last = stop == OP_SLICE_NONE ? (step > 0 ? high : low) : slice_bound(stop, n, low, high);
+        shape[i] = 0;
+        for (__int128 at = first; step > 0 ? at < last : at > last; at += step)
+            shape[i]++;
+        offset += shape[i] ? (int64_t)first * own[i] : 0;
+        strides[i] = shape[i] > 1 ? step * own[i] : 0;
+    }
+    return reference_gather(x, x->rank, shape, strides, offset);
+}
+
+static struct values *view_squeeze(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    bool drop[VALUES_RANK_MAX] = {false};
+    for (unsigned i = 0; i < r->n_ints; i++) {
+        int axis = reference_axis(r->ints[i], x->rank);
+        if (axis < 0 || x->shape[axis] != 1 || drop[axis])
+            return NULL;
+        drop[axis] = true;
+    }
+    struct values *out = values_copy(x);
+    out->rank = 0;
+    for (int i = 0; i < x->rank; i++)
+        if (!drop[i])
+            out->shape[out->rank++] = x->shape[i];
+    return out;
+}
+
+static struct values *view_expand_dims(const struct values *x, int64_t where) {
+    int axis = reference_axis(where, x->rank + 1);
+    if (axis < 0)
+        return NULL;
+    struct values *out = values_copy(x);
+    for (int i = x->rank; i > axis; i--)
+        out->shape[i] = x->shape[i - 1];
+    out->shape[axis] = 1;
+    out->rank++;
+    return out;
+}
+
+struct values *reference_view(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    switch (r->opcode) {
+    case OP_RESHAPE:
+        return view_reshape(r);
+    case OP_PERMUTE_DIMS:
+        return view_permute(x, r->ints);
+    case OP_MATRIX_TRANSPOSE:
+        return view_matrix_transpose(x);
+    case OP_SLICE:
+        return view_slice(r);
+    case OP_BROADCAST_TO:
+        return reference_broadcast_to(x, (int)r->n_ints, r->ints);
+    case OP_SQUEEZE:
+        return view_squeeze(r);
+    case OP_EXPAND_DIMS:
+        return view_expand_dims(x, r->ints[0]);
+    default:
+        return NULL;
+    }
+}

@@ -1,0 +1,305 @@
+#include "tests/device/suite.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/device/tolerance.h"
+
+/* ---- device and session ---- */
+
+struct engine *suite_engine(uint64_t memory) {
+    const char *name = getenv("TENSORD_TEST_DEVICE");
+    char kind[32];
+    unsigned index = 0;
+    snprintf(kind, sizeof kind, "%s", name && *name ? name : "cpu");
+    char *colon = strchr(kind, ':');
+    if (colon) {
+        *colon = '\0';
+        index = (unsigned)atoi(colon + 1);
+    }
+    struct fault fault = {0};
+    struct device *device = NULL;
+    struct engine *engine = NULL;
+    struct device_options options = {.index = index, .memory_total = memory};
+    if (device_open(kind, &options, &device, &fault) ||
+        engine_create(device, &(struct engine_options){0}, &engine, &fault))
+        cr_assert_fail("cannot open %s: %s", kind, fault.message);
+    return engine;
+}
+
+static void suite_session(struct suite *suite, uint64_t quota) {
+    struct fault fault = {0};
+    struct session_limits limits = {.bytes = quota, .tensors = 1 << 20, .streams = 16};
+    if (session_create(suite->engine, &limits, &suite->session, &fault))
+        suite_fail(suite, "no session: %s", fault.message);
+    suite->next_id = 0;
+    suite->sequence = 0;
+    suite->stream = 0;
+}
+
+void suite_open_limited(struct suite *suite, uint64_t seed, uint64_t memory, uint64_t quota) {
+    const char *given = getenv("TENSORD_TEST_SEED");
+    *suite = (struct suite){.seed = given ? strtoull(given, NULL, 0) : seed};
+    suite->random = suite->seed;
+    suite->engine = suite_engine(memory);
+    suite_session(suite, quota);
+}
+
+void suite_open(struct suite *suite, uint64_t seed) {
+    suite_open_limited(suite, seed, 0, 0);
+}
+
+void suite_restart(struct suite *suite) {
+    session_destroy(suite->session);
+    suite_session(suite, 0);
+}
+
+void suite_close(struct suite *suite) {
+    session_destroy(suite->session);
+    engine_destroy(suite->engine);
+}
+
+void suite_fail(const struct suite *suite, const char *format, ...) {
+    char text[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    cr_assert_fail("%s [seed %" PRIu64 "]", text, suite->seed);
+    abort(); /* cr_assert_fail has left already */
+}
+
+/* ---- operations ---- */
+
+int suite_submit(struct suite *suite, const struct op_request *request, uint64_t *output) {
+    struct op_request filled = *request;
+    filled.sequence = ++suite->sequence;
+    filled.stream = suite->stream;
+    if (filled.opcode != OP_FREE)
+        *output = filled.output = ++suite->next_id;
+    return session_submit(suite->session, &filled);
+}
+
+void suite_release(struct suite *suite, uint64_t id) {
+    uint64_t none = 0;
+    int rc = suite_submit(suite, &(struct op_request){.opcode = OP_FREE, .n_inputs = 1, .inputs = &id}, &none);
+    if (rc)
+        suite_fail(suite, "free of a live id: %s", status_name(rc));
+}
+
+void suite_forget(struct sample *sample) {
+    values_destroy(sample->values);
+    sample->values = NULL;
+}
+
+void suite_free(struct suite *suite, struct sample *sample) {
+    suite_release(suite, sample->id);
+    suite_forget(sample);
+}
+
+/* Prints behind what is there; what does not fit is cut. */
+__attribute__((format(printf, 2, 3))) static void story_add(char *story, const char *format, ...) {
+    size_t used = strlen(story);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(story + used, SUITE_STORY_MAX - used, format, arguments);
+    va_end(arguments);
+}
+
+/* "slice{0, 4, 2} of [f32 (4)]" */
+static void story_tell(struct sample *out, const struct suite_call *call) {
+    char text[VALUES_TEXT_MAX];
+    const struct op_info *info = op_info(call->opcode);
+    out->story[0] = '\0';
+    story_add(out->story, "%s", info ? info->name : "unnamed");
+    if (call->n_ints + call->n_floats) {
+        for (unsigned i = 0; i < call->n_ints; i++) {
+            if (call->ints[i] == OP_SLICE_NONE)
+                story_add(out->story, "%sNone", i ? ", " : "{");
+            else
+                story_add(out->story, "%s%" PRId64, i ? ", " : "{", call->ints[i]);
+        }
+        for (unsigned i = 0; i < call->n_floats; i++)
+            story_add(out->story, "%s%g", i + call->n_ints ? ", " : "{", call->floats[i]);
+        story_add(out->story, "}");
+    }
+    for (unsigned i = 0; i < call->n_inputs; i++)
+        story_add(out->story, "%s%s = %s", i ? "; " : " of [", values_text(call->inputs[i]->values, text),
+                  call->inputs[i]->story);
+    if (call->n_inputs)
+        story_add(out->story, "]");
+}
+
+static void suite_check_type(struct suite *suite, const struct sample *sample) {
+    struct tensor_type type;
+    char text[VALUES_TEXT_MAX], got[SHAPE_TEXT_MAX];
+    if (!session_type(suite->session, sample->id, &type))
+        suite_fail(suite, "%s: its result's id %" PRIu64 " is unknown", sample->story, sample->id);
+    if (!values_same_type(sample->values, type.dtype, type.rank, type.shape))
+        suite_fail(suite, "%s: the result is %s %s, expected %s", sample->story, dtype_name(type.dtype),
+                   shape_text(&type, got), values_text(sample->values, text));
+}
+
+struct sample suite_run(struct suite *suite, const struct suite_call *call) {
+    struct sample out = {.opcode = call->opcode};
+    const struct values *values[OP_INPUTS_MAX];
+    uint64_t ids[OP_INPUTS_MAX];
+    for (unsigned i = 0; i < call->n_inputs; i++) {
+        values[i] = call->inputs[i]->values;
+        ids[i] = call->inputs[i]->id;
+    }
+    story_tell(&out, call);
+    struct reference_request reference = {.opcode = call->opcode, .n_inputs = call->n_inputs, .inputs = values,
+                                          .n_ints = call->n_ints, .ints = call->ints,
+                                          .n_floats = call->n_floats, .floats = call->floats};
+    out.values = reference_run(&reference);
+    if (!out.values)
+        suite_fail(suite, "%s: the reference refuses it: the suite has no case for this operation", out.story);
+    struct op_request request = {.opcode = call->opcode, .n_inputs = call->n_inputs, .inputs = ids,
+                                 .n_ints = call->n_ints, .ints = call->ints, .n_floats = call->n_floats,
+                                 .floats = call->floats, .consume = call->consume};
+    int rc = suite_submit(suite, &request, &out.id);
+    if (rc) {
+        struct failure failure = {0};
+        suite_outcome(suite, out.id, &failure);
+        suite_fail(suite, "%s: refused with %s: %s", out.story, status_name(rc), failure.message);
+    }
+    suite_check_type(suite, &out);
+    return out;
+}
+
+struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x, unsigned n_ints,
+                               const int64_t *ints) {
+    return suite_run(suite, &(struct suite_call){.opcode = opcode, .n_inputs = 1, .inputs = &x, .n_ints = n_ints,
+                                                 .ints = ints});
+}
+
+struct sample suite_unary(struct suite *suite, unsigned opcode, const struct sample *x) {
+    return suite_attributes(suite, opcode, x, 0, NULL);
+}
+
+struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b) {
+    const struct sample *inputs[] = {a, b};
+    return suite_run(suite, &(struct suite_call){.opcode = opcode, .n_inputs = 2, .inputs = inputs});
+}
+
+struct sample suite_upload(struct suite *suite, struct values *values) {
+    struct sample out = {.id = ++suite->next_id, .opcode = OP_COPY, .values = values, .story = "upload"};
+    struct tensor_type type = {.dtype = values->dtype, .rank = values->rank};
+    struct upload upload;
+    memcpy(type.shape, values->shape, sizeof values->shape);
+    struct upload_request request = {.id = out.id, .type = &type, .stream = suite->stream,
+                                     .sequence = ++suite->sequence};
+    int rc = session_upload(suite->session, &request, &upload);
+    if (rc)
+        suite_fail(suite, "upload refused with %s", status_name(rc));
+    if (upload.bytes != (int64_t)values_bytes(values))
+        suite_fail(suite, "upload of %" PRId64 " bytes, expected %zu", upload.bytes, values_bytes(values));
+    if (upload.bytes)
+        values_encode(values, upload.data);
+    upload_finish(&upload, NULL);
+    return out;
+}
+
+/* ---- completions ---- */
+
+static void suite_fetch_done(struct fetch *fetch, const struct failure *failure) {
+    struct suite_fetch *self = (struct suite_fetch *)fetch;
+    self->done = true;
+    self->failed = failure != NULL;
+    if (failure)
+        self->failure = *failure;
+}
+
+void suite_fetch_start(struct suite *suite, uint64_t id, struct suite_fetch *fetch) {
+    *fetch = (struct suite_fetch){.fetch.done = suite_fetch_done};
+    session_fetch(suite->session, id, &fetch->fetch);
+}
+
+void suite_fetch_wait(struct suite *suite, struct suite_fetch *fetch) {
+    engine_kick(suite->engine);
+    while (!fetch->done)
+        engine_wait(suite->engine);
+}
+
+int suite_outcome(struct suite *suite, uint64_t id, struct failure *failure) {
+    struct suite_fetch fetch;
+    suite_fetch_start(suite, id, &fetch);
+    suite_fetch_wait(suite, &fetch);
+    if (failure && fetch.failed)
+        *failure = fetch.failure;
+    int code = fetch.failed ? (int)fetch.failure.code : STATUS_OK;
+    fetch_release(&fetch.fetch);
+    return code;
+}
+
+struct suite_wait {
+    struct wait wait;
+    bool done;
+};
+
+static void suite_wait_done(struct wait *wait, const struct failure *failure) {
+    (void)failure;
+    ((struct suite_wait *)wait)->done = true;
+}
+
+void suite_sync(struct suite *suite) {
+    struct suite_wait wait = {.wait.done = suite_wait_done};
+    session_wait(suite->session, 0, &wait.wait);
+    engine_kick(suite->engine);
+    while (!wait.done)
+        engine_wait(suite->engine);
+}
+
+/* ---- comparison ---- */
+
+static void suite_differ(struct suite *suite, const struct sample *sample, const struct values *got, int64_t k) {
+    const struct values *want = sample->values;
+    char text[VALUES_TEXT_MAX], at[128] = "", values[192];
+    int64_t strides[VALUES_RANK_MAX];
+    values_strides(want->rank, want->shape, strides);
+    for (int i = 0; i < want->rank; i++) {
+        size_t used = strlen(at);
+        snprintf(at + used, sizeof at - used, "%s%" PRId64, i ? ", " : "", k / strides[i] % want->shape[i]);
+    }
+    if (want->f)
+        snprintf(values, sizeof values, "got %.17Lg, expected %.17Lg, %.3Lg ulps apart", got->f[k], want->f[k],
+                 fabsl(got->f[k] - want->f[k]) / value_ulp(want->dtype, want->f[k]));
+    else
+        snprintf(values, sizeof values, "got %" PRId64 ", expected %" PRId64, got->i[k], want->i[k]);
+    suite_fail(suite, "%s = %s: at [%s] %s", values_text(want, text), sample->story, at, values);
+}
+
+static struct values *suite_fetch_values(struct suite *suite, const struct sample *sample) {
+    struct suite_fetch fetch;
+    struct values *got = values_create(sample->values->dtype, sample->values->rank, sample->values->shape);
+    suite_fetch_start(suite, sample->id, &fetch);
+    suite_fetch_wait(suite, &fetch);
+    if (fetch.failed)
+        suite_fail(suite, "%s: failed with %s: %s (of %s)", sample->story, status_name((int)fetch.failure.code),
+                   fetch.failure.message, fetch.failure.operation);
+    if (fetch.fetch.bytes != (int64_t)values_bytes(got))
+        suite_fail(suite, "%s: fetched %" PRId64 " bytes, expected %zu", sample->story, fetch.fetch.bytes,
+                   values_bytes(got));
+    values_decode(got, fetch.fetch.data);
+    fetch_release(&fetch.fetch);
+    for (int64_t k = 0; k < got->count; k++)
+        if (!tolerance_holds(sample->opcode, sample->values, got, k))
+            suite_differ(suite, sample, got, k);
+    return got;
+}
+
+void suite_check(struct suite *suite, const struct sample *sample) {
+    values_destroy(suite_fetch_values(suite, sample));
+}
+
+void suite_adopt(struct suite *suite, struct sample *sample) {
+    struct values *got = suite_fetch_values(suite, sample);
+    values_destroy(sample->values);
+    sample->values = got;
+}

@@ -1,0 +1,124 @@
+/* The conformance suite's harness: one session on one device, and tensors that exist on both sides, on the device and as
+ * the reference's values. Any difference fails the running test with words that name the operation, its inputs and how
+ * they were made, the place, and both values.
+ *
+ * TENSORD_TEST_DEVICE names the device ("cpu", "cpu:1"), TENSORD_TEST_SEED another seed. */
+#pragma once
+
+#include "engine/session.h"
+#include "tests/device/reference.h"
+
+enum { SUITE_STORY_MAX = 512 };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SUITE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SUITE_SANITIZED 1
+#endif
+#endif
+
+/* Repetitions, reduced under a sanitizer. */
+#ifdef SUITE_SANITIZED
+#define SUITE_REPEAT(n) ((n) / 6 + 1)
+#else
+#define SUITE_REPEAT(n) (n)
+#endif
+
+struct suite {
+    struct engine *engine;
+    struct session *session;
+    uint64_t next_id, sequence;
+    uint64_t seed, random;
+    uint32_t stream; /* of operations to come */
+};
+
+/* A tensor on both sides. */
+struct sample {
+    uint64_t id;
+    unsigned opcode; /* that made it, for the tolerance */
+    struct values *values;
+    char story[SUITE_STORY_MAX];
+};
+
+void suite_open(struct suite *suite, uint64_t seed);
+/* The same with limits of the device's memory (0: as the device has) and of the session's bytes. */
+void suite_open_limited(struct suite *suite, uint64_t seed, uint64_t memory, uint64_t quota);
+void suite_close(struct suite *suite);
+/* The device alone, for tests of the engine. */
+struct engine *suite_engine(uint64_t memory);
+void suite_restart(struct suite *suite); /* a fresh session, so that memory of a long test stays small */
+
+/* Fails the running test; the seed is added. */
+void suite_fail(const struct suite *suite, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
+
+/* ---- random choices ---- */
+
+uint64_t suite_random(struct suite *suite);
+/* 0 … n-1 */
+int64_t suite_below(struct suite *suite, int64_t n);
+bool suite_chance(struct suite *suite, int percent);
+
+enum suite_fill {
+    FILL_ANY,      /* everything the dtype has: NaN, infinities, -0, denormals, extremes; and ordinary numbers */
+    FILL_ORDINARY, /* finite, of magnitude 4 at most */
+    FILL_NEAR_ONE, /* finite, magnitudes from 0.5 to 1.5 */
+    FILL_COUNT,    /* integers from 0 to 6 */
+};
+void suite_fill(struct suite *suite, struct values *values, enum suite_fill fill);
+/* Rank 0 to `rank_max`, mostly small extents, now and then 0 or 1. Returns the rank. */
+int suite_shape(struct suite *suite, int rank_max, int64_t shape[VALUES_RANK_MAX]);
+/* A shape that broadcasts into the given one. */
+int suite_narrower(struct suite *suite, int rank, const int64_t *shape, int64_t narrow[VALUES_RANK_MAX]);
+
+/* ---- tensors ---- */
+
+/* Uploads the values and takes them over. */
+struct sample suite_upload(struct suite *suite, struct values *values);
+/* Of random contents. */
+struct sample suite_sample(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill);
+/* The same as a view: sliced with steps of either sign, permuted, broadcast, reshaped. The contents are such that views of
+ * broadcast axes repeat. */
+struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill);
+/* Either of the two. */
+struct sample suite_input(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill);
+
+struct suite_call {
+    unsigned opcode, n_inputs, n_ints, n_floats;
+    const struct sample *const *inputs;
+    const int64_t *ints;
+    const double *floats;
+    uint16_t consume;
+};
+/* Runs an operation on both sides; types are compared here, values by suite_check(). */
+struct sample suite_run(struct suite *suite, const struct suite_call *call);
+struct sample suite_unary(struct suite *suite, unsigned opcode, const struct sample *x);
+struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b);
+struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x, unsigned n_ints,
+                               const int64_t *ints);
+/* Fetches and compares. */
+void suite_check(struct suite *suite, const struct sample *sample);
+/* The same, and the device's values are the reference's from now on. */
+void suite_adopt(struct suite *suite, struct sample *sample);
+/* Frees on both sides. */
+void suite_free(struct suite *suite, struct sample *sample);
+/* Frees the reference's side of a tensor that an operation has consumed. */
+void suite_forget(struct sample *sample);
+
+/* ---- completions ---- */
+
+struct suite_fetch {
+    struct fetch fetch;
+    bool done, failed;
+    struct failure failure; /* a copy, where it failed */
+};
+void suite_fetch_start(struct suite *suite, uint64_t id, struct suite_fetch *fetch);
+void suite_fetch_wait(struct suite *suite, struct suite_fetch *fetch);
+/* Starts, waits, and gives the value back; the failure's code or STATUS_OK. */
+int suite_outcome(struct suite *suite, uint64_t id, struct failure *failure);
+/* Waits until all of the session's work has run. */
+void suite_sync(struct suite *suite);
+/* An operation on the device alone, by ids; returns what session_submit does. The output's id is in *output. */
+int suite_submit(struct suite *suite, const struct op_request *request, uint64_t *output);
+/* Frees an id on the device alone. */
+void suite_release(struct suite *suite, uint64_t id);

@@ -1,0 +1,148 @@
+/* Indices out of range show on the device only: they poison what is computed from them, and nothing else. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/device/suite.h"
+
+static struct sample index_values(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, int64_t at,
+                                  int64_t bad) {
+    struct values *values = values_create(dtype, rank, shape);
+    for (int64_t k = 0; k < values->count; k++)
+        values->i[k] = k % 3;
+    values->i[at] = bad;
+    return suite_upload(suite, values);
+}
+
+struct bad_index {
+    unsigned opcode;
+    int64_t bad;
+    const char *text;
+};
+
+/* x has 5 rows; 5, 6 and -1 are not among them. */
+static const struct bad_index bad_indices[] = {
+    {OP_TAKE, 5, "5"},       {OP_TAKE, -1, "-1"},      {OP_TAKE, INT64_MAX, "9223372036854775807"},
+    {OP_TAKE, INT64_MIN, "-9223372036854775808"},      {OP_TAKE_ALONG_AXIS, 6, "6"}, {OP_TAKE_ALONG_AXIS, -2, "-2"},
+    {OP_ONE_HOT, 5, "5"},    {OP_ONE_HOT, -1, "-1"},
+};
+
+static int take_bad(struct suite *suite, const struct bad_index *row, const struct sample *x, uint64_t *result) {
+    bool along = row->opcode == OP_TAKE_ALONG_AXIS, hot = row->opcode == OP_ONE_HOT;
+    struct sample indices =
+        index_values(suite, DTYPE_I64, along ? 2 : 1, along ? (int64_t[]){40, 1} : (int64_t[]){40}, 17, row->bad);
+    uint64_t ids[] = {x->id, indices.id};
+    int64_t axis[] = {0}, hot_ints[] = {5, DTYPE_F32};
+    struct op_request request = {.opcode = row->opcode, .n_inputs = hot ? 1 : 2, .inputs = hot ? ids + 1 : ids,
+                                 .n_ints = hot ? 2 : 1, .ints = hot ? hot_ints : axis, .label = "lookup"};
+    int code = suite_submit(suite, &request, result);
+    suite_forget(&indices);
+    return code;
+}
+
+Test(indices, one_out_of_range_poisons_the_result_and_names_itself) {
+    for (size_t i = 0; i < sizeof bad_indices / sizeof *bad_indices; i++) {
+        struct suite suite;
+        struct failure failure;
+        uint64_t result;
+        const struct bad_index *row = &bad_indices[i];
+        suite_open(&suite, 8);
+        struct sample x = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, 3}, FILL_ANY);
+        cr_assert_eq(take_bad(&suite, row, &x, &result), STATUS_OK, "row %zu: only the device can know", i);
+        uint64_t sequence = suite.sequence;
+        cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_OUT_OF_RANGE, "row %zu", i);
+        cr_assert(strstr(failure.message, row->text), "%s names no %s", failure.message, row->text);
+        cr_assert(strstr(failure.message, "5"), "%s does not name the extent", failure.message);
+        cr_assert_str_eq(failure.operation, op_info(row->opcode)->name);
+        cr_assert_str_eq(failure.label, "lookup");
+        cr_assert_eq(failure.sequence, sequence);
+        suite_check(&suite, &x);
+        suite_close(&suite);
+    }
+}
+
+/* Through views, casts, reductions, products, joins, in-place operations and other streams. */
+Test(indices, everything_computed_from_the_result_carries_the_first_cause) {
+    struct suite suite;
+    struct failure failure;
+    struct fault fault;
+    uint64_t bad, ids[16], n = 0;
+    suite_open(&suite, 8);
+    cr_assert_eq(session_stream_open(suite.session, 1, 0, &fault), STATUS_OK);
+    struct sample x = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, 3}, FILL_ORDINARY);
+    cr_assert_eq(take_bad(&suite, &bad_indices[0], &x, &bad), STATUS_OK);
+    uint64_t sequence = suite.sequence;
+    int64_t all[] = {0}, dtype[] = {DTYPE_I32}, flat[] = {-1}, axis[] = {0};
+    const struct op_request chain[] = {
+        {.opcode = OP_NEGATIVE, .n_inputs = 1, .consume = 0},
+        {.opcode = OP_CAST, .n_inputs = 1, .n_ints = 1, .ints = dtype},
+        {.opcode = OP_RESHAPE, .n_inputs = 1, .n_ints = 1, .ints = flat},
+        {.opcode = OP_ABS, .n_inputs = 1, .consume = 1, .label = "not me"},
+        {.opcode = OP_SUM, .n_inputs = 1, .n_ints = 1, .ints = all},
+        {.opcode = OP_STACK, .n_inputs = 1, .n_ints = 1, .ints = axis},
+        {.opcode = OP_ADD, .n_inputs = 2},
+    };
+    uint64_t last = bad;
+    for (size_t i = 0; i < sizeof chain / sizeof *chain; i++) {
+        uint64_t inputs[] = {last, x.id};
+        struct op_request request = chain[i];
+        request.inputs = inputs;
+        suite.stream = i % 2;
+        int code = suite_submit(&suite, &request, &last);
+        cr_assert(code == STATUS_OK || code == STATUS_OUT_OF_RANGE, "step %zu: %s", i, status_name(code));
+        if (!(i + 1 < sizeof chain / sizeof *chain && chain[i + 1].consume))
+            ids[n++] = last;
+    }
+    suite.stream = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        cr_assert_eq(suite_outcome(&suite, ids[i], &failure), STATUS_OUT_OF_RANGE, "step %lu", (unsigned long)i);
+        cr_assert_str_eq(failure.operation, "take");
+        cr_assert_str_eq(failure.label, "lookup");
+        cr_assert_eq(failure.sequence, sequence);
+    }
+    suite_check(&suite, &x);
+    suite_close(&suite);
+}
+
+Test(indices, the_first_of_two_causes_is_told) {
+    struct suite suite;
+    struct failure failure;
+    uint64_t first, second, sum;
+    suite_open(&suite, 8);
+    struct sample x = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, 3}, FILL_ORDINARY);
+    cr_assert_eq(take_bad(&suite, &bad_indices[0], &x, &first), STATUS_OK);
+    uint64_t sequence = suite.sequence;
+    cr_assert_eq(take_bad(&suite, &bad_indices[1], &x, &second), STATUS_OK);
+    uint64_t ids[] = {first, second};
+    suite_submit(&suite, &(struct op_request){.opcode = OP_ADD, .n_inputs = 2, .inputs = ids}, &sum);
+    cr_assert_eq(suite_outcome(&suite, sum, &failure), STATUS_OUT_OF_RANGE);
+    cr_assert_eq(failure.sequence, sequence);
+    suite_close(&suite);
+}
+
+Test(indices, a_poisoned_input_reused_after_the_fetch_fails_at_once) {
+    struct suite suite;
+    uint64_t bad, after;
+    suite_open(&suite, 8);
+    struct sample x = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){5, 3}, FILL_ORDINARY);
+    cr_assert_eq(take_bad(&suite, &bad_indices[1], &x, &bad), STATUS_OK);
+    cr_assert_eq(suite_outcome(&suite, bad, NULL), STATUS_OUT_OF_RANGE);
+    struct op_request request = {.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &bad};
+    cr_assert_eq(suite_submit(&suite, &request, &after), STATUS_OUT_OF_RANGE);
+    cr_assert_eq(suite_outcome(&suite, after, NULL), STATUS_OUT_OF_RANGE);
+    suite_close(&suite);
+}
+
+Test(indices, good_and_bad_ones_mixed_a_thousand_times) {
+    struct suite suite;
+    suite_open(&suite, 8);
+    struct sample x = suite_sample(&suite, DTYPE_I32, 2, (int64_t[]){5, 3}, FILL_ANY);
+    uint64_t ids[1000];
+    bool wrong[1000];
+    for (int i = 0; i < 1000; i++) {
+        wrong[i] = suite_chance(&suite, 10);
+        cr_assert_eq(take_bad(&suite, &(struct bad_index){OP_TAKE, wrong[i] ? 5 : 4, ""}, &x, &ids[i]), STATUS_OK);
+    }
+    for (int i = 0; i < 1000; i++)
+        cr_assert_eq(suite_outcome(&suite, ids[i], NULL), wrong[i] ? STATUS_OUT_OF_RANGE : STATUS_OK, "number %d", i);
+    suite_close(&suite);
+}

@@ -1,0 +1,258 @@
+#include "tests/device/values.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* precision counts the implicit bit; exponents are those of 1.xxx * 2^e */
+struct float_format {
+    int precision, exponent_min, exponent_max;
+};
+
+static const struct float_format float_formats[DTYPE_COUNT] = {
+    [DTYPE_F16] = {11, -14, 15},
+    [DTYPE_BF16] = {8, -126, 127},
+    [DTYPE_F32] = {24, -126, 127},
+    [DTYPE_F64] = {53, -1022, 1023},
+};
+
+static const struct {
+    const char *name;
+    size_t size;
+} value_dtypes[DTYPE_COUNT] = {
+    [DTYPE_BOOL] = {"bool", 1}, [DTYPE_U8] = {"u8", 1},   [DTYPE_I8] = {"i8", 1},   [DTYPE_I16] = {"i16", 2},
+    [DTYPE_I32] = {"i32", 4},   [DTYPE_I64] = {"i64", 8}, [DTYPE_F16] = {"f16", 2}, [DTYPE_BF16] = {"bf16", 2},
+    [DTYPE_F32] = {"f32", 4},   [DTYPE_F64] = {"f64", 8},
+};
+
+bool value_is_float(enum dtype dtype) {
+    return float_formats[dtype].precision != 0;
+}
+
+size_t value_size(enum dtype dtype) {
+    return value_dtypes[dtype].size;
+}
+
+const char *value_name(enum dtype dtype) {
+    return value_dtypes[dtype].name;
+}
+
+int value_bits(enum dtype dtype) {
+    return (int)value_dtypes[dtype].size * 8;
+}
+
+int64_t value_low(enum dtype dtype) {
+    if (dtype == DTYPE_BOOL || dtype == DTYPE_U8)
+        return 0;
+    return dtype == DTYPE_I64 ? INT64_MIN : -((int64_t)1 << (value_bits(dtype) - 1));
+}
+
+int64_t value_high(enum dtype dtype) {
+    if (dtype == DTYPE_BOOL)
+        return 1;
+    if (dtype == DTYPE_U8)
+        return 255;
+    return dtype == DTYPE_I64 ? INT64_MAX : ((int64_t)1 << (value_bits(dtype) - 1)) - 1;
+}
+
+int64_t value_wrap(enum dtype dtype, int64_t value) {
+    if (dtype == DTYPE_BOOL)
+        return value != 0;
+    if (dtype == DTYPE_I64)
+        return value;
+    uint64_t modulus = (uint64_t)1 << value_bits(dtype);
+    int64_t low_bits = (int64_t)((uint64_t)value & (modulus - 1));
+    return low_bits > value_high(dtype) ? low_bits - (int64_t)modulus : low_bits;
+}
+
+long double value_max(enum dtype dtype) {
+    const struct float_format *format = &float_formats[dtype];
+    return ldexpl(2.0L - ldexpl(1, 1 - format->precision), format->exponent_max);
+}
+
+long double value_min_normal(enum dtype dtype) {
+    return ldexpl(1, float_formats[dtype].exponent_min);
+}
+
+long double value_ulp(enum dtype dtype, long double value) {
+    const struct float_format *format = &float_formats[dtype];
+    int exponent = value == 0 || !isfinite(value) ? format->exponent_min : ilogbl(value);
+    if (exponent < format->exponent_min)
+        exponent = format->exponent_min;
+    return ldexpl(1, exponent - format->precision + 1);
+}
+
+long double value_round(enum dtype dtype, long double value) {
+    if (!isfinite(value) || value == 0)
+        return value;
+    long double ulp = value_ulp(dtype, value);
+    long double rounded = rintl(value / ulp) * ulp; /* both steps exact: ulp is a power of two */
+    if (fabsl(rounded) > value_max(dtype))
+        return copysignl(INFINITY, value);
+    return copysignl(rounded, value);
+}
+
+/* ---- tensors ---- */
+
+static void *values_memory(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory) {
+        fputs("the reference is out of memory\n", stderr);
+        abort();
+    }
+    return memory;
+}
+
+struct values *values_create(enum dtype dtype, int rank, const int64_t *shape) {
+    struct values *values = values_memory(1, sizeof *values);
+    values->dtype = dtype;
+    values->rank = rank;
+    values->count = 1;
+    for (int i = 0; i < rank; i++) {
+        values->shape[i] = shape[i];
+        values->count *= shape[i];
+    }
+    if (value_is_float(dtype))
+        values->f = values_memory((size_t)values->count, sizeof *values->f);
+    else
+        values->i = values_memory((size_t)values->count, sizeof *values->i);
+    return values;
+}
+
+void values_scaled(struct values *values, double terms) {
+    values->scale = values_memory((size_t)values->count, sizeof *values->scale);
+    values->terms = terms;
+}
+
+struct values *values_copy(const struct values *values) {
+    struct values *copy = values_create(values->dtype, values->rank, values->shape);
+    if (values->f)
+        memcpy(copy->f, values->f, (size_t)values->count * sizeof *values->f);
+    else
+        memcpy(copy->i, values->i, (size_t)values->count * sizeof *values->i);
+    return copy;
+}
+
+void values_destroy(struct values *values) {
+    if (!values)
+        return;
+    free(values->i);
+    free(values->f);
+    free(values->scale);
+    free(values);
+}
+
+size_t values_bytes(const struct values *values) {
+    return (size_t)values->count * value_size(values->dtype);
+}
+
+/* The bits of a representable number in a format of 16 bits. */
+static uint16_t half_encode(enum dtype dtype, long double value) {
+    const struct float_format *format = &float_formats[dtype];
+    int fraction = format->precision - 1;
+    unsigned sign = signbit(value) ? 0x8000 : 0, top = (unsigned)(format->exponent_max * 2 + 1) << fraction;
+    if (isnan(value))
+        return (uint16_t)(top | 1u << (fraction - 1));
+    if (isinf(value))
+        return (uint16_t)(sign | top);
+    long double magnitude = fabsl(value);
+    if (magnitude < value_min_normal(dtype)) /* denormals and zero: a plain count of the smallest one */
+        return (uint16_t)(sign | (unsigned)(magnitude / value_ulp(dtype, 0)));
+    int exponent = ilogbl(magnitude);
+    unsigned mantissa = (unsigned)(magnitude / value_ulp(dtype, value)) - (1u << fraction);
+    return (uint16_t)(sign | (unsigned)(exponent + format->exponent_max) << fraction | mantissa);
+}
+
+static long double half_decode(enum dtype dtype, uint16_t bits) {
+    const struct float_format *format = &float_formats[dtype];
+    int fraction = format->precision - 1, top = format->exponent_max * 2 + 1;
+    int exponent = (bits & 0x7fff) >> fraction, mantissa = bits & ((1 << fraction) - 1);
+    long double magnitude;
+    if (exponent == top)
+        magnitude = mantissa ? NAN : INFINITY;
+    else if (exponent == 0)
+        magnitude = (long double)mantissa * value_ulp(dtype, 0);
+    else
+        magnitude = ldexpl((long double)(mantissa + (1 << fraction)), exponent - format->exponent_max - fraction);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+void values_encode(const struct values *values, void *bytes) {
+    size_t size = value_size(values->dtype);
+    for (int64_t k = 0; k < values->count; k++) {
+        char *at = (char *)bytes + (size_t)k * size;
+        if (values->dtype == DTYPE_F64) {
+            memcpy(at, &(double){(double)values->f[k]}, size);
+        } else if (values->dtype == DTYPE_F32) {
+            memcpy(at, &(float){(float)values->f[k]}, size);
+        } else if (values->f) {
+            memcpy(at, &(uint16_t){half_encode(values->dtype, values->f[k])}, size);
+        } else {
+            memcpy(at, &values->i[k], size); /* little-endian: the low bytes */
+        }
+    }
+}
+
+void values_decode(struct values *values, const void *bytes) {
+    size_t size = value_size(values->dtype);
+    for (int64_t k = 0; k < values->count; k++) {
+        const char *at = (const char *)bytes + (size_t)k * size;
+        double wide;
+        float single;
+        uint16_t half;
+        int64_t integer = 0;
+        if (values->dtype == DTYPE_F64) {
+            memcpy(&wide, at, size);
+            values->f[k] = wide;
+        } else if (values->dtype == DTYPE_F32) {
+            memcpy(&single, at, size);
+            values->f[k] = single;
+        } else if (values->f) {
+            memcpy(&half, at, size);
+            values->f[k] = half_decode(values->dtype, half);
+        } else {
+            memcpy(&integer, at, size);
+            /* A bool byte other than 0 and 1 must not pass for true. */
+            values->i[k] = values->dtype == DTYPE_BOOL ? integer : value_wrap(values->dtype, integer);
+        }
+    }
+}
+
+const char *values_text(const struct values *values, char text[VALUES_TEXT_MAX]) {
+    size_t used = (size_t)snprintf(text, VALUES_TEXT_MAX, "%s (", value_name(values->dtype));
+    for (int i = 0; i < values->rank; i++)
+        used += (size_t)snprintf(text + used, VALUES_TEXT_MAX - used, "%s%lld", i ? ", " : "",
+                                 (long long)values->shape[i]);
+    snprintf(text + used, VALUES_TEXT_MAX - used, ")");
+    return text;
+}
+
+bool values_same_type(const struct values *values, enum dtype dtype, int rank, const int64_t *shape) {
+    if (values->dtype != dtype || values->rank != rank)
+        return false;
+    for (int i = 0; i < rank; i++)
+        if (values->shape[i] != shape[i])
+            return false;
+    return true;
+}
+
+void values_strides(int rank, const int64_t *shape, int64_t *strides) {
+    int64_t stride = 1;
+    for (int i = rank; i-- > 0; stride *= shape[i])
+        strides[i] = stride;
+}
+
+bool values_next(int rank, const int64_t *shape, int64_t *index) {
+    for (int i = rank; i-- > 0; index[i] = 0)
+        if (++index[i] < shape[i])
+            return true;
+    return false;
+}
+
+int64_t values_offset(int rank, const int64_t *index, const int64_t *strides) {
+    int64_t offset = 0;
+    for (int i = 0; i < rank; i++)
+        offset += index[i] * strides[i];
+    return offset;
+}

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Writes the seed corpus: valid sessions, and the malformed inputs of tests/integration, in the form each target reads.
+
+    tests/fuzz/seed_corpus.py tests/fuzz/corpus
+"""
+import pathlib
+import struct
+import sys
+
+MAGIC = 0x31445354
+HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
+BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
+STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
+F32, I64 = 9, 6
+FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE = (
+    1, 2, 3, 4, 5, 6, 16, 17, 32, 33, 34, 35)
+ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX, MATMUL, CONCAT, STACK, TAKE, ALONG, ONE_HOT = (
+    48, 66, 72, 96, 103, 112, 128, 144, 145, 146, 147, 148)
+# Rows of proto/op.h in their order: a script's opcode byte counts them.
+OPCODES = [1, 2, 3, 4, 5, 6, 16, 17, *range(32, 39), *range(48, 73), *range(96, 105), 112, 113, 128, *range(144, 149)]
+
+
+# ---- protobuf by hand ----
+
+def varint(n):
+    n &= (1 << 64) - 1
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes(out + bytes([n]))
+
+
+def number(field, value):
+    return varint(field << 3) + varint(value)
+
+
+def fixed(field, value):
+    return varint(field << 3 | 1) + struct.pack("<Q", value & (1 << 64) - 1)
+
+
+def data(field, value):
+    return varint(field << 3 | 2) + varint(len(value)) + value
+
+
+def zigzag(values):
+    return b"".join(varint((v << 1) ^ (v >> 63)) for v in values)
+
+
+# ---- messages ----
+
+def hello(low=1, high=1, client=b"seed"):
+    return number(1, low) + number(2, high) + data(3, client)
+
+
+def head(opcode, inputs=0, ints=0, floats=0, flags=0, consume=0):
+    return opcode | inputs << 16 | ints << 24 | floats << 32 | flags << 40 | consume << 48
+
+
+def batch(first, heads, inputs=(), ints=(), floats=(), labels=(), stream=0, sequence=None):
+    message = fixed(1, first) + fixed(2, first if sequence is None else sequence)
+    if stream:
+        message += number(3, stream)
+    message += data(4, struct.pack(f"<{len(heads)}Q", *heads))
+    if inputs:
+        message += data(5, struct.pack(f"<{len(inputs)}Q", *inputs))
+    if ints:
+        message += data(6, struct.pack(f"<{len(ints)}q", *ints))
+    if floats:
+        message += data(7, struct.pack(f"<{len(floats)}d", *floats))
+    return message + b"".join(data(8, label) for label in labels)
+
+
+def upload(identity, dtype, shape, sequence, label=b""):
+    message = fixed(1, identity) + number(2, dtype) + data(3, zigzag(shape))
+    return message + (data(5, label) if label else b"") + fixed(6, sequence)
+
+
+def copy_in(identity, dtype, shape, ticket):
+    return fixed(1, identity) + number(2, dtype) + data(3, zigzag(shape)) + data(5, ticket) + fixed(7, identity)
+
+
+def frame(kind, message=b"", payload=b"", sequence=0, magic=MAGIC, flags=0, reserved=0, lengths=None):
+    message_bytes, payload_bytes = lengths or (len(message), len(payload))
+    header = struct.pack("<IHHIIQQ", magic, kind, flags, message_bytes, reserved, payload_bytes, sequence)
+    return header + message + payload
+
+
+# ---- sessions ----
+
+PAYLOAD = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def full(first, value=1.0, extents=(4,)):
+    return batch(first, [head(FULL, 0, 2 + len(extents), 1)], ints=[F32, int(value), *extents], floats=[value])
+
+
+def good_session():
+    return [
+        (HELLO, hello(), b""),
+        (UPLOAD, upload(1, F32, [2, 2], 1, b"x"), PAYLOAD[:8]),
+        (UPLOAD_CHUNK, fixed(1, 1) + number(2, 8), PAYLOAD[8:]),
+        (STREAM_OPEN, number(1, 1) + number(2, 2), b""),
+        (BATCH, batch(2, [head(FULL, 0, 3, 1, 1), head(ADD, 2), head(MATMUL, 2, consume=1), head(FREE, 1)],
+                      inputs=[1, 2, 3, 1, 2], ints=[F32, 1, 2], floats=[1.0], labels=[b"forward/one"]), b""),
+        (WAIT, fixed(1, 4), b""),
+        (SYNC, b"", b""),
+        (FETCH, fixed(1, 4), b""),
+        (PING, b"", b""),
+        (STREAM_CLOSE, number(1, 1), b""),
+    ]
+
+
+def malformed_messages():
+    """(name, type, message, payload) after Hello."""
+    big = (1 << 63) - 1
+    yield "second_hello", HELLO, hello(), b""
+    yield "server_frame", WELCOME, b"", b""
+    yield "control_request", GET_STATUS, b"", b""
+    yield "inputs_missing", BATCH, batch(1, [head(ADD, 2)]), b""
+    yield "inputs_left", BATCH, batch(1, [head(ADD, 2)], inputs=[1, 1, 1]), b""
+    yield "label_missing", BATCH, batch(1, [head(ADD, 2, flags=1)], inputs=[1, 1]), b""
+    yield "label_long", BATCH, batch(1, [head(ADD, 2, flags=1)], inputs=[1, 1], labels=[b"l" * 400]), b""
+    yield "label_nul", BATCH, batch(1, [head(ADD, 2, flags=1)], inputs=[1, 1], labels=[b"a\0b"]), b""
+    yield "flags", BATCH, batch(1, [head(ADD, 2, flags=0x80)], inputs=[1, 1]), b""
+    yield "head_ones", BATCH, batch(1, [(1 << 64) - 1], inputs=[1]), b""
+    yield "empty_batch", BATCH, b"", b""
+    yield "id_zero", BATCH, full(0), b""
+    yield "id_wraps", BATCH, batch((1 << 64) - 1, [head(ADD, 2), head(ADD, 2)], inputs=[1, 1, 1, 1]), b""
+    yield "own_input", BATCH, batch(1, [head(COPY, 1)], inputs=[1]), b""
+    yield "negative_extent", BATCH, full(1, extents=(-1,)), b""
+    yield "overflow", BATCH, full(1, extents=(1 << 32, 1 << 32)), b""
+    yield "rank_9", BATCH, full(1, extents=(1,) * 9), b""
+    yield "stream_unknown", BATCH, batch(1, [head(FULL, 0, 3, 1)], ints=[F32, 0, 1], floats=[0], stream=9), b""
+    yield "sequence_gap", BATCH, batch(1, [head(FULL, 0, 3, 1)], ints=[F32, 0, 1], floats=[0], sequence=99), b""
+    yield "packed_too_long", BATCH, b"\x22\x80\xa0\x94\xa5\x1d\x01\x02\x03", b""
+    yield "no_protobuf", BATCH, b"\xff" * 60, b""
+    yield "upload_dtype", UPLOAD, upload(1, 99, [4], 1), PAYLOAD
+    yield "upload_overflow", UPLOAD, upload(1, F32, [1 << 32, 1 << 32], 1), PAYLOAD
+    yield "upload_too_much", UPLOAD, upload(1, F32, [2], 1), PAYLOAD
+    yield "upload_huge", UPLOAD, upload(1, F32, [big], 1), PAYLOAD
+    yield "upload_unfinished", UPLOAD, upload(1, F32, [16], 1), PAYLOAD
+    yield "chunk_unknown", UPLOAD_CHUNK, fixed(1, 9) + number(2, 0), PAYLOAD
+    yield "fetch_zero", FETCH, fixed(1, 0), b""
+    yield "stream_zero", STREAM_OPEN, number(1, 0), b""
+    yield "stream_close_unknown", STREAM_CLOSE, number(1, 5), b""
+    yield "copy_out", COPY_OUT, fixed(1, 1) + data(2, b"cpu:1") + data(3, b"t" * 16), b""
+    yield "copy_ticket", COPY_OUT, fixed(1, 1) + data(2, b"cpu:1") + data(3, b"t"), b""
+    yield "copy_in", COPY_IN, copy_in(1, F32, [4], b"t" * 16), b""
+
+
+def malformed_frames():
+    yield "magic", frame(PING, magic=0)
+    yield "type", frame(9)
+    yield "flags", frame(PING, flags=1)
+    yield "reserved", frame(PING, reserved=1)
+    yield "payload_ones", frame(PING, lengths=(0, (1 << 64) - 1))
+    yield "payload_tebibyte", frame(UPLOAD, lengths=(8, 1 << 40))
+    yield "message_ones", frame(BATCH, lengths=((1 << 32) - 1, 0))
+
+
+# ---- scripts of operations (fuzz_script.c) ----
+
+def op(opcode, inputs=(), ints=(), floats=(), consume=0):
+    counts = len(inputs) | len(ints) << 2 | len(floats) << 6
+    return bytes([OPCODES.index(opcode), counts, consume, *inputs, *ints, *floats])
+
+
+def scripts():
+    yield "elementwise", op(ADD, [1, 1]) + op(EXP, [3]) + op(SUM, [4], [1, 0]) + op(FREE, [3])
+    yield "matmul", op(TRANSPOSE, [1]) + op(MATMUL, [1, 3]) + op(MATMUL, [3, 1]) + op(SOFTMAX, [5], [1])
+    yield "views", op(RESHAPE, [1], [3, 2]) + op(PERMUTE, [3], [1, 0]) + op(SLICE, [4], [0, 2, 1, 0, 3, 2]) + op(COPY, [5])
+    yield "create", op(ARANGE, [], [F32, 0, 8, 1], [64, 96, 68]) + op(EYE, [], [F32, 3, 4, 1]) + \
+        op(UNIFORM, [], [F32, 1, 2, 3, 4], [64, 68]) + op(NORMAL, [], [F32, 1, 2, 100], [64, 68])
+    yield "index", op(TAKE, [1, 2], [1]) + op(ONE_HOT, [2], [4, F32]) + op(ALONG, [3, 2], [0]) + op(ARGMAX, [1], [0, 1])
+    yield "join", op(CONCAT, [1, 1, 1], [0]) + op(STACK, [1, 3], [0]) + op(STACK, [1, 1], [1]) + op(CAST, [5], [I64])
+    yield "errors", op(ADD, [1, 2]) + op(ADD, [99, 0]) + op(ADD, [4, 5]) + op(FULL, [], [F32, 0, 0xf5, 0xf5], [0]) + \
+        op(FULL, [], [F32, 0, 0xf2], [0]) + op(CAST, [1], [0xf0]) + op(RESHAPE, [1], [0xef, 0xef]) + op(WHERE, [1, 1, 1])
+    yield "consume", op(EXP, [1], consume=1) + op(ADD, [3, 3], consume=3) + op(ADD, [4, 1]) + op(FREE, [4, 4])
+    yield "empty", op(FULL, [], [F32, 0, 0, 4], [64]) + op(SUM, [3], [0, 0]) + op(MATMUL, [3, 3]) + op(ARGMAX, [3], [0])
+    yield "slices", op(SLICE, [2], [0xf0, 0xf0, 0xf0]) + op(SLICE, [2], [0xf2, 0xf0, 0xef]) + op(SLICE, [2], [0, 3, 0])
+
+
+def records(frames):
+    out = b""
+    for kind, message, payload in frames:
+        out += struct.pack("<BHH", kind, len(message), len(payload)) + message + payload
+    return out
+
+
+def stream(frames):
+    return b"".join(frame(kind, message, payload, i) for i, (kind, message, payload) in enumerate(frames))
+
+
+def write(folder, name, content):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def main():
+    top = pathlib.Path(sys.argv[1])
+    good = stream(good_session())
+    for name, schedule in ("whole", b""), ("bytes", b"\x01"), ("pieces", b"\x07\x20\x03\x40"):
+        write(top / "frame", "good_" + name, bytes([len(schedule)]) + schedule + good)
+    large = frame(UPLOAD, b"m" * 100, b"p" * 20000, 2) + frame(PING, sequence=1)
+    write(top / "frame", "direct_payload", b"\x02\xff\xfe" + large)
+    write(top / "frame", "direct_payload_whole", b"\x00" + large)
+    for name, text in malformed_frames():
+        write(top / "frame", name, b"\x01\x05" + frame(PING, sequence=1) + text)
+        write(top / "request", "raw_" + name, b"\x00" + frame(HELLO, hello(), sequence=1) + text)
+    write(top / "request", "raw_good", b"\x00" + good)
+    write(top / "request", "raw_cut", b"\x00" + good[:200])
+    write(top / "request", "raw_no_hello", b"\x00" + frame(PING))
+    write(top / "request", "raw_version", b"\x00" + frame(HELLO, hello(9, 9)))
+    write(top / "request", "frames_good", b"\x01" + records(good_session()[1:]))
+    for name, kind, message, payload in malformed_messages():
+        write(top / "request", "frames_" + name, b"\x01" + records([(kind, message, payload), (PING, b"", b"")]))
+    for name, script in scripts():
+        write(top / "request", "operations_" + name, b"\x02" + script)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+/* The public header and the first example: what a newcomer compiles first. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/integration/client.h"
+#include "tests/integration/command.h"
+#include "tests/integration/daemon.h"
+
+enum { COMPILE_MS = 60000 };
+
+static struct daemon tensord;
+static struct command command;
+static char directory[64];
+
+static void start(void) {
+    daemon_directory_make(directory);
+}
+
+static void stop(void) {
+    command_finish(&command);
+    daemon_directory_remove(directory);
+    daemon_stop(&tensord);
+}
+
+TestSuite(header, .init = start, .fini = stop, .timeout = 120);
+
+/* A source file that includes the header twice and nothing else. */
+static void compiles_alone(const char *compiler, const char *standard, const char *name) {
+    char path[100], include[1000];
+    command_run(&command, (const char *const[]){compiler, "--version", NULL}, NULL, COMPILE_MS);
+    if (command.code)
+        cr_skip_test("%s is not there", compiler);
+    command_finish(&command);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    snprintf(include, sizeof include, "-I%s/client", daemon_program("TENSORD_SOURCE"));
+    FILE *file = fopen(path, "w");
+    fputs("#include <tensord.h>\n#include <tensord.h>\nint answer(void);\nint answer(void) { return TD_OK; }\n", file);
+    fclose(file);
+    command_run(&command,
+                (const char *const[]){compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+                                      include, path, NULL},
+                NULL, COMPILE_MS);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+}
+
+Test(header, compiles_alone_as_c99) {
+    compiles_alone("cc", "-std=c99", "alone.c");
+}
+
+Test(header, compiles_alone_as_c11) {
+    compiles_alone("cc", "-std=c11", "alone.c");
+}
+
+Test(header, compiles_alone_as_cpp11) {
+    compiles_alone("c++", "-std=c++11", "alone.cpp");
+}
+
+Test(header, compiles_alone_as_cpp20) {
+    compiles_alone("c++", "-std=c++20", "alone.cpp");
+}
+
+static char *read_whole(const char *path) {
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NULL;
+    char *text = calloc(1, 1 << 20);
+    size_t n = fread(text, 1, (1 << 20) - 1, file);
+    text[n] = 0;
+    fclose(file);
+    return text;
+}
+
+Test(header, readme_shows_the_example_as_it_is) {
+    char readme_path[1000], example_path[1000];
+    snprintf(readme_path, sizeof readme_path, "%s/README.md", daemon_program("TENSORD_SOURCE"));
+    snprintf(example_path, sizeof example_path, "%s/client/examples/hello.c", daemon_program("TENSORD_SOURCE"));
+    char *readme = read_whole(readme_path), *example = read_whole(example_path);
+    cr_assert(readme && example);
+    char *block = strstr(readme, "```c\n");
+    cr_assert_not_null(block, "README.md has no C block");
+    block += strlen("```c\n");
+    char *end = strstr(block, "```");
+    cr_assert_not_null(end);
+    *end = 0;
+    cr_assert_str_eq(block, example);
+    free(readme);
+    free(example);
+}
+
+Test(header, example_runs) {
+    char variable[140];
+    daemon_start(&tensord, NULL);
+    snprintf(variable, sizeof variable, "TENSORD_URL=%s", tensord.url);
+    command_run(&command, (const char *const[]){daemon_program("HELLO_EXE"), NULL},
+                (const char *const[]){variable, NULL}, COMPILE_MS);
+    cr_assert_eq(command.code, 0, "%d: %s", command.code, command.err);
+    cr_assert(command.out_bytes > 0, "it printed nothing");
+}

@@ -1,0 +1,161 @@
+/* tensorctl: what it prints for people and for programs. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/integration/client.h"
+#include "tests/integration/command.h"
+#include "tests/integration/daemon.h"
+#include "tests/integration/status.h"
+
+enum { RUN_MS = 10000 };
+
+static struct daemon tensord;
+static struct client client;
+static struct command command;
+
+/* The worker publishes its figures a few times a second. */
+static bool work_is_counted(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return status_device(status, "cpu:1")->ops_total >= 3 && status->n_sessions == 1 && status->sessions[0]->n_failures;
+}
+
+static void start(void) {
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1"});
+    client_open(&client, tensord.url, "cpu:1");
+    td_label("held");
+    td_tensor *held = td_full(client.device, TD_F32, TD_SHAPE(1 << 20), 1);
+    cr_assert(!td_wait(held), "%s", td_last_error()->message);
+    cr_assert_eq(td_wait(td_take(held, td_full(client.device, TD_I32, TD_SHAPE(1), -5), 0)), TD_E_OUT_OF_RANGE);
+    status_until(tensord.url, work_is_counted, NULL, 5000);
+}
+
+static void stop(void) {
+    command_finish(&command);
+    client_close(&client);
+    daemon_stop(&tensord);
+}
+
+TestSuite(tensorctl, .init = start, .fini = stop, .timeout = 60);
+
+#define TENSORCTL(...)                                                                                                 \
+    command_run(&command,                                                                                              \
+                (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, __VA_ARGS__, NULL}, NULL, \
+                RUN_MS)
+
+/* Runs a Python check over the output, which is bound to `d`; `expression` must be true. */
+static void json_holds(const char *expression) {
+    char script[4096], path[100];
+    struct command python;
+    snprintf(path, sizeof path, "%s/out.json", tensord.directory);
+    FILE *file = fopen(path, "w");
+    fwrite(command.out, 1, command.out_bytes, file);
+    fclose(file);
+    snprintf(script, sizeof script,
+             "import json, sys\n"
+             "d = json.load(open(sys.argv[1]))\n"
+             "ints = lambda o, keys: all(type(o[k]) is int for k in keys.split())\n"
+             "has = lambda o, keys: all(k in o for k in keys.split())\n"
+             "sys.exit(0 if (%s) else 1)\n",
+             expression);
+    command_run(&python, (const char *const[]){"python3", "-c", script, path, NULL}, NULL, RUN_MS);
+    cr_assert_eq(python.code, 0, "not true: %s\n%s\n%s", expression, python.err, command.out);
+    command_finish(&python);
+}
+
+Test(tensorctl, status_json_has_its_keys) {
+    TENSORCTL("status", "--json");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    json_holds("has(d, 'version uptime_s draining devices sessions') and d['draining'] is False");
+    json_holds("len(d['devices']) == 2 and [x['name'] for x in d['devices']] == ['cpu:0', 'cpu:1']");
+    json_holds("all(has(x, 'name kind state worker_pid epoch restarts last_fault memory queue_depth ops_total bytes_in "
+               "bytes_out data_age_ms') for x in d['devices'])");
+    json_holds("all(ints(x, 'worker_pid epoch restarts queue_depth ops_total bytes_in bytes_out') for x in d['devices'])");
+    json_holds("all(ints(x['memory'], 'total reserved live peak largest_free') for x in d['devices'])");
+    json_holds("len(d['sessions']) == 1");
+    json_holds("all(has(x, 'id principal peer device age_s tensors live peak ops_queued ops_done failures') and "
+               "ints(x, 'id tensors live peak ops_queued ops_done') for x in d['sessions'])");
+}
+
+Test(tensorctl, status_json_tells_the_truth) {
+    TENSORCTL("status", "--json");
+    json_holds("d['devices'][1]['memory']['live'] >= 4 << 20 and d['devices'][0]['memory']['live'] == 0");
+    json_holds("d['sessions'][0]['device'] == 'cpu:1' and d['sessions'][0]['live'] >= 4 << 20");
+    json_holds("d['sessions'][0]['principal'].startswith('uid:') and d['sessions'][0]['ops_done'] >= 3");
+    json_holds("all(x['state'] == 'ready' and x['kind'] == 'cpu' for x in d['devices'])");
+    json_holds("d['sessions'][0]['failures'] and 'OUT_OF_RANGE' in json.dumps(d['sessions'][0]['failures'])");
+}
+
+Test(tensorctl, devices_json) {
+    TENSORCTL("devices", "--json");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    json_holds("'cpu:1' in json.dumps(d)");
+}
+
+Test(tensorctl, sessions_json) {
+    TENSORCTL("sessions", "--json");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    json_holds("'uid:' in json.dumps(d)");
+}
+
+Test(tensorctl, options_may_come_before_the_command) {
+    TENSORCTL("--json", "status");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    json_holds("has(d, 'devices')");
+}
+
+Test(tensorctl, text_fits_eighty_columns) {
+    static const char *const WORDS[] = {"status", "devices", "sessions", "ping"};
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        TENSORCTL(WORDS[i]);
+        cr_assert_eq(command.code, 0, "%s: %s", WORDS[i], command.err);
+        cr_assert(command.out_bytes > 0);
+        cr_assert_leq(command_columns(command.out), 80, "%s:\n%s", WORDS[i], command.out);
+        command_finish(&command);
+    }
+}
+
+Test(tensorctl, status_text_names_devices_and_the_failure) {
+    TENSORCTL("status");
+    cr_assert(strstr(command.out, "cpu:0") && strstr(command.out, "cpu:1") && strstr(command.out, "ready"), "%s",
+              command.out);
+    cr_assert(strstr(command.out, "uid:"), "%s", command.out);
+    cr_assert(strstr(command.out, "MiB"), "%s", command.out);
+}
+
+Test(tensorctl, url_comes_from_the_environment) {
+    char variable[140];
+    snprintf(variable, sizeof variable, "TENSORD_URL=%s", tensord.url);
+    command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "ping", NULL},
+                (const char *const[]){variable, NULL}, RUN_MS);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+}
+
+Test(tensorctl, wrong_use_is_told) {
+    static const char *const WORDS[] = {"no-such-command", "--no-such-flag"};
+    for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
+        TENSORCTL(WORDS[i]);
+        cr_assert(command.code > 0 && command.code < 128, "%s: %d", WORDS[i], command.code);
+        cr_assert(strstr(command.err, WORDS[i]), "%s", command.err);
+        command_finish(&command);
+    }
+}
+
+Test(tensorctl, daemon_that_is_not_there_is_told) {
+    command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", "unix:/nonexistent/s", "status", NULL},
+                NULL, RUN_MS);
+    cr_assert(command.code > 0 && command.code < 128, "%d", command.code);
+    cr_assert(strstr(command.err, "/nonexistent/s"), "%s", command.err);
+}
+
+Test(tensorctl, status_answers_during_a_running_job) {
+    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(1024, 1024), 0);
+    for (int i = 0; i < 200; i++)
+        x = td_matmul(x, x);
+    td_flush(client.device);
+    TENSORCTL("status", "--json");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    json_holds("d['devices'][1]['state'] == 'ready' and d['devices'][1]['data_age_ms'] < 5000");
+}

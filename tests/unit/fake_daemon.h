@@ -1,0 +1,39 @@
+/* A daemon for tests of the client: it speaks the protocol, computes nothing, and remembers what it was sent.
+ *
+ * Device connections are logged as text, one line a frame or operation: "add(1,2)=3 free 1 [label]", "upload 4 12/12",
+ * "chunk 4 at 1048576", "fetch 3". A fetch of an upload gives its bytes back; of anything else, bytes of the id's low
+ * eight bits. Fetching a tensor whose label is "poison" reports a failure. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fake_daemon {
+    char url[128];
+    /* settings; may change at any time */
+    atomic_bool hold;    /* stop reading device connections */
+    atomic_bool mute;    /* read, but answer nothing after Hello */
+    atomic_bool quiet;   /* log nothing and remember nothing: only drain */
+    atomic_bool refuse;  /* answer the next frame with an Error frame and close */
+    atomic_bool hang_up; /* close device connections at the next frame */
+    /* private */
+    int listener;
+    pthread_t thread;
+    atomic_bool stop;
+    atomic_int connections;
+    atomic_uint_fast64_t operations;
+    pthread_mutex_t lock;
+    char *log;
+    size_t log_bytes, log_capacity;
+};
+
+/* Listens on a Unix socket of its own; devices are cpu:0 and cpu:1. Ends the test's process where it cannot. */
+void fake_daemon_start(struct fake_daemon *fake);
+void fake_daemon_stop(struct fake_daemon *fake);
+/* Whether the log holds `text`; waits up to two seconds for it. */
+bool fake_daemon_saw(struct fake_daemon *fake, const char *text);
+/* A copy of the log, to be freed. */
+char *fake_daemon_log(struct fake_daemon *fake);

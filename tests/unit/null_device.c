@@ -1,0 +1,62 @@
+#include "tests/unit/null_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void null_close(struct device *device) {
+    (void)device;
+}
+
+static void null_describe(const struct device *device, struct device_info *info) {
+    memset(info, 0, sizeof *info);
+    snprintf(info->kind, sizeof info->kind, "null");
+    info->processors = 1;
+    info->memory_total = ((const struct null_device *)device)->memory_total;
+}
+
+static int null_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
+    struct null_device *null = (struct null_device *)device;
+    if (null->memory_reserved + bytes > null->memory_total)
+        return fault_set(fault, STATUS_OUT_OF_MEMORY, "the null device is full");
+    *segment = aligned_alloc(4096, bytes);
+    if (!*segment)
+        return fault_set(fault, STATUS_OUT_OF_MEMORY, "no memory");
+    null->memory_reserved += bytes;
+    return STATUS_OK;
+}
+
+static void null_release(struct device *device, void *segment, size_t bytes) {
+    ((struct null_device *)device)->memory_reserved -= bytes;
+    free(segment);
+}
+
+static int null_launch(struct device *device, const struct launch *launch, struct fault *fault) {
+    struct null_device *null = (struct null_device *)device;
+    atomic_fetch_add(&null->launches, 1);
+    if (null->hook && null->hook(null, launch) != 0)
+        return fault_set(fault, STATUS_DEVICE_LOST, "the null device was told to fail");
+    return STATUS_OK;
+}
+
+static bool null_supports(const struct device *device, unsigned opcode, enum dtype dtype) {
+    (void)device;
+    (void)opcode;
+    return dtype != DTYPE_F64; /* one dtype that it does not have, to see what happens then */
+}
+
+static const struct device_vtable null_vtable = {
+    .kind = "null",
+    .close = null_close,
+    .describe = null_describe,
+    .reserve = null_reserve,
+    .release = null_release,
+    .launch = null_launch,
+    .supports = null_supports,
+};
+
+void null_device_init(struct null_device *device, uint64_t memory_total) {
+    memset(device, 0, sizeof *device);
+    device->device.vtable = &null_vtable;
+    device->memory_total = memory_total;
+}

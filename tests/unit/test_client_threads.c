@@ -1,0 +1,163 @@
+/* Several threads on one device. A plain program, so that it runs under ThreadSanitizer too. */
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/tensord.h"
+#include "tests/unit/fake_daemon.h"
+
+enum { THREADS = 6, ROUNDS = 60, LARGE = 3 << 20 };
+
+static struct fake_daemon fake;
+static td_connection *connection;
+static td_device *device;
+static td_tensor *shared;
+static atomic_int callbacks;
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, td_last_error()->message);             \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+static void count(void *user) {
+    (void)user;
+    atomic_fetch_add(&callbacks, 1);
+}
+
+/* A callback may enqueue. */
+static void fetched(void *user, int status) {
+    CHECK(status == 0);
+    td_release(td_exp(shared));
+    free(user);
+    atomic_fetch_add(&callbacks, 1);
+}
+
+static void round_of_work(int thread, int round) {
+    float value[4] = {(float)thread, (float)round, 0, 1}, back[4];
+    char label[32];
+    td_scope_begin("round");
+    snprintf(label, sizeof label, "t%d", thread);
+    td_label(label);
+    td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4), value), *sum = x;
+    for (int i = 0; i < 50; i++) {
+        td_tensor *next = td_add(sum, shared);
+        if (sum != x)
+            td_release(sum);
+        sum = next;
+    }
+    CHECK(sum);
+    CHECK(td_fetch(x, back, sizeof back) == 0 && !memcmp(value, back, sizeof back));
+    CHECK(td_fetch_async(x, back, 4, fetched, NULL) == TD_E_INVALID_ARGUMENT);
+    if (round % 4 == 0) {
+        void *place = malloc(sizeof back);
+        CHECK(td_fetch_async(sum, place, sizeof back, fetched, place) == 0);
+    }
+    if (round % 5 == 0)
+        CHECK(td_wait(sum) == 0);
+    if (round % 7 == 0)
+        CHECK(td_sync(device) == 0);
+    td_test(sum);
+    td_scope_end();
+}
+
+static void *work(void *argument) {
+    int thread = (int)(intptr_t)argument;
+    td_stream *stream = NULL;
+    if (thread % 2)
+        CHECK(td_stream_open(device, thread, &stream) == 0 && td_stream_set(device, stream) == 0);
+    for (int round = 0; round < ROUNDS; round++)
+        round_of_work(thread, round);
+    td_scope_begin("left open");
+    td_keep(td_exp(shared));
+    td_exp(shared);
+    td_stream_close(stream);
+    return NULL;
+}
+
+static void *transfer(void *argument) {
+    uint8_t *data = malloc(LARGE), *back = malloc(LARGE);
+    (void)argument;
+    memset(data, 7, LARGE);
+    for (int round = 0; round < 4; round++) {
+        data[LARGE - 1] = (uint8_t)round;
+        td_tensor *large = td_upload(device, TD_U8, TD_SHAPE(LARGE), data);
+        CHECK(large && td_fetch(large, back, LARGE) == 0 && !memcmp(data, back, LARGE));
+        td_release(large);
+        td_tensor *borrowed = td_upload_borrow(device, TD_U8, TD_SHAPE(LARGE), data, count, NULL);
+        td_tensor *highest = td_max(borrowed, TD_ALL_AXES, 0);
+        td_release(borrowed);
+        CHECK(td_wait(highest) == 0);
+        td_release(highest);
+    }
+    free(data);
+    free(back);
+    return NULL;
+}
+
+/* Releases what another thread made inside a scope. */
+static td_tensor *handed_over;
+static void *release_handed_over(void *argument) {
+    (void)argument;
+    td_release(handed_over);
+    return NULL;
+}
+
+static void share_one_device(void) {
+    pthread_t threads[THREADS + 1];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i);
+    pthread_create(&threads[THREADS], NULL, transfer, NULL);
+    for (int i = 0; i <= THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(td_sync(device) == 0);
+    while (callbacks < THREADS * (ROUNDS / 4) + 4)
+        usleep(1000);
+    pthread_t thread;
+    td_scope_begin(NULL);
+    handed_over = td_exp(shared);
+    pthread_create(&thread, NULL, release_handed_over, NULL);
+    pthread_join(thread, NULL);
+    td_scope_end();
+}
+
+static void *fetch_until_lost(void *argument) {
+    float out[4];
+    (void)argument;
+    CHECK(td_fetch(shared, out, sizeof out) == TD_E_DEVICE_LOST);
+    while (td_exp(shared))
+        ;
+    CHECK(td_last_error()->code == TD_E_DEVICE_LOST);
+    return NULL;
+}
+
+static void lose_the_device(void) {
+    pthread_t threads[THREADS];
+    fake.mute = true;
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, fetch_until_lost, NULL);
+    usleep(20000);
+    fake.hang_up = true;
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int main(void) {
+    fake_daemon_start(&fake);
+    if (td_connect(fake.url, NULL, &connection) || td_device_open(connection, NULL, &device))
+        return fprintf(stderr, "%s\n", td_last_error()->message), 1;
+    shared = td_full(device, TD_F32, TD_SHAPE(4), 1);
+    share_one_device();
+    char *log = fake_daemon_log(&fake);
+    CHECK(!strstr(log, "bad"));
+    free(log);
+    lose_the_device();
+    td_close(connection);
+    fake_daemon_stop(&fake);
+    return 0;
+}

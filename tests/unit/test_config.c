@@ -1,0 +1,190 @@
+/* The configuration: file, flags, and what they refuse. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/config.h"
+#include "server/log.h"
+
+/* Reads `text` as a file. The fault's message has the file's name cut off: it begins with ":LINE: ". */
+static int read_text(struct config *config, const char *text, struct fault *fault) {
+    char path[] = "/tmp/tensord-test-config-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0);
+    cr_assert(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    config_init(config);
+    int error = config_read(config, path, fault);
+    unlink(path);
+    if (error) {
+        cr_assert(!strncmp(fault->message, path, strlen(path)), "no file name in \"%s\"", fault->message);
+        memmove(fault->message, fault->message + strlen(path), strlen(fault->message) - strlen(path) + 1);
+    }
+    return error;
+}
+
+Test(config, defaults_are_one_cpu_device_and_the_default_socket) {
+    struct config config;
+    config_init(&config);
+    cr_assert(config.n_listen == 0);
+    cr_assert(config.n_devices == 1 && config.devices_auto);
+    cr_assert_str_eq(config.devices[0].name, "cpu:0");
+    cr_assert(config.socket_mode == 0660);
+    cr_assert(config.hello_timeout == 5000);
+    cr_assert(config.log_level == LOG_LEVEL_INFO);
+}
+
+Test(config, a_file_sets_every_kind_of_key) {
+    static const char text[] = "# a comment\n"
+                               "listen = unix:/tmp/a.sock, tcp://127.0.0.1:7077\n"
+                               "[devices]\n"
+                               "  devices = cpu, cpu:3\n"
+                               "memory = 2G\n"
+                               "\n"
+                               "[limits]\n"
+                               "  hello-timeout = 250ms\n"
+                               "listen = tcp://[::1]:0 ; another\n"
+                               "socket-mode = 0600\n"
+                               "log-level = debug\n"
+                               "threads = 2";
+    struct config config;
+    struct fault fault;
+    cr_assert(read_text(&config, text, &fault) == STATUS_OK, "%s", fault.message);
+    cr_assert(config.n_listen == 3);
+    cr_assert_str_eq(config.listen[1], "tcp://127.0.0.1:7077");
+    cr_assert_str_eq(config.listen[2], "tcp://[::1]:0");
+    cr_assert(config.n_devices == 2 && !config.devices_auto);
+    cr_assert_str_eq(config.devices[0].name, "cpu:0");
+    cr_assert_str_eq(config.devices[1].name, "cpu:3");
+    cr_assert(config.devices[1].index == 3);
+    cr_assert(config.memory == UINT64_C(2) << 30);
+    cr_assert(config.hello_timeout == 250);
+    cr_assert(config.socket_mode == 0600);
+    cr_assert(config.log_level == LOG_LEVEL_DEBUG);
+    cr_assert(config.threads == 2);
+}
+
+Test(config, a_wrong_file_is_refused_with_its_line) {
+    static const struct {
+        const char *text, *message;
+    } rows[] = {
+        {"threads = 1\n\ncolour = red\n", ":3: unknown key \"colour\""},
+        {"threads = many\n", ":1: \"many\" is no number"},
+        {"threads = -1\n", ":1: \"-1\" is no number"},
+        {"threads = 99999\n", ":1: \"99999\" is no number from 0 to 1024"},
+        {"# x\n[a]\nthreads\n", ":3: neither"},
+        {"threads =\n", ":1: \"threads\" has no value"},
+        {"threads = 1\n    threads = x\n", ":2: \"x\" is no number"},
+        {"threads = 1\nthreads\ncolour = 1\n", ":2: neither"},
+        {"colour = 1\nthreads\n", ":1: unknown key"},
+        {"memory = 12X\n", ":1: \"12X\" is no size"},
+        {"memory = 99999999999999999999\n", ":1: \"99999999999999999999\" is no size"},
+        {"memory = 18446744073709551615G\n", ":1: \"18446744073709551615G\" is no size"},
+        {"hello-timeout = 5\n", ":1: \"5\" is no duration"},
+        {"hello-timeout = 5h\n", ":1: \"5h\" is no duration"},
+        {"socket-mode = 0999\n", ":1: \"0999\" is no octal mode"},
+        {"log-level = loud\n", ":1: \"loud\" is none of debug"},
+        {"listen = http://x\n", ":1: address \"http://x\""},
+        {"listen = unix:/a,\n", ":1: address \"\""},
+        {"\ndevices = cuda:0\n", ":2: no device \"cuda:0\""},
+        {"devices = gpu\n", ":1: no device \"gpu\""},
+        {"devices = cpu:0,cpu:0\n", ":1: device \"cpu:0\" is named twice"},
+        {"devices = cpu,cpu:0\n", ":1: device \"cpu:0\" is named twice"},
+        {"devices = cpu:x\n", ":1: no device \"cpu:x\""},
+        {"devices = cpu:999\n", ":1: no device \"cpu:999\""},
+        {"devices = auto,cpu:1\n", ":1: no device \"auto\""},
+        {"devices = cpu:0,\n", ":1: no device \"\""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct config config;
+        struct fault fault = {.message = ""};
+        cr_expect(read_text(&config, rows[i].text, &fault) == STATUS_INVALID_ARGUMENT, "row %zu is taken", i);
+        cr_expect(!strncmp(fault.message, rows[i].message, strlen(rows[i].message)), "row %zu: \"%s\"", i,
+                  fault.message);
+    }
+}
+
+Test(config, a_line_too_long_is_refused_with_its_line) {
+    char text[600] = "threads = 1\nlisten = unix:/";
+    struct config config;
+    struct fault fault;
+    memset(text + strlen(text), 'x', sizeof text - strlen(text) - 1);
+    text[sizeof text - 1] = 0;
+    cr_assert(read_text(&config, text, &fault) == STATUS_INVALID_ARGUMENT);
+    cr_assert(!strncmp(fault.message, ":2: the line is longer", 22), "%s", fault.message);
+}
+
+Test(config, a_file_that_is_not_there_is_refused) {
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    cr_assert(config_read(&config, "/nonexistent/tensord.conf", &fault) == STATUS_INVALID_ARGUMENT);
+    cr_assert_str_eq(fault.message, "/nonexistent/tensord.conf: No such file or directory");
+}
+
+static int read_flags(struct config *config, enum config_action *action, struct fault *fault, char **arguments) {
+    int count = 0;
+    while (arguments[count])
+        count++;
+    config_init(config);
+    return config_read_flags(config, count, arguments, action, fault);
+}
+#define FLAGS(...) ((char *[]){"tensord", __VA_ARGS__, NULL})
+
+Test(config, flags_win_over_the_file_wherever_they_stand) {
+    char path[] = "/tmp/tensord-test-config-XXXXXX", text[] = "threads = 2\nlisten = unix:/file\nmemory = 1M\n";
+    int fd = mkstemp(path);
+    cr_assert(write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    close(fd);
+    struct config config;
+    struct fault fault;
+    enum config_action action;
+    int error = read_flags(&config, &action, &fault,
+                           FLAGS("--threads", "3", "--listen=unix:/a", "--config", path, "--listen", "unix:/b"));
+    unlink(path);
+    cr_assert(error == STATUS_OK, "%s", fault.message);
+    cr_assert(action == CONFIG_RUN);
+    cr_assert(config.threads == 3 && config.memory == 1 << 20);
+    cr_assert(config.n_listen == 2);
+    cr_assert_str_eq(config.listen[0], "unix:/a");
+    cr_assert_str_eq(config.listen[1], "unix:/b");
+}
+
+Test(config, wrong_flags_are_refused_by_name) {
+    static const struct {
+        char *arguments[4];
+        const char *message;
+    } rows[] = {
+        {{"tensord", "--colour", "red"}, "--colour: no such flag"},
+        {{"tensord", "--threads"}, "--threads: has no value"},
+        {{"tensord", "--threads="}, "--threads: \"threads\" has no value"},
+        {{"tensord", "--threads", "x"}, "--threads: \"x\" is no number"},
+        {{"tensord", "--devices=cuda:0"}, "--devices: no device \"cuda:0\""},
+        {{"tensord", "threads"}, "\"threads\" is no flag"},
+        {{"tensord", "-t"}, "\"-t\" is no flag"},
+        {{"tensord", "-"}, "\"-\" is no flag"},
+        {{"tensord", ""}, "\"\" is no flag"},
+        {{"tensord", "--"}, "--: no such flag"},
+        {{"tensord", "--config"}, "--config: has no value"},
+        {{"tensord", "--version=1"}, "--version: takes no value"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct config config;
+        struct fault fault = {.message = ""};
+        enum config_action action;
+        cr_expect(read_flags(&config, &action, &fault, (char **)rows[i].arguments) == STATUS_INVALID_ARGUMENT,
+                  "row %zu is taken", i);
+        cr_expect(!strncmp(fault.message, rows[i].message, strlen(rows[i].message)), "row %zu: \"%s\"", i,
+                  fault.message);
+    }
+}
+
+Test(config, help_and_version_are_actions) {
+    struct config config;
+    struct fault fault;
+    enum config_action action;
+    cr_assert(!read_flags(&config, &action, &fault, FLAGS("--version")) && action == CONFIG_VERSION);
+    cr_assert(!read_flags(&config, &action, &fault, FLAGS("--threads", "2", "--help")) && action == CONFIG_HELP);
+}

@@ -1,0 +1,79 @@
+#include "tests/unit/infer.h"
+
+#include <criterion/criterion.h>
+
+Test(op_elementwise, binary_operations_broadcast_and_promote) {
+    static const struct infer_case cases[] = {
+        {OP_ADD, "f32(16) f32(16)", .result = "f32(16)"},
+        {OP_ADD, "f32() f32()", .result = "f32()"},
+        {OP_ADD, "f32(0) f32(1)", .result = "f32(0)"},
+        {OP_ADD, "f32(8,1,6,1) f64(7,1,5)", .result = "f64(8,7,6,5)"},
+        {OP_MULTIPLY, "u8(2,1) i8(3)", .result = "i16(2,3)"},
+        {OP_SUBTRACT, "i64(2) f16()", .result = "f16(2)"},
+        {OP_MAXIMUM, "f16(2) bf16(2)", .result = "f32(2)"},
+        {OP_ADD, "bool(2) bool(2)", .result = "bool(2)"},
+        {OP_POW, "i32(2) i32(2)", .result = "i32(2)"},
+        {OP_DIVIDE, "i32(2) i64(2)", .result = "f32(2)"},
+        {OP_DIVIDE, "f16(2) i64(2)", .result = "f16(2)"},
+        {OP_DIVIDE, "bool(2) bool(2)", .result = "f32(2)"},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, comparisons_and_logic_give_bool) {
+    static const struct infer_case cases[] = {
+        {OP_EQUAL, "f32(2,3) i64(3)", .result = "bool(2,3)"},
+        {OP_LESS, "bool() bool()", .result = "bool()"},
+        {OP_LOGICAL_AND, "f32(2) i8(1)", .result = "bool(2)"},
+        {OP_LOGICAL_NOT, "f64(4)", .result = "bool(4)"},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, unary_operations_keep_the_shape) {
+    static const struct infer_case cases[] = {
+        {OP_NEGATIVE, "i8(2,0)", .result = "i8(2,0)"}, {OP_ABS, "f16()", .result = "f16()"},
+        {OP_EXP, "i64(3)", .result = "f32(3)"},        {OP_SIGMOID, "bf16(3)", .result = "bf16(3)"},
+        {OP_LOG, "bool(3)", .result = "f32(3)"},       {OP_RELU, "i32(3)", .result = "i32(3)"},
+        {OP_COPY, "bool(3)", .result = "bool(3)"},     {OP_CAST, "f32(3)", INTS(DTYPE_BOOL), .result = "bool(3)"},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, where_broadcasts_three_and_promotes_two) {
+    static const struct infer_case cases[] = {
+        {OP_WHERE, "bool(4,1) i8(3) f32()", .result = "f32(4,3)"},
+        {OP_WHERE, "bool(0) f32(1) f32()", .result = "f32(0)"},
+        {OP_WHERE, "u8(3) f32(3) f32(3)", FAILS(DTYPE, "u8, not bool")},
+        {OP_WHERE, "bool(2) f32(3) f32(3)", FAILS(SHAPE, "cannot broadcast (2,) with (3,)")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, what_does_not_fit_is_named) {
+    static const struct infer_case cases[] = {
+        {OP_ADD, "f32(2,3) f32(4,3)", FAILS(SHAPE, "cannot broadcast (2, 3) with (4, 3)")},
+        {OP_SUBTRACT, "bool(2) bool(2)", FAILS(DTYPE, "bool")},
+        {OP_POW, "bool(2) bool(2)", FAILS(DTYPE, "bool")},
+        {OP_NEGATIVE, "bool(2)", FAILS(DTYPE, "bool")},
+        {OP_RELU, "bool(2)", FAILS(DTYPE, "bool")},
+        {OP_CAST, "f32(2)", INTS(0), FAILS(DTYPE, "0 is no dtype")},
+        {OP_CAST, "f32(2)", INTS(11), FAILS(DTYPE, "11 is no dtype")},
+        {OP_CAST, "u8(9223372036854775807)", INTS(DTYPE_I16), FAILS(SHAPE, "2^63")},
+        {OP_ADD, "u8(4294967296,1) u8(1,4294967296)", FAILS(SHAPE, "2^63")},
+        {OP_ADD, "u8(4611686018427387904) f64(1)", FAILS(SHAPE, "2^63")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_elementwise, wrong_counts_are_refused) {
+    static const struct infer_case cases[] = {
+        {OP_ADD, "f32(2)", FAILS(INVALID_ARGUMENT, "add takes 2 inputs, not 1")},
+        {OP_ADD, "f32(2) f32(2) f32(2)", FAILS(INVALID_ARGUMENT, "not 3")},
+        {OP_ADD, "f32(2) f32(2)", INTS(1), FAILS(INVALID_ARGUMENT, "1 integer")},
+        {OP_ADD, "f32(2) f32(2)", FLOATS(1), FAILS(INVALID_ARGUMENT, "1 float")},
+        {OP_CAST, "f32(2)", FAILS(INVALID_ARGUMENT, "0 integer")},
+        {OP_WHERE, "", FAILS(INVALID_ARGUMENT, "3 inputs, not 0")},
+    };
+    INFER_CHECK(cases);
+}

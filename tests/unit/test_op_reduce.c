@@ -1,0 +1,91 @@
+#include "tests/unit/infer.h"
+
+#include <criterion/criterion.h>
+
+Test(op_reduce, axes_and_keepdims) {
+    static const struct infer_case cases[] = {
+        {OP_SUM, "f32(2,3,4)", INTS(0), .result = "f32()"},
+        {OP_SUM, "f32(2,3,4)", INTS(1), .result = "f32(1,1,1)"},
+        {OP_SUM, "f32(2,3,4)", INTS(0, 1), .result = "f32(2,4)"},
+        {OP_SUM, "f32(2,3,4)", INTS(1, -1, 0), .result = "f32(1,3,1)"},
+        {OP_SUM, "f32()", INTS(0), .result = "f32()"},
+        {OP_SUM, "f32(1,1,1,1,1,1,1,1)", INTS(0, 7, 6, 5, 4, 3, 2, 1, 0), .result = "f32()"},
+        {OP_SUM, "f32(2)", FAILS(INVALID_ARGUMENT, "keepdims")},
+        {OP_SUM, "f32(2)", INTS(2), FAILS(INVALID_ARGUMENT, "keepdims")},
+        {OP_SUM, "f32(2)", INTS(-1), FAILS(INVALID_ARGUMENT, "keepdims")},
+        {OP_SUM, "f32(2)", INTS(0, 1), FAILS(INVALID_ARGUMENT, "axis 1 is out of range for rank 1")},
+        {OP_SUM, "f32()", INTS(0, 0), FAILS(INVALID_ARGUMENT, "rank 0")},
+        {OP_SUM, "f32(2,3)", INTS(0, 1, -1), FAILS(INVALID_ARGUMENT, "axis 1 is named twice")},
+        {OP_SUM, "f32(2,3)", INTS(0, INT64_MIN), FAILS(INVALID_ARGUMENT, NULL)},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_reduce, dtypes) {
+    static const struct infer_case cases[] = {
+        {OP_SUM, "bool(2)", INTS(0), .result = "i64()"},   {OP_SUM, "u8(2)", INTS(0), .result = "i64()"},
+        {OP_PROD, "i64(2)", INTS(0), .result = "i64()"},   {OP_SUM, "f16(2)", INTS(0), .result = "f16()"},
+        {OP_MEAN, "i32(2)", INTS(0), .result = "f32()"},   {OP_MEAN, "f64(2)", INTS(0), .result = "f64()"},
+        {OP_MAX, "u8(2)", INTS(0), .result = "u8()"},      {OP_MIN, "bool(2)", INTS(0), .result = "bool()"},
+        {OP_ANY, "f32(2)", INTS(0), .result = "bool()"},   {OP_ALL, "i8(2)", INTS(0), .result = "bool()"},
+        {OP_ARGMAX, "f32(2)", INTS(0), .result = "i64()"}, {OP_ARGMIN, "f32(2,3)", INTS(1, 0), .result = "i64(1,3)"},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_reduce, sums_of_nothing_are_fine_and_maxima_of_nothing_are_not) {
+    static const struct infer_case cases[] = {
+        {OP_SUM, "f32(0,3)", INTS(0, 0), .result = "f32(3)"},
+        {OP_MEAN, "f32(0)", INTS(0), .result = "f32()"},
+        {OP_ALL, "f32(0)", INTS(0), .result = "bool()"},
+        {OP_MAX, "f32(0,3)", INTS(0, 1), .result = "f32(0)"},
+        {OP_MAX, "f32(0,0)", INTS(0, 1), .result = "f32(0)"},
+        {OP_MAX, "f32(0,3)", INTS(0, 0), FAILS(SHAPE, "max of no elements: the input is (0, 3)")},
+        {OP_MIN, "f32(0)", INTS(0), FAILS(SHAPE, NULL)},
+        {OP_MIN, "f32(0)", INTS(1), FAILS(SHAPE, NULL)},
+        {OP_ARGMAX, "f32(0,3)", INTS(0), FAILS(SHAPE, "argmax")},
+        {OP_ARGMIN, "f32(3,0)", INTS(0, 0), .result = "i64(0)"},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_reduce, positions_take_one_axis_at_most) {
+    static const struct infer_case cases[] = {
+        {OP_ARGMAX, "f32(2,3)", INTS(0, -1), .result = "i64(2)"},
+        {OP_ARGMAX, "f32(2,3)", INTS(0, 0, 1), FAILS(INVALID_ARGUMENT, "not 2")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_reduce, a_wider_result_is_checked_again) {
+    static const struct infer_case cases[] = {
+        {OP_SUM, "u8(4611686018427387903,2)", INTS(0, 1), FAILS(SHAPE, "2^63")},
+        {OP_SUM, "u8(4611686018427387904,0)", INTS(0, 1), FAILS(SHAPE, "2^63")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_reduce, softmax_takes_floats_and_an_axis) {
+    static const struct infer_case cases[] = {
+        {OP_SOFTMAX, "f32(2,3)", INTS(-1), .result = "f32(2,3)"},
+        {OP_LOG_SOFTMAX, "bf16(0,3)", INTS(0), .result = "bf16(0,3)"},
+        {OP_SOFTMAX, "i32(2,3)", INTS(-1), FAILS(DTYPE, "i32")},
+        {OP_SOFTMAX, "f32(2,3)", INTS(2), FAILS(INVALID_ARGUMENT, "axis 2")},
+        {OP_SOFTMAX, "f32()", INTS(0), FAILS(INVALID_ARGUMENT, "rank 0")},
+    };
+    INFER_CHECK(cases);
+}
+
+Test(op_reduce, the_mask_has_a_bit_for_each_reduced_axis) {
+    struct fault fault;
+    uint32_t mask = 0;
+    const int64_t some[] = {1, -1, 0};
+    struct op_attributes attributes = {.ints = some, .n_ints = 3};
+    cr_assert_eq(op_reduced_axes(&attributes, 3, &mask, &fault), STATUS_OK);
+    cr_assert_eq(mask, 5u);
+    attributes.n_ints = 1;
+    cr_assert_eq(op_reduced_axes(&attributes, 8, &mask, &fault), STATUS_OK);
+    cr_assert_eq(mask, 255u);
+    cr_assert_eq(op_reduced_axes(&attributes, 0, &mask, &fault), STATUS_OK);
+    cr_assert_eq(mask, 0u);
+}

@@ -1,0 +1,94 @@
+#include "proto/batch.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/random.h"
+
+/* The printed form; the caller frees it. */
+static char *print(unsigned type, const uint8_t *bytes, size_t size, uint64_t payload) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    const struct frame_header header = {(uint16_t)type, 0, (uint32_t)size, payload, 7};
+    wire_print(out, "->", &header, bytes);
+    fclose(out);
+    return text;
+}
+
+static void expect(unsigned type, const ProtobufCMessage *message, uint64_t payload, const char *wanted) {
+    uint8_t bytes[1024];
+    char *text = print(type, bytes, protobuf_c_message_pack(message, bytes), payload);
+    cr_assert_str_eq(text, wanted);
+    free(text);
+}
+
+Test(wire_print, a_message_is_one_line_of_its_fields) {
+    Tensord__Hello hello = TENSORD__HELLO__INIT;
+    hello.version_min = hello.version_max = 1;
+    hello.client = (char *)"example\n\x1b[31m\"";
+    expect(FRAME_HELLO, &hello.base, 0,
+           "-> HELLO (7) version_min=1 version_max=1 client=\"example\\x0a\\x1b[31m\\x22\"\n");
+}
+
+Test(wire_print, repeated_fields_nested_messages_and_payload) {
+    int64_t shape[] = {2, -1};
+    Tensord__Upload upload = TENSORD__UPLOAD__INIT;
+    upload.id = 9, upload.dtype = 9, upload.n_shape = 2, upload.shape = shape, upload.sequence = 3;
+    expect(FRAME_UPLOAD, &upload.base, 64,
+           "-> UPLOAD (7) +64 bytes id=9 dtype=9 shape=[2, -1] stream=0 label=\"\" sequence=3\n");
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    Tensord__Done done = TENSORD__DONE__INIT;
+    expect(FRAME_DONE, &done.base, 0, "-> DONE (7)\n");
+    error.code = 2;
+    done.error = &error;
+    expect(FRAME_DONE, &done.base, 0,
+           "-> DONE (7) error={ code=2 message=\"\" operation=\"\" label=\"\" sequence=0}\n");
+}
+
+Test(wire_print, a_batch_is_one_line_an_operation) {
+    uint64_t heads[] = {batch_head(OP_ADD, 2, 0, 0, BATCH_FLAG_LABEL, 1), batch_head(OP_SLICE, 1, 3, 0, 0, 0),
+                        batch_head(OP_FREE, 1, 0, 0, 0, 0), batch_head(OP_FULL, 0, 3, 1, 0, 0),
+                        batch_head(9999, 0, 0, 0, 0, 0)};
+    uint64_t inputs[] = {5, 6, 7, 6};
+    int64_t ints[] = {1, OP_SLICE_NONE, -2, 9, 0, 4};
+    double floats[] = {1.5};
+    char *labels[] = {(char *)"forward/logits"};
+    Tensord__Batch batch = TENSORD__BATCH__INIT;
+    batch.first_output = 7, batch.first_sequence = 12;
+    batch.n_heads = 5, batch.heads = heads, batch.n_inputs = 4, batch.inputs = inputs;
+    batch.n_ints = 6, batch.ints = ints, batch.n_floats = 1, batch.floats = floats;
+    batch.n_labels = 1, batch.labels = labels;
+    expect(FRAME_BATCH, &batch.base, 0,
+           "-> BATCH (7) stream=0 (5 operations)\n"
+           "  #12 %7 = add(%5, %6) free %5  [forward/logits]\n"
+           "  #13 %8 = slice(%7; 1, none, -2)\n"
+           "  #14 free(%6)\n"
+           "  #15 %9 = full(9, 0, 4; 1.5)\n"
+           "  #16 %10 = operation 9999()\n");
+    batch.n_inputs = 1;
+    expect(FRAME_BATCH, &batch.base, 0,
+           "-> BATCH (7) stream=0 (5 operations)\n"
+           "  malformed: operation 0 of the batch owns 2 inputs, 1 are left\n");
+}
+
+Test(wire_print, what_cannot_be_read_is_said_to_be_malformed) {
+    char *text = print(FRAME_HELLO, (const uint8_t *)"\xff\xff", 2, 0);
+    cr_assert_str_eq(text, "-> HELLO (7) malformed message of 2 bytes\n");
+    free(text);
+    text = print(999, (const uint8_t *)"", 0, 0);
+    cr_assert_str_eq(text, "-> unknown (7) malformed message of 0 bytes\n");
+    free(text);
+}
+
+Test(wire_print, garbage_of_every_type_is_printed_without_harm) {
+    uint64_t state = 11;
+    for (int round = 0; round < 6000; round++) {
+        uint8_t bytes[64];
+        for (size_t i = 0; i < sizeof(bytes); i++) { /* small tags and lengths reach deeper than noise */
+            bytes[i] = (uint8_t)(random_next(&state) % (random_next(&state) % 2 ? 256 : 64));
+        }
+        free(print((unsigned)(random_next(&state) % 70), bytes, random_next(&state) % sizeof(bytes), 0));
+    }
+}
