@@ -52,27 +52,32 @@ static int wait_for_value(struct stream *stream, const struct tensor *tensor, st
     return stream_wait(stream, tensor->ready, tensor->ready_number) == STATUS_OK ? STATUS_OK : bind_no_memory(fault);
 }
 
-/* The stream waits until nobody else uses the memory that it is going to write. */
+/* The stream waits until nobody else uses the memory that it is going to write, and stands for those users from then on:
+ * also where no launch follows, because something else fails. */
 static int wait_for_memory(struct stream *stream, struct storage *storage, struct fault *fault) {
     struct uses *uses = &storage->uses;
+    if (uses->count == 0 || (uses->count == 1 && uses->use[0].stream == stream))
+        return STATUS_OK;
     for (unsigned i = 0; i < uses->count; i++)
         if (stream_wait(stream, uses->use[i].stream, uses->use[i].number) != STATUS_OK)
             return bind_no_memory(fault);
-    uses->count = 0;
+    uses->use[0] = (struct use){stream, stream->enqueued};
+    uses->count = 1;
     return STATUS_OK;
 }
 
-/* Before a launch: makes sure its use of the storage can be recorded. Of too many streams, the one that comes now waits
- * for the first, and stands for it from then on. */
+/* Before a launch: makes sure its use of the storage can be recorded, by a record that exists already, since the launch may
+ * yet fail to be enqueued. Of too many streams, the one that comes now waits for the first, and stands for it from then
+ * on. */
 static int reserve_use(struct stream *stream, struct storage *storage, struct fault *fault) {
     if (!storage)
         return STATUS_OK;
     struct uses *uses = &storage->uses;
-    if ((uses->count == 1 && uses->use[0].stream == stream) || uses_add(uses, stream, stream->enqueued + 1))
+    if ((uses->count == 1 && uses->use[0].stream == stream) || uses_add(uses, stream, stream->enqueued))
         return STATUS_OK;
     if (stream_wait(stream, uses->use[0].stream, uses->use[0].number) != STATUS_OK)
         return bind_no_memory(fault);
-    uses->use[0] = (struct use){stream, stream->enqueued + 1};
+    uses->use[0] = (struct use){stream, stream->enqueued};
     return STATUS_OK;
 }
 
@@ -82,6 +87,9 @@ static void record_use(struct stream *stream, struct storage *storage) {
 }
 
 /* ---- launches ---- */
+
+/* A launch cannot be interrupted: broadcast views and long reductions could keep a device for years. */
+#define LAUNCH_NS_MAX (UINT64_C(4) * 3600 * 1000000000)
 
 /* What a launch is made of; `out` and `inputs` say shapes and strides as the kernel shall see them. */
 struct launch_plan {
@@ -111,6 +119,9 @@ static int launch_push(struct stream *stream, const struct launch_plan *plan, st
         code = reserve_use(stream, plan->inputs[i]->storage, fault);
         dims += plan->inputs[i]->rank;
     }
+    if (code == STATUS_OK && plan->weight > LAUNCH_NS_MAX)
+        code = fault_set(fault, STATUS_LIMIT, "the operation would take about %llu hours, and could not be stopped",
+                         (unsigned long long)(plan->weight / UINT64_C(3600000000000)));
     if (code != STATUS_OK)
         return code;
     size_t head = offsetof(struct record, launch) + sizeof(struct launch) + plan->n_inputs * sizeof(struct operand);
@@ -144,10 +155,10 @@ static int launch_push(struct stream *stream, const struct launch_plan *plan, st
 
 /* About what a pass over these operands costs, in nanoseconds. */
 static uint64_t pass_weight(const struct view *out, const struct view *in) {
-    uint64_t bytes = (uint64_t)view_elements(out) * dtype_size(out->dtype);
+    uint64_t bytes = (uint64_t)view_elements(out) * dtype_size(out->dtype); /* either is below 2^63 */
     if (in)
         bytes += (uint64_t)view_elements(in) * dtype_size(in->dtype);
-    return 30 + bytes / 8;
+    return 30 + bytes / 8; /* below 2^61, so that callers may multiply it by up to 8 */
 }
 
 /* ---- elementwise ---- */
@@ -314,7 +325,7 @@ static int bind_create(struct binding *binding) {
     plan.ints = binding->attributes.ints;
     plan.n_floats = binding->attributes.n_floats;
     plan.floats = binding->attributes.floats;
-    plan.weight = pass_weight(&out, NULL) * (plan.opcode == OP_NORMAL ? 16 : 2);
+    plan.weight = pass_weight(&out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
     if (plan.opcode != OP_EYE)
         merge_views((struct view *const[]){&out}, 1);
     return launch_push(binding->stream, &plan, &binding->fault);
@@ -622,6 +633,9 @@ static int take_source(struct binding *binding, int axis, struct view *x) {
         int64_t extent = type.shape[axis];
         memcpy(type.shape, binding->output->type.shape, sizeof type.shape);
         type.shape[axis] = extent;
+        int wide = type_check(&type, &binding->fault); /* its own axis and the others' are together for the first time */
+        if (wide != STATUS_OK)
+            return wide;
         broadcast_view(x, type.rank, type.shape);
     }
     int code = view_make_contiguous(binding->session, binding->stream, x, x->dtype, &binding->fault);
@@ -662,23 +676,24 @@ static int bind_take(struct binding *binding) {
     return code;
 }
 
-static int bind_view(struct binding *binding) {
+/* A view is ready, and may turn out to have failed, with what it shows. False: reshape needs a copy. */
+static bool bind_view_shared(struct binding *binding) {
     struct tensor *in = binding->inputs[0], *out = binding->output;
-    if (layout_view(binding->request->opcode, &binding->attributes, &in->type, in->strides, in->offset, &out->type,
-                    out->strides, &out->offset)) {
-        out->storage = in->storage ? storage_ref(in->storage) : NULL;
-        out->contiguous = layout_is_contiguous(out->type.rank, out->type.shape, out->strides);
-        out->ready = in->ready;
-        out->ready_number = in->ready_number;
-        if (out->storage && type_elements(&out->type) == 0) {
-            storage_unref(&binding->engine->pool, out->storage);
-            out->storage = NULL;
-        }
-        return STATUS_OK;
-    }
-    int code = wait_for_inputs(binding);
-    if (code == STATUS_OK)
-        code = bind_materialise(binding->session, binding->stream, in, &out->storage, &binding->fault);
+    if (!layout_view(binding->request->opcode, &binding->attributes, &in->type, in->strides, in->offset, &out->type,
+                     out->strides, &out->offset))
+        return false;
+    out->contiguous = layout_is_contiguous(out->type.rank, out->type.shape, out->strides);
+    out->ready = in->ready;
+    out->ready_number = in->ready_number;
+    out->taint = in->taint ? taint_ref(in->taint) : NULL;
+    if (in->storage && type_elements(&out->type) > 0)
+        out->storage = storage_ref(in->storage);
+    return true;
+}
+
+static int bind_view_copied(struct binding *binding) {
+    struct tensor *out = binding->output;
+    int code = bind_materialise(binding->session, binding->stream, binding->inputs[0], &out->storage, &binding->fault);
     layout_contiguous(out->type.rank, out->type.shape, out->strides);
     out->offset = 0;
     out->contiguous = true;
@@ -706,35 +721,33 @@ static int push_taint(struct binding *binding, struct taint *result, struct tain
     return STATUS_OK;
 }
 
-/* The output's taint is settled behind its launch. More than three tainted inputs (concat) settle in several steps. */
-static int bind_taint(struct binding *binding) {
+/* The output's taint, made in advance, is settled behind its launch. More than three tainted inputs (concat) settle in
+ * several steps. Where a step cannot be enqueued the check stays alive for good: a launch may report to it. */
+static int bind_taint(struct binding *binding, struct taint *taint) {
     struct taint *inputs[3] = {NULL, NULL, NULL};
     unsigned n = 0;
     int code = STATUS_OK;
+    binding->output->taint = taint;
     for (unsigned i = 0; i < binding->request->n_inputs && code == STATUS_OK; i++) {
         if (!binding->inputs[i]->taint)
             continue;
-        if (n == 3) {
+        if (n == 3) { /* the taint stands for those so far, as its own input of the next step */
             struct taint *step = taint_create();
-            if (!step)
-                return bind_no_memory(&binding->fault);
-            code = push_taint(binding, step, inputs, NULL);
-            taint_unref(binding->output->taint);
-            binding->output->taint = step; /* holds the step's reference while it is an input */
+            code = step ? push_taint(binding, step, inputs, NULL) : bind_no_memory(&binding->fault);
+            taint_unref(binding->step);
+            binding->step = step;
             inputs[0] = step;
             inputs[1] = inputs[2] = NULL;
             n = 1;
         }
         inputs[n++] = binding->inputs[i]->taint;
     }
-    struct taint *taint = code == STATUS_OK ? taint_create() : NULL;
-    if (!taint)
-        return code == STATUS_OK ? bind_no_memory(&binding->fault) : code;
-    code = push_taint(binding, taint, inputs, binding->check ? check_ref(binding->check) : NULL);
-    if (code != STATUS_OK)
-        check_unref(binding->check);
-    taint_unref(binding->output->taint);
-    binding->output->taint = taint;
+    if (code == STATUS_OK)
+        code = push_taint(binding, taint, inputs, binding->check);
+    if (code == STATUS_OK)
+        binding->check = NULL;
+    taint_unref(binding->step);
+    output_done(binding);
     return code;
 }
 
@@ -746,7 +759,7 @@ static bind_function *const bind_families[] = {
     [OP_FAMILY_CREATE] = bind_create,   [OP_FAMILY_ELEMENTWISE] = bind_elementwise,
     [OP_FAMILY_REDUCE] = bind_reduce,   [OP_FAMILY_SOFTMAX] = bind_softmax,
     [OP_FAMILY_MATMUL] = bind_matmul,   [OP_FAMILY_JOIN] = bind_join,
-    [OP_FAMILY_TAKE] = bind_take,       [OP_FAMILY_VIEW] = bind_view,
+    [OP_FAMILY_TAKE] = bind_take,
 };
 
 static int bind_supported(struct binding *binding) {
@@ -776,22 +789,46 @@ static int bind_compute(struct binding *binding) {
     return code;
 }
 
-int bind_operation(struct binding *binding) {
-    int code = bind_supported(binding);
-    if (code != STATUS_OK)
-        return code;
+/* What a tainted result needs, before anything is enqueued for it. */
+static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
+    const struct op_request *request = binding->request;
+    *taint = NULL;
     if (binding->info->family == OP_FAMILY_TAKE) {
-        int axis = binding->request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
-        binding->check = check_create(binding->info->name, binding->request->label, binding->request->sequence, axis);
+        int axis = request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
+        binding->check = check_create(binding->info->name, request->label, request->sequence, axis);
         if (!binding->check)
             return bind_no_memory(&binding->fault);
     }
-    code = binding->info->family == OP_FAMILY_VIEW ? bind_view(binding) : bind_compute(binding);
-    if (code == STATUS_OK && (binding->check || inputs_tainted(binding))) {
-        code = bind_taint(binding);
-        output_done(binding);
-    }
-    check_unref(binding->check);
+    if (!binding->check && !inputs_tainted(binding))
+        return STATUS_OK;
+    *taint = taint_create();
+    return *taint ? STATUS_OK : bind_no_memory(&binding->fault);
+}
+
+/* A launch that has been enqueued may still report to the check, so that after a failure it is left to live on. */
+static void bind_check_finish(struct binding *binding, uint64_t enqueued) {
+    if (binding->check && binding->stream->enqueued == enqueued)
+        check_unref(binding->check);
+}
+
+int bind_operation(struct binding *binding) {
+    binding->check = NULL;
+    binding->step = NULL;
+    int code = bind_supported(binding);
+    if (code != STATUS_OK)
+        return code;
+    if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
+        return STATUS_OK;
+    struct taint *taint;
+    uint64_t enqueued = binding->stream->enqueued;
+    code = bind_taint_prepare(binding, &taint);
+    if (code == STATUS_OK)
+        code = binding->info->family == OP_FAMILY_VIEW ? bind_view_copied(binding) : bind_compute(binding);
+    if (taint && code == STATUS_OK)
+        code = bind_taint(binding, taint);
+    else
+        taint_unref(taint);
+    bind_check_finish(binding, enqueued);
     return code;
 }
 

@@ -57,6 +57,10 @@ static void engine_free_lists(struct engine *engine) {
         free(stream->tail);
         free(stream);
     }
+    for (struct run_group *group = engine->groups_free, *next; group; group = next) {
+        next = group->free_next;
+        free(group);
+    }
     for (struct waiter *waiter = engine->waiters_free, *next; waiter; waiter = next) {
         next = waiter->next;
         free(waiter);
@@ -123,7 +127,21 @@ static struct stream *engine_stream_create(struct engine *engine) {
     return stream;
 }
 
-struct stream *engine_stream_take(struct engine *engine, int priority) {
+struct run_group *engine_group_take(struct engine *engine) {
+    struct run_group *group = engine->groups_free;
+    if (group)
+        engine->groups_free = group->free_next;
+    else
+        group = calloc(1, sizeof *group);
+    return group;
+}
+
+void engine_group_give(struct engine *engine, struct run_group *group) {
+    group->free_next = engine->groups_free;
+    engine->groups_free = group;
+}
+
+struct stream *engine_stream_take(struct engine *engine, struct run_group *group, int priority) {
     struct stream **link = &engine->streams_free;
     while (*link && !point_reached(*link, (*link)->enqueued))
         link = &(*link)->free_next;
@@ -136,6 +154,7 @@ struct stream *engine_stream_take(struct engine *engine, int priority) {
         return NULL;
     atomic_store(&stream->cancelled, false);
     pthread_mutex_lock(&engine->lock);
+    stream->group = group;
     stream->priority = priority > 0 ? 0 : priority == 0 ? 1 : 2;
     pthread_mutex_unlock(&engine->lock);
     return stream;
@@ -146,17 +165,42 @@ void engine_stream_give(struct engine *engine, struct stream *stream) {
     engine->streams_free = stream;
 }
 
+struct stream *engine_outside_take(struct engine *engine) {
+    struct stream *stream = engine->outsides_free;
+    if (!stream)
+        return engine_stream_create(engine);
+    engine->outsides_free = stream->free_next;
+    return stream;
+}
+
+void engine_outside_give(struct engine *engine, struct stream *stream) {
+    stream->free_next = engine->outsides_free;
+    engine->outsides_free = stream;
+}
+
+/* The owner has found a watched point reached by itself, and has to poll. */
+static void engine_signal_self(struct engine *engine, struct stream *stream) {
+    pthread_mutex_lock(&engine->lock);
+    if (!stream->signalled) {
+        stream->signalled = true;
+        stream->signal_next = engine->signalled;
+        engine->signalled = stream;
+    }
+    bool tell = !engine->wake_sent;
+    engine->wake_sent = true;
+    pthread_mutex_unlock(&engine->lock);
+    if (tell && engine->options.wake)
+        engine->options.wake(engine->options.owner);
+}
+
 void engine_outside_reached(struct engine *engine, struct stream *stream) {
     atomic_store_explicit(&stream->completed, stream->enqueued, memory_order_release);
     engine->kick_needed = true;
     pthread_mutex_lock(&engine->lock);
     engine->outside_moved = true;
-    if (stream->waiters && !stream->signalled) {
-        stream->signalled = true;
-        stream->signal_next = engine->signalled;
-        engine->signalled = stream;
-    }
     pthread_mutex_unlock(&engine->lock);
+    if (stream->waiters)
+        engine_signal_self(engine, stream);
 }
 
 /* ---- work ---- */
@@ -176,6 +220,16 @@ static void engine_publish(struct engine *engine) {
     }
 }
 
+/* The owner polls next, so it does not wake itself; but whoever signals after this must not think that it has been. */
+static void engine_run_inline(struct engine *engine) {
+    bool sent = engine->wake_sent;
+    engine->wake_sent = true;
+    engine->submitting = true;
+    submitter_run(engine);
+    engine->submitting = false;
+    engine->wake_sent = sent;
+}
+
 void engine_kick(struct engine *engine) {
     if (!engine->touched && !engine->kick_needed)
         return;
@@ -185,10 +239,7 @@ void engine_kick(struct engine *engine) {
     if (engine->submitting) {
         /* its loop will find the work */
     } else if (engine->run_weight <= ENGINE_INLINE_NS) {
-        engine->wake_sent = true; /* the owner polls next: it need not wake itself */
-        engine->submitting = true;
-        submitter_run(engine);
-        engine->submitting = false;
+        engine_run_inline(engine);
     } else if (engine->submitter_asleep) {
         pthread_cond_signal(&engine->work);
     }
@@ -237,21 +288,6 @@ static void waiter_link(struct waiter *waiter) {
         stream->waiters = waiter;
 }
 
-/* A point that was reached between the caller's look and ours is signalled by ourselves. */
-static void engine_signal_self(struct engine *engine, struct stream *stream) {
-    pthread_mutex_lock(&engine->lock);
-    if (!stream->signalled) {
-        stream->signalled = true;
-        stream->signal_next = engine->signalled;
-        engine->signalled = stream;
-    }
-    bool tell = !engine->wake_sent;
-    engine->wake_sent = true;
-    pthread_mutex_unlock(&engine->lock);
-    if (tell && engine->options.wake)
-        engine->options.wake(engine->options.owner);
-}
-
 struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint64_t number,
                              void (*reached)(struct waiter *waiter), void *owner) {
     struct waiter *waiter = engine->waiters_free;
@@ -274,16 +310,21 @@ void engine_waiter_cancel(struct engine *engine, struct waiter *waiter) {
     waiter_recycle(engine, waiter);
 }
 
+/* Whether a stream's first waiter can be answered: always on a broken device, on which some points are never reached. */
+static bool engine_answerable(struct engine *engine, const struct stream *stream) {
+    return stream->waiters && (point_reached(stream, stream->waiters->number) || atomic_load(&engine->broken));
+}
+
 static void engine_fire(struct engine *engine, struct stream *stream) {
     do {
-        while (stream->waiters && point_reached(stream, stream->waiters->number)) {
+        while (engine_answerable(engine, stream)) {
             struct waiter *waiter = stream->waiters;
             waiter_unlink(waiter);
             waiter->reached(waiter);
             waiter_recycle(engine, waiter);
         }
         engine_watch(stream);
-    } while (stream->waiters && point_reached(stream, stream->waiters->number));
+    } while (engine_answerable(engine, stream));
 }
 
 void engine_poll(struct engine *engine) {
@@ -305,6 +346,9 @@ void engine_poll(struct engine *engine) {
         next = polled->poll_next;
         engine_fire(engine, polled);
     }
+    if (atomic_load(&engine->broken))
+        for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+            engine_fire(engine, stream);
     if (engine->sessions == 0 && engine->pool.reserved > ENGINE_KEEP_BYTES)
         pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
 }
@@ -312,6 +356,7 @@ void engine_poll(struct engine *engine) {
 void engine_wait(struct engine *engine) {
     engine_kick(engine);
     pthread_mutex_lock(&engine->lock);
+    engine->wake_sent = false;
     while (!engine->signalled && !atomic_load(&engine->broken))
         pthread_cond_wait(&engine->progress, &engine->lock);
     pthread_mutex_unlock(&engine->lock);

@@ -27,7 +27,7 @@ void engine_destroy(struct engine *engine);
  * engine_poll() after it. A little work on an idle device is done before it returns, which spares two thread switches;
  * more goes to the submitter. Does not call callbacks. */
 void engine_kick(struct engine *engine);
-/* Calls the callbacks of what has completed. */
+/* Calls the callbacks of what has completed. They may use sessions and fetches as they like, but not poll or wait. */
 void engine_poll(struct engine *engine);
 /* Blocks until there is something to poll, then polls. For owners without an event loop; only with wake == NULL. */
 void engine_wait(struct engine *engine);

@@ -12,9 +12,18 @@ enum {
     ENGINE_PRIORITIES = 3, /* above, at and below the default */
 };
 
-/* Streams that have something to run, by priority; within one, they take turns. */
-struct run_queue {
+/* The streams of one session that have something to run. Groups take turns; within a group the highest priority goes first,
+ * and equals take turns: so neither many streams nor high priorities get one session more than its share. Groups are
+ * recycled but never freed before the engine: cancelled streams may still be in one. Under the submit lock. */
+struct run_group {
     struct stream *first[ENGINE_PRIORITIES], *last[ENGINE_PRIORITIES];
+    struct run_group *next; /* in the run queue */
+    bool queued;
+    struct run_group *free_next; /* owner thread */
+};
+
+struct run_queue {
+    struct run_group *first, *last;
 };
 
 struct engine {
@@ -25,6 +34,8 @@ struct engine {
     struct pool pool;
     struct stream *touched;      /* streams with unpublished records */
     struct stream *streams_free; /* recycled */
+    struct stream *outsides_free;
+    struct run_group *groups_free;
     struct stream *streams_all;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
@@ -58,7 +69,9 @@ struct engine {
 /* Owner thread. */
 void engine_touch(struct engine *engine, struct stream *stream);
 struct stream_chunk *engine_chunk_take(struct engine *engine);
-struct stream *engine_stream_take(struct engine *engine, int priority);
+struct run_group *engine_group_take(struct engine *engine);
+void engine_group_give(struct engine *engine, struct run_group *group);
+struct stream *engine_stream_take(struct engine *engine, struct run_group *group, int priority);
 /* The stream may still have work; it is used again when that has run. */
 void engine_stream_give(struct engine *engine, struct stream *stream);
 
@@ -75,7 +88,11 @@ struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint6
                              void (*reached)(struct waiter *waiter), void *owner);
 void engine_waiter_cancel(struct engine *engine, struct waiter *waiter);
 
-/* The owner itself has reached a point of `stream`, which has no records: the end of an upload. */
+/* A timeline without records, for what happens outside the device: its numbers are handed out by the taker and reached by
+ * engine_outside_reached() alone. Never mixed with the other streams, whose records the submitter counts. */
+struct stream *engine_outside_take(struct engine *engine);
+void engine_outside_give(struct engine *engine, struct stream *stream);
+/* The newest number has been reached. Streams that wait for it go on at the next engine_kick(). */
 void engine_outside_reached(struct engine *engine, struct stream *stream);
 
 /* Submitter (submitter.c). */

@@ -12,7 +12,7 @@ void layout_contiguous(int rank, const int64_t *shape, int64_t *strides) {
 
 bool layout_is_contiguous(int rank, const int64_t *shape, const int64_t *strides) {
     bool contiguous = true;
-    int64_t stride = 1;
+    int64_t stride = 1; /* type_check() has seen to it that no product overflows, zeros counted as ones */
     for (int i = rank - 1; i >= 0; i--) {
         if (shape[i] == 0)
             return true;
@@ -146,9 +146,12 @@ bool layout_view(unsigned opcode, const struct op_attributes *attributes, const 
 }
 
 static bool layout_mergeable(const struct layout_space *space, int outer, int inner) {
-    for (int k = 0; k < space->operands; k++)
-        if (space->strides[k][outer] != space->strides[k][inner] * space->shape[inner])
+    for (int k = 0; k < space->operands; k++) {
+        int64_t step; /* strides of an empty tensor can be anything */
+        if (__builtin_mul_overflow(space->strides[k][inner], space->shape[inner], &step) ||
+            space->strides[k][outer] != step)
             return false;
+    }
     return true;
 }
 

@@ -16,7 +16,10 @@ struct segment {
 
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
-enum { POOL_SCAN = 16, POOL_SPARE_GROUP = 64 };
+enum {
+    POOL_SCAN = 16, /* storage looked at in one bin before the next bin is */
+    POOL_WALK = 1 << 16, /* pieces that are walked for a figure; of more, an estimate has to do */
+};
 
 size_t pool_rounded(uint64_t bytes) {
     if (bytes == 0 || bytes > SIZE_MAX / 4)
@@ -48,18 +51,21 @@ static void list_remove(struct storage *storage) {
         storage->next->previous = storage->previous;
 }
 
-static struct storage *pool_spare(struct pool *pool) {
+static struct storage *pool_piece(struct pool *pool) {
     struct storage *storage = pool->spare;
     if (storage)
         pool->spare = storage->next;
     else
         storage = malloc(sizeof *storage);
-    if (storage)
+    if (storage) {
         memset(storage, 0, sizeof *storage);
+        pool->pieces++;
+    }
     return storage;
 }
 
 static void pool_recycle(struct pool *pool, struct storage *storage) {
+    pool->pieces--;
     storage->next = pool->spare;
     pool->spare = storage;
 }
@@ -72,32 +78,36 @@ void pool_init(struct pool *pool, struct device *device) {
     pool->total = info.memory_total;
 }
 
-static void storage_set_idle(struct pool *pool, struct storage *storage) {
-    storage->state = STORAGE_IDLE;
-    list_insert(&pool->idle[pool_bin(storage->bytes)], storage);
+/* Files free storage where its uses say. */
+static void storage_file(struct pool *pool, struct storage *storage) {
+    bool idle = uses_idle(&storage->uses);
+    storage->state = idle ? STORAGE_IDLE : STORAGE_BINNED;
+    list_insert(idle ? &pool->idle[pool_bin(storage->bytes)] : &pool->binned[pool_bin(storage->bytes)], storage);
 }
 
-/* Takes idle storage with its idle neighbours together; `storage` is in no list. */
+/* Adds the piece after `storage` to it. */
+static void storage_absorb(struct pool *pool, struct storage *storage) {
+    struct storage *after = storage->after;
+    storage->bytes += after->bytes;
+    storage->after = after->after;
+    if (after->after)
+        after->after->before = storage;
+    pool_recycle(pool, after);
+}
+
+/* Files idle storage together with its idle neighbours; `storage` is in no list. */
 static void pool_merge(struct pool *pool, struct storage *storage) {
-    struct storage *before = storage->before, *after = storage->after;
-    if (after && after->state == STORAGE_IDLE) {
-        list_remove(after);
-        storage->bytes += after->bytes;
-        storage->after = after->after;
-        if (after->after)
-            after->after->before = storage;
-        pool_recycle(pool, after);
+    struct storage *before = storage->before;
+    if (storage->after && storage->after->state == STORAGE_IDLE) {
+        list_remove(storage->after);
+        storage_absorb(pool, storage);
     }
     if (before && before->state == STORAGE_IDLE) {
         list_remove(before);
-        before->bytes += storage->bytes;
-        before->after = storage->after;
-        if (storage->after)
-            storage->after->before = before;
-        pool_recycle(pool, storage);
+        storage_absorb(pool, before);
         storage = before;
     }
-    storage_set_idle(pool, storage);
+    storage_file(pool, storage);
 }
 
 /* Merges everything in the bins that has become idle. */
@@ -112,40 +122,73 @@ static void pool_settle(struct pool *pool) {
         }
 }
 
-/* Cuts `bytes` off idle storage, which must be out of its list. */
-static struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes) {
-    if (storage->bytes > bytes) {
-        struct storage *rest = pool_spare(pool);
-        if (rest) { /* without an object for the rest, the whole is handed out */
-            rest->data = storage->data + bytes;
-            rest->bytes = storage->bytes - bytes;
-            rest->segment = storage->segment;
-            rest->before = storage;
-            rest->after = storage->after;
-            if (rest->after)
-                rest->after->before = rest;
-            storage->after = rest;
-            storage->bytes = bytes;
-            storage_set_idle(pool, rest);
+static bool uses_join(struct uses *uses, const struct uses *more) {
+    struct uses joined = *uses;
+    for (unsigned i = 0; i < more->count; i++)
+        if (!uses_add(&joined, more->use[i].stream, more->use[i].number))
+            return false;
+    *uses = joined;
+    return true;
+}
+
+/* Merges neighbours that are still busy as well: whoever takes the whole waits for the users of all its parts. */
+static void pool_settle_busy(struct pool *pool) {
+    for (struct segment *segment = pool->segments; segment; segment = segment->next)
+        for (struct storage *storage = segment->first; storage; storage = storage->after) {
+            if (storage->state == STORAGE_LIVE)
+                continue;
+            list_remove(storage);
+            while (storage->after && storage->after->state != STORAGE_LIVE &&
+                   uses_join(&storage->uses, &storage->after->uses)) {
+                list_remove(storage->after);
+                storage_absorb(pool, storage);
+            }
+            storage_file(pool, storage);
         }
-    }
+}
+
+/* Cuts `bytes` off free storage that is out of its list. The rest has the same uses. */
+static struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes) {
+    struct storage *rest = storage->bytes > bytes ? pool_piece(pool) : NULL;
+    if (!rest) /* an exact fit; or, without an object for the rest, the whole is handed out */
+        return storage;
+    rest->data = storage->data + bytes;
+    rest->bytes = storage->bytes - bytes;
+    rest->uses = storage->uses;
+    rest->segment = storage->segment;
+    rest->before = storage;
+    rest->after = storage->after;
+    if (rest->after)
+        rest->after->before = rest;
+    storage->after = rest;
+    storage->bytes = bytes;
+    storage_file(pool, rest);
     return storage;
 }
 
-static struct storage *pool_take_idle(struct pool *pool, size_t bytes) {
+/* The smallest of the first `scan` pieces in a list that has `bytes`. */
+static struct storage *list_best(struct storage *list, size_t bytes, size_t scan) {
+    struct storage *best = NULL;
+    for (struct storage *storage = list; storage && scan; storage = storage->next, scan--)
+        if (storage->bytes >= bytes && (!best || storage->bytes < best->bytes))
+            best = storage;
+    return best;
+}
+
+/* From lists by size; the rest of what is found is filed again. */
+static struct storage *pool_take_from(struct pool *pool, struct storage **lists, size_t bytes, size_t scan) {
     for (unsigned i = pool_bin(bytes); i < POOL_BINS; i++) {
-        struct storage *best = NULL;
-        int scanned = 0;
-        for (struct storage *storage = pool->idle[i]; storage && scanned < POOL_SCAN;
-             storage = storage->next, scanned++)
-            if (storage->bytes >= bytes && (!best || storage->bytes < best->bytes))
-                best = storage;
-        if (best) {
-            list_remove(best);
-            return pool_split(pool, best, bytes);
-        }
+        struct storage *best = list_best(lists[i], bytes, scan);
+        if (!best)
+            continue;
+        list_remove(best);
+        return pool_split(pool, best, bytes);
     }
     return NULL;
+}
+
+static struct storage *pool_take_idle(struct pool *pool, size_t bytes) {
+    return pool_take_from(pool, pool->idle, bytes, POOL_SCAN);
 }
 
 /* Whether work on `stream` (NULL: the host, at once) may use the storage without waiting. */
@@ -157,15 +200,14 @@ static bool storage_fits(struct storage *storage, size_t bytes, const struct str
     return uses_idle(&storage->uses);
 }
 
-/* From the bins: storage of about the size; with `busy`, also such as the caller must wait for. */
-static struct storage *pool_take_binned(struct pool *pool, size_t bytes, const struct stream *stream, bool busy) {
+/* What was freed lately and is of about the size, whole. */
+static struct storage *pool_take_binned(struct pool *pool, size_t bytes, const struct stream *stream) {
     unsigned first = pool_bin(bytes);
-    unsigned last = busy ? POOL_BINS - 1 : first + 1 < POOL_BINS ? first + 1 : first;
-    for (unsigned i = first; i <= last; i++) {
+    for (unsigned i = first; i <= first + 1 && i < POOL_BINS; i++) {
         int scanned = 0;
         for (struct storage *storage = pool->binned[i]; storage && scanned < POOL_SCAN;
              storage = storage->next, scanned++)
-            if (busy ? storage->bytes >= bytes : storage_fits(storage, bytes, stream)) {
+            if (storage_fits(storage, bytes, stream)) {
                 list_remove(storage);
                 return storage;
             }
@@ -173,14 +215,19 @@ static struct storage *pool_take_binned(struct pool *pool, size_t bytes, const s
     return NULL;
 }
 
+/* What can still be reserved, in whole pages. */
+static uint64_t pool_unreserved(const struct pool *pool) {
+    return (pool->total > pool->reserved ? pool->total - pool->reserved : 0) & ~UINT64_C(4095);
+}
+
 static size_t pool_segment_bytes(const struct pool *pool, size_t bytes) {
     size_t wanted = bytes <= pool_segment_small / 16  ? pool_segment_small
                     : bytes <= pool_segment_large / 4 ? pool_segment_large
                                                       : (bytes + pool_segment_small - 1) & ~(pool_segment_small - 1);
-    uint64_t left = pool->total > pool->reserved ? pool->total - pool->reserved : 0;
-    if (wanted > left) /* the device is nearly full: no more than needed */
-        wanted = (bytes + 4095) & ~(size_t)4095;
-    return wanted <= left ? wanted : 0;
+    uint64_t left = pool_unreserved(pool);
+    if (wanted > left) /* the device is nearly full: all that is left, in one piece */
+        wanted = (size_t)left;
+    return wanted >= bytes ? wanted : 0;
 }
 
 static int pool_grow(struct pool *pool, size_t bytes) {
@@ -188,7 +235,7 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     if (!wanted)
         return STATUS_OUT_OF_MEMORY;
     struct segment *segment = malloc(sizeof *segment);
-    struct storage *storage = pool_spare(pool);
+    struct storage *storage = pool_piece(pool);
     void *data = NULL;
     if (!segment || !storage || pool->device->vtable->reserve(pool->device, wanted, &data, NULL) != STATUS_OK) {
         free(segment);
@@ -202,14 +249,26 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     storage->data = data;
     storage->bytes = wanted;
     storage->segment = segment;
-    storage_set_idle(pool, storage);
+    storage_file(pool, storage);
     return STATUS_OK;
 }
 
-/* In order of price: what was just freed, idle memory, a new segment, idle memory merged anew, memory given back and
- * reserved in another shape, and, for streams, memory to wait for. */
-static struct storage *pool_find(struct pool *pool, size_t bytes, struct stream *stream) {
-    struct storage *storage = pool_take_binned(pool, bytes, stream, false);
+/* Before anybody is refused: everything free is merged, what is idle goes back to the device to be reserved in another
+ * shape, and a stream may have what it must wait for. */
+static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const struct stream *stream) {
+    pool_trim(pool, 0);
+    if (pool_grow(pool, bytes) == STATUS_OK)
+        return pool_take_idle(pool, bytes);
+    pool_settle_busy(pool);
+    struct storage *storage = pool_take_from(pool, pool->idle, bytes, SIZE_MAX);
+    if (!storage && stream)
+        storage = pool_take_from(pool, pool->binned, bytes, SIZE_MAX);
+    return storage;
+}
+
+/* In order of price: what was just freed, idle memory, idle memory merged anew, a new segment, anything at all. */
+static struct storage *pool_find(struct pool *pool, size_t bytes, const struct stream *stream) {
+    struct storage *storage = pool_take_binned(pool, bytes, stream);
     if (!storage)
         storage = pool_take_idle(pool, bytes);
     if (!storage && (bytes >= pool_segment_small || pool->reserved + bytes > pool->total / 2)) {
@@ -218,16 +277,7 @@ static struct storage *pool_find(struct pool *pool, size_t bytes, struct stream 
     }
     if (!storage && pool_grow(pool, bytes) == STATUS_OK)
         storage = pool_take_idle(pool, bytes);
-    if (!storage) {
-        pool_trim(pool, 0);
-        if (pool_grow(pool, bytes) == STATUS_OK)
-            storage = pool_take_idle(pool, bytes);
-    }
-    if (!storage)
-        storage = pool_take_idle(pool, bytes);
-    if (!storage && stream)
-        storage = pool_take_binned(pool, bytes, stream, true);
-    return storage;
+    return storage ? storage : pool_find_hard(pool, bytes, stream);
 }
 
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct storage **result) {
@@ -238,7 +288,8 @@ int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct sto
     storage->state = STORAGE_LIVE;
     storage->references = 1;
     storage->session = NULL;
-    pool->live += storage->bytes;
+    storage->charged = rounded;
+    pool->live += rounded;
     if (pool->live > pool->peak)
         pool->peak = pool->live;
     *result = storage;
@@ -253,31 +304,41 @@ struct storage *storage_ref(struct storage *storage) {
 void storage_unref(struct pool *pool, struct storage *storage) {
     if (!storage || --storage->references)
         return;
-    pool->live -= storage->bytes;
+    pool->live -= storage->charged;
     if (storage->session)
-        session_discharge(storage->session, storage->bytes);
+        session_discharge(storage->session, storage->charged);
     storage->session = NULL;
     storage->state = STORAGE_BINNED;
     list_insert(&pool->binned[pool_bin(storage->bytes)], storage);
 }
 
-uint64_t pool_largest_free(struct pool *pool) {
-    uint64_t largest = pool->total > pool->reserved ? pool->total - pool->reserved : 0;
-    for (int i = POOL_BINS - 1; i >= 0; i--) {
-        for (const struct storage *storage = pool->idle[i]; storage; storage = storage->next)
-            if (storage->bytes > largest)
-                largest = storage->bytes;
-        if (pool->idle[i])
-            break;
-    }
-    for (int i = POOL_BINS - 1; i >= 0; i--) {
-        for (const struct storage *storage = pool->binned[i]; storage; storage = storage->next)
-            if (storage->bytes > largest)
-                largest = storage->bytes;
-        if (pool->binned[i])
-            break;
+/* The longest run of free pieces in a segment; *whole says that it is all of it. */
+static uint64_t segment_largest_free(const struct segment *segment, bool *whole) {
+    uint64_t run = 0, largest = 0;
+    *whole = true;
+    for (const struct storage *storage = segment->first; storage; storage = storage->after) {
+        run = storage->state == STORAGE_LIVE ? 0 : run + storage->bytes;
+        *whole = *whole && storage->state != STORAGE_LIVE;
+        if (run > largest)
+            largest = run;
     }
     return largest;
+}
+
+uint64_t pool_largest_free(struct pool *pool) {
+    uint64_t largest = 0, free_segments = 0;
+    for (const struct segment *segment = pool->segments; segment; segment = segment->next) {
+        bool whole = false;
+        uint64_t run = pool->pieces <= POOL_WALK ? segment_largest_free(segment, &whole) : 0;
+        if (whole)
+            free_segments += segment->bytes;
+        if (run > largest)
+            largest = run;
+    }
+    /* Segments that are free go back to the device, so that one as large as all of them can be had. */
+    uint64_t left = pool->total > pool->reserved ? pool->total - pool->reserved : 0;
+    uint64_t fresh = (left + free_segments) & ~UINT64_C(4095);
+    return fresh > largest ? fresh : largest;
 }
 
 void pool_trim(struct pool *pool, uint64_t keep) {

@@ -3,7 +3,8 @@
  * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it next
  * on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream costs
  * nothing. Recently freed storage waits in bins by size, the newest first; idle storage is merged with its neighbours
- * when a bin has nothing that fits. Segments come from the device and go back when nobody needs them. */
+ * when a bin has nothing that fits, and so is busy storage before anybody is refused. Segments come from the device and
+ * go back when nobody needs them. */
 #pragma once
 
 #include "engine/device.h"
@@ -15,7 +16,8 @@ struct segment;
 /* One block of memory; live while somebody holds a reference. Owner thread. */
 struct storage {
     uint8_t *data;
-    size_t bytes; /* a multiple of POOL_ALIGNMENT */
+    size_t bytes;   /* a multiple of POOL_ALIGNMENT */
+    size_t charged; /* of them asked for, rounded: what accounts and figures count */
     unsigned references;
     struct uses uses;
     struct session *session; /* whose account it is charged to; NULL when free */
@@ -38,6 +40,7 @@ struct pool {
     struct storage *binned[POOL_BINS]; /* freed, perhaps not yet idle; newest first */
     struct storage *idle[POOL_BINS];   /* idle and merged */
     struct storage *spare;             /* unused storage objects */
+    size_t pieces;                     /* storage objects in segments, live or not */
 };
 
 void pool_init(struct pool *pool, struct device *device);
@@ -54,6 +57,7 @@ void storage_unref(struct pool *pool, struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
 size_t pool_rounded(uint64_t bytes);
+/* The largest size that pool_take() would find if all queued work had run. */
 uint64_t pool_largest_free(struct pool *pool);
 /* Gives segments without live or busy storage back to the device, down to `keep` reserved bytes. */
 void pool_trim(struct pool *pool, uint64_t keep);

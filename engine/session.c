@@ -10,19 +10,27 @@
 
 /* ---- life ---- */
 
+static int session_init(struct session *session, struct engine *engine) {
+    session->engine = engine;
+    session->group = engine_group_take(engine);
+    session->stream = session->group ? engine_stream_take(engine, session->group, 0) : NULL;
+    if (session->stream && tensor_table_init(&session->tensors) == STATUS_OK)
+        return STATUS_OK;
+    if (session->stream)
+        engine_stream_give(engine, session->stream);
+    if (session->group)
+        engine_group_give(engine, session->group);
+    return STATUS_NO_HOST_MEMORY;
+}
+
 int session_create(struct engine *engine, const struct session_limits *limits, struct session **result,
                    struct fault *fault) {
     struct session *session = calloc(1, sizeof *session);
-    struct stream *stream = session ? engine_stream_take(engine, 0) : NULL;
-    if (!stream || tensor_table_init(&session->tensors) != STATUS_OK) {
-        if (stream)
-            engine_stream_give(engine, stream);
+    if (!session || session_init(session, engine) != STATUS_OK) {
         free(session);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a session");
     }
-    session->engine = engine;
     session->limits = *limits;
-    session->stream = stream;
     session->next = engine->sessions_list;
     session->previous = &engine->sessions_list;
     if (session->next)
@@ -43,6 +51,7 @@ static void session_cancel_streams(struct session *session) {
     for (uint32_t i = 0; i < session->n_streams; i++)
         session_cancel_stream(session, session->streams[i].stream);
     free(session->streams);
+    engine_group_give(session->engine, session->group);
 }
 
 static void session_drop_tensors(struct session *session) {
@@ -59,10 +68,10 @@ void session_destroy(struct session *session) {
     struct engine *engine = session->engine;
     session_notify_room(session, 0, NULL, NULL);
     pending_drop_all(session);
+    session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
     while (session->uploads)
         upload_abandon(session->uploads);
     session_drop_tensors(session);
-    session_cancel_streams(session);
     *session->previous = session->next;
     if (session->next)
         session->next->previous = session->previous;
@@ -73,15 +82,12 @@ void session_destroy(struct session *session) {
 
 /* ---- memory ---- */
 
-int session_charge(struct session *session, uint64_t bytes, struct fault *fault) {
+static int session_check_limit(const struct session *session, uint64_t bytes, struct fault *fault) {
     uint64_t limit = session->limits.bytes;
     if (limit && (bytes > limit || session->live > limit - bytes))
         return fault_set(fault, STATUS_LIMIT,
                          "the session's limit of %" PRIu64 " bytes is reached: asked for %" PRIu64 ", live %" PRIu64,
                          limit, bytes, session->live);
-    session->live += bytes;
-    if (session->live > session->peak)
-        session->peak = session->live;
     return STATUS_OK;
 }
 
@@ -105,16 +111,13 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
     size_t rounded = pool_rounded(bytes);
     if (!rounded || rounded > pool->total)
         return session_out_of_memory(session, bytes, fault);
-    if (session->limits.bytes) {
-        int code = session_charge(session, rounded, fault); /* before it is taken */
-        if (code != STATUS_OK)
-            return code;
-        session_discharge(session, rounded);
-    }
+    int code = session_check_limit(session, rounded, fault); /* before it is taken */
+    if (code != STATUS_OK)
+        return code;
     struct storage *storage;
     if (pool_take(pool, rounded, stream, &storage) != STATUS_OK)
         return session_out_of_memory(session, bytes, fault);
-    session->live += storage->bytes;
+    session->live += storage->charged;
     if (session->live > session->peak)
         session->peak = session->live;
     storage->session = session;
@@ -124,32 +127,49 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
 
 /* ---- streams ---- */
 
+/* Gives back closed streams that have run out of work, and counts the open ones. */
+static uint32_t session_reap_streams(struct session *session) {
+    uint32_t kept = 0, open = 0;
+    for (uint32_t i = 0; i < session->n_streams; i++) {
+        struct session_stream entry = session->streams[i];
+        if (entry.closed && point_reached(entry.stream, entry.stream->enqueued)) {
+            engine_stream_give(session->engine, entry.stream);
+            continue;
+        }
+        open += !entry.closed;
+        session->streams[kept++] = entry;
+    }
+    session->n_streams = kept;
+    return open;
+}
+
 int session_stream_open(struct session *session, uint32_t number, int priority, struct fault *fault) {
     if (number == 0 || number > INT32_MAX)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRIu32 " is not a number for a stream", number);
     if (session_find_stream(session, number, NULL))
         return fault_set(fault, STATUS_DUPLICATE_ID, "stream %" PRIu32 " is open already", number);
-    if (session->n_streams >= session->limits.streams)
+    /* Closed ones that still run count as well, or opening and closing would be a way around the limit. */
+    if (session_reap_streams(session) >= session->limits.streams ||
+        session->n_streams >= 2 * session->limits.streams)
         return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " streams is reached",
                          session->limits.streams);
     struct session_stream *streams = realloc(session->streams, (session->n_streams + 1) * sizeof *streams);
     if (!streams)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a stream");
     session->streams = streams;
-    struct stream *stream = engine_stream_take(session->engine, priority);
+    struct stream *stream = engine_stream_take(session->engine, session->group, priority);
     if (!stream)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a stream");
-    streams[session->n_streams++] = (struct session_stream){number, stream};
+    streams[session->n_streams++] = (struct session_stream){.number = number, .stream = stream};
     return STATUS_OK;
 }
 
 int session_stream_close(struct session *session, uint32_t number, struct fault *fault) {
     for (uint32_t i = 0; i < session->n_streams; i++) {
-        if (session->streams[i].number != number)
+        if (session->streams[i].number != number || session->streams[i].closed)
             continue;
-        /* It is not cancelled: what was enqueued still runs, and only then somebody else gets it. */
-        engine_stream_give(session->engine, session->streams[i].stream);
-        session->streams[i] = session->streams[--session->n_streams];
+        session->streams[i].closed = true;
+        session_reap_streams(session);
         return STATUS_OK;
     }
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
@@ -177,7 +197,7 @@ static int submit_lookup(struct binding *binding) {
 static struct failure *submit_cause(struct binding *binding) {
     for (unsigned i = 0; i < binding->request->n_inputs; i++)
         if (binding->inputs[i]->taint || binding->inputs[i]->failure) {
-            struct failure *failure = tensor_settle(binding->engine, binding->inputs[i]);
+            struct failure *failure = tensor_settle(binding->session, binding->inputs[i]);
             if (failure)
                 return failure;
         }
@@ -209,9 +229,6 @@ static int submit_check(struct binding *binding, struct failure **cause) {
     const struct op_request *request = binding->request;
     if (!binding->info)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u is not an operation", request->opcode);
-    if (binding->session->tensors.count > binding->session->limits.tensors)
-        return fault_set(&binding->fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
-                         binding->session->limits.tensors);
     if (request->n_inputs > OP_INPUTS_MAX)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u inputs are too many", request->n_inputs);
     int code = submit_lookup(binding);
@@ -255,11 +272,9 @@ int session_submit(struct session *session, const struct op_request *request) {
     if (request->opcode == OP_FREE)
         return submit_free(session, request);
     struct fault fault;
-    int code = session_id_check(session, request->output, &fault);
-    struct tensor *output = code == STATUS_OK ? session_bind(session, request->output) : NULL;
-    if (code == STATUS_OK && !output)
-        code = fault_set(&fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
-    if (output) {
+    struct tensor *output = NULL;
+    int code = session_bind(session, request->output, &output, &fault);
+    if (code == STATUS_OK) {
         code = submit_operation(session, request, output);
     } else {
         const struct op_info *info = op_info(request->opcode);
@@ -283,13 +298,21 @@ uint64_t session_queued(const struct session *session) {
     return queued;
 }
 
-void session_stats(const struct session *session, struct session_stats *stats) {
+/* Records outnumber operations now and then, so the difference may fall for a moment; what was done stays done. */
+static uint64_t session_ops_done(struct session *session, uint64_t queued) {
+    uint64_t done = session->ops_submitted > queued ? session->ops_submitted - queued : 0;
+    if (done > session->ops_done)
+        session->ops_done = done;
+    return session->ops_done;
+}
+
+void session_stats(struct session *session, struct session_stats *stats) {
     memset(stats, 0, sizeof *stats);
     stats->tensors = session->tensors.count;
     stats->live = session->live;
     stats->peak = session->peak;
     stats->ops_queued = session_queued(session);
-    stats->ops_done = session->ops_submitted > stats->ops_queued ? session->ops_submitted - stats->ops_queued : 0;
+    stats->ops_done = session_ops_done(session, stats->ops_queued);
     memcpy(stats->failures, session->failures, sizeof stats->failures);
     snprintf(stats->last_failure, sizeof stats->last_failure, "%s", session->last_failure);
 }

@@ -9,9 +9,11 @@
 
 struct session;
 
+enum { SESSION_FAILURE_MAX = 448 }; /* operation, label and message of a failure, in one line */
+
 struct session_limits {
     uint64_t bytes;   /* live bytes; 0: what the device has */
-    uint32_t tensors; /* live ids */
+    uint32_t tensors; /* live ids; an operation above it binds nothing, and its id is used up */
     uint32_t streams; /* open streams besides the default one */
 };
 
@@ -107,9 +109,9 @@ struct session_stats {
     uint64_t ops_queued;        /* enqueued and not yet run */
     uint64_t ops_done;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
-    char last_failure[192];     /* "matmul forward/logits: shapes do not fit: …" */
+    char last_failure[SESSION_FAILURE_MAX];     /* "matmul forward/logits: shapes do not fit: …" */
 };
-void session_stats(const struct session *session, struct session_stats *stats);
+void session_stats(struct session *session, struct session_stats *stats);
 /* Operations enqueued and not yet run, cheap enough to ask after every batch. */
 uint64_t session_queued(const struct session *session);
 /* Calls `room` (from engine_poll) once, when session_queued() has fallen to `low` or below. NULL takes it back. */

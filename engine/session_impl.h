@@ -8,6 +8,7 @@
 /* A stream by the client's number. */
 struct session_stream {
     uint32_t number;
+    bool closed; /* takes no more work; given back when what is queued has run */
     struct stream *stream;
 };
 
@@ -18,26 +19,23 @@ struct session {
     uint64_t last_id; /* highest id ever bound: ids only grow */
 
     uint64_t live, peak; /* bytes */
-    uint64_t ops_submitted;
+    uint64_t ops_submitted, ops_done;
     uint64_t failures[STATUS_COUNT];
-    char last_failure[192];
+    char last_failure[SESSION_FAILURE_MAX];
 
+    struct run_group *group;
     struct stream *stream; /* number 0 */
-    struct session_stream *streams;
+    struct session_stream *streams; /* the others, open ones and closed ones that still run */
     uint32_t n_streams;
     struct upload *uploads;  /* unfinished ones */
     struct pending *pending; /* fetches and waits not yet answered */
 
-    void (*room)(void *owner);
-    void *room_owner;
-    uint64_t room_low;
-    struct waiter *room_waiter;
+    struct room *room; /* engine/waiting.h */
 
     struct session *next, **previous; /* in engine->sessions_list */
 };
 
 /* session.c: memory accounts. */
-int session_charge(struct session *session, uint64_t bytes, struct fault *fault);
 void session_discharge(struct session *session, uint64_t bytes);
 /* Storage charged to the session, for work on `stream` (NULL: for the host to write now). */
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **storage,
@@ -45,16 +43,16 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
 
 /* tensors: session_tensor.c */
 struct tensor *session_tensor(struct session *session, uint64_t id);
-/* Checks an id that a client wants to bind, and the number of tensors. */
-int session_id_check(struct session *session, uint64_t id, struct fault *fault);
-/* A tensor with nothing but its id, in the table. The id has been checked; NULL out of memory. */
-struct tensor *session_bind(struct session *session, uint64_t id);
+/* A tensor with nothing but its id, in the table: checks the id, the number of tensors and memory. */
+int session_bind(struct session *session, uint64_t id, struct tensor **tensor, struct fault *fault);
 void session_unbind(struct session *session, uint64_t id);
 void tensor_unref(struct engine *engine, struct tensor *tensor);
 /* Gives up the tensor's value for a cause (takes over one reference). */
 void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *failure);
 /* Folds in what its taint has become by now. Returns its failure, or NULL. */
-struct failure *tensor_settle(struct engine *engine, struct tensor *tensor);
+struct failure *tensor_settle(struct session *session, struct tensor *tensor);
+/* The failure of a failed check, counted when it is first seen. */
+struct failure *session_check_failure(struct session *session, struct check *check);
 void session_free_tensors(struct engine *engine);
 /* Counts a failure that begins here, and makes it. */
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
@@ -73,6 +71,7 @@ struct binding {
     const struct tensor_type *types[OP_INPUTS_MAX];
     struct tensor *output; /* type set; storage and the rest to be set */
     struct check *check;   /* OP_FAMILY_TAKE: what its kernels report to */
+    struct taint *step;    /* while the taints of many inputs are settled */
     struct fault fault;
 };
 /* STATUS_OK with the output's storage, layout and point set; or a code with `binding->fault` and no storage. */

@@ -9,7 +9,7 @@ struct tensor *session_tensor(struct session *session, uint64_t id) {
     return tensor_table_find(&session->tensors, id);
 }
 
-int session_id_check(struct session *session, uint64_t id, struct fault *fault) {
+static int session_id_check(struct session *session, uint64_t id, struct fault *fault) {
     if (id == 0)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "0 is not a tensor id");
     if (id <= session->last_id)
@@ -18,16 +18,19 @@ int session_id_check(struct session *session, uint64_t id, struct fault *fault) 
     return STATUS_OK;
 }
 
-struct tensor *session_bind(struct session *session, uint64_t id) {
-    struct engine *engine = session->engine;
-    if (tensor_table_reserve(&session->tensors) != STATUS_OK)
-        return NULL;
+static struct tensor *tensor_take(struct engine *engine) {
     struct tensor *tensor = engine->tensors_free;
     if (tensor)
         engine->tensors_free = (struct tensor *)tensor->storage;
-    else if (!(tensor = malloc(sizeof *tensor)))
-        return NULL;
+    else
+        tensor = malloc(sizeof *tensor);
+    return tensor;
+}
+
+static void tensor_init(struct tensor *tensor, uint64_t id) {
     tensor->id = id;
+    tensor->type.dtype = DTYPE_INVALID;
+    tensor->type.rank = 0;
     tensor->offset = 0;
     tensor->contiguous = true;
     tensor->uploading = false;
@@ -37,11 +40,24 @@ struct tensor *session_bind(struct session *session, uint64_t id) {
     tensor->ready = NULL;
     tensor->ready_number = 0;
     tensor->references = 1;
-    tensor->type.dtype = DTYPE_INVALID;
-    tensor->type.rank = 0;
+}
+
+int session_bind(struct session *session, uint64_t id, struct tensor **result, struct fault *fault) {
+    int code = session_id_check(session, id, fault);
+    if (code != STATUS_OK)
+        return code;
     session->last_id = id;
+    if (session->tensors.count >= session->limits.tensors)
+        return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
+                         session->limits.tensors);
+    struct tensor *tensor =
+        tensor_table_reserve(&session->tensors) == STATUS_OK ? tensor_take(session->engine) : NULL;
+    if (!tensor)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
+    tensor_init(tensor, id);
     tensor_table_insert(&session->tensors, tensor);
-    return tensor;
+    *result = tensor;
+    return STATUS_OK;
 }
 
 void tensor_unref(struct engine *engine, struct tensor *tensor) {
@@ -77,7 +93,25 @@ void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *f
     tensor->taint = NULL;
 }
 
-struct failure *tensor_settle(struct engine *engine, struct tensor *tensor) {
+/* Counts a failure that begins here. */
+static void session_count_failure(struct session *session, enum status code, const char *operation, const char *label,
+                                  const char *message) {
+    bool named = label && *label;
+    if (code > 0 && code < STATUS_COUNT)
+        session->failures[code]++;
+    snprintf(session->last_failure, sizeof session->last_failure, "%.32s%s%.128s: %.255s", operation, named ? " " : "",
+             named ? label : "", message);
+}
+
+struct failure *session_check_failure(struct session *session, struct check *check) {
+    struct failure *failure = check_failure(check);
+    if (!check->counted)
+        session_count_failure(session, failure->code, failure->operation, failure->label, failure->message);
+    check->counted = true;
+    return failure;
+}
+
+struct failure *tensor_settle(struct session *session, struct tensor *tensor) {
     if (!tensor->taint || tensor->failure)
         return tensor->failure;
     switch (taint_state(tensor->taint)) {
@@ -88,7 +122,7 @@ struct failure *tensor_settle(struct engine *engine, struct tensor *tensor) {
         tensor->taint = NULL;
         break;
     case TAINT_FAILED:
-        tensor_fail(engine, tensor, check_failure(tensor->taint->cause));
+        tensor_fail(session->engine, tensor, session_check_failure(session, tensor->taint->cause));
         break;
     }
     return tensor->failure;
@@ -96,11 +130,7 @@ struct failure *tensor_settle(struct engine *engine, struct tensor *tensor) {
 
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence) {
-    if (fault->code > 0 && fault->code < STATUS_COUNT)
-        session->failures[fault->code]++;
-    bool named = label && *label;
-    snprintf(session->last_failure, sizeof session->last_failure, "%.32s%s%.48s: %.100s", operation, named ? " " : "",
-             named ? label : "", fault->message);
+    session_count_failure(session, fault->code, operation, label, fault->message);
     return failure_create(fault, operation, label, sequence);
 }
 
@@ -108,7 +138,7 @@ struct stream *session_find_stream(struct session *session, uint32_t number, str
     if (number == 0)
         return session->stream;
     for (uint32_t i = 0; i < session->n_streams; i++)
-        if (session->streams[i].number == number)
+        if (session->streams[i].number == number && !session->streams[i].closed)
             return session->streams[i].stream;
     fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
     return NULL;

@@ -15,6 +15,7 @@
 #include "engine/taint.h"
 
 struct engine;
+struct run_group;
 struct waiter;
 struct stream;
 
@@ -69,7 +70,8 @@ struct stream {
 
     /* under the engine's submit lock */
     uint64_t published;       /* records up to this one may run */
-    struct stream *run_next;  /* in the run queue */
+    struct run_group *group;
+    struct stream *run_next;  /* in its group, or set aside */
     bool runnable;            /* in the run queue, or being run */
     struct stream *signal_next;
     bool signalled;           /* in the list of streams that reached a watched point */

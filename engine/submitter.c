@@ -41,7 +41,8 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
         submitter_launch(engine, stream, &record->launch);
         return true;
     case RECORD_WAIT:
-        return point_reached(record->wait.stream, record->wait.number);
+        return point_reached(record->wait.stream, record->wait.number) ||
+               atomic_load_explicit(&engine->broken, memory_order_relaxed); /* nothing runs any more */
     case RECORD_TAINT:
         taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
         return true;
@@ -111,31 +112,65 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         turn->signalled = true;
 }
 
+static void group_enqueue(struct run_queue *run, struct run_group *group) {
+    group->next = NULL;
+    group->queued = true;
+    if (run->last)
+        run->last->next = group;
+    else
+        run->first = group;
+    run->last = group;
+}
+
 void submitter_enqueue(struct engine *engine, struct stream *stream) {
-    struct run_queue *run = &engine->run;
+    struct run_group *group = stream->group;
     int priority = stream->priority;
     stream->run_next = NULL;
     stream->runnable = true;
-    if (run->last[priority])
-        run->last[priority]->run_next = stream;
+    if (group->last[priority])
+        group->last[priority]->run_next = stream;
     else
-        run->first[priority] = stream;
-    run->last[priority] = stream;
+        group->first[priority] = stream;
+    group->last[priority] = stream;
+    if (!group->queued)
+        group_enqueue(&engine->run, group);
     atomic_store_explicit(&engine->work_hint, true, memory_order_relaxed);
 }
 
-static struct stream *submitter_dequeue(struct engine *engine) {
-    struct run_queue *run = &engine->run;
+static struct stream *group_dequeue(struct run_group *group) {
     for (int i = 0; i < ENGINE_PRIORITIES; i++) {
-        struct stream *stream = run->first[i];
+        struct stream *stream = group->first[i];
         if (!stream)
             continue;
-        run->first[i] = stream->run_next;
-        if (!run->first[i])
-            run->last[i] = NULL;
+        group->first[i] = stream->run_next;
+        if (!group->first[i])
+            group->last[i] = NULL;
         return stream;
     }
     return NULL;
+}
+
+static bool group_empty(const struct run_group *group) {
+    for (int i = 0; i < ENGINE_PRIORITIES; i++)
+        if (group->first[i])
+            return false;
+    return true;
+}
+
+/* The next stream of the group whose turn it is; the group goes to the end. */
+static struct stream *submitter_dequeue(struct engine *engine) {
+    struct run_queue *run = &engine->run;
+    struct run_group *group = run->first;
+    if (!group)
+        return NULL;
+    run->first = group->next;
+    if (!run->first)
+        run->last = NULL;
+    group->queued = false;
+    struct stream *stream = group_dequeue(group);
+    if (!group_empty(group))
+        group_enqueue(run, group);
+    return stream;
 }
 
 static void submitter_return_chunks(struct engine *engine, struct stream_chunk *chunks) {
@@ -197,10 +232,11 @@ void submitter_run(struct engine *engine) {
         submitter_turn(engine, stream, published, &turn);
         pthread_mutex_lock(&engine->lock);
         submitter_book(engine, stream, &turn);
-        if (turn.moved || engine->outside_moved)
-            submitter_enqueue_all(engine, &engine->blocked);
+        bool outside_moved = engine->outside_moved; /* perhaps just after this stream was found blocked */
         engine->outside_moved = false;
-        if (turn.blocked)
+        if (turn.moved || outside_moved)
+            submitter_enqueue_all(engine, &engine->blocked);
+        if (turn.blocked && !outside_moved)
             submitter_set_aside(engine, stream);
         else if (stream->executed < stream->published)
             submitter_enqueue(engine, stream);
@@ -242,7 +278,7 @@ void *submitter_main(void *argument) {
     bool spin = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
     pthread_mutex_lock(&engine->lock);
     while (!engine->stopping) {
-        bool work = engine->run.first[0] || engine->run.first[1] || engine->run.first[2] || engine->outside_moved;
+        bool work = engine->run.first || engine->outside_moved;
         if (work && !engine->submitting) {
             engine->submitting = true;
             submitter_run(engine);

@@ -22,6 +22,7 @@ struct check {
     uint64_t sequence;
     int axis;
     char message[256]; /* not empty: the words, in place of the report's */
+    bool counted;      /* owner thread: it stands in its session's figures */
 };
 
 struct taint {

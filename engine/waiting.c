@@ -35,8 +35,13 @@ static void pending_destroy(struct pending *pending) {
 void pending_drop_all(struct session *session) {
     while (session->pending) {
         struct pending *pending = session->pending;
-        if (pending->fetch)
+        if (pending->fetch) {
             storage_unref(&session->engine->pool, pending->fetch->storage);
+            pending->fetch->storage = NULL;
+            pending->fetch->pending = NULL;
+        } else {
+            pending->wait->pending = NULL;
+        }
         pending_destroy(pending);
     }
 }
@@ -64,7 +69,7 @@ static struct failure *pending_failure(struct pending *pending) {
     if (engine_fault(pending->session->engine, &fault) != STATUS_OK)
         return failure_create(&fault, "", NULL, 0);
     if (pending->taint && taint_state(pending->taint) == TAINT_FAILED)
-        return check_failure(pending->taint->cause);
+        return session_check_failure(pending->session, pending->taint->cause);
     return NULL;
 }
 
@@ -115,11 +120,18 @@ static struct failure *request_failure(struct session *session, const char *oper
         fault_set(&fault, STATUS_UNKNOWN_ID, "no tensor has id %" PRIu64, id);
     else if ((*tensor)->uploading)
         fault_set(&fault, STATUS_INVALID_ARGUMENT, "tensor %" PRIu64 " has not been uploaded completely", id);
-    else if (tensor_settle(session->engine, *tensor))
+    else if (tensor_settle(session, *tensor))
         return failure_ref((*tensor)->failure);
     else
         return NULL;
     return session_failure(session, &fault, operation, NULL, 0);
+}
+
+static bool session_has_stream(const struct session *session, const struct stream *stream) {
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        if (session->streams[i].stream == stream && !session->streams[i].closed)
+            return true;
+    return stream == session->stream;
 }
 
 /* Makes the value contiguous and gives the point at which it is. */
@@ -135,7 +147,7 @@ static int fetch_prepare(struct session *session, struct tensor *tensor, struct 
         fetch->data = tensor_data(tensor);
         return STATUS_OK;
     }
-    struct stream *copier = tensor->ready ? tensor->ready : session->stream;
+    struct stream *copier = session_has_stream(session, tensor->ready) ? tensor->ready : session->stream;
     int code = bind_materialise(session, copier, tensor, &fetch->storage, fault);
     if (code != STATUS_OK)
         return code;
@@ -165,7 +177,7 @@ void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
         return;
     }
     if (!stream || point_reached(stream, number)) {
-        struct failure *late = tensor_settle(session->engine, tensor);
+        struct failure *late = tensor_settle(session, tensor);
         fetch_answer(fetch, late ? failure_ref(late) : NULL);
         return;
     }
@@ -253,46 +265,59 @@ void wait_cancel(struct wait *wait) {
 
 /* ---- room ---- */
 
+static void room_destroy(struct session *session) {
+    struct room *room = session->room;
+    session->room = NULL;
+    for (uint32_t i = 0; room && i < room->n_waiters; i++)
+        if (room->waiters[i])
+            engine_waiter_cancel(session->engine, room->waiters[i]);
+    free(room);
+}
+
 static void room_reached(struct waiter *waiter) {
     struct session *session = waiter->owner;
-    session->room_waiter = NULL;
-    void (*room)(void *) = session->room;
-    void *owner = session->room_owner;
+    struct room *room = session->room;
+    for (uint32_t i = 0; i < room->n_waiters; i++)
+        if (room->waiters[i] == waiter)
+            room->waiters[i] = NULL;
+    void (*told)(void *) = room->told;
+    void *owner = room->owner;
+    if (session_queued(session) > room->low) {
+        session_notify_room(session, room->low, told, owner);
+        return;
+    }
+    room_destroy(session);
+    told(owner);
+}
+
+static struct stream *room_stream(struct session *session, uint32_t i) {
+    return i ? session->streams[i - 1].stream : session->stream;
+}
+
+/* Watches a stream for its share of what must go, or for its end. An idle session is told at the next poll. */
+static void room_watch(struct session *session, struct room *room, uint32_t i, uint64_t share) {
+    struct stream *stream = room_stream(session, i);
+    uint64_t completed = atomic_load_explicit(&stream->completed, memory_order_acquire);
+    uint64_t queued = stream->enqueued - completed;
+    if (queued == 0 && share > 0)
+        return;
+    uint64_t number = completed + (queued < share ? queued : share);
+    room->waiters[i] = engine_waiter(session->engine, stream, number, room_reached, session);
+    /* Without memory for a waiter the owner may be told late: it looks again when anything else wakes it. */
+}
+
+void session_notify_room(struct session *session, uint64_t low, void (*told)(void *owner), void *owner) {
+    room_destroy(session);
+    uint32_t streams = session->n_streams + 1;
+    struct room *room = told ? calloc(1, sizeof *room + streams * sizeof *room->waiters) : NULL;
     if (!room)
         return;
-    if (session_queued(session) > session->room_low) {
-        session_notify_room(session, session->room_low, room, owner);
-        return;
-    }
-    session->room = NULL;
-    room(owner);
-}
-
-/* Of several streams the fullest is watched until it has done its share; then the sum is looked at again. */
-static struct stream *room_stream(struct session *session) {
-    struct stream *fullest = session->stream;
-    for (uint32_t i = 0; i < session->n_streams; i++) {
-        struct stream *stream = session->streams[i].stream;
-        if (stream->enqueued - atomic_load(&stream->completed) > fullest->enqueued - atomic_load(&fullest->completed))
-            fullest = stream;
-    }
-    return fullest;
-}
-
-void session_notify_room(struct session *session, uint64_t low, void (*room)(void *owner), void *owner) {
-    if (session->room_waiter)
-        engine_waiter_cancel(session->engine, session->room_waiter);
-    session->room_waiter = NULL;
+    *room = (struct room){.session = session, .told = told, .owner = owner, .low = low, .n_waiters = streams};
     session->room = room;
-    session->room_owner = owner;
-    session->room_low = low;
-    if (!room)
-        return;
-    struct stream *stream = room_stream(session);
-    uint64_t share = low / (session->n_streams + 1);
-    uint64_t number = stream->enqueued > share ? stream->enqueued - share : stream->enqueued;
-    session->room_waiter = engine_waiter(session->engine, stream, number, room_reached, session);
-    /* Without memory for a waiter the owner is never told; it asks again when its other sockets wake it. */
+    uint64_t queued = session_queued(session);
+    uint64_t share = queued > low ? (queued - low + streams - 1) / streams : 0;
+    for (uint32_t i = 0; i < (share ? streams : 1); i++)
+        room_watch(session, room, i, share);
 }
 
 /* ---- uploads ---- */
@@ -331,7 +356,7 @@ static int upload_memory(struct upload *upload, const struct upload_request *req
 }
 
 static int upload_waitable(struct upload *upload, struct fault *fault) {
-    upload->outside = engine_stream_take(upload->session->engine, 0);
+    upload->outside = engine_outside_take(upload->session->engine);
     upload->taint = taint_create();
     if (!upload->outside || !upload->taint)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
@@ -344,15 +369,19 @@ static int upload_waitable(struct upload *upload, struct fault *fault) {
 
 static int upload_start(struct upload *upload, const struct upload_request *request, struct fault *fault) {
     struct session *session = upload->session;
-    if (session->tensors.count > session->limits.tensors)
-        return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
-                         session->limits.tensors);
+    struct tensor *tensor = upload->tensor;
+    int code = type_check(request->type, fault);
+    if (code != STATUS_OK)
+        return code;
+    tensor->type = *request->type;
+    layout_contiguous(tensor->type.rank, tensor->type.shape, tensor->strides);
+    upload->bytes = type_bytes(request->type);
     struct stream *stream = session_find_stream(session, request->stream, fault);
     if (!stream)
         return (int)fault->code;
     if (upload->bytes == 0 && !request->waitable)
         return STATUS_OK;
-    int code = upload->bytes ? upload_memory(upload, request, stream, fault) : STATUS_OK;
+    code = upload->bytes ? upload_memory(upload, request, stream, fault) : STATUS_OK;
     if (code == STATUS_OK && request->waitable)
         code = upload_waitable(upload, fault);
     return code;
@@ -362,7 +391,7 @@ static void upload_dispose(struct upload *upload) {
     free(upload->staging);
     taint_unref(upload->taint);
     if (upload->outside)
-        engine_stream_give(upload->session->engine, upload->outside);
+        engine_outside_give(upload->session->engine, upload->outside);
     memset(upload, 0, sizeof *upload);
 }
 
@@ -371,19 +400,14 @@ int session_upload(struct session *session, const struct upload_request *request
     memset(upload, 0, sizeof *upload);
     session->ops_submitted++;
     session->engine->ops_submitted++;
-    int code = session_id_check(session, request->id, &fault);
-    struct tensor *tensor = code == STATUS_OK ? session_bind(session, request->id) : NULL;
-    if (code == STATUS_OK && !tensor)
-        code = fault_set(&fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
-    if (!tensor) {
+    struct tensor *tensor = NULL;
+    int code = session_bind(session, request->id, &tensor, &fault);
+    if (code != STATUS_OK) {
         failure_unref(session_failure(session, &fault, "upload", request->label, request->sequence));
         return code;
     }
-    tensor->type = *request->type;
-    layout_contiguous(tensor->type.rank, tensor->type.shape, tensor->strides);
     upload->session = session;
     upload->tensor = tensor;
-    upload->bytes = type_bytes(request->type);
     upload->sequence = request->sequence;
     snprintf(upload->label, sizeof upload->label, "%s", request->label ? request->label : "");
     code = upload_start(upload, request, &fault);
@@ -402,8 +426,10 @@ int session_upload(struct session *session, const struct upload_request *request
 
 /* The staged bytes go to their place as work on the upload's stream. */
 static int upload_copy_staged(struct upload *upload, struct fault *fault) {
-    struct tensor *tensor = upload->tensor;
-    int code = bind_staged(upload->stream, tensor, upload->staging, fault);
+    /* The stream that it was to go to may have been closed meanwhile, and be another session's by now. */
+    struct stream *stream = session_has_stream(upload->session, upload->stream) ? upload->stream
+                                                                                : upload->session->stream;
+    int code = bind_staged(stream, upload->tensor, upload->staging, fault);
     if (code == STATUS_OK)
         upload->staging = NULL;
     return code;

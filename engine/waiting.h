@@ -15,6 +15,17 @@ struct pending {
     struct waiter *waiters[]; /* NULL once reached */
 };
 
+/* An owner that wants to be told when the queue has drained. One point is watched on each stream: at least one of them is
+ * reached by the time that the sum is low enough, and then the sum is looked at again. */
+struct room {
+    struct session *session;
+    void (*told)(void *owner);
+    void *owner;
+    uint64_t low;
+    uint32_t n_waiters;
+    struct waiter *waiters[]; /* NULL where there is nothing to wait for */
+};
+
 /* The session goes away: pending fetches and waits are forgotten without a call. */
 void pending_drop_all(struct session *session);
 /* The session goes away under an upload. */

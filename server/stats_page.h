@@ -17,7 +17,7 @@ struct stats_session {
     uint64_t started_ns; /* CLOCK_MONOTONIC */
     uint64_t tensors, live, peak, ops_queued, ops_done;
     uint64_t failures[STATUS_COUNT];
-    char last_failure[192];
+    char last_failure[SESSION_FAILURE_MAX];
 };
 
 struct stats_device {

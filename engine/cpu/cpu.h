@@ -13,7 +13,6 @@ struct cpu {
     struct blas blas;
     void *scratch; /* for matrix products in blocks; kept, since fresh pages cost more than what is done with them */
     size_t scratch_bytes;
-    unsigned index;
     uint64_t memory_total;
 };
 

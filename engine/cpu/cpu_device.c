@@ -164,7 +164,7 @@ static int cpu_open(const struct device_options *options, struct device **device
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cpu device");
     }
     unsigned threads = options->threads ? options->threads : host_cores();
-    *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_choose(), .index = options->index};
+    *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_choose()};
     cpu->memory_total = options->memory_total ? options->memory_total : host_memory() / 5 * 4;
     blas_prepare();
     team_init(&cpu->team, threads < THREADS_MAX ? threads : THREADS_MAX);

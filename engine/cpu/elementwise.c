@@ -7,7 +7,7 @@ enum {
     STREAM_BYTES = 4096, /* the buffer through which streamed output goes; it stays in the first-level cache */
     TILE_ROWS = 16,      /* rows and elements of a tile where an operand runs across: the cache lines that one row touches
                             are still there for the next ones */
-    TILE_ELEMENTS = 256,
+    TILE_ELEMENTS = 64, /* few: where rows are 2^n bytes apart, these lines compete for the same sets of a cache */
 };
 /* Bytes of output from which on it is written past the caches. */
 static const int64_t stream_from = INT64_C(16) << 20;

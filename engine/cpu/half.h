@@ -37,8 +37,8 @@ static inline float half_from_f16_portable(uint16_t half) {
     return bits_float((magnitude >= 0x0f800000 ? special : float_bits(finite)) | sign);
 }
 
-/* Normal results: round by an addition to the bits. Subnormal ones: adding 2^-1 · 2^… lets the FPU round at the last bit
- * of a half, 2^-24. */
+/* Normal results: round by an addition to the bits. Subnormal ones: next to 0.5 a float's last bit is 2^-24, as is a
+ * half's, so that adding 0.5 rounds there. */
 static inline uint16_t half_to_f16_portable(float x) {
     uint32_t bits = float_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;

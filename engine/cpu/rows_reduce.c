@@ -5,6 +5,7 @@
 #define VALUES(T) T *const value = (void *)accumulators->value
 #define FROM_VALUES(T) const T *const other = (const void *)from->value
 
+enum { SUM_BLOCK = 128 }; /* f64 elements between two steps that carry the error: at most so many plain additions */
 enum { LANES = 64 }; /* accumulators side by side, so that a row's elements need not wait for one another */
 
 /* A row taken as columns of LANES accumulators, which are merged at its end. Short rows take the plain loop. */
@@ -204,12 +205,19 @@ static void sum_f64_row(int64_t n, const void *x, int64_t stride, int64_t positi
     SUM_F64;
     const double *e = x;
     (void)position;
-    for (int64_t begin = 0; begin < n; begin += CPU_BLOCK) {
-        int64_t end = n - begin < CPU_BLOCK ? n : begin + CPU_BLOCK;
+    for (int64_t begin = 0; begin < n; begin += SUM_BLOCK) {
+        int64_t end = n - begin < SUM_BLOCK ? n : begin + SUM_BLOCK;
         double sum = 0;
-        CPU_LOOP_SUM(sum)
-        for (int64_t i = begin; i < end; i++) {
-            sum += e[i * stride];
+        if (stride == 1) {
+            CPU_LOOP_SUM(sum)
+            for (int64_t i = begin; i < end; i++) {
+                sum += e[i];
+            }
+        } else {
+            CPU_LOOP_SUM(sum)
+            for (int64_t i = begin; i < end; i++) {
+                sum += e[i * stride];
+            }
         }
         sum_f64_add(sum, value, error);
     }
@@ -304,9 +312,13 @@ HALF_REDUCTION(min_bf16, bf16, min_f32, float, uint16_t, half_to_bf16(v))
             /* Most blocks have nothing better: ask that of all elements at once. */                                   \
             const T v = *value;                                                                                        \
             int found = 0;                                                                                             \
-            CPU_PRAGMA(omp simd reduction(| : found))                                                                  \
-            for (int64_t i = begin; i < end; i++) {                                                                    \
-                found |= name##_beats(e[i * stride], v);                                                               \
+            if (stride == 1) {                                                                                         \
+                CPU_PRAGMA(omp simd reduction(| : found))                                                              \
+                for (int64_t i = begin; i < end; i++) {                                                                \
+                    found |= name##_beats(e[i], v);                                                                    \
+                }                                                                                                      \
+            } else {                                                                                                   \
+                found = 1;                                                                                             \
             }                                                                                                          \
             for (int64_t i = begin; found && i < end; i++) {                                                           \
                 if (name##_beats(e[i * stride], *value)) {                                                             \

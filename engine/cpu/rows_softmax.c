@@ -30,24 +30,40 @@ LOAD_PLAIN(f64, double)
 #define load_bf16 half_load_bf16
 #define store_bf16 half_store_bf16
 
-/* A NaN in x reaches the sum through exp, so the maximum may pass it over. */
+enum { LANES = 16 }; /* blocks are filled up to a multiple of this: short rows then have no scalar rest */
+
+static inline int64_t padded(int64_t n) {
+    return (n + LANES - 1) / LANES * LANES;
+}
+
+/* A NaN in x reaches the sum through exp, so the maximum may pass it over. Elements from n on are overwritten. */
 #define SOFTMAX_STEPS(T, name, exponential)                                                                            \
-    static inline T maximum_##name(int64_t n, const T *x) {                                                            \
-        T best = x[0];                                                                                                 \
+    static inline void pad_##name(int64_t n, T value, T *x) {                                                          \
+        for (int64_t i = n; i < padded(n); i++) {                                                                      \
+            x[i] = value;                                                                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static inline T maximum_##name(int64_t n, T *x) {                                                                  \
+        const int64_t wide = padded(n);                                                                                \
+        T best = -(T)__builtin_inff();                                                                                 \
+        pad_##name(n, best, x);                                                                                        \
         CPU_PRAGMA(omp simd reduction(max : best))                                                                     \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
+        for (int64_t i = 0; i < wide; i++) {                                                                           \
             best = x[i] > best ? x[i] : best;                                                                          \
         }                                                                                                              \
         return best;                                                                                                   \
     }                                                                                                                  \
     static inline double exponentials_##name(int64_t n, T maximum, T *x) {                                             \
+        const int64_t wide = padded(n);                                                                                \
         double sum = 0;                                                                                                \
+        pad_##name(n, maximum, x);                                                                                     \
         CPU_LOOP                                                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
+        for (int64_t i = 0; i < wide; i++) {                                                                           \
             x[i] = exponential(x[i] - maximum);                                                                        \
         }                                                                                                              \
+        pad_##name(n, 0, x);                                                                                           \
         CPU_LOOP_SUM(sum)                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
+        for (int64_t i = 0; i < wide; i++) {                                                                           \
             sum += (double)x[i];                                                                                       \
         }                                                                                                              \
         return sum;                                                                                                    \
@@ -64,7 +80,7 @@ SOFTMAX_STEPS(double, f64, exp)
             int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
             load_##half(block, x + i * x_stride, x_stride, buffer);                                                    \
             T highest = maximum_##name(block, buffer);                                                                 \
-            best = highest > best || highest != highest ? highest : best;                                              \
+            best = highest > best ? highest : best;                                                                    \
         }                                                                                                              \
         for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
             int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
@@ -86,7 +102,7 @@ SOFTMAX_STEPS(double, f64, exp)
                 exponentials_##name(block, maximum, buffer);                                                           \
             }                                                                                                          \
             CPU_LOOP                                                                                                   \
-            for (int64_t k = 0; k < block; k++) {                                                                      \
+            for (int64_t k = 0; k < padded(block); k++) {                                                              \
                 buffer[k] /= sum;                                                                                      \
             }                                                                                                          \
             store_##half(block, buffer, (E *)out + i * out_stride, out_stride);                                        \

@@ -13,7 +13,7 @@ struct job {
     int64_t outer, extent, count, inner; /* x [outer, extent, inner], output [outer, count, inner] */
     int64_t size;
     unsigned parts;
-    char one[8]; /* one_hot's */
+    _Alignas(8) char one[8]; /* one_hot's */
 };
 
 /* The first writer claims the report by a code that no reader sees: readers come after the launch. */

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 enum {
-    TEAM_SPIN_WORKER = 2000, /* pauses, some 20 to 80 µs: about as long as waking a core takes */
-    TEAM_SPIN_CALLER = 4000,
+    TEAM_SPIN_WORKER = 500, /* pauses, some 5 to 30 µs: about as long as waking a core takes */
+    TEAM_SPIN_CALLER = 1000,
 };
 
 static inline void team_pause(void) {

@@ -1,6 +1,6 @@
 /* exp, log, tanh, sigmoid, sine and cosine for f32, written so that loops over them vectorise: no branches, no calls, no
- * tables. Errors are below 3 ulp (tests/unit checks them against libm); NaN, infinities, zeros and subnormal numbers come
- * out as libm has them. The polynomials are the Chebyshev or Taylor expansions of their intervals. */
+ * tables. Errors are below 3 ulp; NaN, infinities, zeros and subnormal numbers come out as libm has
+ * them. The polynomials are the Chebyshev or Taylor expansions of their intervals. */
 #pragma once
 
 #include "engine/cpu/half.h"

@@ -10,7 +10,7 @@
 #include "client/tensord.h"
 #include "tests/unit/fake_daemon.h"
 
-enum { LARGE = 5 << 20, PART = 1 << 20 };
+enum { LARGE = 12 << 20, PART = 1 << 20 };
 
 static struct fake_daemon fake;
 static td_connection *connection;
@@ -54,7 +54,7 @@ static uint8_t *pattern(void) {
 
 Test(client_transfer, small_and_large_uploads_come_back_whole) {
     uint8_t *data = pattern(), *back = malloc(LARGE);
-    td_tensor *large = td_upload(device, TD_U8, TD_SHAPE(5, PART), data);
+    td_tensor *large = td_upload(device, TD_U8, TD_SHAPE(12, PART), data);
     td_tensor *small = td_upload(device, TD_U8, TD_SHAPE(100), data);
     td_tensor *empty = td_upload(device, TD_F32, TD_SHAPE(0, 3), NULL);
     td_tensor *scalar = td_upload(device, TD_F64, TD_SCALAR, data);
@@ -73,7 +73,7 @@ Test(client_transfer, what_uses_an_upload_waits_for_it_and_the_rest_overtakes) {
     uint8_t *data = pattern(), out[4];
     fake.hold = true;
     td_tensor *a = td_full(device, TD_U8, TD_SHAPE(4), 1);
-    td_tensor *large = td_upload_borrow(device, TD_U8, TD_SHAPE(5, PART), data, given_back, NULL);
+    td_tensor *large = td_upload_borrow(device, TD_U8, TD_SHAPE(12, PART), data, given_back, NULL);
     td_tensor *free_to_go = td_exp(a);
     td_tensor *gated = td_max(large, TD_ALL_AXES, 0);
     td_tensor *behind = td_log(a);
@@ -81,8 +81,8 @@ Test(client_transfer, what_uses_an_upload_waits_for_it_and_the_rest_overtakes) {
     cr_assert_eq(td_fetch(gated, out, 1), 0);
     sem_wait(&called);
     char *log = fake_daemon_log(&fake);
-    const char *overtaken = strstr(log, "exp(1)=3"), *first = strstr(log, "upload 2 1048576/5242880"),
-               *last = strstr(log, "chunk 2 at 4194304"), *use = strstr(log, "max(2)=4"),
+    const char *overtaken = strstr(log, "exp(1)=3"), *first = strstr(log, "upload 2 1048576/12582912"),
+               *last = strstr(log, "chunk 2 at 11534336"), *use = strstr(log, "max(2)=4"),
                *after = strstr(log, "log(1)=5");
     cr_assert(overtaken && first && last && use && after, "%s", log);
     cr_expect(first < overtaken && overtaken < last && last < use && use < after, "%s", log);
@@ -96,14 +96,14 @@ Test(client_transfer, what_uses_an_upload_waits_for_it_and_the_rest_overtakes) {
 
 Test(client_transfer, a_fetch_and_a_release_of_an_upload_wait_for_it_too) {
     uint8_t *data = pattern(), *back = malloc(LARGE);
-    td_tensor *first = td_upload_borrow(device, TD_U8, TD_SHAPE(5, PART), data, given_back, NULL);
-    td_tensor *second = td_upload_borrow(device, TD_U8, TD_SHAPE(5, PART), data, given_back, NULL);
+    td_tensor *first = td_upload_borrow(device, TD_U8, TD_SHAPE(12, PART), data, given_back, NULL);
+    td_tensor *second = td_upload_borrow(device, TD_U8, TD_SHAPE(12, PART), data, given_back, NULL);
     td_release(second);
     cr_assert_eq(td_fetch(first, back, LARGE), 0);
     cr_expect_eq(memcmp(data, back, LARGE), 0);
     cr_assert_eq(td_sync(device), 0);
     char *log = fake_daemon_log(&fake);
-    const char *last = strstr(log, "chunk 2 at 4194304"), *freed = strstr(log, "free(2)");
+    const char *last = strstr(log, "chunk 2 at 11534336"), *freed = strstr(log, "free(2)");
     cr_expect(last && freed && last < freed, "%s", log);
     free(log);
     sem_wait(&called);
@@ -203,7 +203,7 @@ Test(client_transfer, the_end_of_the_connection_fails_every_pending_fetch) {
     }
     usleep(50000);
     fake.hold = true;
-    cr_assert_not_null(td_upload_borrow(device, TD_U8, TD_SHAPE(5, PART), data, given_back, NULL));
+    cr_assert_not_null(td_upload_borrow(device, TD_U8, TD_SHAPE(12, PART), data, given_back, NULL));
     fake.hang_up = true;
     fake.hold = false;
     for (int i = 0; i < THREADS; i++) {
@@ -215,7 +215,7 @@ Test(client_transfer, the_end_of_the_connection_fails_every_pending_fetch) {
     cr_expect_eq(called_status, TD_E_DEVICE_LOST);
     cr_expect_eq(td_sync(device), TD_E_DEVICE_LOST);
     cr_expect_not_null(strstr(td_last_error()->message, "connection to cpu:0 ended"));
-    cr_expect_null(td_upload(device, TD_U8, TD_SHAPE(5, PART), data));
+    cr_expect_null(td_upload(device, TD_U8, TD_SHAPE(12, PART), data));
     fake.hang_up = fake.mute = false;
     td_device *again;
     cr_assert_eq(td_device_open(connection, "cpu:0", &again), 0);

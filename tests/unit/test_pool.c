@@ -1,0 +1,282 @@
+/* The pool, checked step by step against what it may not do: give out memory twice, give memory that a stream still uses to
+ * somebody who does not wait for it, reserve more than there is, keep what nobody uses. Streams are bare counters here. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/pool.h"
+#include "tests/unit/null_device.h"
+
+enum { STREAMS = 5, LIVE = 200 };
+
+static struct null_device device;
+static struct pool pool;
+static struct stream *streams[STREAMS];
+static uint32_t seed = 1;
+
+static uint32_t pick(uint32_t limit) {
+    seed = seed * 1664525 + 1013904223;
+    return (uint32_t)((uint64_t)seed * limit >> 32);
+}
+
+/* Which stream uses a byte of memory last, by a list of intervals: what the pool's own `uses` are compared with. */
+struct owned {
+    uint8_t *begin, *end;
+    struct stream *stream;
+    uint64_t number;
+};
+static struct owned history[100000];
+static size_t history_count;
+
+static void open_pool(uint64_t memory) {
+    null_device_init(&device, memory);
+    pool_init(&pool, &device.device);
+    for (int i = 0; i < STREAMS; i++) {
+        streams[i] = aligned_alloc(64, sizeof **streams);
+        memset(streams[i], 0, sizeof **streams);
+    }
+    history_count = 0;
+}
+
+static void close_pool(void) {
+    pool_finish(&pool);
+    cr_assert_eq(device.memory_reserved, 0);
+    for (int i = 0; i < STREAMS; i++)
+        free(streams[i]);
+}
+
+static void complete_all(void) {
+    for (int i = 0; i < STREAMS; i++)
+        atomic_store(&streams[i]->completed, streams[i]->enqueued);
+}
+
+/* Work on the storage, as launches record it. */
+static void use(struct storage *storage, struct stream *stream) {
+    stream->enqueued++;
+    if (!uses_add(&storage->uses, stream, stream->enqueued)) {
+        /* the one that comes stands for the first: in the engine it waits for it */
+        uint64_t number = storage->uses.use[0].number;
+        if (atomic_load(&storage->uses.use[0].stream->completed) < number)
+            atomic_store(&storage->uses.use[0].stream->completed, number);
+        storage->uses.use[0] = (struct use){stream, stream->enqueued};
+    }
+    cr_assert_lt(history_count, sizeof history / sizeof *history);
+    history[history_count++] =
+        (struct owned){storage->data, storage->data + storage->bytes, stream, stream->enqueued};
+}
+
+static void forget_completed(void) {
+    size_t kept = 0;
+    for (size_t i = 0; i < history_count; i++)
+        if (atomic_load(&history[i].stream->completed) < history[i].number)
+            history[kept++] = history[i];
+    history_count = kept;
+}
+
+/* What still uses these bytes must be the stream itself or be among the uses that the taker waits for. */
+static void check_taken(const struct storage *storage, const struct stream *stream) {
+    forget_completed();
+    for (size_t i = 0; i < history_count; i++) {
+        const struct owned *old = &history[i];
+        if (old->end <= storage->data || old->begin >= storage->data + storage->bytes)
+            continue;
+        cr_assert_not_null(stream, "memory in use was given to the host");
+        bool covered = old->stream == stream;
+        for (unsigned k = 0; k < storage->uses.count; k++)
+            covered |= storage->uses.use[k].stream == old->stream && storage->uses.use[k].number >= old->number;
+        cr_assert(covered, "memory in use was given away, and its new owner does not know");
+    }
+}
+
+static void check_apart(struct storage *const live[], const struct storage *taken) {
+    for (int i = 0; i < LIVE; i++)
+        if (live[i] && live[i] != taken)
+            cr_assert(live[i]->data + live[i]->bytes <= taken->data || taken->data + taken->bytes <= live[i]->data,
+                      "two live blocks overlap");
+}
+
+static size_t random_size(void) {
+    switch (pick(4)) {
+    case 0:
+        return 1 + pick(500);
+    case 1:
+        return 1 + pick(20000);
+    case 2:
+        return 1 + pick(300000);
+    default:
+        return pick(8) ? 4096 : 1 + pick(6 << 20);
+    }
+}
+
+static void check_figures(struct storage *const live[]) {
+    uint64_t sum = 0;
+    for (int i = 0; i < LIVE; i++)
+        sum += live[i] ? live[i]->charged : 0;
+    cr_assert_eq(pool.live, sum);
+    cr_assert_leq(pool.live, pool.reserved);
+    cr_assert_leq(pool.reserved, pool.total);
+    cr_assert_leq(pool.live, pool.peak);
+    cr_assert_eq(pool.reserved, device.memory_reserved);
+}
+
+static void walk(uint64_t memory, int steps) {
+    static struct storage *live[LIVE];
+    memset(live, 0, sizeof live);
+    open_pool(memory);
+    for (int step = 0; step < steps; step++) {
+        unsigned i = pick(LIVE), s = pick(STREAMS);
+        if (live[i]) {
+            for (unsigned n = pick(3); n; n--)
+                use(live[i], streams[pick(STREAMS)]);
+            if (pick(4)) {
+                storage_unref(&pool, live[i]);
+                live[i] = NULL;
+            }
+        } else {
+            struct stream *stream = pick(8) ? streams[s] : NULL;
+            size_t bytes = random_size();
+            if (pool_take(&pool, bytes, stream, &live[i]) == STATUS_OK) {
+                cr_assert_geq(live[i]->bytes, bytes);
+                cr_assert_eq((uintptr_t)live[i]->data % POOL_ALIGNMENT, 0);
+                check_taken(live[i], stream);
+                check_apart(live, live[i]);
+                live[i]->uses.count = 0; /* the taker has waited */
+                forget_completed();
+                for (size_t k = 0; k < history_count;) { /* and so nothing older is left there */
+                    bool here = history[k].begin < live[i]->data + live[i]->bytes && history[k].end > live[i]->data;
+                    if (here)
+                        history[k] = history[--history_count];
+                    else
+                        k++;
+                }
+                if (stream)
+                    use(live[i], stream);
+            } else {
+                live[i] = NULL;
+            }
+        }
+        if (pick(4) == 0) {
+            uint64_t open = streams[s]->enqueued - atomic_load(&streams[s]->completed);
+            atomic_fetch_add(&streams[s]->completed, open ? pick((uint32_t)open + 1) : 0);
+        }
+        if (pick(500) == 0)
+            pool_trim(&pool, pick(2) ? 0 : memory / 2);
+        if (step % 16 == 0)
+            check_figures(live);
+    }
+    for (int i = 0; i < LIVE; i++)
+        storage_unref(&pool, live[i]);
+    complete_all();
+    pool_trim(&pool, 0);
+    cr_assert_eq(pool.reserved, 0, "%llu bytes are kept though nobody uses them", (unsigned long long)pool.reserved);
+    cr_assert_eq(pool.live, 0);
+    close_pool();
+}
+
+Test(pool, never_gives_memory_out_twice) {
+    walk(UINT64_C(1) << 30, 20000);
+}
+
+Test(pool, never_gives_memory_out_twice_when_it_is_nearly_full) {
+    walk(24 << 20, 20000);
+    walk((5 << 20) + 12345, 10000);
+}
+
+Test(pool, idle_memory_in_pieces_is_merged_again) {
+    struct storage *pieces[64], *whole;
+    open_pool(16 << 20);
+    for (int i = 0; i < 64; i++)
+        cr_assert_eq(pool_take(&pool, 256 << 10, streams[0], &pieces[i]), STATUS_OK);
+    cr_assert_neq(pool_take(&pool, 64, streams[0], &whole), STATUS_OK);
+    for (int i = 0; i < 64; i++)
+        storage_unref(&pool, pieces[(i * 37) % 64]);
+    cr_assert_eq(pool_take(&pool, 16 << 20, NULL, &whole), STATUS_OK);
+    storage_unref(&pool, whole);
+    close_pool();
+}
+
+/* Largest block by trying: the largest multiple of 64 that is given out to a stream. */
+static uint64_t largest_by_trial(void) {
+    uint64_t low = 0, high = pool.total / 64 + 1;
+    while (high - low > 1) {
+        uint64_t middle = (low + high) / 2;
+        struct storage *storage;
+        if (pool_take(&pool, middle * 64, streams[0], &storage) == STATUS_OK) {
+            storage_unref(&pool, storage);
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low * 64;
+}
+
+Test(pool, the_largest_free_block_is_what_it_says) {
+    for (int round = 0; round < 50; round++) {
+        struct storage *live[40] = {NULL};
+        open_pool((16 << 20) + pick(3) * 1000);
+        for (int step = 0; step < 200; step++) {
+            unsigned i = pick(40);
+            if (live[i]) {
+                storage_unref(&pool, live[i]);
+                live[i] = NULL;
+            } else if (pool_take(&pool, 1 + pick(1 << 20), streams[0], &live[i]) != STATUS_OK) {
+                live[i] = NULL;
+            }
+        }
+        complete_all();
+        uint64_t said = pool_largest_free(&pool);
+        struct storage *storage = NULL;
+        if (said)
+            cr_expect_eq(pool_take(&pool, said, NULL, &storage), STATUS_OK, "%llu do not fit, %llu do",
+                         (unsigned long long)said, (unsigned long long)largest_by_trial());
+        storage_unref(&pool, storage);
+        uint64_t found = largest_by_trial();
+        cr_expect_leq(found, said, "it says %llu, and %llu fit", (unsigned long long)said, (unsigned long long)found);
+        for (int i = 0; i < 40; i++)
+            storage_unref(&pool, live[i]);
+        close_pool();
+    }
+}
+
+Test(pool, busy_neighbours_are_waited_for_together) {
+    struct storage *pieces[16], *whole = NULL;
+    open_pool(16 << 20);
+    for (int i = 0; i < 16; i++) {
+        cr_assert_eq(pool_take(&pool, 1 << 20, streams[0], &pieces[i]), STATUS_OK);
+        use(pieces[i], streams[0]);
+    }
+    for (int i = 0; i < 16; i++)
+        storage_unref(&pool, pieces[i]);
+    cr_expect_eq(pool_take(&pool, 8 << 20, streams[0], &whole), STATUS_OK,
+                 "16 MiB are free in pieces that the same stream used last");
+    storage_unref(&pool, whole);
+    complete_all();
+    close_pool();
+}
+
+Test(pool, what_fits_is_found_behind_many_that_do_not) {
+    struct storage *storage[64], *found = NULL;
+    open_pool(4 << 20);
+    size_t small = 33 << 10, large = 35 << 10; /* one bin */
+    for (int i = 0; i < 64; i++) {
+        cr_assert_eq(pool_take(&pool, i == 0 ? large : small, streams[0], &storage[i]), STATUS_OK);
+        use(storage[i], streams[0]);
+    }
+    struct storage *rest[4096];
+    int n = 0;
+    while (n < 4096 && pool_take(&pool, 64, streams[0], &rest[n]) == STATUS_OK)
+        n++;
+    for (int i = 0; i < 64; i++) { /* only every second one, so that nothing merges */
+        if (i % 2 == 0)
+            storage_unref(&pool, storage[i]);
+    }
+    cr_expect_eq(pool_take(&pool, large, streams[1], &found), STATUS_OK, "the only block that fits is not found");
+    storage_unref(&pool, found);
+    for (int i = 1; i < 64; i += 2)
+        storage_unref(&pool, storage[i]);
+    while (n)
+        storage_unref(&pool, rest[--n]);
+    complete_all();
+    close_pool();
+}

@@ -1,0 +1,104 @@
+/* Taints: which cause wins, and that every reference is given back (the sanitizer counts them). */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/taint.h"
+
+static struct check *failed(const char *words) {
+    struct fault fault;
+    fault_set(&fault, STATUS_CONNECTION, "%s", words);
+    return check_failed(&fault, "copy_to", "label", 7);
+}
+
+static struct taint *settled(struct check *check) {
+    struct taint *taint = taint_create(), *none[3] = {NULL, NULL, NULL};
+    taint_settle(taint_ref(taint), none, check);
+    return taint;
+}
+
+static void expect_cause(const struct taint *taint, const char *words) {
+    if (!words) {
+        cr_assert_eq(taint_state(taint), TAINT_CLEAR);
+        return;
+    }
+    cr_assert_eq(taint_state(taint), TAINT_FAILED);
+    struct failure *failure = check_failure(taint->cause);
+    cr_assert_str_eq(failure->message, words);
+    cr_assert_str_eq(failure->operation, "copy_to");
+    cr_assert_str_eq(failure->label, "label");
+    cr_assert_eq(failure->sequence, 7);
+    failure_unref(failure);
+}
+
+Test(taint, is_open_until_settled) {
+    struct taint *taint = taint_create();
+    cr_assert_eq(taint_state(taint), TAINT_OPEN);
+    taint_unref(taint);
+    taint_unref(NULL);
+    check_unref(NULL);
+}
+
+/* Every mix of three inputs (none, clear, failed) and an own check: the first failed input wins over the check. */
+Test(taint, the_first_cause_wins) {
+    static const char *const words[3] = {"first", "second", "third"};
+    for (unsigned mix = 0; mix < 27 * 3; mix++) {
+        unsigned kinds[3] = {mix % 3, mix / 3 % 3, mix / 9 % 3}, own = mix / 27;
+        struct taint *inputs[3], *taint = taint_create();
+        const char *expected = NULL;
+        for (int i = 0; i < 3; i++) {
+            inputs[i] = kinds[i] == 0 ? NULL : settled(kinds[i] == 2 ? failed(words[i]) : NULL);
+            if (kinds[i] == 2 && !expected)
+                expected = words[i];
+        }
+        if (own == 2 && !expected)
+            expected = "own";
+        taint_settle(taint_ref(taint), inputs, own == 2 ? failed("own") : own ? check_create("x", NULL, 1, 0) : NULL);
+        expect_cause(taint, expected);
+        taint_unref(taint);
+    }
+}
+
+Test(taint, a_cause_outlives_where_it_came_from) {
+    struct taint *taint = settled(failed("root"));
+    for (int i = 0; i < 100; i++) {
+        struct taint *next = taint_create();
+        struct taint *inputs[3] = {NULL, NULL, NULL};
+        inputs[i % 3] = taint;
+        taint_settle(taint_ref(next), inputs, NULL);
+        taint = next;
+    }
+    expect_cause(taint, "root");
+    taint_unref(taint);
+}
+
+Test(taint, the_same_taint_may_be_an_input_twice) {
+    struct taint *input = settled(failed("root")), *taint = taint_create();
+    struct taint *inputs[3] = {taint_ref(input), input, NULL};
+    taint_settle(taint_ref(taint), inputs, NULL);
+    expect_cause(taint, "root");
+    taint_unref(taint);
+}
+
+Test(taint, a_report_is_put_in_words) {
+    struct check *check = check_create("take", NULL, 3, 1);
+    check->report.value = -4;
+    check->report.position = 17;
+    check->report.limit = 10;
+    atomic_store(&check->report.code, STATUS_OUT_OF_RANGE);
+    struct taint *taint = settled(check);
+    struct failure *failure = check_failure(taint->cause);
+    cr_assert_eq(failure->code, STATUS_OUT_OF_RANGE);
+    cr_assert_str_eq(failure->message, "index -4 at position 17 is out of range for axis 1 of extent 10");
+    failure_unref(failure);
+    taint_unref(taint);
+}
+
+Test(taint, long_labels_are_cut) {
+    char label[1000];
+    memset(label, 'x', sizeof label - 1);
+    label[sizeof label - 1] = 0;
+    struct check *check = check_create("take", label, 3, 1);
+    cr_assert_eq(strlen(check->label), FAILURE_LABEL_MAX);
+    check_unref(check);
+}
