@@ -11,8 +11,8 @@ static void answer_queue(struct answer *answer) {
     struct connection *connection = answer->connection;
     struct frame_header header;
 
-    if (connection->service->wire && frame_header_decode(answer->reply.head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX,
-                                                         &header, NULL) == STATUS_OK)
+    if (connection->service->wire &&
+        frame_header_decode(answer->reply.head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) == STATUS_OK)
         wire_print(stderr, "->", &header, answer->reply.head + FRAME_HEADER_BYTES);
     reply_queue_add(&connection->queue, &answer->reply);
     service_mark_dirty(connection->service, connection);

@@ -1,6 +1,6 @@
 /* An answer that a request is waiting for: the engine's callback turns it into a reply frame, which is written and then
- * freed. Its cost is charged to the connection from the request until the last byte has left, so that a client that never
- * reads stops being read. Loop thread only. */
+ * freed. Its cost is charged to the connection from the request until the last byte has left, so that a client that
+ * never reads stops being read. Loop thread only. */
 #pragma once
 
 #include "engine/session.h"

@@ -22,9 +22,9 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events);
 static void connection_watch(struct connection *connection) {
     int events = connection->hangup ? 0 : UV_DISCONNECT;
 
-    if (!connection->hangup && (connection->state == CONNECTION_LINGER ||
-                                (connection->state == CONNECTION_OPEN && !connection->draining &&
-                                 !connection->reader.paused)))
+    if (!connection->hangup &&
+        (connection->state == CONNECTION_LINGER ||
+         (connection->state == CONNECTION_OPEN && !connection->draining && !connection->reader.paused)))
         events |= UV_READABLE;
     if (connection->blocked)
         events |= UV_WRITABLE;
@@ -46,7 +46,8 @@ static void connection_on_room(void *owner) {
     service_mark_more(connection->service, connection);
 }
 
-/* Whether the session has more in flight than it may; then something has been arranged that will mark the connection. */
+/* Whether the session has more in flight than it may; then something has been arranged that will mark the connection.
+ */
 static bool connection_over(struct connection *connection) {
     const struct channel_limits *limits = &connection->service->limits;
 
@@ -94,8 +95,8 @@ static void connection_throttle(struct connection *connection) {
     }
 }
 
-static int connection_on_message(void *owner, const struct frame_header *header, const uint8_t *message,
-                                 uint8_t **sink, struct fault *fault) {
+static int connection_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                                 struct fault *fault) {
     struct connection *connection = owner;
     int status = request_handle(connection, header, message, sink, fault);
 
@@ -297,8 +298,8 @@ void connection_flush(struct connection *connection) {
 
     if (connection->blocked)
         return;
-    left = reply_queue_write(&connection->queue, connection->fd, CONNECTION_WRITE_BYTES,
-                                 &connection->service->bytes_out);
+    left =
+        reply_queue_write(&connection->queue, connection->fd, CONNECTION_WRITE_BYTES, &connection->service->bytes_out);
 
     if (left < 0) {
         connection_destroy(connection, strerror(-left));
@@ -382,8 +383,7 @@ static void connection_list(struct connection *connection) {
     service->connections = connection;
 }
 
-int connection_create(const struct connection_options *options, int fd, struct connection **out,
-                      struct fault *fault) {
+int connection_create(const struct connection_options *options, int fd, struct connection **out, struct fault *fault) {
     struct service *service = options->service;
     struct connection *connection = calloc(1, sizeof *connection);
     int error;

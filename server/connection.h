@@ -23,7 +23,7 @@ enum {
 
 struct connection_options {
     struct service *service;
-    uint64_t session;            /* number of the session */
+    uint64_t session;             /* number of the session */
     const char *principal, *peer; /* copied, cut at 63 bytes */
 };
 
@@ -64,8 +64,8 @@ struct connection {
     unsigned n_uploads;
 };
 
-/* Takes over `fd`, a stream socket whose preamble has been read, also on failure. The connection destroys itself when the
- * client goes; service_finish() destroys what is left. */
+/* Takes over `fd`, a stream socket whose preamble has been read, also on failure. The connection destroys itself when
+ * the client goes; service_finish() destroys what is left. */
 int connection_create(const struct connection_options *options, int fd, struct connection **connection,
                       struct fault *fault);
 /* Gives everything back at once. Not from within a frame handler or a callback of the engine. Takes NULL. */
@@ -84,9 +84,9 @@ void connection_drain(struct connection *connection);
 /* Nothing pending, queued or buffered. */
 bool connection_idle(const struct connection *connection);
 
-/* What fetching tensor `id` costs of the window of reply bytes: its size, but never more than a quarter of the window, so
- * that requests are still read while a large tensor is on its way. (The bytes themselves are the session's own device
- * memory, which is limited elsewhere.) */
+/* What fetching tensor `id` costs of the window of reply bytes: its size, but never more than a quarter of the window,
+ * so that requests are still read while a large tensor is on its way. (The bytes themselves are the session's own
+ * device memory, which is limited elsewhere.) */
 uint64_t connection_fetch_cost(const struct connection *connection, uint64_t id);
 /* Charges and gives back reply bytes. */
 void connection_charge(struct connection *connection, uint64_t cost);

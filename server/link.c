@@ -119,7 +119,8 @@ static void copy_in_finish(struct copy_in *copy, const struct fault *cause) {
 
 /* The root cause in the source's words, as one message: the operation and label belong to another session. */
 static int link_source_fault(const Tensord__Error *error, const char *device, struct fault *fault) {
-    enum status code = error->code > STATUS_OK && error->code < STATUS_COUNT ? (enum status)error->code : STATUS_INTERNAL;
+    enum status code =
+        error->code > STATUS_OK && error->code < STATUS_COUNT ? (enum status)error->code : STATUS_INTERNAL;
 
     if (error->operation[0])
         return fault_set(fault, code, "%s, %s%s%s: %s", device, error->operation, error->label[0] ? " " : "",
@@ -151,8 +152,7 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
     int status;
 
     if (header->type != FRAME_LINK_DATA)
-        return fault_set(fault, STATUS_INTERNAL, "%s sent %s over a link", link->device,
-                         frame_type_name(header->type));
+        return fault_set(fault, STATUS_INTERNAL, "%s sent %s over a link", link->device, frame_type_name(header->type));
     arena_reset(arena);
     data = tensord__link_data__unpack(&arena->allocator, header->message_bytes, message);
     if (!data)
@@ -401,8 +401,9 @@ static void link_ask(struct service *service) {
         next = out->next;
         if (out->state != LINK_OUT_NEW)
             continue;
-        error = service->options.want_link ? service->options.want_link(service->options.owner, out->device, out->ticket)
-                                           : -ENOTSUP;
+        error = service->options.want_link
+                    ? service->options.want_link(service->options.owner, out->device, out->ticket)
+                    : -ENOTSUP;
         if (error == -EAGAIN)
             return;
         if (error) {
@@ -440,8 +441,7 @@ void link_send(struct connection *connection, uint64_t id, const char *device,
     link_ask(connection->service);
 }
 
-void link_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
-                  const struct fault *fault) {
+void link_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd, const struct fault *fault) {
     struct link_out *out = service->links.outs;
 
     while (out && (out->state != LINK_OUT_WANTED || !link_ticket_equal(out->ticket, ticket)))

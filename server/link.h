@@ -1,6 +1,6 @@
-/* Copies between devices, worker to worker. The source's CopyOut and the destination's CopyIn carry the same ticket; the
- * front makes a socket pair and gives one end to each worker. Which of the three comes first is open: each side waits for
- * what is missing, a bounded time and a bounded number. Loop thread only. */
+/* Copies between devices, worker to worker. The source's CopyOut and the destination's CopyIn carry the same ticket;
+ * the front makes a socket pair and gives one end to each worker. Which of the three comes first is open: each side
+ * waits for what is missing, a bounded time and a bounded number. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>

@@ -58,6 +58,6 @@ void reply_queue_add(struct reply_queue *queue, struct reply *reply);
 /* Gives back what has not been begun of the large replies, and ends the one in hand with its present frame; `final` is
  * then the last frame. */
 void reply_queue_end(struct reply_queue *queue, struct reply *final);
-/* Writes up to about `budget` bytes and adds completed payload bytes to *payload. 0: the queue is empty. 1: there is more
- * to write, when the socket is writable. Negative errno: the connection is broken. */
+/* Writes up to about `budget` bytes and adds completed payload bytes to *payload. 0: the queue is empty. 1: there is
+ * more to write, when the socket is writable. Negative errno: the connection is broken. */
 int reply_queue_write(struct reply_queue *queue, int fd, size_t budget, uint64_t *payload);

@@ -124,8 +124,7 @@ static int request_stream_close(struct connection *connection, const struct fram
 static int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault) {
     if (sequence == connection->operations + 1)
         return STATUS_OK;
-    return REQUEST_PROTOCOL(fault, "operation number %lu came where %lu was due", sequence,
-                            connection->operations + 1);
+    return REQUEST_PROTOCOL(fault, "operation number %lu came where %lu was due", sequence, connection->operations + 1);
 }
 
 static int request_label(const char *label, struct fault *fault) {
@@ -431,8 +430,8 @@ static bool request_varint(const uint8_t **at, const uint8_t *end, uint64_t *val
     return false;
 }
 
-/* Steps over one field of a message. True: it is a text, [*text, *at). What does not parse here is left to the parser to
- * refuse, and *at is then the end. */
+/* Steps over one field of a message. True: it is a text, [*text, *at). What does not parse here is left to the parser
+ * to refuse, and *at is then the end. */
 static bool request_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
                           const uint8_t **text) {
     enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };

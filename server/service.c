@@ -198,8 +198,7 @@ static void service_limits(struct channel_limits *limits) {
         limits->session_out_bytes = 64 << 20;
 }
 
-int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options,
-                 struct fault *fault) {
+int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault) {
     const char *debug = getenv("TENSORD_DEBUG");
 
     *service = (struct service){.loop = loop, .epoch = options->epoch, .limits = options->limits, .options = *options};
@@ -234,6 +233,7 @@ void service_finish(struct service *service) {
         connection_destroy(service->connections, "the device is closed");
     link_table_finish(service);
     arena_finish(&service->arena);
+    engine_destroy(service->engine); /* before the handle that its submitter wakes */
     uv_close((uv_handle_t *)&service->async, NULL);
     uv_close((uv_handle_t *)&service->check, NULL);
     uv_close((uv_handle_t *)&service->idle, NULL);

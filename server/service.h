@@ -1,6 +1,6 @@
-/* One engine served to many connections on one libuv loop: what the connections share, and the turn of the loop in which
- * everything read is submitted, the engine is kicked and polled once, and the answers go out. A worker has one; so have
- * the fuzzer and the benchmarks, which need no worker process.
+/* One engine served to many connections on one libuv loop: what the connections share, and the turn of the loop in
+ * which everything read is submitted, the engine is kicked and polled once, and the answers go out. A worker has one;
+ * so have the fuzzer and the benchmarks, which need no worker process.
  *
  * Loop thread only, but for service_wake(). The loop thread is the engine's owner thread. */
 #pragma once
@@ -30,7 +30,7 @@ struct service_options {
     /* All may be NULL. */
     /* A link to `device` is wanted: 0, or -EAGAIN to be asked again. Without it CopyOut ends in nothing. */
     int (*want_link)(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
-    void (*tick)(void *owner);                            /* each SERVICE_TICK_MS */
+    void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
     void *owner;
@@ -62,11 +62,12 @@ struct service {
     uv_timer_t timer;
 };
 
-/* In two steps, because the engine wants service_wake() and the service as its owner: init, engine_create, start. */
+/* In two steps, because the engine wants service_wake() and the service as its owner: init, engine_create, start. The
+ * service owns the engine from the start on. */
 int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault);
 int service_start(struct service *service, struct engine *engine, struct fault *fault);
-/* Destroys all connections and closes the handles; the caller runs the loop until they are closed, then frees. The engine
- * remains the caller's. */
+/* Destroys all connections and the engine, and closes the handles; the caller runs the loop until they are closed, then
+ * frees. */
 void service_finish(struct service *service);
 
 /* struct engine_options.wake, with the service as owner. Any thread. */
@@ -78,8 +79,8 @@ void service_mark_more(struct service *service, struct connection *connection);
 /* To be called by callbacks of the loop's own handles before they do work. */
 void service_busy(struct service *service);
 
-/* No new work: what has been received is finished within limits.drain_timeout_ms and answered, then each connection gets an
- * Error STATUS_DRAINING and is closed. */
+/* No new work: what has been received is finished within limits.drain_timeout_ms and answered, then each connection
+ * gets an Error STATUS_DRAINING and is closed. */
 void service_drain(struct service *service);
 /* Answers everything pending with `fault` and closes all connections. */
 void service_fail(struct service *service, const struct fault *fault);

@@ -15,17 +15,16 @@
 #include "server/worker_stats.h"
 
 enum {
-    WORKER_START_MS = 10000,     /* for the first message */
+    WORKER_START_MS = 10000,    /* for the first message */
     WORKER_LAST_WORDS_MS = 500, /* for telling clients that the device is lost */
 };
 
 struct worker {
     uv_loop_t loop;
     struct service service;
-    struct engine *engine;
     struct worker_stats stats;
     int channel;
-    uv_poll_t poll; /* of the channel */
+    uv_poll_t poll;       /* of the channel */
     uint64_t deadline_ms; /* after a failure of the device; 0: none */
     bool done;
     int status; /* to exit with */
@@ -155,7 +154,8 @@ static int worker_receive_start(int channel, struct channel_message *start) {
     return error ? error : start->type == CHANNEL_START ? 0 : -EPROTO;
 }
 
-static int worker_open(struct worker *worker, const struct channel_message *start, struct fault *fault) {
+static int worker_open(struct worker *worker, const struct channel_message *start, struct engine **engine,
+                       struct fault *fault) {
     struct device_options device_options = {
         .index = start->start.index,
         .threads = start->start.threads,
@@ -167,7 +167,7 @@ static int worker_open(struct worker *worker, const struct channel_message *star
 
     if (status)
         return status;
-    status = engine_create(device, &engine_options, &worker->engine, fault);
+    status = engine_create(device, &engine_options, engine, fault);
     if (status)
         device_close(device);
     return status;
@@ -185,15 +185,16 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .ended = worker_on_ended,
         .owner = worker,
     };
+    struct engine *engine = NULL;
     int status, error = uv_loop_init(&worker->loop);
 
     if (error)
         return fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error));
     status = service_init(&worker->service, &worker->loop, &options, fault);
     if (status == STATUS_OK)
-        status = worker_open(worker, start, fault);
+        status = worker_open(worker, start, &engine, fault);
     if (status == STATUS_OK)
-        status = service_start(&worker->service, worker->engine, fault);
+        status = service_start(&worker->service, engine, fault);
     if (status)
         return status;
     error = uv_poll_init(&worker->loop, &worker->poll, worker->channel);
@@ -214,15 +215,14 @@ static int worker_finish(struct worker *worker) {
     uv_close((uv_handle_t *)&worker->poll, NULL);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     uv_loop_close(&worker->loop);
-    engine_destroy(worker->engine);
     worker_stats_finish(&worker->stats);
     channel_send(worker->channel, &drained, -1);
     log_event(LOG_LEVEL_INFO, "drained", NULL);
     return 0;
 }
 
-/* The front decides about the end: a terminal's Ctrl-C or a service manager's SIGTERM reaches all processes at once, and
- * a worker that obeyed would leave its clients without answers. */
+/* The front decides about the end: a terminal's Ctrl-C or a service manager's SIGTERM reaches all processes at once,
+ * and a worker that obeyed would leave its clients without answers. */
 static void worker_signals(void) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN);

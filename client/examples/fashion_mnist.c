@@ -211,11 +211,12 @@ static double train_epoch(struct network *net, const struct dataset *set, td_ten
          * fail with TD_E_AGAIN. Waiting for where the loss stood STEPS_AHEAD steps ago leaves the device work to do. */
         if ((step + 1) % STEPS_AHEAD == 0) {
             long done = step + 1 - STEPS_AHEAD;
-            if (done > 0)
+            if (done > 0) {
                 check(td_wait(mark));
+                progress(epoch, done, steps, (double)(done * batch) / (seconds() - start));
+            }
             td_release(mark);
             mark = td_copy(loss_sum);
-            progress(epoch, done, steps, (double)(done * batch) / (seconds() - start));
         }
     }
     check(td_fetch(loss_sum, &loss, sizeof loss));

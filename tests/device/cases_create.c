@@ -5,8 +5,9 @@
 
 static void create_once(struct suite *suite, unsigned opcode, unsigned n_ints, const int64_t *ints, unsigned n_floats,
                         const double *floats) {
-    struct sample x = suite_run(suite, &(struct suite_call){.opcode = opcode, .n_ints = n_ints, .ints = ints,
-                                                            .n_floats = n_floats, .floats = floats});
+    struct sample x = suite_run(
+        suite,
+        &(struct suite_call){.opcode = opcode, .n_ints = n_ints, .ints = ints, .n_floats = n_floats, .floats = floats});
     case_settle(suite, &x);
 }
 
@@ -25,9 +26,8 @@ static void create_full(struct suite *suite, enum dtype dtype) {
 }
 
 static void create_arange(struct suite *suite, enum dtype dtype) {
-    static const double floats[][3] = {{0, 10, 1},    {0, 1, 0.1}, {5, -5, -0.75}, {-3, 3, 0.5},
-                                       {0, 0, 1},     {3, 1, 1},   {1, 3, -1},     {0, 64.5, 1},
-                                       {1.5, 40, 2.5}};
+    static const double floats[][3] = {{0, 10, 1}, {0, 1, 0.1}, {5, -5, -0.75}, {-3, 3, 0.5},  {0, 0, 1},
+                                       {3, 1, 1},  {1, 3, -1},  {0, 64.5, 1},   {1.5, 40, 2.5}};
     for (size_t i = 0; value_is_float(dtype) && i < sizeof floats / sizeof *floats; i++)
         create_once(suite, OP_ARANGE, 4, (int64_t[]){dtype, 0, 0, 0}, 3, floats[i]);
     for (int i = 0; !value_is_float(dtype) && i < 40; i++) {
@@ -103,8 +103,8 @@ void case_random(struct suite *suite, const struct op_case *row) {
 void case_free(struct suite *suite, const struct op_case *row) {
     struct sample kept = suite_sample(suite, DTYPE_I32, 1, (int64_t[]){1000}, row->fill);
     for (int i = 0; i < 200; i++) {
-        struct sample x = suite_sample(suite, op_case_dtype(suite, row), 1, (int64_t[]){1 + suite_below(suite, 3000)},
-                                       row->fill);
+        struct sample x =
+            suite_sample(suite, op_case_dtype(suite, row), 1, (int64_t[]){1 + suite_below(suite, 3000)}, row->fill);
         struct sample y = suite_unary(suite, OP_COPY, &x);
         suite_free(suite, &x);
         case_settle(suite, &y);

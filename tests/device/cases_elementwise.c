@@ -1,6 +1,7 @@
 #include "tests/device/cases.h"
 
-/* An operation with one of its inputs consumed must give what it gives otherwise, and must not touch what others hold. */
+/* An operation with one of its inputs consumed must give what it gives otherwise, and must not touch what others hold.
+ */
 static void consumed_alone_and_shared(struct suite *suite, unsigned opcode, const enum dtype *dtypes, unsigned n,
                                       int rank, const int64_t *shape) {
     for (unsigned which = 0; which < n; which++) {
@@ -13,9 +14,9 @@ static void consumed_alone_and_shared(struct suite *suite, unsigned opcode, cons
             }
             if (shared)
                 holder = suite_attributes(suite, OP_RESHAPE, &inputs[which], 1, (int64_t[]){-1});
-            struct sample result = suite_run(suite, &(struct suite_call){.opcode = opcode, .n_inputs = n,
-                                                                         .inputs = pointers,
-                                                                         .consume = (uint16_t)(1u << which)});
+            struct sample result = suite_run(
+                suite, &(struct suite_call){
+                           .opcode = opcode, .n_inputs = n, .inputs = pointers, .consume = (uint16_t)(1u << which)});
             case_settle(suite, &result);
             if (shared)
                 case_settle(suite, &holder);
@@ -34,7 +35,8 @@ static void consumed_alone_and_shared(struct suite *suite, unsigned opcode, cons
 /* A consumed tensor of fewer elements than the result cannot be its storage. */
 static void consumed_and_broadcast(struct suite *suite, unsigned opcode, enum dtype dtype) {
     int64_t wide[] = {5, 33}, narrow[] = {1, 33};
-    struct sample a = suite_sample(suite, dtype, 2, narrow, FILL_ANY), b = suite_sample(suite, dtype, 2, wide, FILL_ANY);
+    struct sample a = suite_sample(suite, dtype, 2, narrow, FILL_ANY),
+                  b = suite_sample(suite, dtype, 2, wide, FILL_ANY);
     const struct sample *inputs[] = {&a, &b};
     struct sample result =
         suite_run(suite, &(struct suite_call){.opcode = opcode, .n_inputs = 2, .inputs = inputs, .consume = 3});

@@ -16,8 +16,9 @@ static void join_once(struct suite *suite, const struct op_case *row, unsigned n
         inputs[i] = suite_input(suite, mixed ? op_case_dtype(suite, row) : dtype, rank, own, row->fill);
         pointers[i] = &inputs[i];
     }
-    struct sample result = suite_run(suite, &(struct suite_call){.opcode = row->opcode, .n_inputs = n,
-                                                                 .inputs = pointers, .n_ints = 1, .ints = &axis});
+    struct sample result = suite_run(
+        suite,
+        &(struct suite_call){.opcode = row->opcode, .n_inputs = n, .inputs = pointers, .n_ints = 1, .ints = &axis});
     case_settle(suite, &result);
     for (unsigned i = 0; i < n; i++)
         suite_free(suite, &inputs[i]);

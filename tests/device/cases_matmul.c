@@ -30,8 +30,10 @@ static void product_random(struct suite *suite, enum dtype dtype_a, enum dtype d
 /* Both sides stored transposed, as a backward pass has them. */
 static void product_transposed(struct suite *suite, enum dtype dtype, int64_t m, int64_t k, int64_t n) {
     for (int which = 0; which < 4; which++) {
-        struct sample a = suite_sample(suite, dtype, 2, which & 1 ? (int64_t[]){k, m} : (int64_t[]){m, k}, FILL_ORDINARY);
-        struct sample b = suite_sample(suite, dtype, 2, which & 2 ? (int64_t[]){n, k} : (int64_t[]){k, n}, FILL_ORDINARY);
+        struct sample a =
+            suite_sample(suite, dtype, 2, which & 1 ? (int64_t[]){k, m} : (int64_t[]){m, k}, FILL_ORDINARY);
+        struct sample b =
+            suite_sample(suite, dtype, 2, which & 2 ? (int64_t[]){n, k} : (int64_t[]){k, n}, FILL_ORDINARY);
         struct sample ta = a, tb = b;
         if (which & 1)
             ta = suite_unary(suite, OP_MATRIX_TRANSPOSE, &a);

@@ -15,7 +15,8 @@ static unsigned random_axes(struct suite *suite, int rank, int64_t ints[1 + VALU
 }
 
 static bool reduces_nothing(const struct op_case *row, int rank, const int64_t *shape) {
-    bool choice = row->opcode == OP_MAX || row->opcode == OP_MIN || row->opcode == OP_ARGMAX || row->opcode == OP_ARGMIN;
+    bool choice =
+        row->opcode == OP_MAX || row->opcode == OP_MIN || row->opcode == OP_ARGMAX || row->opcode == OP_ARGMIN;
     for (int i = 0; choice && i < rank; i++)
         if (shape[i] == 0)
             return true;

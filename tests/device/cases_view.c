@@ -10,7 +10,7 @@ static unsigned attributes_reshape(struct suite *suite, const struct values *x, 
         memcpy(ints, x->shape, sizeof x->shape);
         return (unsigned)x->rank;
     }
-    for (int64_t divisor = 2; left > 1 && n < 6; divisor++) {
+    for (int64_t divisor = 2; divisor <= left && divisor < 100 && n < 6; divisor++) {
         if (left % divisor || suite_chance(suite, 30))
             continue;
         ints[n++] = divisor;
@@ -40,7 +40,8 @@ static unsigned attributes_slice(struct suite *suite, const struct values *x, in
     for (int i = 0; i < x->rank; i++) {
         int64_t n = x->shape[i];
         for (int j = 0; j < 2; j++)
-            ints[3 * i + j] = suite_chance(suite, 40) ? odd[suite_below(suite, 8)] : suite_below(suite, 3 * n + 3) - n - 1;
+            ints[3 * i + j] =
+                suite_chance(suite, 40) ? odd[suite_below(suite, 8)] : suite_below(suite, 3 * n + 3) - n - 1;
         int64_t step = 1 + suite_below(suite, 4);
         ints[3 * i + 2] = suite_chance(suite, 10) ? INT64_MAX : suite_chance(suite, 45) ? -step : step;
     }
@@ -81,8 +82,8 @@ static const struct {
     unsigned (*attributes)(struct suite *suite, const struct values *x, int64_t *ints);
     int rank_min, rank_max;
 } view_kinds[] = {
-    {OP_RESHAPE, attributes_reshape, 0, 8},     {OP_PERMUTE_DIMS, attributes_permute, 0, 8},
-    {OP_MATRIX_TRANSPOSE, attributes_none, 2, 8}, {OP_SLICE, attributes_slice, 0, 8},
+    {OP_RESHAPE, attributes_reshape, 0, 8},        {OP_PERMUTE_DIMS, attributes_permute, 0, 8},
+    {OP_MATRIX_TRANSPOSE, attributes_none, 2, 8},  {OP_SLICE, attributes_slice, 0, 8},
     {OP_BROADCAST_TO, attributes_broadcast, 0, 6}, {OP_SQUEEZE, attributes_squeeze, 0, 8},
     {OP_EXPAND_DIMS, attributes_expand, 0, 7},
 };

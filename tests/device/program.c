@@ -53,9 +53,10 @@ static void program_apply(struct program *program, unsigned opcode, struct sampl
         if (!again && suite_chance(program->suite, 20))
             consume |= (uint16_t)(1u << i);
     }
-    struct sample result = suite_run(program->suite, &(struct suite_call){.opcode = opcode, .n_inputs = n,
-                                                                          .inputs = pointers, .n_ints = n_ints,
-                                                                          .ints = ints, .consume = consume});
+    struct sample result = suite_run(
+        program->suite,
+        &(struct suite_call){
+            .opcode = opcode, .n_inputs = n, .inputs = pointers, .n_ints = n_ints, .ints = ints, .consume = consume});
     for (unsigned i = 0; i < n; i++)
         if (consume >> i & 1)
             suite_forget(inputs[i]);
@@ -86,8 +87,8 @@ static void step_create(struct program *program) {
     int64_t ints[2 + VALUES_RANK_MAX] = {program_dtype(program), suite_below(program->suite, 2)};
     int rank = program_shape(program, ints + 2);
     double value = (double)suite_below(program->suite, 10) - 4.5;
-    struct suite_call call = {.opcode = OP_FULL, .n_ints = 2 + (unsigned)rank, .ints = ints, .n_floats = 1,
-                              .floats = &value};
+    struct suite_call call = {
+        .opcode = OP_FULL, .n_ints = 2 + (unsigned)rank, .ints = ints, .n_floats = 1, .floats = &value};
     program_store(program, suite_run(program->suite, &call));
 }
 
@@ -107,8 +108,9 @@ static void step_cast(struct program *program) {
 }
 
 static void step_binary(struct program *program) {
-    static const unsigned opcodes[] = {OP_ADD,   OP_SUBTRACT,  OP_MULTIPLY, OP_DIVIDE,      OP_EQUAL,       OP_LESS,
-                                       OP_GREATER_EQUAL, OP_NOT_EQUAL, OP_LOGICAL_AND, OP_LOGICAL_OR, OP_MAXIMUM, OP_POW};
+    static const unsigned opcodes[] = {OP_ADD,         OP_SUBTRACT,   OP_MULTIPLY,      OP_DIVIDE,
+                                       OP_EQUAL,       OP_LESS,       OP_GREATER_EQUAL, OP_NOT_EQUAL,
+                                       OP_LOGICAL_AND, OP_LOGICAL_OR, OP_MAXIMUM,       OP_POW};
     struct sample *inputs[] = {program_full_slot(program), program_full_slot(program)};
     unsigned opcode = opcodes[suite_below(program->suite, program->exact_only ? 10 : 12)];
     int rank;
@@ -235,8 +237,8 @@ static void step_free(struct program *program) {
 }
 
 static void (*const program_steps[])(struct program *program) = {
-    step_upload, step_create, step_unary, step_unary,  step_cast,   step_binary, step_binary, step_binary, step_binary,
-    step_where,  step_reduce, step_view,  step_view,   step_matmul, step_join,   step_take,   step_free,   step_free,
+    step_upload, step_create, step_unary, step_unary, step_cast,   step_binary, step_binary, step_binary, step_binary,
+    step_where,  step_reduce, step_view,  step_view,  step_matmul, step_join,   step_take,   step_free,   step_free,
 };
 
 void program_run(struct program *program, int steps) {

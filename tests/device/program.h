@@ -1,6 +1,6 @@
-/* Random programs: many small operations on a pool of tensors, each done by the device and by the reference. Results that
- * are not determined bit for bit are fetched and adopted at once; all others are left to the queue, and compared now and
- * then and at the end. */
+/* Random programs: many small operations on a pool of tensors, each done by the device and by the reference. Results
+ * that are not determined bit for bit are fetched and adopted at once; all others are left to the queue, and compared
+ * now and then and at the end. */
 #pragma once
 
 #include "tests/device/suite.h"

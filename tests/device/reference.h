@@ -37,5 +37,5 @@ struct values *reference_matmul(const struct reference_request *request);
 struct values *reference_join(const struct reference_request *request);
 struct values *reference_take(const struct reference_request *request);
 
-/* The two random fills; `count` numbers before scaling: uniform in [0, 1), normal with mean 0 and deviation 1. */
+/* uniform and normal, after the mapping that engine/philox.h documents. */
 struct values *reference_random(const struct reference_request *request);

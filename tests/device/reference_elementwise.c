@@ -30,7 +30,8 @@ static int64_t integer_binary(unsigned opcode, enum dtype dtype, int64_t a, int6
     }
 }
 
-/* f64 is rounded by the hardware's own f64 arithmetic: through long double it would be rounded twice. */
+/* f64 is rounded by the hardware's own f64 arithmetic: through long double it would be rounded twice. pow of what is
+ * not an ordinary number is left to pow(): glibc's powl(-inf, -2^63) is inf, where C has +0. */
 static long double float_binary(unsigned opcode, enum dtype dtype, long double a, long double b) {
     bool wide = dtype == DTYPE_F64;
     double da = (double)a, db = (double)b;
@@ -44,7 +45,7 @@ static long double float_binary(unsigned opcode, enum dtype dtype, long double a
     case OP_DIVIDE:
         return wide ? (long double)(da / db) : a / b;
     case OP_POW:
-        return powl(a, b);
+        return isfinite(a) && a != 0 && isfinite(b) ? powl(a, b) : (long double)pow(da, db);
     case OP_MAXIMUM:
         return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
     default:
@@ -128,9 +129,9 @@ static void binary_element(unsigned opcode, const struct values *a, const struct
     else if (opcode == OP_LOGICAL_OR)
         out->i[k] = a->i[k] || b->i[k];
     else if (opcode_compares(opcode) && a->f)
-        out->i[k] = compare_holds(opcode, a->f[k] < b->f[k], a->f[k] == b->f[k], a->f[k] > b->f[k]);
+        out->i[k] = compare_holds(opcode, a->f[k]<b->f[k], a->f[k] == b->f[k], a->f[k]> b->f[k]);
     else if (opcode_compares(opcode))
-        out->i[k] = compare_holds(opcode, a->i[k] < b->i[k], a->i[k] == b->i[k], a->i[k] > b->i[k]);
+        out->i[k] = compare_holds(opcode, a->i[k]<b->i[k], a->i[k] == b->i[k], a->i[k]> b->i[k]);
     else if (out->f)
         out->f[k] = value_round(out->dtype, float_binary(opcode, out->dtype, a->f[k], b->f[k]));
     else

@@ -37,8 +37,8 @@ static void product_integer(const struct product *p, int64_t at_a, int64_t at_b,
 }
 
 /* An operand as [batch…, rows, columns] in the common dtype. */
-static struct values *matrix_presented(const struct values *x, enum dtype dtype, int batch_rank,
-                                       const int64_t *batch, int64_t rows, int64_t columns) {
+static struct values *matrix_presented(const struct values *x, enum dtype dtype, int batch_rank, const int64_t *batch,
+                                       int64_t rows, int64_t columns) {
     int64_t shape[VALUES_RANK_MAX], own_rank = x->rank > 2 ? x->rank : 2;
     struct values *cast = reference_cast(x, dtype);
     cast->shape[own_rank - 2] = rows;

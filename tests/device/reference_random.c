@@ -10,8 +10,8 @@ static void philox_words(uint64_t seed, uint64_t block, uint32_t word[4]) {
     word[2] = word[3] = 0;
     for (int round = 0; round < 10; round++) {
         uint64_t p = (uint64_t)word[0] * 0xD2511F53, q = (uint64_t)word[2] * 0xCD9E8D57;
-        uint32_t next[4] = {(uint32_t)(q >> 32) ^ word[1] ^ key[0], (uint32_t)q,
-                            (uint32_t)(p >> 32) ^ word[3] ^ key[1], (uint32_t)p};
+        uint32_t next[4] = {(uint32_t)(q >> 32) ^ word[1] ^ key[0], (uint32_t)q, (uint32_t)(p >> 32) ^ word[3] ^ key[1],
+                            (uint32_t)p};
         for (int i = 0; i < 4; i++)
             word[i] = next[i];
         key[0] += 0x9E3779B9;

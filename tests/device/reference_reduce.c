@@ -159,8 +159,8 @@ struct values *reference_reduce(const struct reference_request *r) {
     values_strides(x->rank, full, own);
     for (int i = 0; i < x->rank; i++)
         reduction.strides[i] = reduced[i] ? 0 : own[i];
-    reduction.out = values_create(reduce_dtype(r->opcode, x->dtype), r->ints[0] ? x->rank : rank,
-                                  r->ints[0] ? full : kept);
+    reduction.out =
+        values_create(reduce_dtype(r->opcode, x->dtype), r->ints[0] ? x->rank : rank, r->ints[0] ? full : kept);
     if (reduce_accumulates(r->opcode, reduction.out))
         values_scaled(reduction.out, (double)reduction.terms);
     struct values *seen = values_create(DTYPE_I64, 1, &reduction.out->count);

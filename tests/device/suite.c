@@ -154,15 +154,24 @@ struct sample suite_run(struct suite *suite, const struct suite_call *call) {
         ids[i] = call->inputs[i]->id;
     }
     story_tell(&out, call);
-    struct reference_request reference = {.opcode = call->opcode, .n_inputs = call->n_inputs, .inputs = values,
-                                          .n_ints = call->n_ints, .ints = call->ints,
-                                          .n_floats = call->n_floats, .floats = call->floats};
+    struct reference_request reference = {.opcode = call->opcode,
+                                          .n_inputs = call->n_inputs,
+                                          .inputs = values,
+                                          .n_ints = call->n_ints,
+                                          .ints = call->ints,
+                                          .n_floats = call->n_floats,
+                                          .floats = call->floats};
     out.values = reference_run(&reference);
     if (!out.values)
         suite_fail(suite, "%s: the reference refuses it: the suite has no case for this operation", out.story);
-    struct op_request request = {.opcode = call->opcode, .n_inputs = call->n_inputs, .inputs = ids,
-                                 .n_ints = call->n_ints, .ints = call->ints, .n_floats = call->n_floats,
-                                 .floats = call->floats, .consume = call->consume};
+    struct op_request request = {.opcode = call->opcode,
+                                 .n_inputs = call->n_inputs,
+                                 .inputs = ids,
+                                 .n_ints = call->n_ints,
+                                 .ints = call->ints,
+                                 .n_floats = call->n_floats,
+                                 .floats = call->floats,
+                                 .consume = call->consume};
     int rc = suite_submit(suite, &request, &out.id);
     if (rc) {
         struct failure failure = {0};
@@ -175,8 +184,8 @@ struct sample suite_run(struct suite *suite, const struct suite_call *call) {
 
 struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x, unsigned n_ints,
                                const int64_t *ints) {
-    return suite_run(suite, &(struct suite_call){.opcode = opcode, .n_inputs = 1, .inputs = &x, .n_ints = n_ints,
-                                                 .ints = ints});
+    return suite_run(
+        suite, &(struct suite_call){.opcode = opcode, .n_inputs = 1, .inputs = &x, .n_ints = n_ints, .ints = ints});
 }
 
 struct sample suite_unary(struct suite *suite, unsigned opcode, const struct sample *x) {
@@ -193,8 +202,8 @@ struct sample suite_upload(struct suite *suite, struct values *values) {
     struct tensor_type type = {.dtype = values->dtype, .rank = values->rank};
     struct upload upload;
     memcpy(type.shape, values->shape, sizeof values->shape);
-    struct upload_request request = {.id = out.id, .type = &type, .stream = suite->stream,
-                                     .sequence = ++suite->sequence};
+    struct upload_request request = {
+        .id = out.id, .type = &type, .stream = suite->stream, .sequence = ++suite->sequence};
     int rc = session_upload(suite->session, &request, &upload);
     if (rc)
         suite_fail(suite, "upload refused with %s", status_name(rc));

@@ -1,6 +1,6 @@
-/* The conformance suite's harness: one session on one device, and tensors that exist on both sides, on the device and as
- * the reference's values. Any difference fails the running test with words that name the operation, its inputs and how
- * they were made, the place, and both values.
+/* The conformance suite's harness: one session on one device, and tensors that exist on both sides, on the device and
+ * as the reference's values. Any difference fails the running test with words that name the operation, its inputs and
+ * how they were made, the place, and both values.
  *
  * TENSORD_TEST_DEVICE names the device ("cpu", "cpu:1"), TENSORD_TEST_SEED another seed. */
 #pragma once
@@ -77,8 +77,8 @@ int suite_narrower(struct suite *suite, int rank, const int64_t *shape, int64_t 
 struct sample suite_upload(struct suite *suite, struct values *values);
 /* Of random contents. */
 struct sample suite_sample(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill);
-/* The same as a view: sliced with steps of either sign, permuted, broadcast, reshaped. The contents are such that views of
- * broadcast axes repeat. */
+/* The same as a view: sliced with steps of either sign, permuted, broadcast, reshaped. The contents are such that views
+ * of broadcast axes repeat. */
 struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill);
 /* Either of the two. */
 struct sample suite_input(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill);

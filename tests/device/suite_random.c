@@ -25,11 +25,21 @@ static long double random_unit(struct suite *suite) {
 
 static long double float_special(struct suite *suite, enum dtype dtype) {
     const long double specials[] = {
-        0,           -0.0L,           1,
-        -1,          NAN,             INFINITY,
-        -INFINITY,   value_max(dtype), -value_max(dtype),
-        value_ulp(dtype, 0), value_min_normal(dtype), value_min_normal(dtype) - value_ulp(dtype, 0),
-        0.5L,        2,               -3,
+        0,
+        -0.0L,
+        1,
+        -1,
+        NAN,
+        INFINITY,
+        -INFINITY,
+        value_max(dtype),
+        -value_max(dtype),
+        value_ulp(dtype, 0),
+        value_min_normal(dtype),
+        value_min_normal(dtype) - value_ulp(dtype, 0),
+        0.5L,
+        2,
+        -3,
     };
     return specials[suite_below(suite, sizeof specials / sizeof *specials)];
 }
@@ -139,9 +149,8 @@ static void view_axes_around(struct suite *suite, struct sample *x) {
     view_of(suite, x, OP_SQUEEZE, 1, &axis);
 }
 
-struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape,
-                         enum suite_fill fill) {
-    int64_t order[VALUES_RANK_MAX], inverse[VALUES_RANK_MAX], base[VALUES_RANK_MAX] = {0};
+struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill) {
+    int64_t order[VALUES_RANK_MAX] = {0}, inverse[VALUES_RANK_MAX], base[VALUES_RANK_MAX] = {0};
     int64_t slices[3 * VALUES_RANK_MAX];
     bool repeats = suite_chance(suite, 30);
     for (int i = 0; i < rank; i++) {
@@ -164,8 +173,7 @@ struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const 
     return x;
 }
 
-struct sample suite_input(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape,
-                          enum suite_fill fill) {
+struct sample suite_input(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill) {
     return suite_chance(suite, 35) ? suite_sample(suite, dtype, rank, shape, fill)
                                    : suite_view(suite, dtype, rank, shape, fill);
 }

@@ -6,8 +6,12 @@
 
 /* A unary operation on the device alone, with both ids chosen by the test. */
 static int submit_ids(struct suite *suite, unsigned opcode, uint64_t input, uint64_t output, const char *label) {
-    struct op_request request = {.opcode = opcode, .n_inputs = 1, .inputs = &input, .output = output,
-                                 .sequence = ++suite->sequence, .label = label};
+    struct op_request request = {.opcode = opcode,
+                                 .n_inputs = 1,
+                                 .inputs = &input,
+                                 .output = output,
+                                 .sequence = ++suite->sequence,
+                                 .label = label};
     return session_submit(suite->session, &request);
 }
 
@@ -97,8 +101,8 @@ Test(ids, poison_carries_the_first_cause_through_a_chain) {
     last = sum;
     for (int i = 0; i < 50; i++) {
         uint64_t inputs[] = {a.id, last};
-        struct op_request next = {.opcode = i % 2 ? OP_MULTIPLY : OP_SUBTRACT, .n_inputs = 2, .inputs = inputs,
-                                  .label = "later"};
+        struct op_request next = {
+            .opcode = i % 2 ? OP_MULTIPLY : OP_SUBTRACT, .n_inputs = 2, .inputs = inputs, .label = "later"};
         cr_assert_eq(suite_submit(&suite, &next, &last), STATUS_SHAPE);
     }
     cr_assert_eq(suite_outcome(&suite, last, &failure), STATUS_SHAPE);
@@ -136,7 +140,9 @@ Test(ids, one_input_twice_may_be_consumed_twice) {
     uint64_t result, ids[] = {a.id, a.id};
     struct op_request request = {.opcode = OP_SUBTRACT, .n_inputs = 2, .inputs = ids, .consume = 3};
     cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK);
-    struct sample twice = {.id = result, .opcode = OP_SUBTRACT, .values = values_copy(want.values),
+    struct sample twice = {.id = result,
+                           .opcode = OP_SUBTRACT,
+                           .values = values_copy(want.values),
                            .story = "subtract of one tensor with itself, consumed twice"};
     suite_check(&suite, &want);
     suite_check(&suite, &twice);
@@ -166,9 +172,9 @@ Test(ids, two_sessions_do_not_see_each_other) {
     struct sample theirs = numbers(&other, 20);
     uint64_t result;
     cr_assert_eq(mine.id, theirs.id);
-    cr_assert_eq(suite_submit(&other, &(struct op_request){.opcode = OP_COPY, .n_inputs = 1, .inputs = &more.id},
-                              &result),
-                 STATUS_UNKNOWN_ID);
+    cr_assert_eq(
+        suite_submit(&other, &(struct op_request){.opcode = OP_COPY, .n_inputs = 1, .inputs = &more.id}, &result),
+        STATUS_UNKNOWN_ID);
     suite_release(&other, theirs.id);
     suite_check(&suite, &mine);
     session_destroy(other.session);

@@ -90,8 +90,8 @@ Test(memory, what_no_memory_could_hold_is_refused) {
     struct sample x = suite_sample(&suite, DTYPE_F32, 0, NULL, FILL_ANY);
     int64_t wide[] = {1 << 20, 1 << 20};
     uint64_t view, copy;
-    struct op_request broadcast = {.opcode = OP_BROADCAST_TO, .n_inputs = 1, .inputs = &x.id, .n_ints = 2,
-                                   .ints = wide};
+    struct op_request broadcast = {
+        .opcode = OP_BROADCAST_TO, .n_inputs = 1, .inputs = &x.id, .n_ints = 2, .ints = wide};
     cr_assert_eq(suite_submit(&suite, &broadcast, &view), STATUS_OK, "a view of one number needs no memory");
     struct op_request contiguous = {.opcode = OP_COPY, .n_inputs = 1, .inputs = &view};
     cr_assert_eq(suite_submit(&suite, &contiguous, &copy), STATUS_OUT_OF_MEMORY);
@@ -128,7 +128,8 @@ Test(memory, an_upload_over_the_limit_is_poisoned_and_takes_no_bytes) {
     suite_open_limited(&suite, 3, 16 * MIB, 0);
     struct tensor_type type = {.dtype = DTYPE_F64, .rank = 1, .shape = {8 * MIB}};
     struct upload upload;
-    struct upload_request request = {.id = ++suite.next_id, .type = &type, .sequence = ++suite.sequence, .label = "big"};
+    struct upload_request request = {
+        .id = ++suite.next_id, .type = &type, .sequence = ++suite.sequence, .label = "big"};
     struct failure failure;
     cr_assert_eq(session_upload(suite.session, &request, &upload), STATUS_OUT_OF_MEMORY);
     cr_assert_null(upload.data);
@@ -143,7 +144,8 @@ Test(memory, a_view_keeps_its_storage) {
     struct suite suite;
     suite_open(&suite, 3);
     struct sample base = suite_sample(&suite, DTYPE_I32, 2, (int64_t[]){100, 50}, FILL_ANY);
-    struct sample row = suite_attributes(&suite, OP_SLICE, &base, 6, (int64_t[]){7, 8, 1, OP_SLICE_NONE, OP_SLICE_NONE, -1});
+    struct sample row =
+        suite_attributes(&suite, OP_SLICE, &base, 6, (int64_t[]){7, 8, 1, OP_SLICE_NONE, OP_SLICE_NONE, -1});
     struct sample again = suite_attributes(&suite, OP_PERMUTE_DIMS, &row, 2, (int64_t[]){1, 0});
     uint64_t live = account(&suite).live;
     suite_free(&suite, &base);
@@ -188,8 +190,11 @@ Test(memory, blocks_keep_their_contents_while_others_come_and_go, .timeout = 120
         int64_t n = (int64_t)1 << suite_below(&suite, 17);
         n += suite_below(&suite, n);
         double none[] = {0, 0, 0};
-        struct suite_call call = {.opcode = OP_ARANGE, .n_ints = 4, .ints = (int64_t[]){DTYPE_I32, i, i + n % 8192 + 1, 1},
-                                  .n_floats = 3, .floats = none};
+        struct suite_call call = {.opcode = OP_ARANGE,
+                                  .n_ints = 4,
+                                  .ints = (int64_t[]){DTYPE_I32, i, i + n % 8192 + 1, 1},
+                                  .n_floats = 3,
+                                  .floats = none};
         *slot = suite_run(&suite, &call);
     }
     for (int i = 0; i < 64; i++)

@@ -78,7 +78,8 @@ Test(streams, what_is_queued_on_a_closed_one_still_runs) {
     suite_close(&suite);
 }
 
-/* A slow producer on one stream, quick readers and a free on others: nobody may see the memory before or after its time. */
+/* A slow producer on one stream, quick readers and a free on others: nobody may see the memory before or after its
+ * time. */
 Test(streams, memory_freed_on_one_is_not_reused_too_early_on_another, .timeout = 60) {
     struct suite suite;
     suite_open(&suite, 7);
@@ -114,8 +115,8 @@ Test(streams, an_in_place_operation_waits_for_readers_on_other_streams, .timeout
         struct sample reader = suite_binary(&suite, OP_MATMUL, &x, &x);
         suite.stream = 0;
         const struct sample *input = &x;
-        struct sample written =
-            suite_run(&suite, &(struct suite_call){.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &input, .consume = 1});
+        struct sample written = suite_run(
+            &suite, &(struct suite_call){.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &input, .consume = 1});
         suite_check(&suite, &reader);
         suite_check(&suite, &written);
         suite_forget(&x);

@@ -9,8 +9,12 @@ static void begin(struct suite *suite, const struct values *values, bool waitabl
     struct tensor_type type = {.dtype = values->dtype, .rank = values->rank};
     memcpy(type.shape, values->shape, sizeof values->shape);
     *id = ++suite->next_id;
-    struct upload_request request = {.id = *id, .type = &type, .stream = suite->stream, .label = "input",
-                                     .sequence = ++suite->sequence, .waitable = waitable};
+    struct upload_request request = {.id = *id,
+                                     .type = &type,
+                                     .stream = suite->stream,
+                                     .label = "input",
+                                     .sequence = ++suite->sequence,
+                                     .waitable = waitable};
     cr_assert_eq(session_upload(suite->session, &request, upload), STATUS_OK);
 }
 
@@ -158,9 +162,12 @@ static struct sample deep_queue(struct suite *suite, int depth) {
     uint64_t last = x.id;
     for (int i = 0; i < depth; i++) {
         uint64_t ids[] = {last, x.id}, next;
-        cr_assert_eq(suite_submit(suite, &(struct op_request){.opcode = OP_MATMUL, .n_inputs = 2, .inputs = ids,
-                                                              .consume = last == x.id ? 0 : 1}, &next),
-                     STATUS_OK);
+        cr_assert_eq(
+            suite_submit(suite,
+                         &(struct op_request){
+                             .opcode = OP_MATMUL, .n_inputs = 2, .inputs = ids, .consume = last == x.id ? 0 : 1},
+                         &next),
+            STATUS_OK);
         last = next;
     }
     struct sample deep = {.id = last};
@@ -216,8 +223,9 @@ Test(fetches, a_consumed_tensor_whose_value_is_held_is_not_written_over) {
     struct values *got = values_copy(x.values);
     suite_fetch_start(&suite, x.id, &fetch);
     uint64_t result;
-    cr_assert_eq(suite_submit(&suite, &(struct op_request){.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &x.id,
-                                                           .consume = 1}, &result),
+    cr_assert_eq(suite_submit(&suite,
+                              &(struct op_request){.opcode = OP_NEGATIVE, .n_inputs = 1, .inputs = &x.id, .consume = 1},
+                              &result),
                  STATUS_OK);
     cr_assert_eq(suite_outcome(&suite, result, NULL), STATUS_OK);
     suite_fetch_wait(&suite, &fetch);

@@ -21,9 +21,14 @@ struct bad_index {
 
 /* x has 5 rows; 5, 6 and -1 are not among them. */
 static const struct bad_index bad_indices[] = {
-    {OP_TAKE, 5, "5"},       {OP_TAKE, -1, "-1"},      {OP_TAKE, INT64_MAX, "9223372036854775807"},
-    {OP_TAKE, INT64_MIN, "-9223372036854775808"},      {OP_TAKE_ALONG_AXIS, 6, "6"}, {OP_TAKE_ALONG_AXIS, -2, "-2"},
-    {OP_ONE_HOT, 5, "5"},    {OP_ONE_HOT, -1, "-1"},
+    {OP_TAKE, 5, "5"},
+    {OP_TAKE, -1, "-1"},
+    {OP_TAKE, INT64_MAX, "9223372036854775807"},
+    {OP_TAKE, INT64_MIN, "-9223372036854775808"},
+    {OP_TAKE_ALONG_AXIS, 6, "6"},
+    {OP_TAKE_ALONG_AXIS, -2, "-2"},
+    {OP_ONE_HOT, 5, "5"},
+    {OP_ONE_HOT, -1, "-1"},
 };
 
 static int take_bad(struct suite *suite, const struct bad_index *row, const struct sample *x, uint64_t *result) {
@@ -32,8 +37,12 @@ static int take_bad(struct suite *suite, const struct bad_index *row, const stru
         index_values(suite, DTYPE_I64, along ? 2 : 1, along ? (int64_t[]){40, 1} : (int64_t[]){40}, 17, row->bad);
     uint64_t ids[] = {x->id, indices.id};
     int64_t axis[] = {0}, hot_ints[] = {5, DTYPE_F32};
-    struct op_request request = {.opcode = row->opcode, .n_inputs = hot ? 1 : 2, .inputs = hot ? ids + 1 : ids,
-                                 .n_ints = hot ? 2 : 1, .ints = hot ? hot_ints : axis, .label = "lookup"};
+    struct op_request request = {.opcode = row->opcode,
+                                 .n_inputs = hot ? 1 : 2,
+                                 .inputs = hot ? ids + 1 : ids,
+                                 .n_ints = hot ? 2 : 1,
+                                 .ints = hot ? hot_ints : axis,
+                                 .label = "lookup"};
     int code = suite_submit(suite, &request, result);
     suite_forget(&indices);
     return code;

@@ -69,13 +69,14 @@ Test(reference, a_result_off_by_more_than_allowed_is_noticed) {
     values_destroy(got);
 }
 
-/* The published test vectors of Philox4x32-10 fix the words; this is the one with counter and key of ones and zeros that
- * the fill can reach: seed 0, block 0 gives 6627e8d5 e169c58d bc57ac4c 9b00dbd8. */
+/* The published test vectors of Philox4x32-10 fix the words; this is the one with counter and key of ones and zeros
+ * that the fill can reach: seed 0, block 0 gives 6627e8d5 e169c58d bc57ac4c 9b00dbd8. */
 Test(reference, the_generator_gives_the_published_words) {
     static const uint32_t words[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
     int64_t ints[] = {DTYPE_F32, 0, 0, 4};
     double floats[] = {0, 1};
-    struct reference_request request = {.opcode = OP_UNIFORM, .n_ints = 4, .ints = ints, .n_floats = 2, .floats = floats};
+    struct reference_request request = {
+        .opcode = OP_UNIFORM, .n_ints = 4, .ints = ints, .n_floats = 2, .floats = floats};
     struct values *values = reference_run(&request);
     for (int i = 0; i < 4; i++)
         cr_assert_eq(values->f[i], (long double)(words[i] >> 8) * 0x1p-24L, "word %d", i);

@@ -14,9 +14,9 @@ struct operand_row {
     int64_t shape[VALUES_RANK_MAX];
 };
 static const struct operand_row operand_rows[] = {
-    {'f', DTYPE_F32, 2, {3, 4}},  {'g', DTYPE_F32, 2, {4, 3}},     {'h', DTYPE_F32, 1, {5}}, {'b', DTYPE_BOOL, 2, {3, 4}},
-    {'i', DTYPE_I32, 2, {3, 4}},  {'j', DTYPE_I64, 1, {2}},        {'s', DTYPE_F32, 0, {0}}, {'e', DTYPE_F32, 2, {0, 4}},
-    {'8', DTYPE_F32, 8, {1, 1, 1, 1, 1, 1, 1, 1}},
+    {'f', DTYPE_F32, 2, {3, 4}},  {'g', DTYPE_F32, 2, {4, 3}}, {'h', DTYPE_F32, 1, {5}},
+    {'b', DTYPE_BOOL, 2, {3, 4}}, {'i', DTYPE_I32, 2, {3, 4}}, {'j', DTYPE_I64, 1, {2}},
+    {'s', DTYPE_F32, 0, {0}},     {'e', DTYPE_F32, 2, {0, 4}}, {'8', DTYPE_F32, 8, {1, 1, 1, 1, 1, 1, 1, 1}},
 };
 
 struct refusal {
@@ -132,7 +132,8 @@ Test(refusals, each_is_the_failure_of_one_operation) {
     struct sample samples[OPERANDS];
     suite_open(&suite, 9);
     for (int i = 0; i < OPERANDS; i++)
-        samples[i] = suite_sample(&suite, operand_rows[i].dtype, operand_rows[i].rank, operand_rows[i].shape, FILL_COUNT);
+        samples[i] =
+            suite_sample(&suite, operand_rows[i].dtype, operand_rows[i].rank, operand_rows[i].shape, FILL_COUNT);
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct refusal *row = &refusals[i];
         const struct op_info *info = op_info(row->opcode);
@@ -141,8 +142,13 @@ Test(refusals, each_is_the_failure_of_one_operation) {
         unsigned n = (unsigned)strlen(row->inputs);
         for (unsigned j = 0; j < n; j++)
             ids[j] = operand_id(samples, row->inputs[j]);
-        struct op_request request = {.opcode = row->opcode, .n_inputs = n, .inputs = ids, .n_ints = row->n_ints,
-                                     .ints = row->ints, .n_floats = row->n_floats, .floats = row->floats};
+        struct op_request request = {.opcode = row->opcode,
+                                     .n_inputs = n,
+                                     .inputs = ids,
+                                     .n_ints = row->n_ints,
+                                     .ints = row->ints,
+                                     .n_floats = row->n_floats,
+                                     .floats = row->floats};
         int code = suite_submit(&suite, &request, &result);
         const char *name = info ? info->name : "nothing";
         if (code == STATUS_OK || (row->code != NONE && code != row->code))

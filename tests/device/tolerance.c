@@ -4,9 +4,9 @@
 
 #include "proto/op.h"
 
-/* Sums, differences, products, quotients and roots of floats up to f32 are correctly rounded even where they are computed in
- * a wider format first, so they must be exact. Functions may be off by little; f16 and bf16 are computed in f32, where one
- * unit is what a second rounding may cost. */
+/* Sums, differences, products, quotients and roots of floats up to f32 are correctly rounded even where they are
+ * computed in a wider format first, so they must be exact. Functions may be off by little; f16 and bf16 are computed in
+ * f32, where one unit is what a second rounding may cost. */
 static const struct tolerance tolerances[OP_CODE_MAX] = {
     [OP_ARANGE] = {.ulps = {1, 1, 1, 1}, .accumulate = 1},
     [OP_UNIFORM] = {.ulps = {0, 0, 0, 0}},
@@ -30,9 +30,9 @@ static const struct tolerance tolerances[OP_CODE_MAX] = {
 };
 
 static const bool tolerance_listed[OP_CODE_MAX] = {
-    [OP_ARANGE] = true,  [OP_UNIFORM] = true, [OP_NORMAL] = true,  [OP_POW] = true,     [OP_MAXIMUM] = true,
-    [OP_MINIMUM] = true, [OP_EXP] = true,     [OP_LOG] = true,     [OP_TANH] = true,    [OP_SIGMOID] = true,
-    [OP_RELU] = true,    [OP_SUM] = true,     [OP_PROD] = true,    [OP_MEAN] = true,    [OP_MAX] = true,
+    [OP_ARANGE] = true,  [OP_UNIFORM] = true, [OP_NORMAL] = true,      [OP_POW] = true,    [OP_MAXIMUM] = true,
+    [OP_MINIMUM] = true, [OP_EXP] = true,     [OP_LOG] = true,         [OP_TANH] = true,   [OP_SIGMOID] = true,
+    [OP_RELU] = true,    [OP_SUM] = true,     [OP_PROD] = true,        [OP_MEAN] = true,   [OP_MAX] = true,
     [OP_MIN] = true,     [OP_SOFTMAX] = true, [OP_LOG_SOFTMAX] = true, [OP_MATMUL] = true,
 };
 

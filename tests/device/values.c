@@ -222,8 +222,8 @@ void values_decode(struct values *values, const void *bytes) {
 const char *values_text(const struct values *values, char text[VALUES_TEXT_MAX]) {
     size_t used = (size_t)snprintf(text, VALUES_TEXT_MAX, "%s (", value_name(values->dtype));
     for (int i = 0; i < values->rank; i++)
-        used += (size_t)snprintf(text + used, VALUES_TEXT_MAX - used, "%s%lld", i ? ", " : "",
-                                 (long long)values->shape[i]);
+        used +=
+            (size_t)snprintf(text + used, VALUES_TEXT_MAX - used, "%s%lld", i ? ", " : "", (long long)values->shape[i]);
     snprintf(text + used, VALUES_TEXT_MAX - used, ")");
     return text;
 }

@@ -17,8 +17,8 @@ struct values {
     int64_t count;
     int64_t *i;     /* bool and integers; NULL for floats */
     long double *f; /* floats, each one representable in the dtype */
-    /* Results of accumulation: the magnitudes that went into each element, and how many terms they were. Rounding errors
-     * are proportional to these, not to the result. NULL and 0 where an element depends on one rounding only. */
+    /* Results of accumulation: the magnitudes that went into each element, and how many terms they were. Rounding
+     * errors are proportional to these, not to the result. NULL and 0 where an element depends on one rounding only. */
     long double *scale;
     double terms;
 };

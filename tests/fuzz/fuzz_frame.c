@@ -1,11 +1,12 @@
 /* The frame reader under arbitrary bytes, arriving in arbitrary pieces.
  *
  * Input: a count k (4 bits), k bytes of schedule, the stream. The schedule says how many bytes come in each piece and
- * where the handler pauses. What must hold: lengths stay below the limits, the reader always wants something, no byte is
- * handled that has not come, and the pieces do not matter: the events and the verdict are those of the same bytes
+ * where the handler pauses. What must hold: lengths stay below the limits, the reader always wants something, no byte
+ * is handled that has not come, and the pieces do not matter: the events and the verdict are those of the same bytes
  * arriving at once. */
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,10 +28,9 @@ struct run {
     int verdict;
 };
 
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
+/* An assertion that no build leaves out. */
+#define require(holds)                                                                                                 \
+    ((holds) ? (void)0 : (fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds), abort()))
 
 static uint8_t schedule_next(struct schedule *schedule) {
     return schedule->n ? schedule->steps[schedule->next++ % schedule->n] : 0;

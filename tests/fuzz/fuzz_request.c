@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -28,10 +29,9 @@ static uv_loop_t loop;
 static struct service service;
 static struct engine *engine;
 
-static void require(bool holds) {
-    if (!holds)
-        abort();
-}
+/* An assertion that no build leaves out. */
+#define require(holds)                                                                                                 \
+    ((holds) ? (void)0 : (fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds), abort()))
 
 /* One engine for all inputs: what one leaves behind shows in the next one's memory account. */
 static void harness_start(void) {
@@ -123,7 +123,8 @@ static void harness_check(void) {
 
 static void harness_run(const uint8_t *bytes, size_t size) {
     static uint64_t session;
-    struct connection_options options = {.service = &service, .session = ++session, .principal = "uid:0", .peer = "fuzz"};
+    struct connection_options options = {
+        .service = &service, .session = ++session, .principal = "uid:0", .peer = "fuzz"};
     struct connection *connection;
     struct fault fault;
     int fds[2];

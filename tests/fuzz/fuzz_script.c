@@ -100,10 +100,22 @@ struct columns {
 
 /* Mostly small numbers, which make shapes and axes; some that are at the edges of what can be counted. */
 static int64_t script_int(uint8_t byte) {
-    static const int64_t EDGES[] = {
-        INT64_MIN,       INT64_MIN + 1,         INT64_MAX,        INT64_MAX - 1, INT64_C(1) << 32, INT64_C(1) << 62, UINT32_MAX,
-        INT32_MIN,       INT64_C(1) << 31,      255,              256,           1000,             4096,             65536,
-        INT64_C(1) << 40, -(INT64_C(1) << 40)};
+    static const int64_t EDGES[] = {INT64_MIN,
+                                    INT64_MIN + 1,
+                                    INT64_MAX,
+                                    INT64_MAX - 1,
+                                    INT64_C(1) << 32,
+                                    INT64_C(1) << 62,
+                                    UINT32_MAX,
+                                    INT32_MIN,
+                                    INT64_C(1) << 31,
+                                    255,
+                                    256,
+                                    1000,
+                                    4096,
+                                    65536,
+                                    INT64_C(1) << 40,
+                                    -(INT64_C(1) << 40)};
     if (byte >= 0xf0)
         return EDGES[byte & 15];
     return byte < 0xc0 ? byte : (int64_t)byte - 0xf0;

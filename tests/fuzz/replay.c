@@ -1,5 +1,5 @@
-/* A main for builds without libFuzzer: runs the target once over each file that is named, or lies in a directory that is
- * named. */
+/* A main for builds without libFuzzer: runs the target once over each file that is named, or lies in a directory that
+ * is named. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -49,7 +49,8 @@ int main(int count, char **arguments) {
     int wrong = 0;
     for (int i = 1; i < count; i++) {
         DIR *directory = opendir(arguments[i]);
-        wrong |= directory ? replay_directory(directory, arguments[i], &replayed) : replay_file(arguments[i], &replayed);
+        wrong |=
+            directory ? replay_directory(directory, arguments[i], &replayed) : replay_file(arguments[i], &replayed);
         if (directory)
             closedir(directory);
     }

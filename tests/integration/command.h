@@ -10,8 +10,8 @@ struct command {
     size_t out_bytes; /* without the terminator */
 };
 
-/* `arguments` end with NULL, the first is the program, looked up in PATH. `environment` is a NULL-ended list of "NAME=value" that
- * are set, and "NAME" that are unset, in the program's environment; may be NULL. */
+/* `arguments` end with NULL, the first is the program, looked up in PATH. `environment` is a NULL-ended list of
+ * "NAME=value" that are set, and "NAME" that are unset, in the program's environment; may be NULL. */
 void command_run(struct command *command, const char *const arguments[], const char *const environment[],
                  int milliseconds);
 void command_finish(struct command *command);

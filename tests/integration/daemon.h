@@ -1,5 +1,5 @@
-/* A tensord of its own for one test: the real program, in a temporary directory, with a Unix socket and, if wanted, a TCP
- * port. One thread at a time. Everything asserts: a test does not go on without its daemon. */
+/* A tensord of its own for one test: the real program, in a temporary directory, with a Unix socket and, if wanted, a
+ * TCP port. One thread at a time. Everything asserts: a test does not go on without its daemon. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,12 +10,12 @@ enum { DAEMON_WORKERS_MAX = 8, DAEMON_TARGET_CPU0 = 0, DAEMON_TARGET_CPU1 = 1 };
 struct daemon {
     pid_t pid;
     int pidfd;
-    int notify;            /* our end of NOTIFY_SOCKET */
-    char directory[64];    /* removed by daemon_stop and daemon_kill */
+    int notify;         /* our end of NOTIFY_SOCKET */
+    char directory[64]; /* removed by daemon_stop and daemon_kill */
     char socket[100];
-    char url[108];         /* "unix:/tmp/…" */
-    char tcp[128];         /* "tcp://127.0.0.1:40123"; "" without daemon_options.tcp */
-    char log[100];         /* file that takes stderr */
+    char url[108]; /* "unix:/tmp/…" */
+    char tcp[128]; /* "tcp://127.0.0.1:40123"; "" without daemon_options.tcp */
+    char log[100]; /* file that takes stderr */
 };
 
 struct daemon_options {
@@ -43,11 +43,13 @@ char *daemon_log(const struct daemon *daemon);
 
 /* The value of TENSORD_EXE and the like; asserts that it is set. */
 const char *daemon_program(const char *variable);
-/* Makes a directory under /tmp, removes one with all that is in it (TENSORD_TEST_KEEP=1 leaves it, with the log, to look at). */
+/* Makes a directory under /tmp, removes one with all that is in it (TENSORD_TEST_KEEP=1 leaves it, with the log, to
+ * look at). */
 void daemon_directory_make(char directory[64]);
 void daemon_directory_remove(const char *directory);
 
-/* From /proc: bytes of resident memory, and milliseconds of processor time of all threads; asserts that the process lives. */
+/* From /proc: bytes of resident memory, and milliseconds of processor time of all threads; asserts that the process
+ * lives. */
 unsigned long long daemon_process_rss(pid_t pid);
 unsigned long long daemon_process_cpu_ms(pid_t pid);
 /* A descriptor that becomes readable when the process ends. */

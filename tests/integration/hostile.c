@@ -42,11 +42,10 @@ void hostile_witness_check(struct hostile_witness *witness, const char *name) {
 static void hostile_tensors(struct wire *wire) {
     cr_assert(wire_full(wire, HOSTILE_KEPT, 1, 4, 1));
     cr_assert(wire_full(wire, HOSTILE_SPARE, 2, 4, 2));
-    cr_assert(wire_op(wire, &(struct wire_op){.opcode = OP_FULL,
-                                              .output = HOSTILE_INDICES,
-                                              .sequence = 3,
-                                              WIRE_INTS(DTYPE_I64, 9, 2),
-                                              WIRE_FLOATS(9)}));
+    cr_assert(wire_op(
+        wire,
+        &(struct wire_op){
+            .opcode = OP_FULL, .output = HOSTILE_INDICES, .sequence = 3, WIRE_INTS(DTYPE_I64, 9, 2), WIRE_FLOATS(9)}));
 }
 
 static void hostile_begin(struct wire *wire, const char *url, enum hostile_state state) {

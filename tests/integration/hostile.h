@@ -1,8 +1,8 @@
 /* Rows of malformed input, and what must hold after each of them.
  *
  * A row starts with a daemon of its own, an honest session beside it, and a connection in one of four states. After the
- * row: its outcome is as stated, the daemon answers, the honest session's data is untouched, the worker is the same one,
- * and once the hostile connection is closed its memory is back. */
+ * row: its outcome is as stated, the daemon answers, the honest session's data is untouched, the worker is the same
+ * one, and once the hostile connection is closed its memory is back. */
 #pragma once
 
 #include <stddef.h>

@@ -92,10 +92,8 @@ Test(backpressure, reader_that_starts_late_gets_everything) {
 /* A recording of `n` operations on tensor 1, each freed again. */
 static void flood(struct wire_buffer *buffer, unsigned opcode, uint64_t n) {
     for (uint64_t i = 0; i < n; i++) {
-        wire_buffer_op(buffer, &(struct wire_op){.opcode = opcode,
-                                                 .output = 2 + i,
-                                                 .sequence = 2 + 2 * i,
-                                                 WIRE_INPUTS(1, 1)});
+        wire_buffer_op(buffer,
+                       &(struct wire_op){.opcode = opcode, .output = 2 + i, .sequence = 2 + 2 * i, WIRE_INPUTS(1, 1)});
         wire_buffer_op(buffer, &(struct wire_op){.opcode = OP_FREE, .sequence = 3 + 2 * i, WIRE_INPUTS(2 + i)});
     }
 }
@@ -104,11 +102,9 @@ Test(backpressure, flood_of_heavy_operations_is_held_at_the_window) {
     struct wire wire;
     struct status_baseline baseline = baseline_before();
     wire_open(&wire, tensord.url, PREAMBLE_TARGET_DEFAULT);
-    cr_assert(wire_op(&wire, &(struct wire_op){.opcode = OP_FULL,
-                                               .output = 1,
-                                               .sequence = 1,
-                                               WIRE_INTS(DTYPE_F32, 0, 512, 512),
-                                               WIRE_FLOATS(0)}));
+    cr_assert(wire_op(
+        &wire, &(struct wire_op){
+                   .opcode = OP_FULL, .output = 1, .sequence = 1, WIRE_INTS(DTYPE_F32, 0, 512, 512), WIRE_FLOATS(0)}));
     struct wire_buffer buffer = {0};
     flood(&buffer, OP_MATMUL, 200000);
     size_t sent = wire_write_some(&wire, buffer.bytes, buffer.n, IDLE_MS);
@@ -131,7 +127,8 @@ Test(backpressure, flood_of_requests_without_reading_is_held) {
     Tensord__Sync sync = TENSORD__SYNC__INIT;
     Tensord__Ping ping = TENSORD__PING__INIT;
     for (uint64_t i = 0; i < 400000; i++)
-        wire_buffer_frame(&buffer, i % 2 ? FRAME_SYNC : FRAME_PING, 10 + i, i % 2 ? (void *)&sync : (void *)&ping, NULL, 0);
+        wire_buffer_frame(&buffer, i % 2 ? FRAME_SYNC : FRAME_PING, 10 + i, i % 2 ? (void *)&sync : (void *)&ping, NULL,
+                          0);
     wire_write_some(&wire, buffer.bytes, buffer.n, IDLE_MS);
     others_are_served();
     memory_is_below(before, 100 * MEBIBYTE);

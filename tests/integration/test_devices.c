@@ -65,7 +65,8 @@ Test(devices, mixing_them_names_both) {
 }
 
 Test(devices, work_side_by_side) {
-    td_tensor *x[2] = {td_full(client.device, TD_F32, TD_SHAPE(128, 128), 1), td_full(other, TD_F32, TD_SHAPE(128, 128), 2)};
+    td_tensor *x[2] = {td_full(client.device, TD_F32, TD_SHAPE(128, 128), 1),
+                       td_full(other, TD_F32, TD_SHAPE(128, 128), 2)};
     td_tensor *sums[2];
     for (int i = 0; i < 2; i++)
         sums[i] = td_sum(td_matmul(x[i], x[i]), TD_ALL_AXES, 0);
@@ -143,6 +144,22 @@ Test(devices, copy_of_a_poisoned_tensor_brings_the_cause) {
               error->message);
     cr_assert(!strcmp(error->label, "culprit") || strstr(error->message, "culprit"), "%s: %s", error->label,
               error->message);
+}
+
+Test(devices, sessions_after_a_copy_are_sound) {
+    client_expect(td_copy_to(client_ramp(client.device, 3, 1), other), (float[]){1, 2, 3}, 3);
+    client_close(&client);
+    /* Whatever the copy used in the engine is now used by others. */
+    client_open(&client, tensord.url, "cpu:1");
+    for (int i = 0; i < 8; i++) {
+        td_stream *stream;
+        cr_assert(!td_stream_open(client.device, 0, &stream) && !td_stream_set(client.device, stream));
+        td_tensor *x = client_ramp(client.device, 2, (float)i);
+        client_expect(td_add(x, x), (float[]){(float)(2 * i), (float)(2 * i + 2)}, 2);
+    }
+    Tensord__Status *status = status_get(tensord.url);
+    cr_assert_eq(status_device(status, "cpu:1")->restarts, 0);
+    status_free(status);
 }
 
 Test(devices, source_lost_before_the_copy_fails_the_destination) {

@@ -79,7 +79,8 @@ Test(job, views_read_the_same_memory) {
     client_expect(picked, (float[]){9, 11, 1, 3, 21, 23, 13, 15}, 8);
     td_tensor *turned = td_permute(picked, TD_AXES(2, 0, 1));
     client_expect(turned, (float[]){9, 1, 21, 13, 11, 3, 23, 15}, 8);
-    td_tensor *wide = td_broadcast_to(td_expand_dims(td_slice(td_reshape(x, TD_SHAPE(-1)), 0, 0, 2, 1), 0), TD_SHAPE(3, 2));
+    td_tensor *wide =
+        td_broadcast_to(td_expand_dims(td_slice(td_reshape(x, TD_SHAPE(-1)), 0, 0, 2, 1), 0), TD_SHAPE(3, 2));
     client_expect(td_add(wide, wide), (float[]){0, 2, 0, 2, 0, 2}, 6);
     client_expect(td_squeeze(td_slice(wide, 0, 2, 3, 1), TD_AXES(0)), (float[]){0, 1}, 2);
 }
@@ -126,7 +127,8 @@ Test(job, scope_releases_what_was_made_in_it) {
 }
 
 Test(job, shape_error_is_told_at_the_call) {
-    td_tensor *a = td_full(client.device, TD_F32, TD_SHAPE(2, 3), 1), *b = td_full(client.device, TD_F32, TD_SHAPE(4), 1);
+    td_tensor *a = td_full(client.device, TD_F32, TD_SHAPE(2, 3), 1),
+              *b = td_full(client.device, TD_F32, TD_SHAPE(4), 1);
     cr_assert_null(td_add(a, b));
     cr_assert_eq(td_last_error()->code, TD_E_SHAPE);
     cr_assert(strstr(td_last_error()->message, "(2, 3)") && strstr(td_last_error()->message, "(4,)"), "%s",

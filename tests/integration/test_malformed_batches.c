@@ -170,10 +170,9 @@ static void label_that_is_no_text(struct wire *wire) {
 }
 /* A batch of one labelled add, its label "a\0b", packed by hand. */
 static void label_with_nul(struct wire *wire) {
-    uint8_t message[] = {0x09, NEXT, 0, 0, 0, 0, 0, 0, 0, 0x11, NEXT, 0, 0, 0, 0, 0, 0, 0,
-                         0x22, 8, OP_ADD, 0, 2, 0, 0, 1, 0, 0,
-                         0x2a, 16, KEPT, 0, 0, 0, 0, 0, 0, 0, KEPT, 0, 0, 0, 0, 0, 0, 0,
-                         0x42, 3, 'a', 0, 'b'};
+    uint8_t message[] = {0x09, NEXT, 0, 0,      0,    0, 0, 0, 0, 0x11, NEXT, 0,    0,    0,    0,   0, 0,
+                         0,    0x22, 8, OP_ADD, 0,    2, 0, 0, 1, 0,    0,    0x2a, 16,   KEPT, 0,   0, 0,
+                         0,    0,    0, 0,      KEPT, 0, 0, 0, 0, 0,    0,    0,    0x42, 3,    'a', 0, 'b'};
     wire_header(wire, &(struct frame_header){.type = FRAME_BATCH, .message_bytes = sizeof message});
     wire_write(wire, message, sizeof message);
 }
@@ -236,7 +235,8 @@ static void wait_of_an_unknown_id(struct wire *wire) {
     wire_frame_finish(&frame);
 }
 
-#define ROW(act, outcome, code, id) {#act, HOSTILE_SESSION, act, HOSTILE_##outcome, code, id, NULL}
+#define ROW(act, outcome, code, id)                                                                                    \
+    { #act, HOSTILE_SESSION, act, HOSTILE_##outcome, code, id, NULL }
 static const struct hostile_row rows[] = {
     ROW(inputs_missing, CLOSES, STATUS_PROTOCOL, 0),
     ROW(one_input_missing, CLOSES, STATUS_PROTOCOL, 0),

@@ -78,8 +78,10 @@ static void rank_of_a_hundred_thousand(struct wire *wire) {
 }
 /* A shape that says it has 10^9 entries, which are not there. */
 static void rank_of_a_billion(struct wire *wire) {
-    static const uint8_t message[] = {0x09, NEXT, 0, 0, 0, 0, 0, 0, 0, 0x10, DTYPE_F32, 0x1a, 0x80, 0x94, 0xeb, 0xdc, 3, 2, 2};
-    wire_header(wire, &(struct frame_header){.type = FRAME_UPLOAD, .message_bytes = sizeof message, .payload_bytes = 4});
+    static const uint8_t message[] = {0x09,      NEXT, 0,    0,    0,    0,    0, 0, 0, 0x10,
+                                      DTYPE_F32, 0x1a, 0x80, 0x94, 0xeb, 0xdc, 3, 2, 2};
+    wire_header(wire,
+                &(struct frame_header){.type = FRAME_UPLOAD, .message_bytes = sizeof message, .payload_bytes = 4});
     wire_write(wire, message, sizeof message);
     wire_write(wire, DATA, 4);
 }
@@ -135,8 +137,8 @@ static void chunks_of_an_upload_with_a_bad_dtype(struct wire *wire) {
 }
 static void use_before_the_last_chunk(struct wire *wire) {
     first_part_alone(wire);
-    wire_op(wire, &(struct wire_op){
-                      .opcode = OP_ADD, .output = NEXT + 1, .sequence = NEXT + 1, WIRE_INPUTS(NEXT, NEXT)});
+    wire_op(wire,
+            &(struct wire_op){.opcode = OP_ADD, .output = NEXT + 1, .sequence = NEXT + 1, WIRE_INPUTS(NEXT, NEXT)});
     chunk(wire, NEXT, 16, 16);
 }
 static void free_before_the_last_chunk(struct wire *wire) {
@@ -262,7 +264,8 @@ static void arrival_of_another_size(struct wire *wire) {
     copy_in(wire, NEXT, DTYPE_F32, 1000, 16);
 }
 
-#define ROW(act, outcome, code, id) {#act, HOSTILE_SESSION, act, HOSTILE_##outcome, code, id, NULL}
+#define ROW(act, outcome, code, id)                                                                                    \
+    { #act, HOSTILE_SESSION, act, HOSTILE_##outcome, code, id, NULL }
 static const struct hostile_row rows[] = {
     ROW(id_zero, EITHER, 0, 0),
     ROW(id_used_before, EITHER, 0, 0),

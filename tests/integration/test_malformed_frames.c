@@ -173,7 +173,8 @@ static void preamble_is_tls(struct wire *wire) {
     wire_write(wire, client_hello, sizeof client_hello);
 }
 
-#define ROW(state, act, outcome, code) {#act, HOSTILE_##state, act, HOSTILE_##outcome, code, 0, NULL}
+#define ROW(state, act, outcome, code)                                                                                 \
+    { #act, HOSTILE_##state, act, HOSTILE_##outcome, code, 0, NULL }
 static const struct hostile_row rows[] = {
     ROW(SESSION, payload_of_all_ones, CLOSES, STATUS_PROTOCOL),
     ROW(SESSION, payload_of_one_tebibyte, CLOSES, STATUS_PROTOCOL),

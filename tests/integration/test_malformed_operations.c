@@ -1,5 +1,5 @@
-/* Operations that name what is not there, or whose attributes, shapes and values make no sense: each fails by itself, with
- * words, and its session goes on. */
+/* Operations that name what is not there, or whose attributes, shapes and values make no sense: each fails by itself,
+ * with words, and its session goes on. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
@@ -12,12 +12,24 @@ enum { KEPT = HOSTILE_KEPT, SPARE = HOSTILE_SPARE, INDICES = HOSTILE_INDICES, NE
 
 /* One operation that binds NEXT and must poison it. */
 #define FAILS(name, code, opcode, ...)                                                                                 \
-    {name, HOSTILE_SESSION, NULL, HOSTILE_FAILS, code, NEXT, &(const struct wire_op){opcode, NEXT, NEXT, __VA_ARGS__}}
+    {                                                                                                                  \
+        name, HOSTILE_SESSION, NULL, HOSTILE_FAILS, code, NEXT, &(const struct wire_op) {                              \
+            opcode, NEXT, NEXT, __VA_ARGS__                                                                            \
+        }                                                                                                              \
+    }
 /* One where the connection may be closed just as well. */
 #define EITHER(name, opcode, ...)                                                                                      \
-    {name, HOSTILE_SESSION, NULL, HOSTILE_EITHER, 0, NEXT, &(const struct wire_op){opcode, NEXT, NEXT, __VA_ARGS__}}
+    {                                                                                                                  \
+        name, HOSTILE_SESSION, NULL, HOSTILE_EITHER, 0, NEXT, &(const struct wire_op) {                                \
+            opcode, NEXT, NEXT, __VA_ARGS__                                                                            \
+        }                                                                                                              \
+    }
 #define LIVES(name, opcode, ...)                                                                                       \
-    {name, HOSTILE_SESSION, NULL, HOSTILE_LIVES, 0, NEXT, &(const struct wire_op){opcode, NEXT, NEXT, __VA_ARGS__}}
+    {                                                                                                                  \
+        name, HOSTILE_SESSION, NULL, HOSTILE_LIVES, 0, NEXT, &(const struct wire_op) {                                 \
+            opcode, NEXT, NEXT, __VA_ARGS__                                                                            \
+        }                                                                                                              \
+    }
 /* FULL with these extents after dtype and value. */
 #define FULL(name, dtype, ...) FAILS(name, 0, OP_FULL, WIRE_INTS(dtype, 0, __VA_ARGS__), WIRE_FLOATS(0))
 
@@ -100,8 +112,8 @@ static const struct hostile_row rows[] = {
     FAILS("where without its last input", 0, OP_WHERE, WIRE_INPUTS(KEPT, KEPT)),
     FAILS("full with an input", 0, OP_FULL, WIRE_INPUTS(KEPT), WIRE_INTS(DTYPE_F32, 0, 4), WIRE_FLOATS(0)),
     FAILS("concat of nothing", 0, OP_CONCAT, WIRE_INTS(0)),
-    FAILS("concat of 40 that do not fit", 0, OP_CONCAT,
-          WIRE_INPUTS(TEN(KEPT), TEN(KEPT), TEN(KEPT), TEN(INDICES), 999), WIRE_INTS(0)),
+    FAILS("concat of 40 that do not fit", 0, OP_CONCAT, WIRE_INPUTS(TEN(KEPT), TEN(KEPT), TEN(KEPT), TEN(INDICES), 999),
+          WIRE_INTS(0)),
     LIVES("free of nothing", OP_FREE, .n_inputs = 0),
     FAILS("full without attributes", 0, OP_FULL, .n_ints = 0),
     FAILS("full without its value", 0, OP_FULL, WIRE_INTS(DTYPE_F32, 0, 4)),

@@ -9,6 +9,7 @@
 #include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
 #include "tests/integration/status.h"
+#include "tests/integration/wire.h"
 
 enum { RUN_MS = 10000 };
 
@@ -19,7 +20,7 @@ static struct command command;
 /* The worker publishes its figures a few times a second. */
 static bool work_is_counted(const Tensord__Status *status, const void *none) {
     (void)none;
-    return status_device(status, "cpu:1")->ops_total >= 3 && status->n_sessions == 1 && status->sessions[0]->n_failures;
+    return status_device(status, "cpu:1")->ops_total >= 3 && status->n_sessions == 1;
 }
 
 static void start(void) {
@@ -72,7 +73,8 @@ Test(tensorctl, status_json_has_its_keys) {
     json_holds("len(d['devices']) == 2 and [x['name'] for x in d['devices']] == ['cpu:0', 'cpu:1']");
     json_holds("all(has(x, 'name kind state worker_pid epoch restarts last_fault memory queue_depth ops_total bytes_in "
                "bytes_out data_age_ms') for x in d['devices'])");
-    json_holds("all(ints(x, 'worker_pid epoch restarts queue_depth ops_total bytes_in bytes_out') for x in d['devices'])");
+    json_holds(
+        "all(ints(x, 'worker_pid epoch restarts queue_depth ops_total bytes_in bytes_out') for x in d['devices'])");
     json_holds("all(ints(x['memory'], 'total reserved live peak largest_free') for x in d['devices'])");
     json_holds("len(d['sessions']) == 1");
     json_holds("all(has(x, 'id principal peer device age_s tensors live peak ops_queued ops_done failures') and "
@@ -85,7 +87,35 @@ Test(tensorctl, status_json_tells_the_truth) {
     json_holds("d['sessions'][0]['device'] == 'cpu:1' and d['sessions'][0]['live'] >= 4 << 20");
     json_holds("d['sessions'][0]['principal'].startswith('uid:') and d['sessions'][0]['ops_done'] >= 3");
     json_holds("all(x['state'] == 'ready' and x['kind'] == 'cpu' for x in d['devices'])");
-    json_holds("d['sessions'][0]['failures'] and 'OUT_OF_RANGE' in json.dumps(d['sessions'][0]['failures'])");
+}
+
+static bool unknown_id_is_counted(const Tensord__Status *status, const void *none) {
+    (void)none;
+    for (size_t i = 0; i < status->n_sessions; i++)
+        for (size_t j = 0; j < status->sessions[i]->n_failures; j++)
+            if (status->sessions[i]->failures[j]->code == STATUS_UNKNOWN_ID)
+                return true;
+    return false;
+}
+
+static bool failure_is_counted(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return status->n_sessions == 1 && status->sessions[0]->n_failures > 0;
+}
+
+Test(tensorctl, failure_noticed_by_the_device_is_counted) {
+    status_until(tensord.url, failure_is_counted, NULL, 2000);
+    TENSORCTL("sessions", "--json");
+    json_holds("'out_of_range' in json.dumps(d).lower() and 'take' in json.dumps(d)");
+}
+
+Test(tensorctl, failure_noticed_at_the_submission_is_counted) {
+    struct wire wire;
+    wire_open(&wire, tensord.url, 1);
+    cr_assert(wire_op(&wire, &(struct wire_op){.opcode = OP_ADD, .output = 1, .sequence = 1, WIRE_INPUTS(5, 6)}));
+    cr_assert(wire_ping(&wire));
+    status_until(tensord.url, unknown_id_is_counted, NULL, 2000);
+    wire_close(&wire);
 }
 
 Test(tensorctl, devices_json) {
@@ -144,7 +174,8 @@ Test(tensorctl, wrong_use_is_told) {
 }
 
 Test(tensorctl, daemon_that_is_not_there_is_told) {
-    command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", "unix:/nonexistent/s", "status", NULL},
+    command_run(&command,
+                (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", "unix:/nonexistent/s", "status", NULL},
                 NULL, RUN_MS);
     cr_assert(command.code > 0 && command.code < 128, "%d", command.code);
     cr_assert(strstr(command.err, "/nonexistent/s"), "%s", command.err);

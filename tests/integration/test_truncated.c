@@ -42,13 +42,12 @@ static void record(void) {
     Tensord__StreamOpen open = TENSORD__STREAM_OPEN__INIT;
     open.stream = 1;
     wire_buffer_frame(&job, FRAME_STREAM_OPEN, 0, &open, NULL, 0);
-    wire_buffer_op(&job, &(struct wire_op){.opcode = OP_FULL,
-                                           .output = 2,
-                                           .sequence = 2,
-                                           .label = "one",
-                                           WIRE_INTS(DTYPE_F32, 1, 2),
-                                           WIRE_FLOATS(1)});
-    wire_buffer_op(&job, &(struct wire_op){.opcode = OP_ADD, .output = 3, .sequence = 3, .stream = 1, WIRE_INPUTS(1, 2)});
+    wire_buffer_op(
+        &job,
+        &(struct wire_op){
+            .opcode = OP_FULL, .output = 2, .sequence = 2, .label = "one", WIRE_INTS(DTYPE_F32, 1, 2), WIRE_FLOATS(1)});
+    wire_buffer_op(&job,
+                   &(struct wire_op){.opcode = OP_ADD, .output = 3, .sequence = 3, .stream = 1, WIRE_INPUTS(1, 2)});
     wire_buffer_op(&job, &(struct wire_op){.opcode = OP_MATMUL, .output = 4, .sequence = 4, WIRE_INPUTS(3, 1)});
     wire_buffer_op(&job, &(struct wire_op){.opcode = OP_FREE, .output = 5, .sequence = 5, WIRE_INPUTS(1, 2, 3)});
     Tensord__Sync sync = TENSORD__SYNC__INIT;
@@ -60,8 +59,8 @@ static void record(void) {
 
 static void start(void) {
     record();
-    /* Changed bytes may make a session that waits for more; its client closes, so no timeout matters. */
-    daemon_start(&tensord, NULL);
+    /* A changed byte may make a small tensor one of gigabytes, and filling that would outlast the test. */
+    daemon_start(&tensord, &(struct daemon_options){.flags = (const char *const[]){"--session-bytes", "16M", NULL}});
     hostile_witness_start(&witness, tensord.url);
 }
 

@@ -115,10 +115,8 @@ void wire_buffer_add(struct wire_buffer *buffer, const void *bytes, size_t n) {
 void wire_buffer_frame(struct wire_buffer *buffer, unsigned type, uint64_t sequence, const void *message,
                        const void *payload, size_t payload_bytes) {
     size_t bytes = protobuf_c_message_get_packed_size(message);
-    struct frame_header header = {.type = (uint16_t)type,
-                                  .message_bytes = (uint32_t)bytes,
-                                  .payload_bytes = payload_bytes,
-                                  .sequence = sequence};
+    struct frame_header header = {
+        .type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .payload_bytes = payload_bytes, .sequence = sequence};
     uint8_t encoded[FRAME_HEADER_BYTES];
     frame_header_encode(&header, encoded);
     uint8_t *packed = malloc(bytes + 1);

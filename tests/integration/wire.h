@@ -1,5 +1,5 @@
-/* The protocol by hand: whatever bytes a test wants to send, and the frames that come back. It shares proto/'s encoders and
- * nothing of the client library. One thread at a time. */
+/* The protocol by hand: whatever bytes a test wants to send, and the frames that come back. It shares proto/'s encoders
+ * and nothing of the client library. One thread at a time. */
 #pragma once
 
 #include <stdbool.h>
@@ -76,9 +76,18 @@ bool wire_op(struct wire *wire, const struct wire_op *op);
 void wire_buffer_op(struct wire_buffer *buffer, const struct wire_op *op);
 /* Arrays as designated initialisers: WIRE_INPUTS(1, 2). */
 #define WIRE_LIST(type, ...) sizeof((type[]){__VA_ARGS__}) / sizeof(type)
-#define WIRE_INPUTS(...) .n_inputs = WIRE_LIST(uint64_t, __VA_ARGS__), .inputs = (const uint64_t[]){__VA_ARGS__}
-#define WIRE_INTS(...) .n_ints = WIRE_LIST(int64_t, __VA_ARGS__), .ints = (const int64_t[]){__VA_ARGS__}
-#define WIRE_FLOATS(...) .n_floats = WIRE_LIST(double, __VA_ARGS__), .floats = (const double[]){__VA_ARGS__}
+#define WIRE_INPUTS(...)                                                                                               \
+    .n_inputs = WIRE_LIST(uint64_t, __VA_ARGS__), .inputs = (const uint64_t[]) {                                       \
+        __VA_ARGS__                                                                                                    \
+    }
+#define WIRE_INTS(...)                                                                                                 \
+    .n_ints = WIRE_LIST(int64_t, __VA_ARGS__), .ints = (const int64_t[]) {                                             \
+        __VA_ARGS__                                                                                                    \
+    }
+#define WIRE_FLOATS(...)                                                                                               \
+    .n_floats = WIRE_LIST(double, __VA_ARGS__), .floats = (const double[]) {                                           \
+        __VA_ARGS__                                                                                                    \
+    }
 /* An f32 tensor of `n` elements, all of them `value`: an operation `full`. */
 bool wire_full(struct wire *wire, uint64_t output, uint64_t sequence, int64_t n, double value);
 
@@ -89,9 +98,9 @@ enum wire_got { WIRE_FRAME, WIRE_CLOSED, WIRE_SILENT };
 enum wire_got wire_receive(struct wire *wire, struct wire_frame *frame, int milliseconds);
 /* Sends Ping and takes Pong; false when anything else happens. */
 bool wire_ping(struct wire *wire);
-/* Asks for a tensor and puts its bytes into `data`: the status code, STATUS_CONNECTION when the connection ended instead. The
- * message of a failure goes into `message` (256 bytes, may be NULL). */
+/* Asks for a tensor and puts its bytes into `data`: the status code, STATUS_CONNECTION when the connection ended
+ * instead. The message of a failure goes into `message` (256 bytes, may be NULL). */
 int wire_fetch(struct wire *wire, uint64_t id, void *data, size_t bytes, char *message);
-/* Waits until the daemon has closed the connection: the code of its Error frame (text into `message`), STATUS_OK when it
- * closed without one, -1 when it did not close. Other frames that come before are dropped. */
+/* Waits until the daemon has closed the connection: the code of its Error frame (text into `message`), STATUS_OK when
+ * it closed without one, -1 when it did not close. Other frames that come before are dropped. */
 int wire_until_closed(struct wire *wire, int milliseconds, char *message);
