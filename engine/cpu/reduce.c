@@ -34,6 +34,9 @@ static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t b
                            struct cpu_accumulators *accumulators) {
     struct walk walk = job->reduced;
     job->reduction->start(n, accumulators);
+    if (begin == end) {
+        return; /* of an empty tensor: there is no element to walk to */
+    }
     walk_seek(&walk, &at, begin);
     for (int64_t i = begin; i < end; i++) {
         if (job->down) {

@@ -63,7 +63,7 @@ static inline float vector_tanh(float x) {
     p = CPU_FMA(p, z, -3.33332819422e-1f);
     float small = CPU_FMA(p * z, x, x);
     float large = 1.0f - 2.0f / (vector_exp(2.0f * magnitude) + 1.0f);
-    return magnitude < 0.625f ? small : __builtin_copysignf(large, x);
+    return __builtin_copysignf(magnitude < 0.625f ? small : large, x); /* of -0 as well */
 }
 
 /* 1 / (1 + e^-x), from e^-|x|, which cannot overflow. */

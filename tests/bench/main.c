@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/cpu/blas.h"
 #include "tests/bench/bench.h"
 
 bool bench_quick;
@@ -145,7 +146,19 @@ static void run_placement(const struct bench_placement *placement, char **names)
         bench_add(placement);
 }
 
+/* The library that the daemon is compared with must know this processor as well as the daemon's does (engine/cpu/blas.h):
+ * OpenBLAS reads that when it is loaded, so it takes a new start. */
+static void prepare_peer(char **argv) {
+    if (getenv("OPENBLAS_CORETYPE"))
+        return;
+    blas_prepare();
+    unsetenv("OPENBLAS_NUM_THREADS");
+    if (getenv("OPENBLAS_CORETYPE"))
+        execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv) {
+    prepare_peer(argv);
     const char *json = NULL;
     int first = 1;
     for (; first < argc && argv[first][0] == '-'; first++) {

@@ -78,7 +78,8 @@ Test(limits, session_tensors) {
     for (int i = 0; i < 12; i++)
         tensors[i] = td_full(client.device, TD_F32, TD_SCALAR, 1);
     cr_assert(!td_wait(tensors[9]), "%s", td_last_error()->message);
-    cr_assert_eq(td_wait(tensors[11]), TD_E_LIMIT);
+    int code = td_wait(tensors[11]);
+    cr_assert_eq(code, TD_E_LIMIT, "%d: %s", code, code ? td_last_error()->message : "no failure");
     has_figures(td_last_error()->message);
     for (int i = 0; i < 12; i++)
         td_release(tensors[i]);
