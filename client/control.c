@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "client/frame.h"
 #include "client/trace.h"
-#include "proto/frame.h"
 
 struct control {
     int fd;
@@ -105,8 +105,7 @@ static int unpack_reply(const struct frame_header *header, const uint8_t *messag
     for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
         if (replies[i].type != header->type)
             continue;
-        *reply = protobuf_c_message_unpack(replies[i].descriptor, NULL, header->message_bytes, message);
-        return *reply ? 0 : fault_set(fault, STATUS_PROTOCOL, "malformed %s", frame_type_name(header->type));
+        return frame_unpack(replies[i].descriptor, header, message, reply, fault);
     }
     return fault_set(fault, STATUS_PROTOCOL, "unexpected %s", frame_type_name(header->type));
 }
@@ -147,9 +146,10 @@ int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uin
         return code;
     if (header.type == FRAME_ERROR)
         code = wire_fault((const Tensord__Error *)reply, fault);
-    else if (header.type != reply_type)
-        code = fault_set(fault, STATUS_PROTOCOL, "%s instead of %s", frame_type_name(header.type),
-                         frame_type_name(reply_type));
+    else if (header.type != reply_type || header.sequence != sequence)
+        code = fault_set(fault, STATUS_PROTOCOL, "%s %llu instead of %s %llu", frame_type_name(header.type),
+                         (unsigned long long)header.sequence, frame_type_name(reply_type),
+                         (unsigned long long)sequence);
     else if (header.type == FRAME_DONE && ((const Tensord__Done *)reply)->error)
         code = wire_fault(((const Tensord__Done *)reply)->error, fault);
     if (code) {

@@ -40,6 +40,7 @@ static struct frame_item *copy_in_frame(const td_tensor *tensor, const td_device
     message.ticket = (ProtobufCBinaryData){.len = TICKET_BYTES, .data = ticket};
     message.label = (char *)(uintptr_t)(label ? label : "");
     message.sequence = to->next_sequence;
+    message.source = (char *)(uintptr_t)tensor->device->name;
     return frame_item_create(FRAME_COPY_IN, &message.base, 0);
 }
 

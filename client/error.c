@@ -62,7 +62,7 @@ static void copy_text(char *out, size_t size, const char *text) {
 
 void error_compose(td_error *error, int code, const char *message, const char *operation, const char *label,
                    uint64_t sequence) {
-    char text[sizeof error->message];
+    char text[sizeof error->message + 4]; /* so that copy_text() does the cutting */
     operation = operation ? operation : "";
     label = label ? label : "";
     message = message && *message ? message : status_text(code);

@@ -4,7 +4,6 @@
 
 #include "client/device.h"
 #include "client/error.h"
-#include "proto/frame.h"
 
 size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCMessage *message,
                   uint64_t payload_bytes) {
@@ -16,6 +15,31 @@ size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCM
     frame_header_encode(&header, out);
     protobuf_c_message_pack(message, out + FRAME_HEADER_BYTES);
     return FRAME_HEADER_BYTES + bytes;
+}
+
+/* A message that is malformed and one there is no memory for look the same from outside. */
+static void *unpack_allocate(void *failed, size_t bytes) {
+    void *memory = malloc(bytes);
+    if (!memory)
+        *(bool *)failed = true;
+    return memory;
+}
+
+static void unpack_free(void *failed, void *memory) {
+    (void)failed;
+    free(memory);
+}
+
+int frame_unpack(const ProtobufCMessageDescriptor *descriptor, const struct frame_header *header,
+                 const uint8_t *message, ProtobufCMessage **out, struct fault *fault) {
+    bool failed = false;
+    ProtobufCAllocator allocator = {.alloc = unpack_allocate, .free = unpack_free, .allocator_data = &failed};
+    *out = protobuf_c_message_unpack(descriptor, &allocator, header->message_bytes, message);
+    if (*out)
+        return 0;
+    return failed ? fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a message of %u bytes",
+                              header->message_bytes)
+                  : fault_set(fault, STATUS_PROTOCOL, "malformed %s", frame_type_name(header->type));
 }
 
 struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, uint64_t payload_bytes) {

@@ -11,7 +11,10 @@
 #include "client/device.h"
 #include "client/error.h"
 
-enum { HANGUP_NAP_NS = 1000000 };
+enum {
+    HANGUP_NAP_NS = 1000000,
+    READS_MAX = 16, /* at a time, so that a long fetch does not keep the thread from sending, and from its end */
+};
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -81,13 +84,14 @@ static void io_receive(td_device *device, bool hangup) {
         }
         return;
     }
+    if (device->lost) /* meanwhile: the reader's last state is of no use */
+        return;
     td_error cause;
-    int got;
+    int got = 1;
     pending->reading = true;
     pthread_mutex_unlock(&device->lock);
-    do
+    for (int i = 0; i < READS_MAX && got > 0; i++)
         got = pending_receive(device, &cause);
-    while (got > 0);
     pthread_mutex_lock(&device->lock);
     pending->reading = false;
     if (got < 0)

@@ -225,8 +225,12 @@ void queue_pump(td_device *device) {
         }
         if (error == EAGAIN)
             break;
-        /* The daemon may have said why before it closed: the reader tells. */
+        /* The daemon may have said why before it closed: the reader tells. Of other errors it would not hear. */
         queue->broken = true;
+        if (error != EPIPE && error != ECONNRESET) {
+            queue->error = error;
+            shutdown(device->fd, SHUT_RDWR);
+        }
         if (io_urgent(device))
             io_wake(device);
     }

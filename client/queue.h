@@ -77,6 +77,7 @@ struct queue {
     uint64_t tickets_sent;   /* uploads up to here are complete */
     bool turn;               /* chunks and items take turns */
     bool broken;             /* the socket takes no more; the reader will find out why */
+    int error;               /* where only the sender knows: an errno */
     unsigned pumpers;        /* callers who wait for room in the socket themselves */
     pthread_cond_t progress; /* an upload finished, or the sender's role is free */
     unsigned waiters;        /* on that */

@@ -6,6 +6,7 @@
 
 #include "client/device.h"
 #include "client/error.h"
+#include "client/frame.h"
 #include "client/trace.h"
 
 struct reception {
@@ -16,24 +17,26 @@ struct reception {
 
 static int receive_error(struct reception *reception, const struct frame_header *header, const uint8_t *message,
                          struct fault *fault) {
-    Tensord__Error *error = tensord__error__unpack(NULL, header->message_bytes, message);
-    if (!error)
-        return fault_set(fault, STATUS_PROTOCOL, "malformed ERROR");
-    error_from_wire(reception->cause, error);
-    tensord__error__free_unpacked(error, NULL);
+    ProtobufCMessage *error;
+    int code = frame_unpack(&tensord__error__descriptor, header, message, &error, fault);
+    if (code)
+        return code;
+    error_from_wire(reception->cause, (const Tensord__Error *)error);
+    protobuf_c_message_free_unpacked(error, NULL);
     reception->told = true;
     return reception->cause->code;
 }
 
 static int receive_done(td_device *device, const struct frame_header *header, const uint8_t *message,
                         struct fault *fault) {
-    Tensord__Done *done = tensord__done__unpack(NULL, header->message_bytes, message);
-    if (!done)
-        return fault_set(fault, STATUS_PROTOCOL, "malformed DONE");
+    ProtobufCMessage *unpacked;
+    int code = frame_unpack(&tensord__done__descriptor, header, message, &unpacked, fault);
+    if (code)
+        return code;
+    const Tensord__Done *done = (const Tensord__Done *)unpacked;
     td_error error;
     if (done->error)
         error_from_wire(&error, done->error);
-    int code = 0;
     pthread_mutex_lock(&device->lock);
     struct request *request = pending_find(&device->pending, header->sequence);
     if (request && request->reply == FRAME_DONE)
@@ -42,7 +45,7 @@ static int receive_done(td_device *device, const struct frame_header *header, co
         code = fault_set(fault, STATUS_PROTOCOL, "DONE for %llu, which waits for none",
                          (unsigned long long)header->sequence);
     pthread_mutex_unlock(&device->lock);
-    tensord__done__free_unpacked(done, NULL);
+    protobuf_c_message_free_unpacked(unpacked, NULL);
     return code;
 }
 
@@ -72,19 +75,19 @@ static int accept_chunk(td_device *device, struct request *request, const Tensor
 
 static int receive_chunk(td_device *device, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                          struct fault *fault) {
-    Tensord__FetchChunk *chunk = tensord__fetch_chunk__unpack(NULL, header->message_bytes, message);
-    if (!chunk)
-        return fault_set(fault, STATUS_PROTOCOL, "malformed FETCH_CHUNK");
-    int code;
+    ProtobufCMessage *chunk;
+    int code = frame_unpack(&tensord__fetch_chunk__descriptor, header, message, &chunk, fault);
+    if (code)
+        return code;
     pthread_mutex_lock(&device->lock);
     struct request *request = pending_find(&device->pending, header->sequence);
     if (request && request->reply == FRAME_FETCH_CHUNK)
-        code = accept_chunk(device, request, chunk, header->payload_bytes, sink, fault);
+        code = accept_chunk(device, request, (const Tensord__FetchChunk *)chunk, header->payload_bytes, sink, fault);
     else
         code = fault_set(fault, STATUS_PROTOCOL, "FETCH_CHUNK for %llu, which waits for none",
                          (unsigned long long)header->sequence);
     pthread_mutex_unlock(&device->lock);
-    tensord__fetch_chunk__free_unpacked(chunk, NULL);
+    protobuf_c_message_free_unpacked(chunk, NULL);
     return code;
 }
 
@@ -92,6 +95,9 @@ static int on_message(void *owner, const struct frame_header *header, const uint
                       struct fault *fault) {
     struct reception *reception = owner;
     trace_frame("<-", header, message);
+    if (header->payload_bytes && header->type != FRAME_FETCH_CHUNK)
+        return fault_set(fault, STATUS_PROTOCOL, "%s with %llu bytes behind it", frame_type_name(header->type),
+                         (unsigned long long)header->payload_bytes);
     switch (header->type) {
     case FRAME_FETCH_CHUNK:
         return receive_chunk(reception->device, header, message, sink, fault);
@@ -120,6 +126,10 @@ static int on_payload(void *owner, const struct frame_header *header, struct fau
 
 static int over(td_device *device, td_error *cause, int error) {
     char text[160];
+    pthread_mutex_lock(&device->lock);
+    if (device->queue.error) /* why the sender ended it */
+        error = device->queue.error;
+    pthread_mutex_unlock(&device->lock);
     if (!error || error == ECONNRESET || error == EPIPE)
         snprintf(text, sizeof text, "the connection to %s ended: its worker died or the daemon stopped", device->name);
     else

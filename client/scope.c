@@ -203,13 +203,17 @@ void td_label(const char *label) {
 }
 
 const char *label_current(size_t *bytes) {
-    *bytes = 0;
-    if (!thread.labelled)
-        return NULL;
     size_t n = prefix_bytes();
+    *bytes = 0;
+    if (!thread.labelled && !n)
+        return NULL;
     memcpy(labels.whole, labels.prefix, n);
-    labels.label[labels.label_bytes] = 0;
-    n += text_clean(labels.whole + n, TD_LABEL_MAX - n, labels.label);
+    if (thread.labelled) {
+        labels.label[labels.label_bytes] = 0;
+        n += text_clean(labels.whole + n, TD_LABEL_MAX - n, labels.label);
+    } else if (labels.whole[n - 1] == '/') {
+        n--; /* the scope's name alone */
+    }
     labels.whole[n] = 0;
     *bytes = n;
     return labels.whole;

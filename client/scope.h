@@ -26,7 +26,8 @@ void scope_part_remove(td_tensor *tensor);
 /* Takes the parts of a closing device out of their scopes. Without the device's lock. */
 void scope_forget_device(td_device *device);
 
-/* The label of the thread's next tensor with its scopes, and its length; NULL: none. Valid until the next call. */
+/* The label of the thread's next tensor with its scopes, or the scopes' names alone, and its length; NULL: neither.
+ * Valid until the next call. */
 const char *label_current(size_t *bytes);
 /* It has been used, or its call has failed. */
 void label_clear(void);

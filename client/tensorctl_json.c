@@ -160,6 +160,7 @@ static void tensorctl_json_session(struct json *json, const Tensord__SessionStat
     json_integer(json, "ops_done", session->ops_done);
     tensorctl_json_failures(json, session);
     json_text_or_null(json, "last_failure", session->last_failure);
+    json_text_or_null(json, "label", session->label);
     json_close(json, '}');
 }
 

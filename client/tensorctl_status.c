@@ -143,6 +143,11 @@ static void tensorctl_session_failures(FILE *out, const Tensord__SessionStatus *
         text_wrap(out, "    failed: ", text);
 }
 
+static void tensorctl_session_label(FILE *out, const Tensord__SessionStatus *session) {
+    if (*session->label)
+        text_wrap(out, "    at: ", session->label);
+}
+
 static int tensorctl_by_live(const void *a, const void *b) {
     const Tensord__SessionStatus *x = *(Tensord__SessionStatus *const *)a, *y = *(Tensord__SessionStatus *const *)b;
     if (x->live != y->live)
@@ -176,6 +181,7 @@ static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
     table_head(&table, out);
     for (size_t i = 0; i < count; ++i) {
         table_row(&table, i, out);
+        tensorctl_session_label(out, status->sessions[i]);
         tensorctl_session_failures(out, status->sessions[i]);
     }
     table_finish(&table);

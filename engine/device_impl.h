@@ -22,8 +22,8 @@ struct device_vtable {
      * it is sticky, and the worker ends. Data errors go into launch->report. */
     int (*launch)(struct device *device, const struct launch *launch, struct fault *fault);
 
-    /* Whether there is a kernel for this operation with this dtype presented (op_operand_dtype of its last input, or the
-     * result's where it has none). The engine asks before it binds. */
+    /* Whether there is a kernel for this operation with this dtype presented (op_operand_dtype of its last input, or
+     * the result's where it has none). The engine asks before it binds. */
     bool (*supports)(const struct device *device, unsigned opcode, enum dtype dtype);
 };
 

@@ -9,8 +9,8 @@
 #include "engine/session_impl.h"
 
 enum {
-    ENGINE_INLINE_NS = 50 * 1000,     /* estimated work that the owner does itself rather than switch threads */
-    ENGINE_KEEP_BYTES = 64 << 20,     /* memory kept reserved when the last session has gone */
+    ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
+    ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
 };
 
 /* ---- life ---- */
@@ -310,7 +310,8 @@ void engine_waiter_cancel(struct engine *engine, struct waiter *waiter) {
     waiter_recycle(engine, waiter);
 }
 
-/* Whether a stream's first waiter can be answered: always on a broken device, on which some points are never reached. */
+/* Whether a stream's first waiter can be answered: always on a broken device, on which some points are never reached.
+ */
 static bool engine_answerable(struct engine *engine, const struct stream *stream) {
     return stream->waiters && (point_reached(stream, stream->waiters->number) || atomic_load(&engine->broken));
 }
@@ -385,8 +386,7 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     stats->memory_peak = engine->pool.peak;
     stats->memory_largest_free = pool_largest_free(&engine->pool);
     stats->queue_depth = engine_queued(engine);
-    stats->ops_total =
-        engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
+    stats->ops_total = engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
     stats->sessions = engine->sessions;
 }
 

@@ -11,8 +11,8 @@
 struct engine;
 
 struct engine_options {
-    /* Called from any thread when completions wait for engine_poll(); it must not call back into the engine. May be NULL
-     * for an owner that uses engine_wait(). */
+    /* Called from any thread when completions wait for engine_poll(); it must not call back into the engine. May be
+     * NULL for an owner that uses engine_wait(). */
     void (*wake)(void *owner);
     void *owner;
 };
@@ -23,9 +23,9 @@ int engine_create(struct device *device, const struct engine_options *options, s
 /* All sessions must be gone. Closes the device. */
 void engine_destroy(struct engine *engine);
 
-/* Starts what has been enqueued since the last kick: call it once after each batch of submissions, not per operation, and
- * engine_poll() after it. A little work on an idle device is done before it returns, which spares two thread switches;
- * more goes to the submitter. Does not call callbacks. */
+/* Starts what has been enqueued since the last kick: call it once after each batch of submissions, not per operation,
+ * and engine_poll() after it. A little work on an idle device is done before it returns, which spares two thread
+ * switches; more goes to the submitter. Does not call callbacks. */
 void engine_kick(struct engine *engine);
 /* Calls the callbacks of what has completed. They may use sessions and fetches as they like, but not poll or wait. */
 void engine_poll(struct engine *engine);

@@ -12,9 +12,9 @@ enum {
     ENGINE_PRIORITIES = 3, /* above, at and below the default */
 };
 
-/* The streams of one session that have something to run. Groups take turns; within a group the highest priority goes first,
- * and equals take turns: so neither many streams nor high priorities get one session more than its share. Groups are
- * recycled but never freed before the engine: cancelled streams may still be in one. Under the submit lock. */
+/* The streams of one session that have something to run. Groups take turns; within a group the highest priority goes
+ * first, and equals take turns: so neither many streams nor high priorities get one session more than its share. Groups
+ * are recycled but never freed before the engine: cancelled streams may still be in one. Under the submit lock. */
 struct run_group {
     struct stream *first[ENGINE_PRIORITIES], *last[ENGINE_PRIORITIES];
     struct run_group *next; /* in the run queue */
@@ -47,11 +47,11 @@ struct engine {
 
     /* under the lock */
     pthread_mutex_t lock;
-    pthread_cond_t work;      /* the submitter sleeps on it */
-    pthread_cond_t progress;  /* engine_wait() sleeps on it */
+    pthread_cond_t work;     /* the submitter sleeps on it */
+    pthread_cond_t progress; /* engine_wait() sleeps on it */
     struct run_queue run;
-    uint64_t run_weight;      /* published and not yet run, in nanoseconds, roughly */
-    bool submitting;          /* somebody has the submitter's role */
+    uint64_t run_weight; /* published and not yet run, in nanoseconds, roughly */
+    bool submitting;     /* somebody has the submitter's role */
     bool submitter_asleep;
     bool stopping;
     bool wake_sent;           /* the owner has been told, and has not polled yet */
@@ -60,10 +60,10 @@ struct engine {
     struct stream *signalled; /* streams that reached a watched point */
     struct stream_chunk *chunks;
     unsigned chunks_count;
-    struct fault latched;     /* a sticky failure of the device */
-    _Atomic bool broken;      /* `latched` is set */
+    struct fault latched; /* a sticky failure of the device */
+    _Atomic bool broken;  /* `latched` is set */
     pthread_t thread;
-    _Atomic bool work_hint;   /* the run queue is not empty; for spinning without the lock */
+    _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
 
 /* Owner thread. */
@@ -88,8 +88,8 @@ struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint6
                              void (*reached)(struct waiter *waiter), void *owner);
 void engine_waiter_cancel(struct engine *engine, struct waiter *waiter);
 
-/* A timeline without records, for what happens outside the device: its numbers are handed out by the taker and reached by
- * engine_outside_reached() alone. Never mixed with the other streams, whose records the submitter counts. */
+/* A timeline without records, for what happens outside the device: its numbers are handed out by the taker and reached
+ * by engine_outside_reached() alone. Never mixed with the other streams, whose records the submitter counts. */
 struct stream *engine_outside_take(struct engine *engine);
 void engine_outside_give(struct engine *engine, struct stream *stream);
 /* The newest number has been reached. Streams that wait for it go on at the next engine_kick(). */

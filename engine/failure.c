@@ -7,18 +7,16 @@ static struct failure failure_no_memory = {
     .references = 1,
     .code = STATUS_NO_HOST_MEMORY,
     .message = "the daemon is out of host memory",
-    .operation = "",
 };
 
-struct failure *failure_create(const struct fault *fault, const char *operation, const char *label,
-                               uint64_t sequence) {
+struct failure *failure_create(const struct fault *fault, const char *operation, const char *label, uint64_t sequence) {
     struct failure *failure = malloc(sizeof *failure);
     if (!failure)
         return failure_ref(&failure_no_memory);
     failure->references = 1;
     failure->code = fault->code;
     snprintf(failure->message, sizeof failure->message, "%s", fault->message);
-    failure->operation = operation ? operation : "";
+    snprintf(failure->operation, sizeof failure->operation, "%s", operation ? operation : "");
     snprintf(failure->label, sizeof failure->label, "%s", label ? label : "");
     failure->sequence = sequence;
     return failure;

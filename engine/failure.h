@@ -5,13 +5,13 @@
 
 #include "proto/status.h"
 
-enum { FAILURE_LABEL_MAX = 128 };
+enum { FAILURE_OPERATION_MAX = 31, FAILURE_LABEL_MAX = 128 };
 
 struct failure {
     unsigned references;
     enum status code;
     char message[256];
-    const char *operation; /* static: the operation's name, "" where there was none */
+    char operation[FAILURE_OPERATION_MAX + 1]; /* the operation's name, "" where there was none */
     char label[FAILURE_LABEL_MAX + 1];
     uint64_t sequence; /* number of the operation in its session, from 1 */
 };

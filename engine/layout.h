@@ -1,6 +1,6 @@
-/* Stride arithmetic: how a tensor's elements lie in its storage, and how axes merge. Strides and offsets are in elements.
- * All extents have passed type_make(), so products of extents fit in int64_t; strides of views stay within the storage's
- * range, because each rule here only picks among elements that the input has. */
+/* Stride arithmetic: how a tensor's elements lie in its storage, and how axes merge. Strides and offsets are in
+ * elements. All extents have passed type_make(), so products of extents fit in int64_t; strides of views stay within
+ * the storage's range, because each rule here only picks among elements that the input has. */
 #pragma once
 
 #include <stdbool.h>

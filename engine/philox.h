@@ -1,8 +1,8 @@
-/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011), and how tensors are
- * filled from it, the same on every device.
+/* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011), and how tensors
+ * are filled from it, the same on every device.
  *
- * A counter block of four 32-bit lanes comes from the counter (b mod 2^32, b div 2^32, 0, 0) and the key (seed mod 2^32,
- * seed div 2^32). `offset` is the operation's attribute, in blocks. Element i of a tensor, counted row-major:
+ * A counter block of four 32-bit lanes comes from the counter (b mod 2^32, b div 2^32, 0, 0) and the key (seed mod
+ * 2^32, seed div 2^32). `offset` is the operation's attribute, in blocks. Element i of a tensor, counted row-major:
  *
  *   uniform, f16 bf16 f32   block i/4 + offset, lane i%4: u = (lane >> 8) · 2^-24
  *   uniform, f64            block i/2 + offset, lanes 2(i%2) (high) and 2(i%2)+1: u = ((high:low) >> 11) · 2^-53

@@ -17,7 +17,7 @@ struct segment {
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
 enum {
-    POOL_SCAN = 16, /* storage looked at in one bin before the next bin is */
+    POOL_SCAN = 16,      /* storage looked at in one bin before the next bin is */
     POOL_WALK = 1 << 16, /* pieces that are walked for a figure; of more, an estimate has to do */
 };
 

@@ -1,10 +1,10 @@
 /* The memory pool of a device: stream-ordered, caching, owner thread only.
  *
- * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it next
- * on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream costs
- * nothing. Recently freed storage waits in bins by size, the newest first; idle storage is merged with its neighbours
- * when a bin has nothing that fits, and so is busy storage before anybody is refused. Segments come from the device and
- * go back when nobody needs them. */
+ * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it
+ * next on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream
+ * costs nothing. Recently freed storage waits in bins by size, the newest first; idle storage is merged with its
+ * neighbours when a bin has nothing that fits, and so is busy storage before anybody is refused. Segments come from the
+ * device and go back when nobody needs them. */
 #pragma once
 
 #include "engine/device.h"
@@ -47,9 +47,9 @@ void pool_init(struct pool *pool, struct device *device);
 /* All storage must have been freed and be idle. */
 void pool_finish(struct pool *pool);
 
-/* Memory for `bytes` (more than 0) with one reference. With a stream, for work enqueued there: the caller makes the stream
- * wait for storage->uses. Without one, for the host to write now: only memory that nothing uses any more. Returns
- * STATUS_OUT_OF_MEMORY without words: the caller knows whose memory it is. */
+/* Memory for `bytes` (more than 0) with one reference. With a stream, for work enqueued there: the caller makes the
+ * stream wait for storage->uses. Without one, for the host to write now: only memory that nothing uses any more.
+ * Returns STATUS_OUT_OF_MEMORY without words: the caller knows whose memory it is. */
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct storage **storage);
 struct storage *storage_ref(struct storage *storage);
 /* The last reference frees the storage and takes it off its session's account. Takes NULL. */

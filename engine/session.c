@@ -149,10 +149,11 @@ int session_stream_open(struct session *session, uint32_t number, int priority, 
     if (session_find_stream(session, number, NULL))
         return fault_set(fault, STATUS_DUPLICATE_ID, "stream %" PRIu32 " is open already", number);
     /* Closed ones that still run count as well, or opening and closing would be a way around the limit. */
-    if (session_reap_streams(session) >= session->limits.streams ||
-        session->n_streams >= 2 * session->limits.streams)
+    if (session_reap_streams(session) >= session->limits.streams || session->n_streams >= 2 * session->limits.streams) {
+        session->refused_stream = number;
         return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " streams is reached",
                          session->limits.streams);
+    }
     struct session_stream *streams = realloc(session->streams, (session->n_streams + 1) * sizeof *streams);
     if (!streams)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a stream");
@@ -182,8 +183,7 @@ static int submit_lookup(struct binding *binding) {
     for (unsigned i = 0; i < request->n_inputs; i++) {
         struct tensor *tensor = session_tensor(binding->session, request->inputs[i]);
         if (!tensor || tensor == binding->output)
-            return fault_set(&binding->fault, STATUS_UNKNOWN_ID, "input %u: no tensor has id %" PRIu64, i,
-                             request->inputs[i]);
+            return session_unknown_id(binding->session, request->inputs[i], &binding->fault);
         if (tensor->uploading)
             return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT,
                              "input %u: tensor %" PRIu64 " has not been uploaded completely", i, request->inputs[i]);
@@ -218,7 +218,9 @@ static int submit_free(struct session *session, const struct op_request *request
             continue;
         }
         struct fault fault;
-        code = fault_set(&fault, STATUS_UNKNOWN_ID, "no tensor has id %" PRIu64, request->inputs[i]);
+        code = session_unknown_id(session, request->inputs[i], &fault);
+        if (code == STATUS_LIMIT) /* it was never made, and that has been reported */
+            continue;
         failure_unref(session_failure(session, &fault, "free", request->label, request->sequence));
     }
     return code;
@@ -261,14 +263,15 @@ static int submit_operation(struct session *session, const struct op_request *re
     output->type.dtype = DTYPE_INVALID;
     tensor_fail(session->engine, output,
                 cause ? failure_ref(cause)
-                      : session_failure(session, &binding.fault, binding.info ? binding.info->name : "",
-                                        request->label, request->sequence));
+                      : session_failure(session, &binding.fault, binding.info ? binding.info->name : "", request->label,
+                                        request->sequence));
     return code;
 }
 
 int session_submit(struct session *session, const struct op_request *request) {
     session->ops_submitted++;
     session->engine->ops_submitted++;
+    session_label(session, request->label);
     if (request->opcode == OP_FREE)
         return submit_free(session, request);
     struct fault fault;
@@ -315,4 +318,5 @@ void session_stats(struct session *session, struct session_stats *stats) {
     stats->ops_done = session_ops_done(session, stats->ops_queued);
     memcpy(stats->failures, session->failures, sizeof stats->failures);
     snprintf(stats->last_failure, sizeof stats->last_failure, "%s", session->last_failure);
+    snprintf(stats->label, sizeof stats->label, "%s", session->label);
 }

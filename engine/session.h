@@ -20,8 +20,8 @@ struct session_limits {
 /* With its default stream, number 0. */
 int session_create(struct engine *engine, const struct session_limits *limits, struct session **session,
                    struct fault *fault);
-/* Cancels what is queued and gives back all memory. Unfinished uploads are zeroed, unanswered fetches and waits forgotten
- * without a call; fetches that were answered must have been released before. Takes NULL. */
+/* Cancels what is queued and gives back all memory. Unfinished uploads are zeroed, unanswered fetches and waits
+ * forgotten without a call; fetches that were answered must have been released before. Takes NULL. */
 void session_destroy(struct session *session);
 
 int session_stream_open(struct session *session, uint32_t stream, int priority, struct fault *fault);
@@ -41,7 +41,8 @@ struct op_request {
     const char *label; /* may be NULL; copied */
 };
 /* Enqueues an operation. The return value tells why it failed at once; either way `output` is bound (poisoned where it
- * failed, with the first cause among its inputs), unless the id itself is bad: zero or not above all ids bound before. */
+ * failed, with the first cause among its inputs), unless the id itself is bad: zero or not above all ids bound before.
+ */
 int session_submit(struct session *session, const struct op_request *request);
 
 /* Binding an id to bytes from outside. */
@@ -69,15 +70,17 @@ struct upload_request {
      * way than the operations do. */
     bool waitable;
 };
-/* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered. */
+/* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered.
+ */
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
-/* All bytes are there, or (cause not NULL, copied) will never be. `upload` is dead afterwards. */
-void upload_finish(struct upload *upload, const struct fault *cause);
+/* All bytes are there, or never will be: for `cause` (copied; one without an operation is the upload's own). `upload`
+ * is dead afterwards. */
+void upload_finish(struct upload *upload, const struct failure *cause);
 
 /* A callback for a tensor's value. Embedded in the caller's object; it must stay put until done or cancelled. */
 struct fetch {
-    /* Called once, possibly before session_fetch() returns. failure (borrowed) is NULL on success, and then data/bytes are
-     * the tensor's contiguous value, valid until fetch_release(). */
+    /* Called once, possibly before session_fetch() returns. failure (borrowed) is NULL on success, and then data/bytes
+     * are the tensor's contiguous value, valid until fetch_release(). */
     void (*done)(struct fetch *fetch, const struct failure *failure);
     const uint8_t *data;
     int64_t bytes;
@@ -104,12 +107,13 @@ void wait_cancel(struct wait *wait);
 bool session_type(const struct session *session, uint64_t id, struct tensor_type *type);
 
 struct session_stats {
-    uint64_t tensors;           /* live ids */
-    uint64_t live, peak;        /* bytes */
-    uint64_t ops_queued;        /* enqueued and not yet run */
+    uint64_t tensors;    /* live ids */
+    uint64_t live, peak; /* bytes */
+    uint64_t ops_queued; /* enqueued and not yet run */
     uint64_t ops_done;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
-    char last_failure[SESSION_FAILURE_MAX];     /* "matmul forward/logits: shapes do not fit: …" */
+    char last_failure[SESSION_FAILURE_MAX]; /* "matmul forward/logits: shapes do not fit: …" */
+    char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one: what the client is at */
 };
 void session_stats(struct session *session, struct session_stats *stats);
 /* Operations enqueued and not yet run, cheap enough to ask after every batch. */

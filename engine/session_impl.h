@@ -16,15 +16,18 @@ struct session {
     struct engine *engine;
     struct session_limits limits;
     struct tensor_table tensors;
-    uint64_t last_id; /* highest id ever bound: ids only grow */
+    uint64_t last_id;        /* highest id ever used: ids only grow */
+    uint64_t refused_id;     /* the first that was not bound for the limit of tensors; 0: none */
+    uint32_t refused_stream; /* the last that was not opened for the limit of streams; 0: none */
 
     uint64_t live, peak; /* bytes */
     uint64_t ops_submitted, ops_done;
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
+    char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
 
     struct run_group *group;
-    struct stream *stream; /* number 0 */
+    struct stream *stream;          /* number 0 */
     struct session_stream *streams; /* the others, open ones and closed ones that still run */
     uint32_t n_streams;
     struct upload *uploads;  /* unfinished ones */
@@ -43,6 +46,8 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
 
 /* tensors: session_tensor.c */
 struct tensor *session_tensor(struct session *session, uint64_t id);
+/* Why there is no such tensor. */
+int session_unknown_id(const struct session *session, uint64_t id, struct fault *fault);
 /* A tensor with nothing but its id, in the table: checks the id, the number of tensors and memory. */
 int session_bind(struct session *session, uint64_t id, struct tensor **tensor, struct fault *fault);
 void session_unbind(struct session *session, uint64_t id);
@@ -54,10 +59,14 @@ struct failure *tensor_settle(struct session *session, struct tensor *tensor);
 /* The failure of a failed check, counted when it is first seen. */
 struct failure *session_check_failure(struct session *session, struct check *check);
 void session_free_tensors(struct engine *engine);
+/* What the client is at, for status; `label` may be NULL. */
+void session_label(struct session *session, const char *label);
 /* Counts a failure that begins here, and makes it. */
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
+/* Whether the stream is one of the session's that take work. */
+bool session_has_stream(const struct session *session, const struct stream *stream);
 
 /* bind.c: a checked operation becomes launches. */
 struct binding {
@@ -76,9 +85,3 @@ struct binding {
 };
 /* STATUS_OK with the output's storage, layout and point set; or a code with `binding->fault` and no storage. */
 int bind_operation(struct binding *binding);
-/* Copies host memory from malloc() into the tensor's storage, as work on `stream`, and frees it. On failure nothing is
- * enqueued, and the memory is still the caller's. */
-int bind_staged(struct stream *stream, struct tensor *tensor, void *staging, struct fault *fault);
-/* A contiguous copy of `tensor` in storage of its own (one reference, charged), as work on `stream`. */
-int bind_materialise(struct session *session, struct stream *stream, const struct tensor *tensor,
-                     struct storage **storage, struct fault *fault);

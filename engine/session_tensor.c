@@ -2,11 +2,25 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/session_impl.h"
 
 struct tensor *session_tensor(struct session *session, uint64_t id) {
     return tensor_table_find(&session->tensors, id);
+}
+
+static int session_tensor_limit(const struct session *session, struct fault *fault) {
+    return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
+                     session->limits.tensors);
+}
+
+/* Ids that were refused are not remembered one by one: that would be a way around the limit. From the first one on,
+ * what is unknown was most likely refused. */
+int session_unknown_id(const struct session *session, uint64_t id, struct fault *fault) {
+    if (session->refused_id && id >= session->refused_id && id <= session->last_id)
+        return session_tensor_limit(session, fault);
+    return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor has id %" PRIu64, id);
 }
 
 static int session_id_check(struct session *session, uint64_t id, struct fault *fault) {
@@ -47,11 +61,12 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
     if (code != STATUS_OK)
         return code;
     session->last_id = id;
-    if (session->tensors.count >= session->limits.tensors)
-        return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
-                         session->limits.tensors);
-    struct tensor *tensor =
-        tensor_table_reserve(&session->tensors) == STATUS_OK ? tensor_take(session->engine) : NULL;
+    if (session->tensors.count >= session->limits.tensors) {
+        if (!session->refused_id)
+            session->refused_id = id;
+        return session_tensor_limit(session, fault);
+    }
+    struct tensor *tensor = tensor_table_reserve(&session->tensors) == STATUS_OK ? tensor_take(session->engine) : NULL;
     if (!tensor)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
     tensor_init(tensor, id);
@@ -91,6 +106,14 @@ void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *f
     tensor->storage = NULL;
     taint_unref(tensor->taint);
     tensor->taint = NULL;
+}
+
+void session_label(struct session *session, const char *label) {
+    if (!label)
+        return;
+    size_t length = strnlen(label, sizeof session->label - 1);
+    memcpy(session->label, label, length);
+    session->label[length] = 0;
 }
 
 /* Counts a failure that begins here. */
@@ -140,8 +163,19 @@ struct stream *session_find_stream(struct session *session, uint32_t number, str
     for (uint32_t i = 0; i < session->n_streams; i++)
         if (session->streams[i].number == number && !session->streams[i].closed)
             return session->streams[i].stream;
-    fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
+    if (number == session->refused_stream)
+        fault_set(fault, STATUS_LIMIT, "stream %" PRIu32 " could not be opened: the session's limit is %" PRIu32,
+                  number, session->limits.streams);
+    else
+        fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
     return NULL;
+}
+
+bool session_has_stream(const struct session *session, const struct stream *stream) {
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        if (session->streams[i].stream == stream && !session->streams[i].closed)
+            return true;
+    return stream == session->stream;
 }
 
 bool session_type(const struct session *session, uint64_t id, struct tensor_type *type) {

@@ -20,16 +20,16 @@ struct waiter;
 struct stream;
 
 enum record_kind {
-    RECORD_LAUNCH, /* a struct launch follows */
-    RECORD_WAIT,   /* go on when another stream has reached a point */
-    RECORD_TAINT,  /* settle a taint (engine/taint.h) */
+    RECORD_LAUNCH,        /* a struct launch follows */
+    RECORD_WAIT,          /* go on when another stream has reached a point */
+    RECORD_TAINT,         /* settle a taint (engine/taint.h) */
     RECORD_LAUNCH_STAGED, /* the same; its input is a staging buffer, to be freed afterwards */
-    RECORD_CHUNK,  /* the queue goes on in the next chunk */
+    RECORD_CHUNK,         /* the queue goes on in the next chunk */
 };
 
 struct record {
-    uint32_t bytes;  /* of the whole record, header included */
-    uint16_t kind;   /* enum record_kind */
+    uint32_t bytes; /* of the whole record, header included */
+    uint16_t kind;  /* enum record_kind */
     uint16_t unused;
     uint64_t weight; /* rough cost in nanoseconds */
     union {
@@ -57,24 +57,24 @@ struct stream {
     struct engine *engine;
 
     /* owner thread */
-    uint64_t enqueued;      /* number of the newest record */
-    uint64_t weight;        /* of what was enqueued since the last publication */
+    uint64_t enqueued; /* number of the newest record */
+    uint64_t weight;   /* of what was enqueued since the last publication */
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
     struct stream *touched_next;           /* in the engine's list of streams to publish */
     bool touched;
-    struct stream *poll_next;              /* in engine_poll */
-    struct stream *free_next;              /* in the engine's list of recycled streams */
+    struct stream *poll_next; /* in engine_poll */
+    struct stream *free_next; /* in the engine's list of recycled streams */
     struct stream *all_next;
 
     /* under the engine's submit lock */
-    uint64_t published;       /* records up to this one may run */
+    uint64_t published; /* records up to this one may run */
     struct run_group *group;
-    struct stream *run_next;  /* in its group, or set aside */
-    bool runnable;            /* in the run queue, or being run */
+    struct stream *run_next; /* in its group, or set aside */
+    bool runnable;           /* in the run queue, or being run */
     struct stream *signal_next;
-    bool signalled;           /* in the list of streams that reached a watched point */
+    bool signalled; /* in the list of streams that reached a watched point */
     int priority;
 
     /* submitter */
@@ -109,8 +109,8 @@ bool uses_add(struct uses *uses, struct stream *stream, uint64_t number);
 /* Drops what has run; true when nothing is left. */
 bool uses_idle(struct uses *uses);
 
-/* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream has
- * been published, so the caller fills it before engine_kick(). */
+/* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream
+ * has been published, so the caller fills it before engine_kick(). */
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
 /* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);

@@ -1,8 +1,8 @@
 /* The submitter: takes launches from the streams, in turns, and hands them to the device.
  *
- * Its role belongs to one thread at a time: usually the engine's submitter thread, and sometimes the owner, which runs a
- * little work itself when nobody else is at it (engine_kick). Streams that wait for another one stay in the run queue and
- * are looked at again when something has moved. */
+ * Its role belongs to one thread at a time: usually the engine's submitter thread, and sometimes the owner, which runs
+ * a little work itself when nobody else is at it (engine_kick). Streams that wait for another one stay in the run queue
+ * and are looked at again when something has moved. */
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>

@@ -10,7 +10,7 @@ struct check *check_create(const char *operation, const char *label, uint64_t se
         return NULL;
     atomic_init(&check->references, 1);
     atomic_init(&check->report.code, STATUS_OK);
-    check->operation = operation;
+    snprintf(check->operation, sizeof check->operation, "%s", operation);
     snprintf(check->label, sizeof check->label, "%s", label ? label : "");
     check->sequence = sequence;
     check->axis = axis;
@@ -20,12 +20,11 @@ struct check *check_create(const char *operation, const char *label, uint64_t se
 static struct check check_no_memory = {
     .references = 1,
     .report = {.code = STATUS_NO_HOST_MEMORY},
-    .operation = "",
     .message = "the daemon is out of host memory",
 };
 
-struct check *check_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence) {
-    struct check *check = check_create(operation, label, sequence, 0);
+struct check *check_failed(const struct failure *cause) {
+    struct check *check = check_create(cause->operation, cause->label, cause->sequence, 0);
     if (!check)
         return check_ref(&check_no_memory);
     atomic_store(&check->report.code, (uint32_t)cause->code);

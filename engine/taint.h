@@ -17,7 +17,7 @@
 struct check {
     _Atomic unsigned references;
     struct report report;
-    const char *operation; /* static */
+    char operation[FAILURE_OPERATION_MAX + 1];
     char label[FAILURE_LABEL_MAX + 1];
     uint64_t sequence;
     int axis;
@@ -27,8 +27,8 @@ struct check {
 
 struct taint {
     _Atomic unsigned references;
-    _Atomic int state;    /* enum taint_state; released by the submitter after `cause` */
-    struct check *cause;  /* FAILED: the check that failed first; referenced */
+    _Atomic int state;   /* enum taint_state; released by the submitter after `cause` */
+    struct check *cause; /* FAILED: the check that failed first; referenced */
 };
 
 enum taint_state { TAINT_OPEN, TAINT_CLEAR, TAINT_FAILED };
@@ -36,7 +36,7 @@ enum taint_state { TAINT_OPEN, TAINT_CLEAR, TAINT_FAILED };
 /* NULL out of memory. */
 struct check *check_create(const char *operation, const char *label, uint64_t sequence, int axis);
 /* A check that has failed already, from outside the device. Never NULL: out of memory, a static one stands in. */
-struct check *check_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence);
+struct check *check_failed(const struct failure *cause);
 struct check *check_ref(struct check *check);
 void check_unref(struct check *check);
 /* The failure that a failed check means. */
@@ -46,6 +46,6 @@ struct taint *taint_create(void);
 struct taint *taint_ref(struct taint *taint);
 void taint_unref(struct taint *taint);
 enum taint_state taint_state(const struct taint *taint);
-/* Settles `result` from up to three settled inputs (NULL: none) and a check (may be NULL). Takes over one reference to each
- * argument. */
+/* Settles `result` from up to three settled inputs (NULL: none) and a check (may be NULL). Takes over one reference to
+ * each argument. */
 void taint_settle(struct taint *result, struct taint *const inputs[3], struct check *check);

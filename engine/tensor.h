@@ -11,13 +11,13 @@ struct tensor {
     int64_t strides[SHAPE_RANK_MAX]; /* elements */
     int64_t offset;                  /* elements */
     bool contiguous;
-    bool uploading;            /* its bytes have not all come, and nobody may wait for them */
-    struct storage *storage;   /* NULL: empty, or failed */
-    struct failure *failure;   /* not NULL: it has no value, and why */
-    struct taint *taint;       /* not NULL: it may turn out to have failed */
-    struct stream *ready;      /* the point at which it has been computed; NULL: from the start */
+    bool uploading;          /* its bytes have not all come, and nobody may wait for them */
+    struct storage *storage; /* NULL: empty, or failed */
+    struct failure *failure; /* not NULL: it has no value, and why */
+    struct taint *taint;     /* not NULL: it may turn out to have failed */
+    struct stream *ready;    /* the point at which it has been computed; NULL: from the start */
     uint64_t ready_number;
-    unsigned references;       /* the id table's, and an upload's */
+    unsigned references; /* the id table's, and an upload's */
 };
 
 /* Where the first element lies; only with storage. */

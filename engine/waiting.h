@@ -15,8 +15,8 @@ struct pending {
     struct waiter *waiters[]; /* NULL once reached */
 };
 
-/* An owner that wants to be told when the queue has drained. One point is watched on each stream: at least one of them is
- * reached by the time that the sum is low enough, and then the sum is looked at again. */
+/* An owner that wants to be told when the queue has drained. One point is watched on each stream: at least one of them
+ * is reached by the time that the sum is low enough, and then the sum is looked at again. */
 struct room {
     struct session *session;
     void (*told)(void *owner);

@@ -220,8 +220,9 @@ static void arrival_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start ---- */
 
-static unsigned arrival_connections(const struct front *front) {
-    return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor);
+static bool arrival_full(const struct front *front) {
+    return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor) >=
+           front->config->max_connections;
 }
 
 static struct arrival *arrival_create(struct front *front, int fd) {
@@ -244,7 +245,11 @@ static struct arrival *arrival_create(struct front *front, int fd) {
 
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address) {
     struct fault fault;
-    bool full = arrival_connections(front) >= front->config->max_connections;
+    bool full = arrival_full(front);
+    if (full) { /* by figures that may be a while old */
+        supervisor_refresh(&front->supervisor);
+        full = arrival_full(front);
+    }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {
         fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",

@@ -60,8 +60,9 @@ int channel_receive(int channel, struct channel_message *message, int *fd) {
     if (received < 0)
         return channel_error();
     int passed = channel_take_fd(&packet);
-    /* A sequenced-packet socket reports its end as an empty packet, and nobody sends one. */
-    if (received != (ssize_t)sizeof incoming || packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+    /* A sequenced-packet socket reports its end as an empty packet, and nobody sends one. MSG_CTRUNC is no reason to
+     * refuse: it says that this process has as many descriptors as it may, which clients can bring about. */
+    if (received != (ssize_t)sizeof incoming || packet.msg_flags & MSG_TRUNC) {
         if (passed >= 0)
             close(passed);
         return received == 0 ? -EPIPE : -EBADMSG;

@@ -12,6 +12,7 @@ enum channel_type {
     CHANNEL_CONNECTION, /* fd: an accepted client socket, its preamble already read */
     CHANNEL_LINK_IN,    /* fd: a link that brings a tensor for `link.ticket` */
     CHANNEL_LINK_OUT,   /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
+    CHANNEL_PEER_LOST,  /* no link for which somebody waits now will come from `link.device` any more */
     CHANNEL_DRAIN,      /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
@@ -59,6 +60,7 @@ struct channel_message {
 };
 
 /* Both return 0, or a negative errno; -EAGAIN when the socket is full or empty (it is non-blocking); receive returns -EPIPE
- * when the other end is gone. `fd` is -1 for none; send does not close it; receive's is close-on-exec and the caller's. */
+ * when the other end is gone. `fd` is -1 for none; send does not close it; receive's is close-on-exec and the caller's. A
+ * descriptor for which the receiving process had no room is lost on the way: its message comes with -1. */
 int channel_send(int channel, const struct channel_message *message, int fd);
 int channel_receive(int channel, struct channel_message *message, int *fd);

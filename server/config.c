@@ -48,7 +48,7 @@ static const struct config_key config_keys[] = {
      "live bytes of a session; 0: the device's"},
     {"session-tensors", CONFIG_COUNT, CONFIG_FIELD(session_tensors), "1048576", 1, 1u << 30,
      "live tensors of a session"},
-    {"session-streams", CONFIG_COUNT, CONFIG_FIELD(session_streams), "64", 0, 65536, "open streams of a session"},
+    {"session-streams", CONFIG_COUNT, CONFIG_FIELD(session_streams), "64", 1, 65536, "open streams of a session"},
     {"session-operations", CONFIG_COUNT, CONFIG_FIELD(session_operations), "65536", 1, 1u << 30,
      "operations in flight of a session"},
     {"session-out-bytes", CONFIG_BYTES, CONFIG_FIELD(session_out_bytes), "16M", 1u << 20, UINT64_C(1) << 40,

@@ -20,7 +20,7 @@ static void front_finish_handles(struct front *front) {
     farewell_list_finish(&front->farewells);
     supervisor_finish(&front->supervisor);
     uv_close((uv_handle_t *)&front->leaving, NULL);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < FRONT_SIGNALS; i++)
         uv_close((uv_handle_t *)&front->signals[i], NULL);
 }
 
@@ -108,10 +108,14 @@ static int front_listen(struct front *front, struct fault *fault) {
 }
 
 static void front_watch_signals(struct front *front) {
-    static const int numbers[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
+    static const int numbers[FRONT_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+    struct sigaction before;
+    for (int i = 0; i < FRONT_SIGNALS; i++) {
         uv_signal_init(&front->loop, &front->signals[i]);
         front->signals[i].data = front;
+        /* Under nohup the terminal's end is not the daemon's. */
+        if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &before) && before.sa_handler == SIG_IGN)
+            continue;
         uv_signal_start(&front->signals[i], front_signalled, numbers[i]);
     }
 }

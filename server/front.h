@@ -12,6 +12,8 @@
 #include "server/notify.h"
 #include "server/supervisor.h"
 
+enum { FRONT_SIGNALS = 3 };
+
 struct front {
     uv_loop_t loop;
     const struct config *config;
@@ -21,7 +23,7 @@ struct front {
     struct arrival_list arrivals;
     struct control_list controls;
     struct farewell_list farewells;
-    uv_signal_t signals[2];
+    uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;
     uint64_t started_ns;

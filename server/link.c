@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "proto/frame.h"
+#include "server/cause.h"
 #include "server/connection.h"
 #include "server/log.h"
 
@@ -16,6 +17,7 @@ enum {
     LINK_MESSAGE_MAX = 4 << 10,
     LINK_BUFFER_BYTES = 16 << 10,
     LINK_TURN_BYTES = 4 << 20,
+    LINK_WANTED_MS = 10000, /* for the front to answer; its answer is lost where the channel was full */
 };
 
 /* A CopyIn: an id that is bound and waits for its bytes. */
@@ -26,6 +28,7 @@ struct copy_in {
     struct upload upload;
     int64_t received;
     uint64_t deadline_ms;
+    char source[LINK_DEVICE_MAX + 1]; /* "": the client did not say */
     uint8_t ticket[LINK_TICKET_BYTES];
 };
 
@@ -37,7 +40,8 @@ struct link_in {
     uv_poll_t poll;
     int fd;
     struct frame_reader reader;
-    bool begun; /* its first frame has come */
+    bool begun;           /* its first frame has come */
+    struct failure cause; /* why the source sends nothing; code STATUS_OK where it does */
     uint64_t deadline_ms;
     char device[LINK_DEVICE_MAX + 1];
     uint8_t ticket[LINK_TICKET_BYTES];
@@ -55,6 +59,7 @@ struct link_out {
     uv_poll_t poll; /* in use while OPEN */
     int fd;
     uint64_t cost;
+    uint64_t deadline_ms; /* while WANTED */
     char device[LINK_DEVICE_MAX + 1];
     uint8_t ticket[LINK_TICKET_BYTES];
 };
@@ -104,7 +109,7 @@ static void link_in_destroy(struct link_in *link) {
 }
 
 /* The copy is over, complete or with a cause; its link goes with it. */
-static void copy_in_finish(struct copy_in *copy, const struct fault *cause) {
+static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     struct link_table *table = &copy->connection->service->links;
 
     if (copy->link)
@@ -117,24 +122,33 @@ static void copy_in_finish(struct copy_in *copy, const struct fault *cause) {
     free(copy);
 }
 
-/* The root cause in the source's words, as one message: the operation and label belong to another session. */
-static int link_source_fault(const Tensord__Error *error, const char *device, struct fault *fault) {
-    enum status code =
-        error->code > STATUS_OK && error->code < STATUS_COUNT ? (enum status)error->code : STATUS_INTERNAL;
+static void copy_in_fail(struct copy_in *copy, const struct fault *fault) {
+    struct failure cause;
 
-    if (error->operation[0])
-        return fault_set(fault, code, "%s, %s%s%s: %s", device, error->operation, error->label[0] ? " " : "",
-                         error->label, error->message);
-    return fault_set(fault, code, "%s: %s", device, error->message);
+    cause_set(&cause, fault);
+    copy_in_finish(copy, &cause);
 }
 
-static int link_in_check(const struct link_in *link, const Tensord__LinkData *data, uint64_t payload,
-                         struct fault *fault) {
+/* The root cause goes on unchanged, as if the operation had failed here. */
+static int link_source_failure(const Tensord__Error *error, struct failure *cause) {
+    bool known = error->code > STATUS_OK && error->code < STATUS_COUNT;
+
+    *cause = (struct failure){
+        .code = known ? (enum status)error->code : STATUS_INTERNAL,
+        .sequence = error->sequence,
+    };
+    snprintf(cause->message, sizeof cause->message, "%s", error->message);
+    snprintf(cause->operation, sizeof cause->operation, "%s", error->operation);
+    snprintf(cause->label, sizeof cause->label, "%s", error->label);
+    return (int)cause->code;
+}
+
+static int link_in_check(struct link_in *link, const Tensord__LinkData *data, uint64_t payload, struct fault *fault) {
     const struct copy_in *copy = link->copy;
     uint64_t bytes = (uint64_t)copy->upload.bytes;
 
     if (data->error)
-        return link_source_fault(data->error, link->device, fault);
+        return link_source_failure(data->error, &link->cause);
     if (data->total != bytes)
         return fault_set(fault, STATUS_SHAPE, "%s has %lu bytes to copy, the tensor for them %lu", link->device,
                          data->total, bytes);
@@ -200,6 +214,15 @@ static ssize_t link_in_read(struct link_in *link, struct fault *fault) {
     return frame_reader_advance(&link->reader, (size_t)got, &link_in_handler, link, fault) ? -1 : got;
 }
 
+/* Nothing more comes: for what the source has said, or for what went wrong here. */
+static void link_in_broken(struct link_in *link, const struct fault *fault) {
+    struct failure cause = link->cause;
+
+    if (cause.code == STATUS_OK)
+        cause_set(&cause, fault);
+    copy_in_finish(link->copy, &cause);
+}
+
 static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
     struct link_in *link = poll->data;
     struct fault fault = {0};
@@ -209,7 +232,7 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
     service_busy(link->service);
     if (status < 0) {
         fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost while copying", link->device);
-        copy_in_finish(link->copy, &fault);
+        copy_in_fail(link->copy, &fault);
         return;
     }
     while (read < LINK_TURN_BYTES) {
@@ -217,8 +240,12 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
 
         if (got == 0)
             return;
-        if (got < 0 || link_in_complete(link)) {
-            copy_in_finish(link->copy, got < 0 ? &fault : NULL);
+        if (got < 0) {
+            link_in_broken(link, &fault);
+            return;
+        }
+        if (link_in_complete(link)) {
+            copy_in_finish(link->copy, NULL);
             return;
         }
         read += (size_t)got;
@@ -235,20 +262,19 @@ static void link_in_match(struct link_in *link, struct copy_in *copy) {
     if (uv_poll_start(&link->poll, UV_READABLE, link_in_on_poll) == 0)
         return;
     fault_set(&fault, STATUS_INTERNAL, "cannot watch the link from %s", link->device);
-    copy_in_finish(copy, &fault);
+    copy_in_fail(copy, &fault);
 }
 
-void link_accept(struct service *service, const char *device, const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
+/* Takes `fd` on success. */
+static struct link_in *link_in_create(struct service *service, const char *device, const uint8_t *ticket, int fd) {
     struct link_table *table = &service->links;
-    struct link_in *link = table->n_idle < LINK_IDLE_MAX ? calloc(1, sizeof *link) : NULL;
+    struct link_in *link = calloc(1, sizeof *link);
 
     if (!link || frame_reader_init(&link->reader, LINK_BUFFER_BYTES) || link_watch(service, &link->poll, fd, link)) {
         if (link)
             frame_reader_finish(&link->reader);
         free(link);
-        close(fd);
-        log_event(LOG_LEVEL_WARNING, "link_refused", "device", device, NULL);
-        return;
+        return NULL;
     }
     frame_reader_limits(&link->reader, LINK_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     link->service = service;
@@ -262,11 +288,44 @@ void link_accept(struct service *service, const char *device, const uint8_t tick
         link->next->previous = &link->next;
     table->links = link;
     table->n_idle++;
-    for (struct copy_in *copy = table->copies; copy; copy = copy->next)
-        if (!copy->link && link_ticket_equal(copy->ticket, ticket)) {
-            link_in_match(link, copy);
-            return;
-        }
+    return link;
+}
+
+void link_accept(struct service *service, const char *device, const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
+    struct link_table *table = &service->links;
+    struct copy_in *copy = table->copies;
+    struct link_in *link = NULL;
+    struct fault fault;
+
+    while (copy && (copy->link || !link_ticket_equal(copy->ticket, ticket)))
+        copy = copy->next;
+    /* Links that nobody has asked for yet must not keep out those that somebody waits for. */
+    if (fd >= 0 && (copy || table->n_idle < LINK_IDLE_MAX))
+        link = link_in_create(service, device, ticket, fd);
+    if (link && copy)
+        link_in_match(link, copy);
+    if (link)
+        return;
+    log_event(LOG_LEVEL_WARNING, "link_refused", "device", device, NULL);
+    if (fd >= 0)
+        close(fd);
+    if (copy) {
+        fault_set(&fault, STATUS_LIMIT, "%s has no descriptor or memory left for a link from %s", service->device,
+                  device);
+        copy_in_fail(copy, &fault);
+    }
+}
+
+void link_peer_lost(struct service *service, const char *device) {
+    struct copy_in *next;
+    struct fault fault;
+
+    fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost before it had sent its tensor", device);
+    for (struct copy_in *copy = service->links.copies; copy; copy = next) {
+        next = copy->next;
+        if (!copy->link && !strcmp(copy->source, device))
+            copy_in_fail(copy, &fault);
+    }
 }
 
 /* Why this CopyIn cannot be: STATUS_OK if it can. */
@@ -291,12 +350,13 @@ static void copy_in_list(struct link_table *table, struct copy_in *copy) {
     table->n_copies++;
 }
 
-void link_receive(struct connection *connection, const struct upload_request *request,
+void link_receive(struct connection *connection, const struct upload_request *request, const char *source,
                   const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused) {
     struct service *service = connection->service;
     struct link_table *table = &service->links;
     struct copy_in *copy = calloc(1, sizeof *copy);
     struct upload stillborn, *upload = copy ? &copy->upload : &stillborn;
+    struct failure cause;
     struct fault fault;
 
     if (!refused && link_receive_check(table, ticket, copy, &fault))
@@ -306,11 +366,13 @@ void link_receive(struct connection *connection, const struct upload_request *re
         return;
     }
     if (refused) {
-        upload_finish(upload, refused);
+        cause_set(&cause, refused);
+        upload_finish(upload, &cause);
         free(copy);
         return;
     }
     copy->connection = connection;
+    snprintf(copy->source, sizeof copy->source, "%s", source);
     copy->deadline_ms = service_now_ms() + service->limits.transfer_timeout_ms;
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
     copy_in_list(table, copy);
@@ -411,6 +473,7 @@ static void link_ask(struct service *service) {
             link_out_destroy(out);
         } else {
             out->state = LINK_OUT_WANTED;
+            out->deadline_ms = service_now_ms() + LINK_WANTED_MS;
             table->n_wanted++;
         }
     }
@@ -469,6 +532,7 @@ void link_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTE
 void link_tick(struct service *service, uint64_t now_ms) {
     struct copy_in *next_copy;
     struct link_in *next_link;
+    struct link_out *next_out;
     struct fault fault;
 
     for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
@@ -477,19 +541,24 @@ void link_tick(struct service *service, uint64_t now_ms) {
             continue;
         fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms",
                   service->limits.transfer_timeout_ms);
-        copy_in_finish(copy, &fault);
+        copy_in_fail(copy, &fault);
     }
     for (struct link_in *link = service->links.links; link; link = next_link) {
         next_link = link->next;
         if (!link->copy && now_ms >= link->deadline_ms)
             link_in_destroy(link);
     }
+    for (struct link_out *out = service->links.outs; out; out = next_out) {
+        next_out = out->next;
+        if (out->state == LINK_OUT_WANTED && now_ms >= out->deadline_ms)
+            link_out_destroy(out);
+    }
     link_ask(service);
 }
 
 void link_drop_connection(struct connection *connection) {
     struct link_table *table = &connection->service->links;
-    const struct fault gone = {STATUS_CANCELLED, "the connection ended before the copy had come"};
+    const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the copy had come"};
     struct copy_in *next_copy;
     struct link_out *next_out;
 

@@ -34,16 +34,20 @@ void link_table_init(struct link_table *table);
 /* Ends everything; the loop must run once more to close the handles. */
 void link_table_finish(struct service *service);
 
-/* CopyIn: binds request->id to what a link with this ticket brings. Where `refused` is not NULL, or nothing can be
- * expected, the id is poisoned. */
-void link_receive(struct connection *connection, const struct upload_request *request,
+/* CopyIn: binds request->id to what a link with this ticket brings from the device `source`. Where `refused` is not
+ * NULL, or nothing can be expected, the id is poisoned. */
+void link_receive(struct connection *connection, const struct upload_request *request, const char *source,
                   const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused);
 /* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. */
 void link_send(struct connection *connection, uint64_t id, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
 
-/* From the front. Both take over `fd`; -1 in link_granted stands for a refusal with `fault`. */
+/* From the front. Both take over `fd`. -1 says to link_accept that this process had no room for it, and stands for a
+ * refusal with `fault` in link_granted. */
 void link_accept(struct service *service, const char *device, const uint8_t ticket[LINK_TICKET_BYTES], int fd);
 void link_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd, const struct fault *fault);
+
+/* The worker of `device` has ended: fails what waits for a link from it. A link that has come shows that by itself. */
+void link_peer_lost(struct service *service, const char *device);
 
 /* Times out what has waited too long, and asks the front again where it was busy. */
 void link_tick(struct service *service, uint64_t now_ms);

@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "server/cause.h"
+
 /* Replies taken along by one sendmsg; each has at most two parts. */
 enum { REPLY_GATHER_MAX = 48 };
 
@@ -77,7 +79,7 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
 
     error.code = failure->code;
     error.message = (char *)failure->message;
-    error.operation = (char *)(failure->operation ? failure->operation : "");
+    error.operation = (char *)failure->operation;
     error.label = (char *)failure->label;
     error.sequence = failure->sequence;
     chunk.error = data.error = done.error = &error;
@@ -92,9 +94,9 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
 }
 
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault) {
-    struct failure failure = {.code = fault->code, .operation = ""};
+    struct failure failure;
 
-    memcpy(failure.message, fault->message, sizeof failure.message);
+    cause_set(&failure, fault);
     reply_failure(reply, type, sequence, &failure);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/batch.h"
+#include "server/cause.h"
 #include "server/connection.h"
 #include "server/log.h"
 
@@ -216,7 +217,7 @@ static void request_upload_remove(struct connection *connection, struct request_
         }
 }
 
-static void request_upload_end(struct request_upload *upload, const struct fault *cause) {
+static void request_upload_end(struct request_upload *upload, const struct failure *cause) {
     if (upload->bound)
         upload_finish(&upload->upload, cause);
     upload->bound = false;
@@ -226,6 +227,7 @@ static void request_upload_end(struct request_upload *upload, const struct fault
 static void request_upload_bind(struct connection *connection, const Tensord__Upload *message,
                                 struct request_upload *upload) {
     struct tensor_type type;
+    struct failure cause;
     struct fault bad;
     struct upload_request request = {
         .id = message->id,
@@ -241,8 +243,10 @@ static void request_upload_bind(struct connection *connection, const Tensord__Up
     upload->total = bad.code ? INT64_MAX : type_bytes(&type);
     connection->operations++;
     upload->bound = session_upload(connection->session, &request, &upload->upload) == STATUS_OK;
-    if (bad.code)
-        request_upload_end(upload, &bad);
+    if (bad.code) {
+        cause_set(&cause, &bad);
+        request_upload_end(upload, &cause);
+    }
 }
 
 /* `payload` bytes follow; 0 where the frame brings none. */
@@ -317,7 +321,7 @@ int request_payload(struct connection *connection, const struct frame_header *he
 }
 
 void request_drop_uploads(struct connection *connection) {
-    const struct fault gone = {STATUS_CANCELLED, "the connection ended before the data had come"};
+    const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the data had come"};
 
     while (connection->uploads) {
         request_upload_end(connection->uploads, &gone);
@@ -351,6 +355,7 @@ static int request_copy_out(struct connection *connection, const struct frame_he
 static int request_copy_in(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__CopyIn *copy = (const Tensord__CopyIn *)message;
+    size_t length = strlen(copy->source);
     struct tensor_type type;
     struct fault bad;
     struct upload_request request = {
@@ -366,9 +371,11 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
     if (request_ticket(&copy->ticket, fault) || request_sequence(connection, copy->sequence, fault) ||
         request_label(copy->label, fault))
         return STATUS_PROTOCOL;
+    if (length > LINK_DEVICE_MAX)
+        return REQUEST_PROTOCOL(fault, "a device's name has 1 to %d bytes, not %zu", LINK_DEVICE_MAX, length);
     connection->operations++;
     request_type(&type, copy->dtype, copy->shape, copy->n_shape, &bad);
-    link_receive(connection, &request, copy->ticket.data, bad.code ? &bad : NULL);
+    link_receive(connection, &request, copy->source, copy->ticket.data, bad.code ? &bad : NULL);
     return STATUS_OK;
 }
 

@@ -49,6 +49,7 @@ struct service {
     struct connection *dirty;       /* have replies to write */
     struct connection *more;        /* may have frames buffered to go on with */
     unsigned sessions;
+    uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
     bool wire;                    /* TENSORD_DEBUG has the word wire */
     bool active;                  /* something happened since the owner last set it to false */

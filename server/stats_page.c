@@ -36,6 +36,7 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
         s->peer[sizeof s->peer - 1] = 0;
         s->client[sizeof s->client - 1] = 0;
         s->last_failure[sizeof s->last_failure - 1] = 0;
+        s->label[sizeof s->label - 1] = 0;
     }
 }
 

@@ -18,10 +18,12 @@ struct stats_session {
     uint64_t tensors, live, peak, ops_queued, ops_done;
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
+    char label[FAILURE_LABEL_MAX + 1];
 };
 
 struct stats_device {
     struct engine_stats engine;
+    uint64_t arrived, connections;                 /* handed over by the front since start; of these open now */
     uint64_t bytes_in, bytes_out;                  /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
 };

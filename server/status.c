@@ -88,6 +88,7 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->ops_queued = session->ops_queued;
     status->ops_done = session->ops_done;
     status->last_failure = (char *)session->last_failure;
+    status->label = (char *)session->label;
     status->failures = row->pointers;
     for (unsigned code = 1; code < STATUS_COUNT; code++) {
         if (!session->failures[code])
@@ -124,8 +125,7 @@ int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_
     Tensord__Device devices[CONFIG_DEVICES_MAX];
     Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
     Tensord__Status status = TENSORD__STATUS__INIT;
-    for (unsigned i = 0; i < supervisor->n_slots; i++)
-        worker_slot_refresh(&supervisor->slots[i]);
+    supervisor_refresh(&front->supervisor);
     uint64_t now = uv_hrtime();
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
         status_fill_device_status(&supervisor->slots[i], now, &devices[i], &states[i]);

@@ -13,7 +13,8 @@
 enum {
     SUPERVISOR_TICK_MS = 250,
     SUPERVISOR_LATE_MS = 1000,  /* a tick this late means that the front itself stood still */
-    SUPERVISOR_GRACE_MS = 2000, /* beyond drain-timeout, which the workers count themselves */
+    /* Beyond drain-timeout, which the workers count themselves: for SERVICE_FLUSH_MS, CONNECTION_LINGER_MS, and some. */
+    SUPERVISOR_GRACE_MS = 4000,
     SUPERVISOR_LINK_BUFFER = 4 << 20,
 };
 
@@ -82,6 +83,18 @@ static void supervisor_link_wanted(void *owner, struct worker_slot *from, const 
     worker_slot_send(from, &answer, fd);
 }
 
+/* Copies that wait for a link from there would wait for nothing. Told to all: only they know who waits. */
+static void supervisor_slot_lost(void *owner, struct worker_slot *lost) {
+    struct supervisor *supervisor = owner;
+    struct channel_message message;
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_PEER_LOST;
+    snprintf(message.link.device, sizeof message.link.device, "%s", lost->device.name);
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (&supervisor->slots[i] != lost)
+            worker_slot_send(&supervisor->slots[i], &message, -1);
+}
+
 static void supervisor_slot_changed(void *owner, struct worker_slot *slot) {
     struct supervisor *supervisor = owner;
     (void)slot;
@@ -90,6 +103,7 @@ static void supervisor_slot_changed(void *owner, struct worker_slot *slot) {
 
 static const struct worker_slot_events supervisor_slot_events = {
     .changed = supervisor_slot_changed,
+    .lost = supervisor_slot_lost,
     .link_wanted = supervisor_link_wanted,
 };
 
@@ -179,6 +193,11 @@ struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned targ
     if (target == PREAMBLE_TARGET_DEFAULT)
         target = 0;
     return target < supervisor->n_slots ? &supervisor->slots[target] : NULL;
+}
+
+void supervisor_refresh(struct supervisor *supervisor) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_refresh(&supervisor->slots[i]);
 }
 
 unsigned supervisor_connections(const struct supervisor *supervisor) {

@@ -34,6 +34,9 @@ bool supervisor_stopped(const struct supervisor *supervisor);
 
 /* The slot that a preamble's target means; NULL: none. */
 struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target);
+/* Reads all stats pages now. */
+void supervisor_refresh(struct supervisor *supervisor);
+/* Client connections of all workers, as their stats pages said last. */
 unsigned supervisor_connections(const struct supervisor *supervisor);
 /* "cpu:0, cpu:1", for messages. */
 void supervisor_names(const struct supervisor *supervisor, char *text, size_t size);

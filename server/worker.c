@@ -42,6 +42,11 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     struct connection *connection;
     struct fault fault = {0};
 
+    worker->service.arrived++;
+    if (fd < 0) {
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", "no descriptor left", NULL);
+        return;
+    }
     if (connection_create(&options, fd, &connection, &fault)) {
         log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
     } else if (worker->service.failed) {
@@ -56,16 +61,17 @@ static void worker_connection(struct worker *worker, const struct channel_messag
 static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
     switch (message->type) {
     case CHANNEL_CONNECTION:
-        if (fd >= 0)
-            worker_connection(worker, message, fd);
+        worker_connection(worker, message, fd);
         return;
     case CHANNEL_LINK_IN:
-        if (fd >= 0)
-            link_accept(&worker->service, message->link.device, message->link.ticket, fd);
+        link_accept(&worker->service, message->link.device, message->link.ticket, fd);
         return;
     case CHANNEL_LINK_OUT:
         link_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
         return;
+    case CHANNEL_PEER_LOST:
+        link_peer_lost(&worker->service, message->link.device);
+        break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
         service_drain(&worker->service);

@@ -58,7 +58,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
         .sessions = (uint32_t)config->max_sessions,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
-        .drain_timeout_ms = (uint32_t)config->drain_timeout,
+        .drain_timeout_ms = config->drain_timeout ? (uint32_t)config->drain_timeout : 1, /* 0 means the default there */
     };
 }
 
@@ -114,7 +114,7 @@ static void worker_slot_clear_snapshot(struct worker_slot *slot) {
     struct device_info info = slot->snapshot.device.engine.device;
     slot->snapshot.device = (struct stats_device){.engine.device = info};
     slot->snapshot.n_sessions = 0;
-    memset(slot->handed, 0, sizeof slot->handed);
+    slot->handed = 0;
 }
 
 static void worker_slot_failed(struct worker_slot *slot, const char *cause) {
@@ -145,6 +145,9 @@ static void worker_slot_ready(struct worker_slot *slot) {
               log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
               log_text(epoch, sizeof epoch, "%llu", (unsigned long long)slot->epoch), "after_ms",
               log_text(ms, sizeof ms, "%.1f", (double)(slot->ready_ns - slot->started_ns) / 1e6), NULL);
+    /* Once more, for those who began to wait while the end of the last process was told: no session is here yet. */
+    if (slot->restarts)
+        slot->events->lost(slot->owner, slot);
     worker_slot_enter(slot, WORKER_READY);
 }
 
@@ -213,6 +216,7 @@ static void worker_slot_exited(void *owner, int64_t status, int signal) {
     worker_process_destroy(slot->process);
     slot->process = NULL;
     worker_slot_clear_snapshot(slot);
+    slot->events->lost(slot->owner, slot);
     if (slot->draining)
         worker_slot_enter(slot, WORKER_STOPPED);
     else
@@ -244,7 +248,7 @@ int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, cons
     snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer);
     int error = worker_slot_send(slot, &message, fd);
     if (!error)
-        slot->handed[0]++;
+        slot->handed++;
     return error;
 }
 
@@ -305,9 +309,6 @@ static void worker_slot_watch(struct worker_slot *slot, uint64_t now, bool late)
 }
 
 void worker_slot_tick(struct worker_slot *slot, bool late) {
-    slot->handed[2] = slot->handed[1];
-    slot->handed[1] = slot->handed[0];
-    slot->handed[0] = 0;
     if (!slot->process)
         return;
     worker_slot_refresh(slot);
@@ -315,7 +316,8 @@ void worker_slot_tick(struct worker_slot *slot, bool late) {
 }
 
 unsigned worker_slot_connections(const struct worker_slot *slot) {
-    return slot->snapshot.n_sessions + slot->handed[0] + slot->handed[1] + slot->handed[2];
+    const struct stats_device *device = &slot->snapshot.device;
+    return (unsigned)(device->connections + slot->handed - device->arrived);
 }
 
 /* ---- life ---- */

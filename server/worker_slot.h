@@ -28,6 +28,8 @@ struct worker_slot;
 struct worker_slot_events {
     /* The state is another one. */
     void (*changed)(void *owner, struct worker_slot *slot);
+    /* No session of the epochs before this one will send anything any more. */
+    void (*lost)(void *owner, struct worker_slot *slot);
     /* The worker wants a link; answered with worker_slot_send(). */
     void (*link_wanted)(void *owner, struct worker_slot *slot, const struct channel_message *message);
 };
@@ -54,7 +56,7 @@ struct worker_slot {
     char last_fault[256];                        /* "" while there was none */
     uint64_t last_fault_ns;
     struct worker_snapshot snapshot;
-    unsigned handed[3]; /* connections handed over in this tick and the two before: not in the snapshot yet */
+    uint64_t handed; /* connections given to this process; those beyond the snapshot's `arrived` are on their way */
 };
 
 const char *worker_state_name(enum worker_state state);

@@ -64,15 +64,22 @@ static void worker_stats_session(const struct connection *connection, struct sta
     out->ops_done = session.ops_done;
     memcpy(out->failures, session.failures, sizeof out->failures);
     memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
+    memcpy(out->label, session.label, sizeof out->label);
 }
 
 static void worker_stats_write(struct worker_stats *stats, const struct service *service, uint64_t now) {
     struct stats_page *page = stats->page;
-    struct stats_device device = {.bytes_in = service->bytes_in, .bytes_out = service->bytes_out};
+    struct stats_device device = {
+        .arrived = service->arrived,
+        .bytes_in = service->bytes_in,
+        .bytes_out = service->bytes_out,
+    };
     uint32_t n = 0;
 
     engine_stats(service->engine, &device.engine);
     worker_stats_rates(stats, &device, now);
+    for (const struct connection *at = service->connections; at; at = at->next)
+        device.connections++;
     stats_page_begin(page);
     page->device = device;
     for (const struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next)

@@ -145,9 +145,30 @@ static int64_t job_walk(struct walk *walk, const struct operand *x, int first, i
     return positions;
 }
 
+/* An empty input has no memory. It is presented as one place that all steps, of which there are none, would read. */
+static void job_init_empty(struct job *job, const struct launch *launch) {
+    static char nowhere[8];
+    const struct operand *out = &launch->output;
+    *job = (struct job){.in = nowhere,
+                        .out = out->data,
+                        .out_size = (int64_t)dtype_size((enum dtype)out->dtype),
+                        .width = 1,
+                        .run = 1,
+                        .lines = 1,
+                        .columns = 1};
+    for (int i = 0; i < out->rank; i++) {
+        job->lines *= out->shape[i];
+    }
+    job->kept = (struct walk){.arrays = 1, .rank = 1, .shape = {job->lines}};
+}
+
 static void job_init(struct job *job, const struct launch *launch) {
     const struct operand *x = &launch->inputs[0];
     int k = (int)launch->ints[0];
+    if (!x->data) {
+        job_init_empty(job, launch);
+        return;
+    }
     *job = (struct job){.in = x->data,
                         .out = launch->output.data,
                         .in_size = (int64_t)dtype_size((enum dtype)x->dtype),

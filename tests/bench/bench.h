@@ -28,8 +28,8 @@ bool bench_place(const struct bench_placement *placement);
 struct bench_daemon {
     pid_t pid;
     char directory[64];
-    char url[128]; /* "unix:/tmp/…/socket" */
-    char tcp[128]; /* "tcp://127.0.0.1:…" */
+    char url[128];   /* "unix:/tmp/…/socket" */
+    char tcp[128];   /* "tcp://127.0.0.1:…" */
     double start_ms; /* from exec to READY=1 */
 };
 /* Starts a daemon with one CPU device; exits with a message where it cannot. */

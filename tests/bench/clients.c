@@ -45,8 +45,7 @@ static void client_run(const char *url, struct clients_board *board, int index) 
 }
 
 static void clients_measure(const char *url, int count, double seconds, double *total, double *slowest) {
-    struct clients_board *board =
-        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct clients_board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pids[CLIENTS];
     sigset_t start;
     sigemptyset(&start);

@@ -146,8 +146,8 @@ static void run_placement(const struct bench_placement *placement, char **names)
         bench_add(placement);
 }
 
-/* The library that the daemon is compared with must know this processor as well as the daemon's does (engine/cpu/blas.h):
- * OpenBLAS reads that when it is loaded, so it takes a new start. */
+/* The library that the daemon is compared with must know this processor as well as the daemon's does
+ * (engine/cpu/blas.h): OpenBLAS reads that when it is loaded, so it takes a new start. */
 static void prepare_peer(char **argv) {
     if (getenv("OPENBLAS_CORETYPE"))
         return;

@@ -103,8 +103,8 @@ static double engine_rate(long count) {
     double begin = bench_now();
     for (long i = 0; i < count; i++) {
         uint64_t inputs[2] = {id, 1};
-        struct op_request add = {.opcode = OP_ADD, .n_inputs = 2, .inputs = inputs, .consume = 1, .output = id + 1,
-                                 .sequence = ++sequence};
+        struct op_request add = {
+            .opcode = OP_ADD, .n_inputs = 2, .inputs = inputs, .consume = 1, .output = id + 1, .sequence = ++sequence};
         session_submit(session, &add);
         id++;
         if (i % BATCH == BATCH - 1) {

@@ -54,7 +54,7 @@ Test(uploads, one_that_fails_poisons_its_id_with_the_cause) {
     struct values *values = random_values(&suite, 100);
     struct upload upload;
     begin(&suite, values, false, &upload, &id);
-    struct fault cause = {.code = STATUS_CONNECTION, .message = "the sender went away"};
+    const struct failure cause = {.code = STATUS_CONNECTION, .message = "the sender went away"};
     upload_finish(&upload, &cause);
     cr_assert_eq(negate(&suite, id, &after), STATUS_CONNECTION);
     cr_assert_eq(suite_outcome(&suite, after, &failure), STATUS_CONNECTION);
@@ -101,7 +101,7 @@ Test(uploads, a_waitable_one_that_fails_passes_its_cause_on) {
     struct suite_fetch fetch;
     suite_fetch_start(&suite, z, &fetch);
     engine_kick(suite.engine);
-    struct fault cause = {.code = STATUS_DEVICE_LOST, .message = "cpu:1 was lost"};
+    const struct failure cause = {.code = STATUS_DEVICE_LOST, .message = "cpu:1 was lost"};
     upload_finish(&upload, &cause);
     suite_fetch_wait(&suite, &fetch);
     cr_assert(fetch.failed);

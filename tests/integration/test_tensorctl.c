@@ -103,6 +103,14 @@ static bool failure_is_counted(const Tensord__Status *status, const void *none) 
     return status->n_sessions == 1 && status->sessions[0]->n_failures > 0;
 }
 
+Test(tensorctl, label_is_shown) {
+    TENSORCTL("sessions", "--json");
+    json_holds("d['sessions'][0]['label'] == 'held'");
+    command_finish(&command);
+    TENSORCTL("status");
+    cr_assert(strstr(command.out, "    at: held\n"), "%s", command.out);
+}
+
 Test(tensorctl, failure_noticed_by_the_device_is_counted) {
     status_until(tensord.url, failure_is_counted, NULL, 2000);
     TENSORCTL("sessions", "--json");

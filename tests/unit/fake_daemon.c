@@ -71,6 +71,23 @@ static bool receive(struct connection *connection, void *out, size_t n) {
     return true;
 }
 
+static void send_all(struct connection *connection, const uint8_t *bytes, size_t n) {
+    long budget = connection->fake->budget;
+    bool cut = budget >= 0 && (size_t)budget < n;
+    if (cut)
+        n = (size_t)budget;
+    if (budget >= 0)
+        connection->fake->budget -= (long)n;
+    for (size_t sent = 0; sent < n;) {
+        ssize_t got = send(connection->fd, bytes + sent, n - sent, MSG_NOSIGNAL);
+        if (got <= 0)
+            break;
+        sent += (size_t)got;
+    }
+    if (cut)
+        shutdown(connection->fd, SHUT_RDWR);
+}
+
 static void reply(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                   const uint8_t *payload, size_t payload_bytes) {
     size_t bytes = protobuf_c_message_get_packed_size(message);
@@ -81,14 +98,34 @@ static void reply(struct connection *connection, unsigned type, uint64_t sequenc
     protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
     if (payload_bytes)
         memcpy(frame + FRAME_HEADER_BYTES + bytes, payload, payload_bytes);
-    size_t total = FRAME_HEADER_BYTES + bytes + payload_bytes;
-    for (size_t sent = 0; sent < total;) {
-        ssize_t n = send(connection->fd, frame + sent, total - sent, MSG_NOSIGNAL);
-        if (n <= 0)
-            break;
-        sent += (size_t)n;
-    }
+    send_all(connection, frame, FRAME_HEADER_BYTES + bytes + payload_bytes);
     free(frame);
+}
+
+/* What the script says, without regard for what was asked. */
+static void reply_scripted(struct connection *connection, uint64_t sequence, const struct fake_frame *row) {
+    uint8_t frame[4096] = {0};
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
+    Tensord__Done done = TENSORD__DONE__INIT;
+    error.code = row->error == FAKE_CODE_0 ? 0 : row->error;
+    chunk.offset = row->offset;
+    chunk.total = row->total;
+    chunk.error = done.error = row->error ? &error : NULL;
+    const ProtobufCMessage *message = row->type == FRAME_FETCH_CHUNK ? &chunk.base
+                                      : row->type == FRAME_ERROR     ? &error.base
+                                                                     : &done.base;
+    size_t bytes = protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
+    if (row->garbage)
+        memset(frame + FRAME_HEADER_BYTES, 0xff, bytes = 9);
+    struct frame_header header = {.type = (uint16_t)row->type,
+                                  .message_bytes = (uint32_t)(bytes + row->more_message),
+                                  .payload_bytes = row->payload + row->more_payload,
+                                  .sequence = sequence + (uint64_t)row->sequence};
+    frame_header_encode(&header, frame);
+    if (row->magic)
+        memcpy(frame, &row->magic, sizeof row->magic);
+    send_all(connection, frame, FRAME_HEADER_BYTES + bytes + row->payload);
 }
 
 static void on_hello(struct connection *connection, uint64_t sequence) {
@@ -242,8 +279,12 @@ static void on_question(struct connection *connection, const struct frame_header
     Tensord__Error error = poison();
     if (wait->id < TENSORS && connection->tensors[wait->id].poison)
         done.error = &error;
+    const struct fake_frame *script = atomic_exchange(&connection->fake->script, NULL);
     if (connection->fake->mute)
         ;
+    else if (script)
+        for (int i = 0; i < FAKE_FRAMES_MAX && script[i].type; i++)
+            reply_scripted(connection, header->sequence, &script[i]);
     else if (header->type == FRAME_FETCH)
         on_fetch(connection, header->sequence, wait->id);
     else
@@ -271,7 +312,8 @@ static void on_frame(struct connection *connection, const struct frame_header *h
     size_t bytes = header->message_bytes, payload_bytes = (size_t)header->payload_bytes;
     switch (header->type) {
     case FRAME_HELLO:
-        on_hello(connection, header->sequence);
+        if (!connection->fake->silent)
+            on_hello(connection, header->sequence);
         break;
     case FRAME_LIST_DEVICES:
         on_list(connection, header->sequence);
@@ -362,6 +404,7 @@ static void *accept_all(void *argument) {
 void fake_daemon_start(struct fake_daemon *fake) {
     static atomic_int count;
     memset(fake, 0, sizeof *fake);
+    fake->budget = -1;
     pthread_mutex_init(&fake->lock, NULL);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "/tmp/tensord-fake-%d-%d.sock", (int)getpid(),

@@ -11,6 +11,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* One frame of an answer as a broken daemon may give it. */
+struct fake_frame {
+    unsigned type;          /* 0: the answer ends here */
+    int64_t sequence;       /* added to the question's number */
+    uint64_t offset, total; /* in a FETCH_CHUNK */
+    uint64_t payload;       /* bytes that follow */
+    uint64_t more_payload, more_message; /* announced besides, but not sent */
+    uint32_t error;         /* an Error with this code, where there may be one; FAKE_CODE_0: with code 0 */
+    uint32_t magic;         /* instead of the right one */
+    bool garbage;           /* the message is no protobuf */
+};
+enum { FAKE_FRAMES_MAX = 4, FAKE_CODE_0 = UINT32_MAX };
+
 struct fake_daemon {
     char url[128];
     /* settings; may change at any time */
@@ -19,6 +32,9 @@ struct fake_daemon {
     atomic_bool quiet;   /* log nothing and remember nothing: only drain */
     atomic_bool refuse;  /* answer the next frame with an Error frame and close */
     atomic_bool hang_up; /* close device connections at the next frame */
+    atomic_bool silent;  /* do not even answer Hello */
+    atomic_long budget;  /* bytes of replies until every connection is closed; negative: no end */
+    const struct fake_frame *_Atomic script; /* [FAKE_FRAMES_MAX], the answer to the next fetch, wait or sync */
     /* private */
     int listener;
     pthread_t thread;

@@ -1,5 +1,5 @@
-/* A device that computes nothing: launches are counted and shown to a hook, which may block. For tests of the engine's own
- * rules: order, memory, cancellation, failure. */
+/* A device that computes nothing: launches are counted and shown to a hook, which may block. For tests of the engine's
+ * own rules: order, memory, cancellation, failure. */
 #pragma once
 
 #include <stdatomic.h>

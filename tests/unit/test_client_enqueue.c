@@ -84,7 +84,7 @@ Test(client_enqueue, shapes_and_dtypes_fail_at_the_call_with_operation_and_label
     cr_expect_eq(td_last_error()->code, TD_E_DTYPE);
     cr_expect_null(td_upload(device, TD_F32, TD_SHAPE(-1), a));
     td_scope_end();
-    expect("batch stream 0\nfull()=1 [forward/hidden]\nfull()=2\nfree(2,1)\nsync 0\n");
+    expect("batch stream 0\nfull()=1 [forward/hidden]\nfull()=2 [forward]\nfree(2,1)\nsync 0\n");
 }
 
 Test(client_enqueue, a_release_after_use_becomes_the_operations_consume_bit) {
@@ -189,7 +189,7 @@ Test(client_enqueue, labels_are_cut_between_characters_and_made_utf8) {
     char log[600], cut[200] = "";
     memcpy(cut, longest, 126);
     snprintf(log, sizeof log,
-             "batch stream 0\nfull()=1 [a/b??z]\nfull()=2 [a/%s]\nfull()=3\nfree(3,1)\nfull()=4 [a/c]\n"
+             "batch stream 0\nfull()=1 [a/b??z]\nfull()=2 [a/%s]\nfull()=3 [a]\nfree(3,1)\nfull()=4 [a/c]\n"
              "free(4,2)\nfull()=5 [d]\nsync 0\n",
              cut);
     expect(log);

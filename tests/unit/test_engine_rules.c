@@ -31,15 +31,26 @@ static void close_engine(void) {
 static int full(struct session *in, uint64_t id, int64_t elements, uint32_t stream) {
     int64_t ints[3] = {DTYPE_F32, 0, elements};
     double value = 0;
-    struct op_request request = {.opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value,
-                                 .output = id, .stream = stream, .sequence = ++sequence};
+    struct op_request request = {.opcode = OP_FULL,
+                                 .n_ints = 3,
+                                 .ints = ints,
+                                 .n_floats = 1,
+                                 .floats = &value,
+                                 .output = id,
+                                 .stream = stream,
+                                 .sequence = ++sequence};
     return session_submit(in, &request);
 }
 
 static int binary(uint64_t id, uint64_t a, uint64_t b, uint16_t consume, uint32_t stream) {
     uint64_t inputs[2] = {a, b};
-    struct op_request request = {.opcode = OP_ADD, .n_inputs = 2, .inputs = inputs, .output = id, .consume = consume,
-                                 .stream = stream, .sequence = ++sequence};
+    struct op_request request = {.opcode = OP_ADD,
+                                 .n_inputs = 2,
+                                 .inputs = inputs,
+                                 .output = id,
+                                 .consume = consume,
+                                 .stream = stream,
+                                 .sequence = ++sequence};
     return session_submit(session, &request);
 }
 
@@ -255,8 +266,8 @@ Test(engine_rules, a_missing_kernel_poisons_its_result) {
     open_engine(1 << 30);
     int64_t ints[3] = {DTYPE_F64, 0, 4};
     double value = 1;
-    struct op_request request = {.opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value,
-                                 .output = 1, .sequence = 1};
+    struct op_request request = {
+        .opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value, .output = 1, .sequence = 1};
     cr_assert_eq(session_submit(session, &request), STATUS_UNSUPPORTED);
     cr_assert_eq(wait_for(1), STATUS_UNSUPPORTED);
     close_engine();

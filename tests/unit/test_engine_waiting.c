@@ -134,7 +134,6 @@ Test(engine_waiting, another_stream_waits_for_a_waitable_upload) {
 Test(engine_waiting, a_failed_waitable_upload_poisons_what_waits_for_it) {
     struct upload upload;
     struct answer answer;
-    struct fault fault;
     open_engine(1 << 30);
     open_stream(3);
     cr_assert_eq(upload_to(1, 4, 4, 0, true, &upload), STATUS_OK);
@@ -142,8 +141,7 @@ Test(engine_waiting, a_failed_waitable_upload_poisons_what_waits_for_it) {
     cr_assert_eq(unary(OP_MATRIX_TRANSPOSE, 3, 1, 3), STATUS_OK);
     ask_wait(&answer, 3);
     engine_kick(engine);
-    fault_set(&fault, STATUS_CONNECTION, "the peer is gone");
-    upload_finish(&upload, &fault);
+    upload_finish(&upload, &(struct failure){.code = STATUS_CONNECTION, .message = "the peer is gone"});
     cr_assert(settle(&answer.times));
     cr_assert_eq(answer.code, STATUS_CONNECTION);
     cr_assert_eq(wait_for(1), STATUS_CONNECTION);

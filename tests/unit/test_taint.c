@@ -1,14 +1,15 @@
 /* Taints: which cause wins, and that every reference is given back (the sanitizer counts them). */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/taint.h"
 
 static struct check *failed(const char *words) {
-    struct fault fault;
-    fault_set(&fault, STATUS_CONNECTION, "%s", words);
-    return check_failed(&fault, "copy_to", "label", 7);
+    struct failure cause = {.code = STATUS_CONNECTION, .operation = "copy_to", .label = "label", .sequence = 7};
+    snprintf(cause.message, sizeof cause.message, "%s", words);
+    return check_failed(&cause);
 }
 
 static struct taint *settled(struct check *check) {

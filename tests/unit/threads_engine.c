@@ -1,6 +1,6 @@
-/* The engine's threads under ThreadSanitizer, hence a plain main: random graphs over several streams and sessions on the CPU
- * device, with small and large tensors, so that owner, submitter and the device's team all have their part. Every value
- * is checked against the same sums done here. */
+/* The engine's threads under ThreadSanitizer, hence a plain main: random graphs over several streams and sessions on
+ * the CPU device, with small and large tensors, so that owner, submitter and the device's team all have their part.
+ * Every value is checked against the same sums done here. */
 #include <stdio.h>
 #include <stdlib.h>
 

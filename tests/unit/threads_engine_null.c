@@ -106,10 +106,10 @@ static void turn_stream(struct client *client) {
 static void turn_upload(struct client *client) {
     unsigned i = pick(UPLOADS);
     struct upload *upload = &client->uploads[i];
-    struct fault fault = {.code = STATUS_CONNECTION};
+    const struct failure cause = {.code = STATUS_CONNECTION};
     if (upload->data) {
         memset(upload->data, 1, (size_t)upload->bytes);
-        upload_finish(upload, pick(5) ? NULL : &fault);
+        upload_finish(upload, pick(5) ? NULL : &cause);
         memset(upload, 0, sizeof *upload);
         return;
     }

@@ -1,0 +1,171 @@
+/* Launches whose axes have roles: reductions, softmax, matrix products. */
+#include <string.h>
+
+#include "engine/bind_impl.h"
+
+/* Reorders a view's axes: those in `last` (a mask) behind the others. Returns how many come first. */
+static int view_axes_last(struct view *view, uint32_t last) {
+    struct view old = *view;
+    int n = 0, first;
+    for (int i = 0; i < old.rank; i++)
+        if (!(last >> i & 1)) {
+            view->shape[n] = old.shape[i];
+            view->strides[n++] = old.strides[i];
+        }
+    first = n;
+    for (int i = 0; i < old.rank; i++)
+        if (last >> i & 1) {
+            view->shape[n] = old.shape[i];
+            view->strides[n++] = old.strides[i];
+        }
+    return first;
+}
+
+static void space_from_view(struct layout_space *space, const struct view *view) {
+    space->rank = view->rank;
+    space->operands = 1;
+    memcpy(space->shape, view->shape, sizeof space->shape);
+    memcpy(space->strides[0], view->strides, sizeof space->strides[0]);
+}
+
+int bind_reduce(struct binding *binding) {
+    struct view out, in;
+    struct layout_space space;
+    uint32_t mask = 0;
+    int code = bind_input(binding, 0, &in);
+    if (code == STATUS_OK)
+        code = op_reduced_axes(&binding->attributes, in.rank, &mask, &binding->fault);
+    if (code == STATUS_OK) {
+        int64_t kept = view_axes_last(&in, mask);
+        space_from_view(&space, &in);
+        kept = layout_merge(&space, 0, (int)kept);
+        layout_merge(&space, (int)kept, space.rank);
+        in.rank = space.rank;
+        memcpy(in.shape, space.shape, sizeof in.shape);
+        memcpy(in.strides, space.strides[0], sizeof in.strides);
+        view_init(&out, binding->output);
+        out.rank = (int)kept;
+        memcpy(out.shape, in.shape, sizeof out.shape);
+        layout_contiguous(out.rank, out.shape, out.strides);
+        struct plan plan = bind_plan(binding, &out, &in, 1);
+        plan.n_ints = 1;
+        plan.ints = &kept;
+        plan.weight = plan_weight(&out, &in) * 2;
+        code = plan_push(binding->stream, &plan, &binding->fault);
+    }
+    view_finish(binding->engine, &in);
+    return code;
+}
+
+int bind_softmax(struct binding *binding) {
+    struct view out, in;
+    int axis = 0;
+    int code = bind_input(binding, 0, &in);
+    if (code == STATUS_OK)
+        code = shape_axis(binding->attributes.ints[0], in.rank, &axis, &binding->fault);
+    if (code == STATUS_OK) {
+        view_init(&out, binding->output);
+        view_axes_last(&in, 1u << axis);
+        view_axes_last(&out, 1u << axis);
+        struct layout_space space;
+        space_from_view(&space, &in);
+        space.operands = 2;
+        memcpy(space.strides[1], out.strides, sizeof space.strides[1]);
+        if (layout_merge(&space, 0, space.rank - 1) == 0) { /* rank 2 at least */
+            space.shape[1] = space.shape[0];
+            space.shape[0] = 1;
+            for (int k = 0; k < 2; k++) {
+                space.strides[k][1] = space.strides[k][0];
+                space.strides[k][0] = 0;
+            }
+            space.rank = 2;
+        }
+        in.rank = out.rank = space.rank;
+        memcpy(in.shape, space.shape, sizeof in.shape);
+        memcpy(out.shape, space.shape, sizeof out.shape);
+        memcpy(in.strides, space.strides[0], sizeof in.strides);
+        memcpy(out.strides, space.strides[1], sizeof out.strides);
+        struct plan plan = bind_plan(binding, &out, &in, 1);
+        plan.weight = plan_weight(&out, &in) * 8;
+        code = plan_push(binding->stream, &plan, &binding->fault);
+    }
+    view_finish(binding->engine, &in);
+    return code;
+}
+
+/* A vector becomes a row on the left and a column on the right. */
+static void matmul_promote(struct view *view, bool left) {
+    if (view->rank != 1)
+        return;
+    int at = left ? 0 : 1;
+    view->shape[1 - at] = view->shape[0];
+    view->strides[1 - at] = view->strides[0];
+    view->shape[at] = 1;
+    view->strides[at] = 1;
+    view->rank = 2;
+}
+
+/* Broadcasts the batch axes of an operand against the output's. */
+static void matmul_batch(struct view *view, int batch_rank, const int64_t *batch_shape) {
+    int own = view->rank - 2;
+    struct view old = *view;
+    layout_broadcast(own, old.shape, old.strides, batch_rank, batch_shape, view->strides);
+    memcpy(view->shape, batch_shape, (size_t)batch_rank * sizeof *batch_shape);
+    for (int i = 0; i < 2; i++) {
+        view->shape[batch_rank + i] = old.shape[own + i];
+        view->strides[batch_rank + i] = old.strides[own + i];
+    }
+    view->rank = batch_rank + 2;
+}
+
+static void matmul_merge(struct view *out, struct view *a, struct view *b, int batch_rank) {
+    struct view *views[3] = {out, a, b};
+    struct layout_space space = {.rank = batch_rank, .operands = 3};
+    memcpy(space.shape, out->shape, sizeof space.shape);
+    for (int k = 0; k < 3; k++)
+        memcpy(space.strides[k], views[k]->strides, sizeof space.strides[k]);
+    int merged = layout_merge(&space, 0, batch_rank);
+    for (int k = 0; k < 3; k++) {
+        struct view *view = views[k];
+        for (int i = 0; i < 2; i++) {
+            view->shape[merged + i] = view->shape[batch_rank + i];
+            view->strides[merged + i] = view->strides[batch_rank + i];
+        }
+        memcpy(view->shape, space.shape, (size_t)merged * sizeof *space.shape);
+        memcpy(view->strides, space.strides[k], (size_t)merged * sizeof *space.shape);
+        view->rank = merged + 2;
+    }
+}
+
+static void matmul_shape(const struct binding *binding, struct view *out, struct view *a, struct view *b) {
+    bool row = a->rank == 1, column = b->rank == 1;
+    matmul_promote(a, true);
+    matmul_promote(b, false);
+    view_init(out, binding->output);
+    int batch_rank = out->rank - !row - !column;
+    out->shape[batch_rank] = a->shape[a->rank - 2];
+    out->shape[batch_rank + 1] = b->shape[b->rank - 1];
+    out->rank = batch_rank + 2;
+    layout_contiguous(out->rank, out->shape, out->strides);
+    matmul_batch(a, batch_rank, out->shape);
+    matmul_batch(b, batch_rank, out->shape);
+    matmul_merge(out, a, b, batch_rank);
+}
+
+int bind_matmul(struct binding *binding) {
+    struct view out, views[2];
+    unsigned made = 0;
+    int code = STATUS_OK;
+    for (; made < 2 && code == STATUS_OK; made++)
+        code = bind_input(binding, made, &views[made]);
+    if (code == STATUS_OK) {
+        matmul_shape(binding, &out, &views[0], &views[1]);
+        struct plan plan = bind_plan(binding, &out, views, 2);
+        int64_t depth = views[0].shape[views[0].rank - 1];
+        double flops = 2.0 * (double)view_elements(&out) * (double)depth;
+        plan.weight = 1000 + (flops < 1e18 ? (uint64_t)(flops / 20) : UINT64_C(50000000000000000));
+        code = plan_push(binding->stream, &plan, &binding->fault);
+    }
+    bind_finish_views(binding, views, made);
+    return code;
+}

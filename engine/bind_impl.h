@@ -1,0 +1,16 @@
+/* What the files that bind operations share. */
+#pragma once
+
+#include "engine/plan.h"
+#include "engine/session_impl.h"
+
+/* A view of input i in the dtype that the kernel wants. */
+int bind_input(struct binding *binding, unsigned i, struct view *view);
+void bind_finish_views(struct binding *binding, struct view *views, unsigned count);
+struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs);
+
+/* One for each family; the output has its storage, and every operand has elements. */
+int bind_reduce(struct binding *binding);
+int bind_softmax(struct binding *binding);
+int bind_matmul(struct binding *binding);
+int bind_take(struct binding *binding);

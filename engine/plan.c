@@ -1,0 +1,117 @@
+#include "engine/plan.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "engine/session_impl.h"
+
+/* ---- order between streams ---- */
+
+int plan_no_memory(struct fault *fault) {
+    return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to enqueue an operation");
+}
+
+/* The stream waits until an input's value is there. */
+int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault) {
+    if (!tensor->ready || tensor->ready == stream)
+        return STATUS_OK;
+    return stream_wait(stream, tensor->ready, tensor->ready_number) == STATUS_OK ? STATUS_OK : plan_no_memory(fault);
+}
+
+/* The stream waits until nobody else uses the memory that it is going to write, and stands for those users from then
+ * on: also where no launch follows, because something else fails. */
+int plan_wait_memory(struct stream *stream, struct storage *storage, struct fault *fault) {
+    struct uses *uses = &storage->uses;
+    if (uses->count == 0 || (uses->count == 1 && uses->use[0].stream == stream))
+        return STATUS_OK;
+    for (unsigned i = 0; i < uses->count; i++)
+        if (stream_wait(stream, uses->use[i].stream, uses->use[i].number) != STATUS_OK)
+            return plan_no_memory(fault);
+    uses->use[0] = (struct use){stream, stream->enqueued};
+    uses->count = 1;
+    return STATUS_OK;
+}
+
+/* Before a launch: makes sure its use of the storage can be recorded, by a record that exists already, since the launch
+ * may yet fail to be enqueued. Of too many streams, the one that comes now waits for the first, and stands for it from
+ * then on. */
+static int reserve_use(struct stream *stream, struct storage *storage, struct fault *fault) {
+    if (!storage)
+        return STATUS_OK;
+    struct uses *uses = &storage->uses;
+    if ((uses->count == 1 && uses->use[0].stream == stream) || uses_add(uses, stream, stream->enqueued))
+        return STATUS_OK;
+    if (stream_wait(stream, uses->use[0].stream, uses->use[0].number) != STATUS_OK)
+        return plan_no_memory(fault);
+    uses->use[0] = (struct use){stream, stream->enqueued};
+    return STATUS_OK;
+}
+
+static void record_use(struct stream *stream, struct storage *storage) {
+    if (storage)
+        uses_add(&storage->uses, stream, stream->enqueued);
+}
+
+/* ---- launches ---- */
+
+/* A launch cannot be interrupted: broadcast views and long reductions could keep a device for years. */
+#define LAUNCH_NS_MAX (UINT64_C(4) * 3600 * 1000000000)
+
+static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {
+    size_t bytes = (size_t)view->rank * sizeof *room;
+    operand->data = view->data;
+    operand->dtype = (uint8_t)view->dtype;
+    operand->rank = (uint8_t)view->rank;
+    operand->shape = memcpy(room, view->shape, bytes);
+    operand->strides = memcpy(room + view->rank, view->strides, bytes);
+    return room + 2 * view->rank;
+}
+
+int plan_push(struct stream *stream, const struct plan *plan, struct fault *fault) {
+    int code = reserve_use(stream, plan->out->storage, fault);
+    int dims = plan->out->rank;
+    for (unsigned i = 0; i < plan->n_inputs && code == STATUS_OK; i++) {
+        code = reserve_use(stream, plan->inputs[i]->storage, fault);
+        dims += plan->inputs[i]->rank;
+    }
+    if (code == STATUS_OK && plan->weight > LAUNCH_NS_MAX)
+        code = fault_set(fault, STATUS_LIMIT, "the operation would take about %llu hours, and could not be stopped",
+                         (unsigned long long)(plan->weight / UINT64_C(3600000000000)));
+    if (code != STATUS_OK)
+        return code;
+    size_t head = offsetof(struct record, launch) + sizeof(struct launch) + plan->n_inputs * sizeof(struct operand);
+    size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
+    enum record_kind kind = plan->frees_input ? RECORD_LAUNCH_STAGED : RECORD_LAUNCH;
+    struct record *record = stream_push(stream, kind, head + words * sizeof(int64_t), plan->weight);
+    if (!record)
+        return plan_no_memory(fault);
+    struct launch *launch = &record->launch;
+    launch->opcode = (uint16_t)plan->opcode;
+    launch->n_inputs = (uint8_t)plan->n_inputs;
+    launch->n_ints = (uint8_t)plan->n_ints;
+    launch->n_floats = (uint8_t)plan->n_floats;
+    launch->report = plan->report;
+    int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs);
+    launch->ints = room;
+    if (plan->n_ints)
+        memcpy(room, plan->ints, plan->n_ints * sizeof *room);
+    room += plan->n_ints;
+    launch->floats = (double *)room;
+    if (plan->n_floats)
+        memcpy(room, plan->floats, plan->n_floats * sizeof(double));
+    room = launch_operand(&launch->output, room + plan->n_floats, plan->out);
+    for (unsigned i = 0; i < plan->n_inputs; i++)
+        room = launch_operand(&launch->inputs[i], room, plan->inputs[i]);
+    record_use(stream, plan->out->storage);
+    for (unsigned i = 0; i < plan->n_inputs; i++)
+        record_use(stream, plan->inputs[i]->storage);
+    return STATUS_OK;
+}
+
+/* About what a pass over these operands costs, in nanoseconds. */
+uint64_t plan_weight(const struct view *out, const struct view *in) {
+    uint64_t bytes = (uint64_t)view_elements(out) * dtype_size(out->dtype); /* either is below 2^63 */
+    if (in)
+        bytes += (uint64_t)view_elements(in) * dtype_size(in->dtype);
+    return 30 + bytes / 8; /* below 2^61, so that callers may multiply it by up to 8 */
+}

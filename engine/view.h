@@ -1,0 +1,46 @@
+/* Operands on their way into a launch: a tensor's elements as a kernel shall see them. Owner thread. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "engine/tensor.h"
+
+struct engine;
+struct session;
+
+/* An operand on its way into a launch: a tensor's view, or a temporary computed from one. */
+struct view {
+    struct storage *storage; /* NULL where empty */
+    uint8_t *data;
+    enum dtype dtype;
+    int rank;
+    int64_t shape[SHAPE_RANK_MAX];
+    int64_t strides[SHAPE_RANK_MAX];
+    bool temporary; /* `storage` holds a reference of its own */
+};
+
+void view_init(struct view *view, const struct tensor *tensor);
+/* All elements of a contiguous tensor with storage, as one axis. */
+void view_flat(struct view *view, const struct tensor *tensor, int64_t elements);
+/* Gives a temporary back. */
+void view_finish(struct engine *engine, struct view *view);
+int64_t view_elements(const struct view *view);
+
+/* Merges the axes of views of one shape (strides broadcast already) wherever that is possible for all of them. */
+void view_merge(struct view *const views[], int count);
+void view_broadcast(struct view *view, int rank, const int64_t *shape);
+
+/* Enqueues one pass over both: COPY, or CAST where the dtypes differ. */
+int view_copy(struct stream *stream, struct view out, struct view in, struct fault *fault);
+/* Replaces a view by a contiguous temporary of `dtype`, charged to the session. */
+int view_convert(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
+                 struct fault *fault);
+/* The same where it is not of that form already. */
+int view_make_contiguous(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
+                         struct fault *fault);
+/* A contiguous copy of `tensor` in storage of its own (one reference, charged), as work on `stream`. */
+int view_materialise(struct session *session, struct stream *stream, const struct tensor *tensor,
+                     struct storage **storage, struct fault *fault);
+/* Copies host memory from malloc() into the tensor's storage, as work on `stream`, and frees it. On failure nothing is
+ * enqueued, and the memory is still the caller's. */
+int view_copy_staged(struct stream *stream, struct tensor *tensor, void *staging, struct fault *fault);
