@@ -256,17 +256,14 @@ static bind_function *const bind_families[] = {
 };
 
 static int bind_supported(struct binding *binding) {
-    const struct device *device = binding->engine->device;
+    struct device *device = binding->engine->device;
     const struct op_request *request = binding->request;
     if (binding->info->family == OP_FAMILY_VIEW || binding->info->family == OP_FAMILY_JOIN)
         return STATUS_OK;
     enum dtype dtype = binding->output->type.dtype;
     if (request->n_inputs)
         dtype = op_operand_dtype(request->opcode, binding->types, request->n_inputs - 1, &binding->output->type);
-    if (device->vtable->supports(device, request->opcode, dtype))
-        return STATUS_OK;
-    return fault_set(&binding->fault, STATUS_UNSUPPORTED, "%s has no kernel for %s on this device", binding->info->name,
-                     dtype_name(dtype));
+    return device->vtable->supports(device, request->opcode, dtype, &binding->fault);
 }
 
 static int bind_compute(struct binding *binding) {

@@ -23,8 +23,9 @@ struct device_vtable {
     int (*launch)(struct device *device, const struct launch *launch, struct fault *fault);
 
     /* Whether there is a kernel for this operation with this dtype presented (op_operand_dtype of its last input, or
-     * the result's where it has none). The engine asks before it binds. */
-    bool (*supports)(const struct device *device, unsigned opcode, enum dtype dtype);
+     * the result's where it has none), and what it needs besides can be had: STATUS_OK, or STATUS_UNSUPPORTED with the
+     * reason. The engine asks before it binds, on the owner's thread. */
+    int (*supports)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
 };
 
 /* A backend's own struct begins with this. */

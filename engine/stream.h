@@ -101,7 +101,7 @@ struct uses {
 };
 
 static inline bool point_reached(const struct stream *stream, uint64_t number) {
-    return atomic_load_explicit(&stream->completed, memory_order_acquire) >= number;
+    return atomic_load(&stream->completed) >= number; /* see engine_watch() */
 }
 
 /* Adds a use; uses that have run by now are dropped to make room. False: full. */

@@ -79,7 +79,7 @@ struct turn {
 
 /* Whether the owner waits for what has been reached. It is told once, and says anew what it waits for when it polls. */
 static bool submitter_watched(struct stream *stream) {
-    if (stream->executed < atomic_load_explicit(&stream->watched, memory_order_relaxed))
+    if (stream->executed < atomic_load(&stream->watched))
         return false;
     atomic_store_explicit(&stream->watched, UINT64_MAX, memory_order_relaxed);
     return true;
@@ -106,8 +106,8 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
             break;
     }
     turn->weight = weight;
-    /* Orders `completed` before this last look at `watched`; the owner does the same in the other order. */
-    atomic_thread_fence(memory_order_seq_cst);
+    /* Once more, now in one order with the owner's accesses: this last look at `watched` comes after it. */
+    atomic_store(&stream->completed, stream->executed);
     if (submitter_watched(stream))
         turn->signalled = true;
 }

@@ -28,7 +28,7 @@ int blas_load(struct blas *blas, struct fault *fault) {
     }
     void *library = dlopen(CPU_OPENBLAS, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        return fault_set(fault, STATUS_INTERNAL, "cannot load OpenBLAS: %s", dlerror());
+        return fault_set(fault, STATUS_UNSUPPORTED, "cannot load OpenBLAS: %s", dlerror());
     }
     blas->sgemm = (__typeof__(blas->sgemm))dlsym(library, "cblas_sgemm");
     blas->dgemm = (__typeof__(blas->dgemm))dlsym(library, "cblas_dgemm");
@@ -36,8 +36,9 @@ int blas_load(struct blas *blas, struct fault *fault) {
     blas->dgemv = (__typeof__(blas->dgemv))dlsym(library, "cblas_dgemv");
     void (*set_threads)(int) = (void (*)(int))dlsym(library, "openblas_set_num_threads");
     if (!blas->sgemm || !blas->dgemm || !blas->sgemv || !blas->dgemv || !set_threads) {
+        fault_set(fault, STATUS_UNSUPPORTED, CPU_OPENBLAS " lacks a function: %s", dlerror());
         dlclose(library);
-        return fault_set(fault, STATUS_INTERNAL, CPU_OPENBLAS " lacks a function: %s", dlerror());
+        return STATUS_UNSUPPORTED;
     }
     set_threads(1);
     blas->library = library; /* never unloaded: it has handlers registered with the process */

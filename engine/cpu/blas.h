@@ -1,4 +1,4 @@
-/* OpenBLAS, loaded with the first product that wants it.
+/* OpenBLAS, loaded when the first product that wants it is bound.
  *
  * Why not at start: loading takes 3 to 15 ms and 3 MiB resident (measured with 0.3.21; the first product adds 0.6 MiB), which a
  * worker that never multiplies need not pay, and blas_prepare() must come before. Each call runs on the calling thread
@@ -22,5 +22,6 @@ struct blas {
 /* Sets what OpenBLAS reads from the environment when it is loaded, where the user has not. Changes the environment: to be
  * called before there are other threads. */
 void blas_prepare(void);
-/* The first call loads, later ones return at once. STATUS_INTERNAL with the loader's words where that fails. */
+/* The first call loads, later ones return at once. STATUS_UNSUPPORTED with the loader's words where that fails. On the
+ * engine's owner thread, before a launch that needs it is enqueued. */
 int blas_load(struct blas *blas, struct fault *fault);

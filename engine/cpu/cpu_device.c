@@ -109,17 +109,23 @@ static int cpu_launch(struct device *device, const struct launch *launch, struct
 }
 
 /* Drivers that look their kernel up by dtype have an entry to show; the others take every dtype. */
-static bool cpu_supports(const struct device *device, unsigned opcode, enum dtype dtype) {
-    const struct cpu_kernels *kernels = ((const struct cpu *)device)->kernels;
-    if (opcode >= CPU_OPCODES || !drivers[opcode] || !dtype_valid((int)dtype)) {
-        return false;
-    }
-    cpu_driver *driver = drivers[opcode];
-    return driver == cpu_elementwise ? kernels->elementwise[opcode][dtype] != NULL
+static bool cpu_has_kernel(const struct cpu *cpu, unsigned opcode, enum dtype dtype) {
+    const struct cpu_kernels *kernels = cpu->kernels;
+    cpu_driver *driver = opcode < CPU_OPCODES && dtype_valid((int)dtype) ? drivers[opcode] : NULL;
+    return !driver                     ? false
+           : driver == cpu_elementwise ? kernels->elementwise[opcode][dtype] != NULL
            : driver == cpu_reduce    ? kernels->reductions[opcode][dtype] != NULL
            : driver == cpu_softmax   ? kernels->softmax[opcode][dtype] != NULL
            : driver == cpu_random    ? kernels->random[opcode][dtype] != NULL
                                      : true;
+}
+
+static int cpu_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
+    struct cpu *cpu = (struct cpu *)device;
+    if (__builtin_expect(!cpu_has_kernel(cpu, opcode, dtype), 0)) {
+        return fault_set(fault, STATUS_UNSUPPORTED, "a cpu device has no kernel for this with %s", dtype_name(dtype));
+    }
+    return opcode == OP_MATMUL && dtype_kind(dtype) == DTYPE_KIND_FLOAT ? blas_load(&cpu->blas, fault) : STATUS_OK;
 }
 
 /* ---- memory ---- */

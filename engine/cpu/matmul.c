@@ -313,10 +313,6 @@ int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct fault *fault
         memset(launch->output.data, 0, (size_t)(job.batches * job.m * job.n * job.size));
         return STATUS_OK;
     }
-    int status = job.product ? STATUS_OK : blas_load(&cpu->blas, fault);
-    if (status != STATUS_OK) {
-        return status;
-    }
     /* In double, since this may be more than 2^63; some 4 multiplications take as long as moving a byte. */
     double work = (double)job.batches * (double)job.m * (double)job.n * (double)job.k * (job.product ? 1 : 0.25);
     unsigned parts = cpu_parts(cpu, work < 0x1p40 ? (int64_t)work : INT64_C(1) << 40);
@@ -324,7 +320,7 @@ int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct fault *fault
     job_grid(&job, parts);
     int64_t rectangles = job.batches * job.grid_rows * job.grid_columns;
     job.parts = rectangles < parts ? (unsigned)rectangles : parts;
-    status = job_scratch(&job, fault);
+    int status = job_scratch(&job, fault);
     if (status == STATUS_OK) {
         team_run(&cpu->team, job.parts, job_part, &job);
     }

@@ -39,10 +39,10 @@ static int null_launch(struct device *device, const struct launch *launch, struc
     return STATUS_OK;
 }
 
-static bool null_supports(const struct device *device, unsigned opcode, enum dtype dtype) {
+/* One dtype that it does not have, to see what happens then. */
+static int null_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
     (void)device;
-    (void)opcode;
-    return dtype != DTYPE_F64; /* one dtype that it does not have, to see what happens then */
+    return dtype != DTYPE_F64 ? STATUS_OK : fault_set(fault, STATUS_UNSUPPORTED, "no kernel %u for f64", opcode);
 }
 
 static const struct device_vtable null_vtable = {
