@@ -39,14 +39,31 @@ static void worker_process_pop(struct worker_process *process) {
     free(packet);
 }
 
-static void worker_process_hang_up(struct worker_process *process) {
+static void worker_process_closed(uv_handle_t *handle) {
+    struct worker_process *process = handle->data;
+    if (--process->handles)
+        return;
+    if (process->page)
+        munmap((void *)process->page, sizeof *process->page);
+    free(process);
+}
+
+/* The poll handle goes together with its descriptor: closed later, it would take whoever has that number by then out of
+ * the loop's poll set. */
+static void worker_process_close_channel(struct worker_process *process) {
     if (process->channel < 0)
         return;
-    uv_poll_stop(&process->poll);
+    uv_close((uv_handle_t *)&process->poll, worker_process_closed);
     close(process->channel);
     process->channel = -1;
     while (process->first)
         worker_process_pop(process);
+}
+
+static void worker_process_hang_up(struct worker_process *process) {
+    if (process->channel < 0)
+        return;
+    worker_process_close_channel(process);
     process->events->hung_up(process->owner);
 }
 
@@ -121,15 +138,6 @@ static void worker_process_exited(uv_process_t *handle, int64_t status, int sign
 
 /* ---- start and end ---- */
 
-static void worker_process_closed(uv_handle_t *handle) {
-    struct worker_process *process = handle->data;
-    if (--process->handles)
-        return;
-    if (process->page)
-        munmap((void *)process->page, sizeof *process->page);
-    free(process);
-}
-
 /* The size is sealed: a worker that shrank its page would take the front down with it (SIGBUS). */
 static int worker_process_make_page(struct worker_process *process) {
     int fd = memfd_create("tensord-stats", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -179,9 +187,11 @@ static int worker_process_launch(struct worker_process *process, uv_loop_t *loop
         close(page);
         return -errno;
     }
-    process->channel = ends[0];
-    int error = uv_poll_init(loop, &process->poll, process->channel);
-    if (!error) {
+    int error = uv_poll_init(loop, &process->poll, ends[0]);
+    if (error) {
+        close(ends[0]);
+    } else {
+        process->channel = ends[0];
         process->handles = 2; /* a process handle that did not start must be closed as well */
         error = worker_process_spawn(process, loop, device, ends[1], page);
     }
@@ -219,18 +229,12 @@ void worker_process_destroy(struct worker_process *process) {
         return;
     if (process->handles && uv_is_active((uv_handle_t *)&process->process))
         uv_process_kill(&process->process, SIGKILL);
-    while (process->first)
-        worker_process_pop(process);
     if (process->handles) {
-        uv_close((uv_handle_t *)&process->poll, worker_process_closed);
+        worker_process_close_channel(process);
         uv_close((uv_handle_t *)&process->process, worker_process_closed);
+        return;
     }
-    if (process->channel >= 0)
-        close(process->channel);
-    process->channel = -1;
-    if (!process->handles) {
-        if (process->page)
-            munmap((void *)process->page, sizeof *process->page);
-        free(process);
-    }
+    if (process->page)
+        munmap((void *)process->page, sizeof *process->page);
+    free(process);
 }
