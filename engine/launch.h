@@ -24,10 +24,17 @@
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "proto/op.h"
+
+/* Kernels in C++ see a plain word, which they write with atomics of their own. */
+#ifdef __cplusplus
+typedef uint32_t report_code;
+#else
+#include <stdatomic.h>
+typedef _Atomic uint32_t report_code;
+#endif
 
 struct operand {
     void *data;             /* first element, offset applied */
@@ -40,7 +47,7 @@ struct operand {
 /* Where a kernel writes what is wrong with the data it met. The first writer wins; the owner reads it after the stream
  * has passed this launch. */
 struct report {
-    _Atomic uint32_t code; /* enum status; STATUS_OK until something is wrong */
+    report_code code; /* enum status; STATUS_OK until something is wrong */
     int64_t value;         /* OUT_OF_RANGE: the index found, */
     int64_t position;      /* its position, counted row-major in the index tensor, */
     int64_t limit;         /* and the extent it should be below */

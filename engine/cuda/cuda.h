@@ -1,0 +1,71 @@
+/* The CUDA device, as its drivers see it. Includable from C and from CUDA C++.
+ *
+ * A driver puts one launch on a stream and returns; nothing here waits for the device. The submitter's thread makes all of
+ * these calls. Every call of CUDA is checked with CUDA_TRY, which leaves a fault and returns from the driver. */
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "engine/launch.h"
+
+/* Memory for one launch's intermediate results, and kept for the next launches on the same stream, which run after it. */
+struct cuda_scratch {
+    void *memory;
+    size_t bytes;
+};
+
+struct cuda_stream {
+    cudaStream_t stream;
+    struct cuda_scratch scratch;
+    struct cuda *cuda;
+};
+
+struct cuda_blas;
+
+struct cuda {
+    int ordinal;         /* as CUDA counts */
+    int processors;      /* streaming multiprocessors */
+    int capability;      /* 90: compute capability 9.0 */
+    int shared_max;      /* bytes of shared memory that one block may ask for */
+    struct cuda_blas *blas; /* created with the first product */
+    bool tf32;           /* float32 products may be computed in TF32 */
+};
+
+/* Puts a launch whose kernel is known to exist on the stream. An error is the device's: see cuda_fault(). */
+typedef int cuda_driver(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault);
+cuda_driver cuda_elementwise, cuda_cast, cuda_copy;                  /* elementwise.cu, cast.cu, copy.cu */
+cuda_driver cuda_full, cuda_arange, cuda_eye, cuda_random;           /* create.cu, random.cu */
+cuda_driver cuda_reduce;                                             /* reduce.cu */
+cuda_driver cuda_softmax;                                            /* softmax.cu */
+cuda_driver cuda_matmul;                                             /* matmul.c or .cu */
+cuda_driver cuda_take, cuda_take_along_axis, cuda_one_hot;           /* take.cu */
+
+/* Whether the drivers that look their kernel up by dtype have one. */
+bool cuda_elementwise_has(unsigned opcode, enum dtype dtype);
+bool cuda_reduce_has(unsigned opcode, enum dtype dtype);
+bool cuda_softmax_has(unsigned opcode, enum dtype dtype);
+bool cuda_random_has(unsigned opcode, enum dtype dtype);
+bool cuda_matmul_has(enum dtype dtype);
+
+/* Makes the stream's scratch at least this large (stream-ordered allocation; it never shrinks). NULL and a fault where the
+ * device has no more memory. */
+void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault);
+
+/* Turns a CUDA error into a fault that names the call, CUDA's name for the error and its words: STATUS_DEVICE_LOST for a
+ * sticky one, STATUS_OUT_OF_MEMORY for cudaErrorMemoryAllocation, STATUS_INTERNAL for the rest. Returns its code. */
+int cuda_fault(struct fault *fault, cudaError_t error, const char *call);
+
+#define CUDA_TRY(fault, call)                                                                                          \
+    do {                                                                                                               \
+        cudaError_t cuda_try_error = (call);                                                                           \
+        if (cuda_try_error != cudaSuccess)                                                                             \
+            return cuda_fault(fault, cuda_try_error, #call);                                                           \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
