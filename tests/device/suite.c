@@ -62,6 +62,7 @@ void suite_restart(struct suite *suite) {
 void suite_close(struct suite *suite) {
     session_destroy(suite->session);
     engine_destroy(suite->engine);
+    values_destroy_all();
 }
 
 void suite_fail(const struct suite *suite, const char *format, ...) {

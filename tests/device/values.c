@@ -104,8 +104,19 @@ static void *values_memory(size_t count, size_t size) {
     return memory;
 }
 
+static struct values *values_all;
+
+static void values_link(struct values *values) {
+    values->next = values_all;
+    values->previous = &values_all;
+    if (values->next)
+        values->next->previous = &values->next;
+    values_all = values;
+}
+
 struct values *values_create(enum dtype dtype, int rank, const int64_t *shape) {
     struct values *values = values_memory(1, sizeof *values);
+    values_link(values);
     values->dtype = dtype;
     values->rank = rank;
     values->count = 1;
@@ -140,7 +151,15 @@ void values_destroy(struct values *values) {
     free(values->i);
     free(values->f);
     free(values->scale);
+    *values->previous = values->next;
+    if (values->next)
+        values->next->previous = values->previous;
     free(values);
+}
+
+void values_destroy_all(void) {
+    while (values_all)
+        values_destroy(values_all);
 }
 
 size_t values_bytes(const struct values *values) {

@@ -21,12 +21,15 @@ struct values {
      * errors are proportional to these, not to the result. NULL and 0 where an element depends on one rounding only. */
     long double *scale;
     double terms;
+    struct values *next, **previous; /* all there are */
 };
 
 struct values *values_create(enum dtype dtype, int rank, const int64_t *shape);
 struct values *values_copy(const struct values *values);
 /* Takes NULL. */
 void values_destroy(struct values *values);
+/* Of one test nothing is left to the next, and no leak hides another one. */
+void values_destroy_all(void);
 void values_scaled(struct values *values, double terms);
 
 /* To and from the bytes that a device keeps. */
