@@ -96,7 +96,8 @@ static void arrival_closed(uv_handle_t *handle) {
 static int arrival_release(struct arrival *arrival) {
     int fd = arrival->fd;
     LIST_REMOVE(arrival, link);
-    arrival->front->arrivals.count--;
+    if (!arrival->slot)
+        arrival->front->arrivals.count--;
     uv_close((uv_handle_t *)&arrival->poll, arrival_closed);
     uv_close((uv_handle_t *)&arrival->timer, arrival_closed);
     return fd;
@@ -134,17 +135,27 @@ static void arrival_hold(struct arrival *arrival) {
     uv_poll_start(&arrival->poll, UV_DISCONNECT, arrival_polled);
 }
 
+/* The socket is on its way; what there is of it here waits to be told that it has come. */
+static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
+    arrival->held = false;
+    arrival->slot = slot;
+    arrival->handed = slot->handed;
+    arrival->front->arrivals.count--;
+    uv_timer_stop(&arrival->timer);
+    uv_poll_stop(&arrival->poll);
+}
+
 static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
-    /* A copy goes away, so that the socket is still here where the channel does not take it. */
+    /* A copy goes away, so that the socket is still here where the channel or the worker does not take it. */
     int copy = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
         arrival_refuse_with(arrival, STATUS_LIMIT, "the daemon takes no connection now: %s", strerror(errno));
         return;
     }
-    uint64_t session = ++arrival->front->arrivals.last_session;
-    int error = worker_slot_connect(slot, copy, session, arrival->peer.principal, arrival->peer.address);
+    arrival->session = ++arrival->front->arrivals.last_session;
+    int error = worker_slot_connect(slot, copy, arrival->session, arrival->peer.principal, arrival->peer.address);
     if (!error)
-        close(arrival_release(arrival));
+        arrival_sent(arrival, slot);
     else if (error == STATUS_DEVICE_LOST)
         arrival_hold(arrival); /* it has just died, and the front is about to learn it */
     else
@@ -211,8 +222,11 @@ static void arrival_read(struct arrival *arrival) {
 
 static void arrival_polled(uv_poll_t *poll, int status, int events) {
     struct arrival *arrival = poll->data;
-    (void)events;
-    if (arrival->held || status < 0)
+    if (arrival->held && status == 0 && !(events & UV_PRIORITIZED))
+        /* One side has ended, and this would be told again and again. The end of both, which cannot be masked out, is
+         * reported as what was asked for. */
+        uv_poll_start(poll, UV_PRIORITIZED, arrival_polled);
+    else if (arrival->held || status < 0)
         close(arrival_release(arrival));
     else
         arrival_read(arrival);
@@ -264,16 +278,49 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */
 }
 
+/* One on its way to a worker: has it come, or will it never? */
+static void arrival_settle(struct arrival *arrival) {
+    if (arrival->handed <= arrival->slot->taken) {
+        close(arrival_release(arrival));
+    } else if (!arrival->slot->process) {
+        arrival->slot = NULL;
+        arrival->front->arrivals.count++;
+        arrival_place(arrival);
+    }
+}
+
 void arrival_retry(struct front *front) {
     struct arrival *next;
     for (struct arrival *arrival = LIST_FIRST(&front->arrivals.head); arrival; arrival = next) {
         next = LIST_NEXT(arrival, link);
-        if (arrival->held)
+        if (arrival->slot)
+            arrival_settle(arrival);
+        else if (arrival->held)
             arrival_place(arrival);
     }
 }
 
+void arrival_refused(struct front *front, const struct worker_slot *slot, uint64_t session) {
+    struct arrival *arrival;
+    LIST_FOREACH(arrival, &front->arrivals.head, link) {
+        if (arrival->slot != slot || arrival->session != session)
+            continue;
+        arrival_refuse_with(arrival, STATUS_LIMIT, "%s has no descriptor left for another connection",
+                            slot->device.name);
+        return;
+    }
+}
+
 void arrival_refuse_all(struct front *front, const struct fault *fault) {
+    struct arrival *next;
+    for (struct arrival *arrival = LIST_FIRST(&front->arrivals.head); arrival; arrival = next) {
+        next = LIST_NEXT(arrival, link);
+        if (!arrival->slot)
+            arrival_refuse(arrival, fault);
+    }
+}
+
+void arrival_list_finish(struct front *front) {
     while (!LIST_EMPTY(&front->arrivals.head))
-        arrival_refuse(LIST_FIRST(&front->arrivals.head), fault);
+        close(arrival_release(LIST_FIRST(&front->arrivals.head)));
 }

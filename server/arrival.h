@@ -1,5 +1,6 @@
 /* A connection from accept until it is handed on: reads the 8-byte preamble and not a byte more, waits where the device
- * is just restarting, and passes the socket to the worker or to control. Front thread only. */
+ * is just restarting, and passes the socket to the worker or to control. It is kept until the worker has taken it: where
+ * the worker dies before, the next one gets it, and the client does not notice. Front thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,6 +11,7 @@
 #include "proto/frame.h"
 
 struct front;
+struct worker_slot;
 
 /* Who is at the other end. */
 struct peer {
@@ -28,20 +30,28 @@ struct arrival {
     uint8_t preamble[PREAMBLE_BYTES];
     size_t received;
     uint16_t target;
-    bool held; /* has its preamble, waits for the worker */
+    bool held;                /* has its preamble, waits for the worker */
+    struct worker_slot *slot; /* on its way to this one's process; NULL: to none */
+    uint64_t handed;          /* its number among those handed to that process */
+    uint64_t session;         /* number of the session it was handed over as */
     struct peer peer;
     LIST_ENTRY(arrival) link;
 };
 
 struct arrival_list {
     LIST_HEAD(, arrival) head;
-    unsigned count;
+    unsigned count;        /* without those on their way to a worker, whom its slot counts */
     uint64_t last_session; /* number given last */
 };
 
 /* Takes `fd`. */
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address);
-/* A worker's state is another one: held connections may go on, or must be refused. */
+/* Something is new about a worker: held connections may go on, or must be refused; those that it has taken are done,
+ * those that a dead one has not taken are placed again. */
 void arrival_retry(struct front *front);
-/* Refuses all of them. */
+/* The worker has no descriptor left for the one that was handed over as this session. */
+void arrival_refused(struct front *front, const struct worker_slot *slot, uint64_t session);
+/* Refuses all but those on their way to a worker, which will refuse them itself. */
 void arrival_refuse_all(struct front *front, const struct fault *fault);
+/* Cuts what is left. The caller runs the loop until their handles are closed. */
+void arrival_list_finish(struct front *front);

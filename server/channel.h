@@ -18,11 +18,13 @@ enum channel_type {
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
     CHANNEL_LINK_WANTED, /* a link to device `link.device` is wanted for `link.ticket` */
+    CHANNEL_REFUSED,     /* connection.session came without its socket: the worker has no descriptor left */
+    CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_DRAINED,
 };
 
 struct channel_limits {
-    uint64_t session_bytes;    /* live device bytes of a session; 0: no limit but the device's */
+    uint64_t session_bytes; /* live device bytes of a session; 0: no limit but the device's */
     uint32_t session_tensors;
     uint32_t session_streams;
     uint32_t session_operations; /* operations in flight; past it the worker stops reading that socket */
@@ -46,15 +48,16 @@ struct channel_message {
             struct channel_limits limits;
         } start;
         struct {
-            uint64_t session;    /* number for the new session */
-            char principal[64];  /* "uid:1000" */
-            char peer[64];       /* "unix", "127.0.0.1:40212" */
+            uint64_t session;   /* number for the new session */
+            char principal[64]; /* "uid:1000" */
+            char peer[64];      /* "unix", "127.0.0.1:40212" */
         } connection;
         struct {
             char device[32];
             uint8_t ticket[16];
         } link;
         struct fault fault; /* CHANNEL_FAULT */
+        uint64_t taken;     /* as in struct stats_page */
     };
     struct fault link_fault; /* CHANNEL_LINK_OUT without fd */
 };

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,12 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events);
 /* ---- what the poll handle watches ---- */
 
 static void connection_watch(struct connection *connection) {
-    int events = connection->hangup ? 0 : UV_DISCONNECT;
+    /* A side that is shut down would be told of without end. UV_PRIORITIZED stands in for the event that cannot be asked
+     * for and cannot be masked out either, the end of both sides: the poll handle reports that as what it was asked for.
+     */
+    int events = connection->leave_ms ? UV_PRIORITIZED : UV_DISCONNECT;
 
-    if (!connection->hangup &&
+    if (!connection->eof &&
         (connection->state == CONNECTION_LINGER ||
          (connection->state == CONNECTION_OPEN && !connection->draining && !connection->reader.paused)))
         events |= UV_READABLE;
@@ -31,10 +35,7 @@ static void connection_watch(struct connection *connection) {
     if (events == connection->events)
         return;
     connection->events = events;
-    if (events)
-        uv_poll_start(&connection->poll, events, connection_on_poll);
-    else
-        uv_poll_stop(&connection->poll);
+    uv_poll_start(&connection->poll, events, connection_on_poll);
 }
 
 /* ---- back-pressure ---- */
@@ -81,6 +82,51 @@ void connection_discharge(struct connection *connection, uint64_t cost) {
         connection->wait_output = false;
         service_mark_more(connection->service, connection);
     }
+}
+
+/* ---- a client that has shut down its side ---- */
+
+/* Whether somebody may still wait for something: the client itself, or a device to which a copy is on its way. */
+static bool connection_owes(const struct connection *connection) {
+    return connection->pending || !reply_queue_empty(&connection->queue) || link_busy(connection);
+}
+
+/* Whether the client is gone altogether. A TCP socket knows only after sending something in vain. */
+static bool connection_is_dead(const struct connection *connection) {
+    struct pollfd state = {.fd = connection->fd};
+
+    return poll(&state, 1, 0) > 0 && state.revents & (POLLHUP | POLLERR);
+}
+
+/* Gives the client time for what it is owed. Over TCP that is long only while bytes are under way: a dead client's host
+ * would have reset the connection for them. */
+static void connection_stay(struct connection *connection) {
+    connection->leave_ms =
+        service_now_ms() + (connection->tcp && !connection->blocked ? (uint64_t)CONNECTION_LEAVE_TCP_MS
+                                                                    : connection->service->limits.drain_timeout_ms);
+}
+
+static void connection_half_close(struct connection *connection) {
+    if (!connection->leave_ms)
+        connection_stay(connection);
+}
+
+/* Nothing more will come. False: nor is there anything to stay for, and the connection is gone. */
+static bool connection_read_end(struct connection *connection) {
+    connection->eof = true;
+    if (connection_owes(connection) && !connection_is_dead(connection)) {
+        connection_half_close(connection);
+        return true;
+    }
+    connection_destroy(connection, "closed by the client");
+    return false;
+}
+
+/* Whether all has been said to a client that says nothing more, or its time is up. */
+static bool connection_is_over(const struct connection *connection, uint64_t now_ms) {
+    if (connection->state != CONNECTION_OPEN || !connection->leave_ms)
+        return false;
+    return now_ms >= connection->leave_ms || (connection->eof && !connection_owes(connection));
 }
 
 /* ---- frames ---- */
@@ -133,8 +179,10 @@ static bool connection_read(struct connection *connection) {
         while (got < 0 && errno == EINTR);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
-        if (got <= 0) {
-            connection_destroy(connection, got == 0 ? "closed by the client" : strerror(errno));
+        if (got == 0)
+            return connection_read_end(connection);
+        if (got < 0) {
+            connection_destroy(connection, strerror(errno));
             return false;
         }
         if (frame_reader_advance(&connection->reader, (size_t)got, &connection_handler, connection, &fault)) {
@@ -160,7 +208,8 @@ void connection_resume(struct connection *connection) {
 }
 
 void connection_drain(struct connection *connection) {
-    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && !connection_read(connection))
+    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && !connection->eof &&
+        !connection_read(connection))
         return;
     connection->draining = true;
     connection_watch(connection);
@@ -270,7 +319,7 @@ static void connection_linger(struct connection *connection) {
     connection->blocked = false;
     connection->deadline_ms = service_now_ms() + CONNECTION_LINGER_MS;
     shutdown(connection->fd, SHUT_WR);
-    if (connection->hangup)
+    if (connection->eof)
         connection_destroy(connection, connection->reason);
     else
         connection_watch(connection);
@@ -306,8 +355,12 @@ void connection_flush(struct connection *connection) {
         return;
     }
     connection->blocked = left > 0;
+    if (connection->leave_ms)
+        connection_stay(connection);
     if (left == 0 && connection->state == CONNECTION_CLOSING)
         connection_linger(connection);
+    else if (connection_is_over(connection, 0))
+        connection_destroy(connection, "closed by the client");
     else
         connection_watch(connection);
 }
@@ -328,15 +381,16 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
         connection->blocked = false;
         service_mark_dirty(connection->service, connection);
     }
-    if (events & UV_READABLE && connection->state == CONNECTION_OPEN && !connection->reader.paused) {
-        if (!connection_read(connection))
+    if (events & (UV_DISCONNECT | UV_PRIORITIZED)) {
+        if (events & UV_PRIORITIZED || connection_is_dead(connection)) {
+            connection_destroy(connection, "closed by the client");
             return;
-    } else if (events & UV_DISCONNECT && connection->state == CONNECTION_OPEN) {
-        connection_destroy(connection, "closed by the client");
-        return;
+        }
+        connection_half_close(connection);
     }
-    if (events & UV_DISCONNECT && connection->state == CONNECTION_CLOSING)
-        connection->hangup = true;
+    if (events & UV_READABLE && connection->state == CONNECTION_OPEN && !connection->reader.paused &&
+        !connection->eof && !connection_read(connection))
+        return;
     connection_watch(connection);
 }
 
@@ -347,6 +401,10 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     if (connection->wait_room &&
         session_queued(connection->session) <= connection->service->limits.session_operations / 2)
         connection_on_room(connection);
+    if (connection_is_over(connection, now_ms)) {
+        connection_destroy(connection, "closed by the client");
+        return;
+    }
     if (!connection->deadline_ms || now_ms < connection->deadline_ms)
         return;
     if (connection->state == CONNECTION_OPEN) {
@@ -361,12 +419,13 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
 /* ---- the beginning ---- */
 
 /* Small frames must not wait for one another, and a Unix socket's default buffer halves the rate of large ones. */
-static void connection_tune(int fd) {
+static void connection_tune(int fd, bool *tcp) {
     int family = 0, on = 1, bytes = CONNECTION_SOCKET_BUFFER;
     socklen_t length = sizeof family;
 
     getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
-    if (family != AF_UNIX)
+    *tcp = family != AF_UNIX;
+    if (*tcp)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     else if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) < 0)
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
@@ -393,7 +452,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
         close(fd);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     }
-    connection_tune(fd);
+    connection_tune(fd, &connection->tcp);
     error = uv_poll_init(service->loop, &connection->poll, fd);
     if (error) {
         frame_reader_finish(&connection->reader);

@@ -1,7 +1,8 @@
 /* One client's connection to a device: socket, frame reader, reply queue, and the session behind it.
  *
  * It is read while its session has room for operations and its replies leave; otherwise the rest waits in the socket. A
- * client that breaks the protocol gets an Error as its last frame. Loop thread only. */
+ * client that breaks the protocol gets an Error as its last frame. One that shuts down its sending side gets the answers
+ * that are still due, within a bounded time; one that is gone ends at once. Loop thread only. */
 #pragma once
 
 #include <uv.h>
@@ -19,6 +20,10 @@ enum {
     CONNECTION_WRITE_BYTES = 4 << 20, /* written in one turn */
     CONNECTION_BUFFER_BYTES = 64 << 10,
     CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
+    /* For the next answer over TCP, where a client that died looks like one that still reads. It is short, because a
+     * dead client's memory is wanted back within a second. Else it is limits.drain_timeout_ms, for Unix sockets tell the
+     * two apart. */
+    CONNECTION_LEAVE_TCP_MS = 500,
 };
 
 struct connection_options {
@@ -42,9 +47,11 @@ struct connection {
 
     uv_poll_t poll;
     int fd;
-    int events;   /* asked of the poll handle */
-    bool blocked; /* the socket took no more */
-    bool hangup;  /* the client has closed its side */
+    bool tcp;
+    int events;        /* asked of the poll handle */
+    bool blocked;      /* the socket took no more */
+    uint64_t leave_ms; /* the client has shut down its side: what it is owed leaves until then; 0: it has not */
+    bool eof;          /* and all that it sent has been read */
     bool draining;
     struct frame_reader reader;
     unsigned turn_frames;

@@ -17,6 +17,7 @@ enum {
     CONTROL_MESSAGE_MAX = 16 << 10,
     CONTROL_CLIENT_MAX = 128, /* bytes of Hello's client */
     CONTROL_SEND_TIMEOUT_MS = 10000,
+    CONTROL_TURN_REQUESTS = 8, /* answered in one turn, before others have theirs */
 };
 
 /* ---- ends ---- */
@@ -218,11 +219,12 @@ static int control_flush(struct control *control) {
     return 1;
 }
 
-/* Waits for room to send; what is unread stays in the socket meanwhile. */
+/* Waits for room to send; what is unread stays in the socket meanwhile. A peer that has gone leaves room enough for an
+ * attempt that fails; one that has only shut down its side still gets its answers. */
 static void control_wait_for_room(struct control *control) {
     if (!uv_is_active((uv_handle_t *)&control->timer))
         uv_timer_start(&control->timer, control_timed_out, CONTROL_SEND_TIMEOUT_MS, 0);
-    uv_poll_start(&control->poll, UV_WRITABLE | UV_DISCONNECT, control_polled);
+    uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
 }
 
 static void control_wait_for_requests(struct control *control) {
@@ -231,10 +233,15 @@ static void control_wait_for_requests(struct control *control) {
     uv_poll_start(&control->poll, UV_READABLE, control_polled);
 }
 
+/* The socket has room, so this is called for in the loop's next turn. */
+static void control_wait_for_turn(struct control *control) {
+    uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
+}
+
 /* Goes on after a step of the reader: sends its replies and lets it handle what is buffered, until one of the two has
- * to wait. The connection may be dead afterwards. */
+ * to wait, or it has had its share. The connection may be dead afterwards. */
 static void control_go_on(struct control *control, int error, struct fault *fault) {
-    while (!error) {
+    for (unsigned handled = 1; !error; handled++) {
         int flushed = control_flush(control);
         if (flushed < 0) {
             control_end(control);
@@ -246,6 +253,10 @@ static void control_go_on(struct control *control, int error, struct fault *faul
         }
         if (!control->reader.paused) {
             control_wait_for_requests(control);
+            return;
+        }
+        if (handled == CONTROL_TURN_REQUESTS) {
+            control_wait_for_turn(control);
             return;
         }
         error = frame_reader_resume(&control->reader, &control_handler, control, fault);
@@ -261,6 +272,10 @@ static void control_read(struct control *control) {
     ssize_t got = recv(control->fd, place, room, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
+    if (got == 0 && control->draining) {
+        uv_poll_stop(&control->poll); /* it says nothing more, and waits to be told of the end */
+        return;
+    }
     if (got <= 0) {
         control_end(control);
         return;

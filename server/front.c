@@ -16,6 +16,7 @@ static void front_finish_handles(struct front *front) {
     struct fault fault;
     fault_set(&fault, STATUS_DRAINING, "the daemon is shutting down");
     arrival_refuse_all(front, &fault);
+    arrival_list_finish(front);
     control_list_finish(&front->controls);
     farewell_list_finish(&front->farewells);
     supervisor_finish(&front->supervisor);
@@ -75,6 +76,10 @@ static void front_workers_changed(void *owner) {
         front_all_stopped(front);
 }
 
+static void front_connection_refused(void *owner, const struct worker_slot *slot, uint64_t session) {
+    arrival_refused(owner, slot, session);
+}
+
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
     if (front->draining) {
@@ -131,7 +136,8 @@ static int front_init(struct front *front, const struct config *config, struct f
     uv_timer_init(&front->loop, &front->leaving);
     front->leaving.data = front;
     front_watch_signals(front);
-    return supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed, front, fault);
+    return supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed, front_connection_refused,
+                           front, fault);
 }
 
 static void front_finish(struct front *front) {

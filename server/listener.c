@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static void listener_refuse_one(struct listener *listener, int error) {
     listener->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* The socket stays readable while nothing can be accepted; polling it would only burn a core. */
+/* No descriptor or memory is left, or something is wrong with the socket, which whoever passed it may have shut down. It
+ * stays readable while nothing can be accepted; polling it would only burn a core. */
 static void listener_pause(struct listener *listener, int error) {
     uint64_t now = uv_hrtime();
     listener_refuse_one(listener, error);
@@ -54,10 +56,19 @@ static void listener_resume(uv_timer_t *timer) {
     uv_poll_start(&listener->poll, UV_READABLE, listener_polled);
 }
 
+/* A Unix socket that has been shut down says EAGAIN to accept(), and goes on being readable. */
+static bool listener_is_shut_down(const struct listener *listener) {
+    struct pollfd state = {.fd = listener->fd};
+    return poll(&state, 1, 0) > 0;
+}
+
 static void listener_polled(uv_poll_t *poll, int status, int events) {
     struct listener *listener = poll->data;
-    (void)status;
     (void)events;
+    if (status < 0) { /* the poll handle has stopped itself */
+        listener_pause(listener, EIO);
+        return;
+    }
     for (int i = 0; i < LISTENER_ACCEPTS_AT_ONCE; i++) {
         struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
         socklen_t length = sizeof peer;
@@ -66,11 +77,13 @@ static void listener_polled(uv_poll_t *poll, int status, int events) {
             listener->list->accepted(listener->list->owner, fd, &peer);
             continue;
         }
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO || errno == EPERM)
+            continue; /* one client's trouble */
+        if (errno != EAGAIN && errno != EWOULDBLOCK)
             listener_pause(listener, errno);
-        /* ECONNABORTED and the like are one client's trouble; EAGAIN ends the round. */
-        if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO)
-            return;
+        else if (i == 0 && listener_is_shut_down(listener))
+            listener_pause(listener, EPIPE);
+        return;
     }
 }
 

@@ -10,7 +10,7 @@
 
 struct listener {
     uv_poll_t poll;
-    uv_timer_t pause; /* after the process ran out of descriptors */
+    uv_timer_t pause; /* while nothing can be accepted */
     int fd, reserve;  /* reserve: a descriptor to give up when there is no other */
     unsigned handles;
     char url[300];

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +11,28 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "server/log.h"
+
 static int listener_unix_refuse(struct fault *fault, const char *path, const char *what, int error) {
     return fault_set(fault, STATUS_CONNECTION, "unix:%s: %s: %s", path, what, strerror(error));
+}
+
+enum { LISTENER_LOCK_TRIES = 100, LISTENER_LOCK_PAUSE_MS = 10 };
+
+/* Two daemons that start at once must not both take the same socket for a dead one's. But whoever may read a directory
+ * can lock it, and must not keep the daemon from starting: after a second it does without. flock() knows no time limit.
+ */
+static int listener_unix_lock_directory(int fd) {
+    for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB); tries++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return errno;
+        if (tries == LISTENER_LOCK_TRIES) {
+            log_event(LOG_LEVEL_WARNING, "lock_ignored", "cause", "another process keeps the directory locked", NULL);
+            return 0;
+        }
+        poll(NULL, 0, LISTENER_LOCK_PAUSE_MS);
+    }
+    return 0;
 }
 
 static int listener_unix_lock(const char *path, int *lock, struct fault *fault) {
@@ -22,8 +43,8 @@ static int listener_unix_lock(const char *path, int *lock, struct fault *fault) 
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return listener_unix_refuse(fault, path, directory, errno);
-    if (flock(fd, LOCK_EX)) {
-        int error = errno;
+    int error = listener_unix_lock_directory(fd);
+    if (error) {
         close(fd);
         return listener_unix_refuse(fault, path, "cannot lock its directory", error);
     }

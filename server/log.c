@@ -1,5 +1,6 @@
 #include "server/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,11 +20,14 @@ enum { LOG_LEVEL_COUNT = sizeof log_level_names / sizeof *log_level_names };
 
 static enum log_level log_threshold = LOG_LEVEL_INFO;
 static char log_process[32] = "front";
+static unsigned long log_lost; /* lines, since the last one that was written */
 
-/* One line in the making; `text` always has room for the final newline. */
+/* One line in the making. What does not fit as a whole is left out, with all that follows; there is always room for a
+ * closing quote and the final newline. */
 struct log_line {
     char text[LOG_LINE_MAX];
     size_t length;
+    bool quoted, cut;
 };
 
 int log_level_parse(const char *text) {
@@ -42,57 +46,97 @@ enum log_level log_level(void) {
     return log_threshold;
 }
 
-static void log_line_byte(struct log_line *line, char byte) {
-    if (line->length < LOG_LINE_MAX - 1)
-        line->text[line->length++] = byte;
+static void log_line_add(struct log_line *line, const void *bytes, size_t n) {
+    size_t end = LOG_LINE_MAX - 1 - line->quoted;
+    line->cut = line->cut || n > end - line->length;
+    if (line->cut)
+        return;
+    memcpy(line->text + line->length, bytes, n);
+    line->length += n;
 }
 
 static void log_line_text(struct log_line *line, const char *text) {
-    while (*text)
-        log_line_byte(line, *text++);
+    log_line_add(line, text, strlen(text));
+}
+
+/* Bytes of the UTF-8 character at `c`, a zero-terminated text; 0 where there is none: a lone or missing continuation
+ * byte, a form longer than needed, a surrogate, beyond U+10FFFF (the Unicode Standard, table 3-7). */
+static size_t log_utf8_bytes(const unsigned char *c) {
+    static const struct {
+        unsigned char first_low, first_high, second_low, second_high, bytes;
+    } rows[] = {
+        {0x01, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t n = 1;
+        if (*c < rows[i].first_low || *c > rows[i].first_high || c[1] < rows[i].second_low ||
+            c[1] > rows[i].second_high)
+            continue;
+        while (n < rows[i].bytes && (c[n] & 0xc0) == 0x80)
+            n++;
+        return n == rows[i].bytes ? n : 0;
+    }
+    return 0;
+}
+
+/* Whether a terminal or a log reader might take this character for more than itself: a control character (U+0080 to
+ * U+009F as well), a separator of lines or paragraphs (U+2028, U+2029), or one that turns the direction of what follows
+ * (U+202A to U+202E, U+2066 to U+2069). */
+static bool log_is_control(const unsigned char *c, size_t bytes) {
+    return (bytes == 1 && (*c < ' ' || *c == 0x7f)) || (bytes == 2 && c[0] == 0xc2 && c[1] < 0xa0) ||
+           (bytes == 3 && c[0] == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae) ||
+           (bytes == 3 && c[0] == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
 }
 
 static bool log_is_plain(const char *value) {
-    if (!*value)
-        return false;
-    for (const unsigned char *c = (const unsigned char *)value; *c; c++)
-        if (*c <= ' ' || *c == '"' || *c == '=' || *c == '\\' || *c == 0x7f)
+    const unsigned char *c = (const unsigned char *)value;
+    size_t bytes = 0;
+    for (; *c; c += bytes) {
+        bytes = log_utf8_bytes(c);
+        if (!bytes || log_is_control(c, bytes) || strchr(" \"=\\", *c))
             return false;
-    return true;
+    }
+    return *value;
 }
 
-static void log_line_escaped(struct log_line *line, unsigned char c) {
-    static const char digits[] = "0123456789abcdef";
-    if (c == '"' || c == '\\') {
-        log_line_byte(line, '\\');
-        log_line_byte(line, (char)c);
-    } else if (c == '\n') {
+/* One character, or one byte that is none; returns how many bytes that was. */
+static size_t log_line_escaped(struct log_line *line, const unsigned char *c) {
+    size_t bytes = log_utf8_bytes(c);
+    char text[4 * 4 + 1];
+    if (bytes == 1 && (*c == '"' || *c == '\\')) {
+        log_line_add(line, (char[]){'\\', (char)*c}, 2);
+    } else if (*c == '\n') {
         log_line_text(line, "\\n");
-    } else if (c < ' ' || c == 0x7f) {
-        log_line_text(line, "\\x");
-        log_line_byte(line, digits[c >> 4]);
-        log_line_byte(line, digits[c & 15]);
+    } else if (!bytes || log_is_control(c, bytes)) {
+        bytes = bytes ? bytes : 1;
+        for (size_t i = 0; i < bytes; i++)
+            snprintf(text + 4 * i, 5, "\\x%02x", c[i]);
+        log_line_text(line, text);
     } else {
-        log_line_byte(line, (char)c);
+        log_line_add(line, c, bytes);
     }
+    return bytes;
 }
 
 static void log_line_value(struct log_line *line, const char *value) {
-    if (log_is_plain(value)) {
-        log_line_text(line, value);
+    line->quoted = !log_is_plain(value);
+    if (line->quoted)
+        log_line_text(line, "\"");
+    if (line->cut)
         return;
-    }
-    log_line_byte(line, '"');
-    for (const unsigned char *c = (const unsigned char *)value; *c; c++)
-        log_line_escaped(line, *c);
-    log_line_byte(line, '"');
+    for (const unsigned char *c = (const unsigned char *)value; *c;)
+        c += log_line_escaped(line, c);
+    if (line->quoted)
+        line->text[line->length++] = '"';
+    line->quoted = false;
 }
 
 static void log_line_field(struct log_line *line, const char *key, const char *value) {
-    if (line->length)
-        log_line_byte(line, ' ');
-    log_line_text(line, key);
-    log_line_byte(line, '=');
+    char head[64];
+    snprintf(head, sizeof head, "%s%s=", line->length ? " " : "", key);
+    log_line_text(line, head);
     log_line_value(line, value);
 }
 
@@ -107,14 +151,48 @@ static void log_line_time(struct log_line *line) {
     log_line_field(line, "ts", text);
 }
 
+static void log_line_begin(struct log_line *line, enum log_level level, const char *event) {
+    line->length = 0;
+    line->quoted = line->cut = false;
+    log_line_time(line);
+    log_line_field(line, "level", log_level_names[level]);
+    log_line_field(line, "process", log_process);
+    log_line_field(line, "event", event);
+}
+
+static void log_line_write(struct log_line *line) {
+    line->text[line->length++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line->text, line->length);
+    (void)written; /* there is nobody to tell */
+}
+
+/* Nobody may hold up the daemon by not reading its log, a terminal that was stopped or a full pipe. A pipe that is
+ * writable at all has room for PIPE_BUF bytes, which is more than a line. */
+static bool log_is_writable(void) {
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) > 0;
+}
+
+static void log_tell_lost(void) {
+    struct log_line line;
+    char lines[24];
+    log_line_begin(&line, LOG_LEVEL_WARNING, "log_lost");
+    log_line_field(&line, "lines", log_text(lines, sizeof lines, "%lu", log_lost));
+    log_line_write(&line);
+    log_lost = 0;
+}
+
 void log_event(enum log_level level, const char *event, ...) {
     if (level < log_threshold)
         return;
-    struct log_line line = {.length = 0};
-    log_line_time(&line);
-    log_line_field(&line, "level", log_level_names[level]);
-    log_line_field(&line, "process", log_process);
-    log_line_field(&line, "event", event);
+    if (!log_is_writable()) {
+        log_lost++;
+        return;
+    }
+    if (log_lost)
+        log_tell_lost();
+    struct log_line line;
+    log_line_begin(&line, level, event);
     va_list fields;
     va_start(fields, event);
     for (const char *key; (key = va_arg(fields, const char *));) {
@@ -122,10 +200,7 @@ void log_event(enum log_level level, const char *event, ...) {
         log_line_field(&line, key, value ? value : "");
     }
     va_end(fields);
-    line.text[line.length++] = '\n';
-    /* A log that cannot be written is lost: there is nobody to tell. */
-    ssize_t written = write(STDERR_FILENO, line.text, line.length);
-    (void)written;
+    log_line_write(&line);
 }
 
 char *log_text(char *buffer, unsigned long size, const char *format, ...) {

@@ -1,4 +1,5 @@
-/* Logs: one line an event on stderr, key=value, as `ts=… level=info event=listening url=unix:/run/…`. */
+/* Logs: one line an event on stderr, key=value, as `ts=… level=info event=listening url=unix:/run/…`. Never waits: what
+ * stderr does not take is lost, and counted in a line of its own later. One thread of a process. */
 #pragma once
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
@@ -10,7 +11,9 @@ void log_init(enum log_level level, const char *process);
 enum log_level log_level(void);
 
 /* Fields alternate key, value, and end with NULL: log_event(LOG_LEVEL_INFO, "session_open", "peer", peer, NULL).
- * Values are quoted where they hold spaces, quotes or control characters. One write(2) a line; lines over 1 KiB are cut. */
+ * Values are quoted where they hold spaces, quotes, control characters or bytes that are no UTF-8; the last two are
+ * escaped as \n or \x1b, so that a line is always one event and always text. One write(2) a line; lines over 1 KiB are cut
+ * between two characters. */
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));
 /* A number or formatted text as a value: log_text(buffer, sizeof buffer, "%d", n) returns buffer. */
 char *log_text(char *buffer, unsigned long size, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -1,30 +1,17 @@
 #include "server/request.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "proto/batch.h"
-#include "server/cause.h"
 #include "server/connection.h"
+#include "server/link_in.h"
+#include "server/link_out.h"
 #include "server/log.h"
+#include "server/request_impl.h"
 
-enum {
-    REQUEST_UPLOADS_MAX = 4096, /* of one session, begun and not complete */
-    /* A batch of this size is handed to the engine at once, so that it runs while the next one is read. */
-    REQUEST_KICK_OPERATIONS = 256,
-};
-
-struct request_upload {
-    struct request_upload *next;
-    uint64_t id;
-    int64_t total, received; /* bytes */
-    enum dtype dtype;
-    bool bound; /* false: it failed, what comes is dropped */
-    struct upload upload;
-};
-
-#define REQUEST_PROTOCOL(fault, ...) fault_set(fault, STATUS_PROTOCOL, __VA_ARGS__)
+/* A batch of this size is handed to the engine at once, so that it runs while the next one is read. */
+enum { REQUEST_KICK_OPERATIONS = 256 };
 
 /* ---- Hello and what needs no session state ---- */
 
@@ -121,17 +108,22 @@ static int request_stream_close(struct connection *connection, const struct fram
 
 /* ---- operations ---- */
 
-/* Everything that makes a result is numbered, and both sides count. */
-static int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault) {
+int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault) {
     if (sequence == connection->operations + 1)
         return STATUS_OK;
     return REQUEST_PROTOCOL(fault, "operation number %lu came where %lu was due", sequence, connection->operations + 1);
 }
 
-static int request_label(const char *label, struct fault *fault) {
+int request_label(const char *label, struct fault *fault) {
     if (label && strnlen(label, BATCH_LABEL_MAX + 1) > BATCH_LABEL_MAX)
         return REQUEST_PROTOCOL(fault, "a label has more than %d bytes", BATCH_LABEL_MAX);
     return STATUS_OK;
+}
+
+void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank, struct fault *bad) {
+    *bad = (struct fault){0};
+    if (type_make(type, dtype, shape, rank, bad) != STATUS_OK)
+        *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
 }
 
 static int request_batch(struct connection *connection, const struct frame_header *header,
@@ -196,140 +188,6 @@ static int request_sync(struct connection *connection, const struct frame_header
     return answer_wait(connection, header->sequence, 0);
 }
 
-/* ---- uploads ---- */
-
-/* A dtype and shape from outside. What they are wrong with is kept in `bad` for the tensor's failure; the type then
- * stands for nothing and has no bytes. */
-static void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank,
-                         struct fault *bad) {
-    *bad = (struct fault){0};
-    if (type_make(type, dtype, shape, rank, bad) != STATUS_OK)
-        *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
-}
-
-static void request_upload_remove(struct connection *connection, struct request_upload *upload) {
-    for (struct request_upload **at = &connection->uploads; *at; at = &(*at)->next)
-        if (*at == upload) {
-            *at = upload->next;
-            connection->n_uploads--;
-            free(upload);
-            return;
-        }
-}
-
-static void request_upload_end(struct request_upload *upload, const struct failure *cause) {
-    if (upload->bound)
-        upload_finish(&upload->upload, cause);
-    upload->bound = false;
-}
-
-/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. */
-static void request_upload_bind(struct connection *connection, const Tensord__Upload *message,
-                                struct request_upload *upload) {
-    struct tensor_type type;
-    struct failure cause;
-    struct fault bad;
-    struct upload_request request = {
-        .id = message->id,
-        .type = &type,
-        .stream = message->stream,
-        .sequence = message->sequence,
-        .label = message->label[0] ? message->label : NULL,
-    };
-
-    request_type(&type, message->dtype, message->shape, message->n_shape, &bad);
-    upload->id = message->id;
-    upload->dtype = type.dtype;
-    upload->total = bad.code ? INT64_MAX : type_bytes(&type);
-    connection->operations++;
-    upload->bound = session_upload(connection->session, &request, &upload->upload) == STATUS_OK;
-    if (bad.code) {
-        cause_set(&cause, &bad);
-        request_upload_end(upload, &cause);
-    }
-}
-
-/* `payload` bytes follow; 0 where the frame brings none. */
-static int request_upload_expect(struct connection *connection, struct request_upload *upload, uint64_t payload,
-                                 uint8_t **sink, struct fault *fault) {
-    if (payload > (uint64_t)(upload->total - upload->received))
-        return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where %ld of %ld were due", upload->id, payload,
-                                upload->total - upload->received, upload->total);
-    if (payload > 0) {
-        connection->receiving = upload;
-        *sink = upload->bound ? upload->upload.data + upload->received : NULL;
-    } else if (upload->total == 0) {
-        request_upload_end(upload, NULL);
-        request_upload_remove(connection, upload);
-    }
-    return STATUS_OK;
-}
-
-static int request_upload(struct connection *connection, const struct frame_header *header,
-                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
-    const Tensord__Upload *upload = (const Tensord__Upload *)message;
-    struct request_upload *entry;
-
-    if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
-        return STATUS_PROTOCOL;
-    if (connection->n_uploads >= REQUEST_UPLOADS_MAX)
-        return fault_set(fault, STATUS_LIMIT, "%d uploads are under way already", REQUEST_UPLOADS_MAX);
-    entry = calloc(1, sizeof *entry);
-    if (!entry)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
-    entry->next = connection->uploads;
-    connection->uploads = entry;
-    connection->n_uploads++;
-    request_upload_bind(connection, upload, entry);
-    return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
-}
-
-static int request_upload_chunk(struct connection *connection, const struct frame_header *header,
-                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
-    const Tensord__UploadChunk *chunk = (const Tensord__UploadChunk *)message;
-    struct request_upload *upload = connection->uploads;
-
-    while (upload && upload->id != chunk->id)
-        upload = upload->next;
-    if (!upload)
-        return REQUEST_PROTOCOL(fault, "a chunk came for %lu, which is not being uploaded", chunk->id);
-    if (chunk->offset != (uint64_t)upload->received)
-        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk for offset %lu came where %ld was due", chunk->id,
-                                chunk->offset, upload->received);
-    if (header->payload_bytes == 0)
-        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk without data", chunk->id);
-    return request_upload_expect(connection, upload, header->payload_bytes, sink, fault);
-}
-
-int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault) {
-    struct request_upload *upload = connection->receiving;
-    uint64_t bytes = header->payload_bytes;
-
-    (void)fault;
-    connection->receiving = NULL;
-    connection->service->bytes_in += bytes;
-    /* Kernels may rely on a bool being 0 or 1. */
-    if (upload->dtype == DTYPE_BOOL && upload->bound)
-        for (uint8_t *at = upload->upload.data + upload->received, *end = at + bytes; at < end; at++)
-            *at = *at != 0;
-    upload->received += (int64_t)bytes;
-    if (upload->received < upload->total)
-        return STATUS_OK;
-    request_upload_end(upload, NULL);
-    request_upload_remove(connection, upload);
-    return STATUS_OK;
-}
-
-void request_drop_uploads(struct connection *connection) {
-    const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the data had come"};
-
-    while (connection->uploads) {
-        request_upload_end(connection->uploads, &gone);
-        request_upload_remove(connection, connection->uploads);
-    }
-    connection->receiving = NULL;
-}
-
 /* ---- copies between devices ---- */
 
 static int request_ticket(const ProtobufCBinaryData *ticket, struct fault *fault) {
@@ -348,7 +206,7 @@ static int request_copy_out(struct connection *connection, const struct frame_he
         return STATUS_PROTOCOL;
     if (length == 0 || length > LINK_DEVICE_MAX)
         return REQUEST_PROTOCOL(fault, "a device's name has 1 to %d bytes, not %zu", LINK_DEVICE_MAX, length);
-    link_send(connection, copy->id, copy->device, copy->ticket.data);
+    link_out_send(connection, copy->id, copy->device, copy->ticket.data);
     return STATUS_OK;
 }
 
@@ -375,7 +233,7 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
         return REQUEST_PROTOCOL(fault, "a device's name has 1 to %d bytes, not %zu", LINK_DEVICE_MAX, length);
     connection->operations++;
     request_type(&type, copy->dtype, copy->shape, copy->n_shape, &bad);
-    link_receive(connection, &request, copy->source, copy->ticket.data, bad.code ? &bad : NULL);
+    link_in_expect(connection, &request, copy->source, copy->ticket.data, bad.code ? &bad : NULL);
     return STATUS_OK;
 }
 
@@ -423,59 +281,6 @@ static const struct request_row *request_row(const struct connection *connection
     else
         return row;
     return NULL;
-}
-
-static bool request_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
-    *value = 0;
-    for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {
-        uint8_t byte = *(*at)++;
-
-        *value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return true;
-    }
-    return false;
-}
-
-/* Steps over one field of a message. True: it is a text, [*text, *at). What does not parse here is left to the parser
- * to refuse, and *at is then the end. */
-static bool request_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
-                          const uint8_t **text) {
-    enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
-    const ProtobufCFieldDescriptor *field;
-    uint64_t tag, bytes = 0;
-
-    if (!request_varint(at, end, &tag))
-        goto malformed;
-    if ((tag & 7) == VARINT)
-        return request_varint(at, end, &bytes) ? false : (*at = end, false);
-    if ((tag & 7) == LENGTH && !request_varint(at, end, &bytes))
-        goto malformed;
-    if ((tag & 7) == FIXED64 || (tag & 7) == FIXED32)
-        bytes = (tag & 7) == FIXED64 ? 8 : 4;
-    else if ((tag & 7) != LENGTH)
-        goto malformed;
-    if (bytes > (uint64_t)(end - *at))
-        goto malformed;
-    *text = *at;
-    *at += bytes;
-    field = (tag & 7) == LENGTH && tag >> 3 <= UINT32_MAX
-                ? protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3))
-                : NULL;
-    return field && field->type == PROTOBUF_C_TYPE_STRING;
-malformed:
-    *at = end;
-    return false;
-}
-
-/* protobuf-c ends a text at its first NUL byte without a word, so what was sent is looked at before. */
-static bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes) {
-    const uint8_t *at = message, *end = message + bytes, *text;
-
-    while (at < end)
-        if (request_field(descriptor, &at, end, &text) && memchr(text, 0, (size_t)(at - text)))
-            return false;
-    return true;
 }
 
 int request_handle(struct connection *connection, const struct frame_header *header, const uint8_t *message,

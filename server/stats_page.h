@@ -23,14 +23,17 @@ struct stats_session {
 
 struct stats_device {
     struct engine_stats engine;
-    uint64_t arrived, connections;                 /* handed over by the front since start; of these open now */
-    uint64_t bytes_in, bytes_out;                  /* tensor bytes since start */
+    uint64_t arrived, connections;                     /* handed over by the front since start; of these open now */
+    uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
 };
 
 struct stats_page {
-    _Atomic uint32_t sequence; /* odd while the worker writes */
+    _Atomic uint32_t sequence;   /* odd while the worker writes */
     _Atomic uint64_t written_ns; /* CLOCK_MONOTONIC of the last write: the worker's heartbeat */
+    /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
+     * left them when the worker dies. Outside the lock. */
+    _Atomic uint64_t taken;
     struct stats_device device;
     uint32_t n_sessions;
     struct stats_session sessions[STATS_SESSIONS_MAX];

@@ -12,7 +12,7 @@
 
 enum {
     SUPERVISOR_TICK_MS = 250,
-    SUPERVISOR_LATE_MS = 1000,  /* a tick this late means that the front itself stood still */
+    SUPERVISOR_LATE_MS = 1000, /* a tick this late means that the front itself stood still */
     /* Beyond drain-timeout, which the workers count themselves: for SERVICE_FLUSH_MS, CONNECTION_LINGER_MS, and some. */
     SUPERVISOR_GRACE_MS = 4000,
     SUPERVISOR_LINK_BUFFER = 4 << 20,
@@ -101,9 +101,15 @@ static void supervisor_slot_changed(void *owner, struct worker_slot *slot) {
     supervisor->changed(supervisor->owner);
 }
 
+static void supervisor_slot_refused(void *owner, struct worker_slot *slot, uint64_t session) {
+    struct supervisor *supervisor = owner;
+    supervisor->refused(supervisor->owner, slot, session);
+}
+
 static const struct worker_slot_events supervisor_slot_events = {
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
+    .refused = supervisor_slot_refused,
     .link_wanted = supervisor_link_wanted,
 };
 
@@ -121,8 +127,11 @@ static void supervisor_ticked(uv_timer_t *timer) {
 /* ---- life ---- */
 
 int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
-                    void (*changed)(void *owner), void *owner, struct fault *fault) {
-    *supervisor = (struct supervisor){.loop = loop, .config = config, .changed = changed, .owner = owner};
+                    void (*changed)(void *owner),
+                    void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session), void *owner,
+                    struct fault *fault) {
+    *supervisor =
+        (struct supervisor){.loop = loop, .config = config, .changed = changed, .refused = refused, .owner = owner};
     uv_timer_init(loop, &supervisor->tick);
     uv_timer_init(loop, &supervisor->patience);
     supervisor->tick.data = supervisor->patience.data = supervisor;

@@ -11,13 +11,17 @@ struct supervisor {
     unsigned n_slots;
     uv_timer_t tick, patience; /* patience: bounds a drain */
     uint64_t ticked_ns;
-    /* Called whenever a slot's state changes. */
+    /* Called whenever a slot's state changes, or a worker has taken what was handed to it. */
     void (*changed)(void *owner);
+    /* A worker could not take the connection that it was handed as this session. */
+    void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
     void *owner;
 };
 
 int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
-                    void (*changed)(void *owner), void *owner, struct fault *fault);
+                    void (*changed)(void *owner),
+                    void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session), void *owner,
+                    struct fault *fault);
 /* The caller then runs the loop until its handles are closed, and calls supervisor_free(). */
 void supervisor_finish(struct supervisor *supervisor);
 void supervisor_free(struct supervisor *supervisor);

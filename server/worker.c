@@ -11,6 +11,8 @@
 
 #include "server/channel.h"
 #include "server/connection.h"
+#include "server/link_in.h"
+#include "server/link_out.h"
 #include "server/log.h"
 #include "server/worker_stats.h"
 
@@ -32,6 +34,22 @@ struct worker {
 
 /* ---- the channel ---- */
 
+/* The front still has the socket that did not come, and tells the client. */
+static void worker_refuse(struct worker *worker, uint64_t session) {
+    const struct channel_message refused = {.type = CHANNEL_REFUSED, .connection.session = session};
+
+    channel_send(worker->channel, &refused, -1);
+}
+
+/* From here on a connection is this process's, and ends with it. */
+static void worker_take(struct worker *worker) {
+    const struct channel_message message = {.type = CHANNEL_TAKEN, .taken = ++worker->service.arrived};
+
+    if (worker->stats.page)
+        atomic_store_explicit(&worker->stats.page->taken, message.taken, memory_order_release);
+    channel_send(worker->channel, &message, -1);
+}
+
 static void worker_connection(struct worker *worker, const struct channel_message *message, int fd) {
     struct connection_options options = {
         .service = &worker->service,
@@ -42,11 +60,13 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     struct connection *connection;
     struct fault fault = {0};
 
-    worker->service.arrived++;
     if (fd < 0) {
         log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", "no descriptor left", NULL);
-        return;
+        worker_refuse(worker, options.session);
     }
+    worker_take(worker);
+    if (fd < 0)
+        return;
     if (connection_create(&options, fd, &connection, &fault)) {
         log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
     } else if (worker->service.failed) {
@@ -64,13 +84,13 @@ static void worker_message(struct worker *worker, const struct channel_message *
         worker_connection(worker, message, fd);
         return;
     case CHANNEL_LINK_IN:
-        link_accept(&worker->service, message->link.device, message->link.ticket, fd);
+        link_in_accept(&worker->service, message->link.device, message->link.ticket, fd);
         return;
     case CHANNEL_LINK_OUT:
-        link_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
+        link_out_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
         return;
     case CHANNEL_PEER_LOST:
-        link_peer_lost(&worker->service, message->link.device);
+        link_in_peer_lost(&worker->service, message->link.device);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);

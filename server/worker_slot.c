@@ -70,6 +70,7 @@ void worker_slot_start(struct worker_slot *slot) {
     slot->epoch++;
     slot->started_ns = slot->watched_ns = uv_hrtime();
     slot->ready_ns = 0;
+    slot->taken = slot->taken_on_page = 0;
     slot->cause[0] = 0;
     slot->snapshot.written_ns = slot->started_ns;
     if (worker_process_start(slot->loop, slot->device.name, &worker_slot_process_events, slot, &slot->process,
@@ -160,6 +161,24 @@ static void worker_slot_lose(struct worker_slot *slot, const char *cause) {
     worker_slot_enter(slot, WORKER_LOST);
 }
 
+static void worker_slot_count_taken(struct worker_slot *slot, uint64_t taken) {
+    if (taken <= slot->taken)
+        return;
+    slot->taken = taken;
+    slot->events->changed(slot->owner, slot);
+}
+
+static uint64_t worker_slot_taken_on_page(const struct worker_slot *slot) {
+    return atomic_load_explicit(&slot->process->page->taken, memory_order_acquire);
+}
+
+/* For a CHANNEL_TAKEN that was lost. What the page says runs ahead of the messages, which may have more to tell of the
+ * same connection, so it counts a tick later. */
+static void worker_slot_catch_up(struct worker_slot *slot) {
+    worker_slot_count_taken(slot, slot->taken_on_page);
+    slot->taken_on_page = worker_slot_taken_on_page(slot);
+}
+
 static void worker_slot_message(void *owner, const struct channel_message *message, int fd) {
     struct worker_slot *slot = owner;
     if (fd >= 0)
@@ -179,6 +198,12 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     }
     case CHANNEL_LINK_WANTED:
         slot->events->link_wanted(slot->owner, slot, message);
+        break;
+    case CHANNEL_REFUSED:
+        slot->events->refused(slot->owner, slot, message->connection.session);
+        break;
+    case CHANNEL_TAKEN:
+        worker_slot_count_taken(slot, message->taken);
         break;
     case CHANNEL_DRAINED:
         log_event(LOG_LEVEL_DEBUG, "worker_drained", "device", slot->device.name, NULL);
@@ -213,6 +238,7 @@ static void worker_slot_exited(void *owner, int64_t status, int signal) {
               log_text(pid, sizeof pid, "%d", slot->process->process.pid), "status",
               log_text(code, sizeof code, "%lld", (long long)status), "signal",
               log_text(number, sizeof number, "%d", signal), "cause", meant ? "drained" : cause, NULL);
+    slot->taken = worker_slot_taken_on_page(slot); /* its messages have all been read */
     worker_process_destroy(slot->process);
     slot->process = NULL;
     worker_slot_clear_snapshot(slot);
@@ -312,6 +338,7 @@ void worker_slot_tick(struct worker_slot *slot, bool late) {
     if (!slot->process)
         return;
     worker_slot_refresh(slot);
+    worker_slot_catch_up(slot);
     worker_slot_watch(slot, uv_hrtime(), late);
 }
 

@@ -26,10 +26,12 @@ struct worker_snapshot {
 
 struct worker_slot;
 struct worker_slot_events {
-    /* The state is another one. */
+    /* The state is another one, or `taken` is. */
     void (*changed)(void *owner, struct worker_slot *slot);
     /* No session of the epochs before this one will send anything any more. */
     void (*lost)(void *owner, struct worker_slot *slot);
+    /* The worker could not take the connection that it was handed as this session. */
+    void (*refused)(void *owner, struct worker_slot *slot, uint64_t session);
     /* The worker wants a link; answered with worker_slot_send(). */
     void (*link_wanted)(void *owner, struct worker_slot *slot, const struct channel_message *message);
 };
@@ -57,6 +59,8 @@ struct worker_slot {
     uint64_t last_fault_ns;
     struct worker_snapshot snapshot;
     uint64_t handed; /* connections given to this process; those beyond the snapshot's `arrived` are on their way */
+    uint64_t taken;  /* of these, what the process has taken out of its channel; the last one's until the next start */
+    uint64_t taken_on_page; /* as the page said at the last tick */
 };
 
 const char *worker_state_name(enum worker_state state);

@@ -137,6 +137,27 @@ Test(backpressure, flood_of_requests_without_reading_is_held) {
     cr_assert(status_settles(tensord.url, &baseline, 10000), "memory was not given back");
 }
 
+/* More than the front answers in one turn. */
+Test(backpressure, flood_on_a_control_connection_is_answered_in_order) {
+    enum { N = 3000 };
+    struct wire wire;
+    struct wire_buffer buffer = {0};
+    Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
+    wire_open(&wire, tensord.url, PREAMBLE_TARGET_CONTROL);
+    for (uint64_t i = 1; i <= N; i++)
+        wire_buffer_frame(&buffer, FRAME_GET_STATUS, i, &request, NULL, 0);
+    cr_assert(wire_write(&wire, buffer.bytes, buffer.n));
+    others_are_served();
+    for (uint64_t i = 1; i <= N; i++) {
+        struct wire_frame frame;
+        cr_assert_eq(wire_receive(&wire, &frame, WIRE_TIMEOUT_MS), WIRE_FRAME, "stuck after %lu answers", i - 1);
+        cr_assert(frame.header.type == FRAME_STATUS && frame.header.sequence == i);
+        wire_frame_finish(&frame);
+    }
+    wire_buffer_finish(&buffer);
+    wire_close(&wire);
+}
+
 Test(backpressure, again_leaves_nothing_queued_and_later_calls_succeed) {
     td_options options = {.queue_bytes = 64 << 10};
     td_connection *connection;

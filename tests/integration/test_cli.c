@@ -1,10 +1,12 @@
 /* tensord's start: flags, configuration file, sockets. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -104,7 +106,7 @@ Test(cli, tcp_beyond_loopback_is_refused) {
 
 /* ---- the configuration file ---- */
 
-static char directory[64], config[100], url[108];
+static char directory[64], config[100], url[128];
 
 static void configure(const char *text) {
     daemon_directory_make(directory);
@@ -196,6 +198,22 @@ Test(cli, file_that_is_no_socket_is_kept) {
     daemon_directory_remove(directory);
 }
 
+/* Everybody can lock a directory that he may read. */
+Test(cli, lock_on_the_directory_does_not_keep_the_daemon_from_starting) {
+    struct daemon tensord;
+    daemon_directory_make(directory);
+    int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cr_assert(lock >= 0 && !flock(lock, LOCK_EX));
+    snprintf(url, sizeof url, "unix:%s/socket", directory);
+    daemon_start(&tensord, &(struct daemon_options){.flags = (const char *const[]){"--listen", url, NULL}});
+    struct client client;
+    client_open(&client, url, NULL);
+    client_close(&client);
+    daemon_stop(&tensord);
+    close(lock);
+    daemon_directory_remove(directory);
+}
+
 Test(cli, socket_is_for_owner_and_group) {
     struct daemon tensord;
     struct stat stat_now;
@@ -282,5 +300,31 @@ Test(cli, socket_activation) {
     close(fd);
     served_then_stopped(pid, url, environment);
     cr_assert(!access(address.sun_path, F_OK), "the socket file is systemd's, not the daemon's to remove");
+    daemon_directory_remove(directory);
+}
+
+/* Whoever passed the socket still has it, and may do with it what he wants. */
+Test(cli, passed_socket_that_was_shut_down_does_not_spin) {
+    enum { WATCH_MS = 600 };
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char log[100];
+    td_connection *connection = NULL;
+    daemon_directory_make(directory);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/activated", directory);
+    snprintf(log, sizeof log, "%s/log", directory);
+    snprintf(url, sizeof url, "unix:%s", address.sun_path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert(!bind(fd, (struct sockaddr *)&address, sizeof address) && !listen(fd, 16));
+    pid_t pid = start_bare(NULL, fd, log);
+    cr_assert(!td_connect(url, NULL, &connection), "%s", td_last_error()->message);
+    shutdown(fd, SHUT_RDWR);
+    unsigned long long before = daemon_process_cpu_ms(pid);
+    poll(NULL, 0, WATCH_MS); /* not to wait for something, but to measure over a span */
+    unsigned long long spent = daemon_process_cpu_ms(pid) - before;
+    cr_assert_lt(spent, WATCH_MS / 3, "the front used %llu of %d ms", spent, WATCH_MS);
+    td_close(connection);
+    kill(pid, SIGTERM);
+    cr_assert_eq(client_join(pid, 20000), 0);
+    close(fd);
     daemon_directory_remove(directory);
 }

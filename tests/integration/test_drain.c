@@ -35,8 +35,13 @@ static td_tensor *work(int rounds) {
     td_tensor *ones = td_full(client.device, TD_F32, TD_SHAPE(512, 512), 1);
     td_tensor *scale = td_full(client.device, TD_F32, TD_SCALAR, 1.0 / 512);
     td_tensor *x = ones;
-    for (int i = 0; i < rounds; i++)
-        x = td_multiply(td_matmul(x, ones), scale);
+    for (int i = 0; i < rounds; i++) {
+        td_tensor *product = td_matmul(x, ones), *scaled = td_multiply(product, scale);
+        td_release(product);
+        if (x != ones)
+            td_release(x);
+        x = scaled;
+    }
     td_tensor *sum = td_sum(x, TD_ALL_AXES, 0);
     cr_assert_not_null(sum, "%s", td_last_error()->message);
     return sum;
@@ -152,5 +157,24 @@ Test(drain, operations_sent_after_the_end_fail) {
     int code = td_fetch(x, got, sizeof got);
     cr_assert_neq(code, TD_OK);
     cr_assert(*td_last_error()->message);
+    daemon_gone(&tensord);
+}
+
+/* More work than the time allows: what waits for it is told so, and the daemon ends all the same. */
+Test(drain, work_beyond_the_timeout_is_given_up_and_told) {
+    float got = 0;
+    int first = -1, second = -1;
+    stop();
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1",
+                                                    .flags = (const char *const[]){"--drain-timeout", "200ms", NULL}});
+    client_open(&client, tensord.url, "cpu:0");
+    td_tensor *result = work(20000);
+    cr_assert(!td_fetch_fd(result, &got, sizeof got, &first), "%s", td_last_error()->message);
+    cr_assert(!td_fetch_fd(td_copy(result), &got, sizeof got, &second), "%s", td_last_error()->message);
+    until_arrived();
+    kill(tensord.pid, SIGTERM);
+    cr_assert_eq(ended(first), TD_E_DRAINING);
+    cr_assert_eq(ended(second), TD_E_DRAINING);
+    cr_assert_eq(daemon_wait(&tensord, END_MS), 0);
     daemon_gone(&tensord);
 }

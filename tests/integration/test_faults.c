@@ -2,12 +2,14 @@
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/integration/client.h"
+#include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
 #include "tests/integration/deadline.h"
 #include "tests/integration/status.h"
@@ -159,6 +161,64 @@ Test(faults, status_answers_while_a_worker_hangs) {
     kill(worker, SIGCONT);
     status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", 0}, 10000);
     client_expect(client_ramp(client.device, 2, 0), (float[]){0, 1}, 2);
+    client_close(&client);
+}
+
+/* The age of cpu:0's figures as tensorctl tells it, in the JSON. */
+static double age_told(void) {
+    struct command command;
+    double age = -1;
+    command_run(&command,
+                (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", "--json", NULL},
+                NULL, 10000);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    const char *place = strstr(command.out, "\"data_age_ms\":");
+    cr_assert_not_null(place, "%s", command.out);
+    cr_assert_eq(sscanf(place, "\"data_age_ms\": %lf", &age), 1, "%s", place);
+    command_finish(&command);
+    return age;
+}
+
+Test(faults, tensorctl_tells_how_old_a_hung_worker_s_figures_are) {
+    struct command command;
+    int worker = status_worker_pid(tensord.url, "cpu:0");
+    kill(worker, SIGSTOP);
+    double first = age_told(), later = first + 300;
+    status_until(tensord.url, figures_are_older, &later, 10000);
+    cr_assert_geq(age_told(), later);
+    command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", NULL},
+                NULL, 10000);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert(strstr(command.out, "cpu:0  ready") && strstr(command.out, " old\n"), "%s", command.out);
+    command_finish(&command);
+    kill(worker, SIGCONT);
+}
+
+static bool watchdog_has_acted(const Tensord__Status *status, const void *none) {
+    (void)none;
+    const Tensord__DeviceStatus *device = status_device(status, "cpu:0");
+    return device->epoch == 2 && !strcmp(device->device->state, "ready");
+}
+
+Test(faults, watchdog_ends_a_hung_worker_and_the_device_comes_back) {
+    struct client client;
+    td_device *again;
+    daemon_stop(&tensord);
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1",
+                                                    .flags = (const char *const[]){"--watchdog-timeout", "1s", NULL}});
+    client_open(&client, tensord.url, "cpu:0");
+    td_tensor *x = client_ramp(client.device, 2, 0);
+    cr_assert(!td_wait(x));
+    kill(status_worker_pid(tensord.url, "cpu:0"), SIGSTOP);
+    client_expect_failure(x, TD_E_DEVICE_LOST);
+    status_until(tensord.url, watchdog_has_acted, NULL, 10000);
+    Tensord__Status *status = status_get(tensord.url);
+    cr_assert(strstr(status_device(status, "cpu:0")->last_fault, "no sign of life"), "%s",
+              status_device(status, "cpu:0")->last_fault);
+    cr_assert_eq(status_device(status, "cpu:1")->epoch, 1, "its neighbour was ended, too");
+    status_free(status);
+    cr_assert(!td_device_open(client.connection, "cpu:0", &again), "%s", td_last_error()->message);
+    client_expect(client_ramp(again, 2, 5), (float[]){5, 6}, 2);
     client_close(&client);
 }
 

@@ -223,3 +223,26 @@ Test(limits, running_out_of_descriptors_does_not_spin_and_passes) {
     td_close(connection);
     client_close(&client);
 }
+
+/* The front has some left, for it keeps no connection that a worker has taken. */
+Test(limits, worker_out_of_descriptors_has_its_clients_told) {
+    enum { N = 80 };
+    struct wire wires[N];
+    int served = 0, told = 0;
+    daemon_start(&tensord, &(struct daemon_options){.files_max = 64});
+    for (int i = 0; i < N; i++) {
+        struct wire_frame frame;
+        Tensord__Hello hello = TENSORD__HELLO__INIT;
+        hello.version_min = hello.version_max = PROTOCOL_VERSION_MAX;
+        hello.client = "tests 1";
+        wire_connect(&wires[i], tensord.url, PREAMBLE_TARGET_DEFAULT);
+        cr_assert(wire_request(&wires[i], FRAME_HELLO, &hello));
+        cr_assert_eq(wire_receive(&wires[i], &frame, WIRE_TIMEOUT_MS), WIRE_FRAME, "connection %d: not a word", i);
+        served += frame.header.type == FRAME_WELCOME;
+        told += frame.header.type == FRAME_ERROR;
+        wire_frame_finish(&frame);
+    }
+    cr_assert(served > 10 && told > 10 && served + told == N, "%d served, %d told", served, told);
+    for (int i = 0; i < N; i++)
+        wire_close(&wires[i]);
+}

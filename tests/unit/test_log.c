@@ -1,5 +1,6 @@
 /* Log lines: one event a line, key=value, quoted where needed. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,6 +57,26 @@ Test(log, values_that_would_break_the_line_are_quoted) {
         {"\x7f", "v=\"\\x7f\"\n"},
         {"a=b", "v=\"a=b\"\n"},
         {"grün", "v=grün\n"},
+        {"\xf0\x9f\x98\x80", "v=\xf0\x9f\x98\x80\n"}, /* U+1F600 */
+        {"\t\r", "v=\"\\x09\\x0d\"\n"},
+        {"next\xc2\x85line", "v=\"next\\xc2\\x85line\"\n"},
+        {"a\xe2\x80\xa8"
+         "b\xe2\x80\xa9",
+         "v=\"a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9\"\n"},
+        {"\xe2\x80\xae"
+         "dlrow",
+         "v=\"\\xe2\\x80\\xaedlrow\"\n"},
+        {"\xff", "v=\"\\xff\"\n"},
+        {"a\x80z", "v=\"a\\x80z\"\n"},
+        {"\xc3", "v=\"\\xc3\"\n"}, /* cut off */
+        {"\xe2\x82", "v=\"\\xe2\\x82\"\n"},
+        {"\xf0\x9f\x98", "v=\"\\xf0\\x9f\\x98\"\n"},
+        {"\xc3(", "v=\"\\xc3(\"\n"},
+        {"\xc0\x8a", "v=\"\\xc0\\x8a\"\n"}, /* a newline in more bytes than it needs, */
+        {"\xe0\x80\x8a", "v=\"\\xe0\\x80\\x8a\"\n"},
+        {"\xed\xa0\x80", "v=\"\\xed\\xa0\\x80\"\n"},          /* a surrogate, */
+        {"\xf4\x90\x80\x80", "v=\"\\xf4\\x90\\x80\\x80\"\n"}, /* and beyond U+10FFFF */
+        {"\xef\xbf\xbf", "v=\xef\xbf\xbf\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char text[2048];
@@ -76,6 +97,44 @@ Test(log, long_lines_are_cut_and_still_end) {
     captured(text, sizeof text);
     cr_assert(strlen(text) == 1024);
     cr_assert(text[1023] == '\n' && text[1022] == 'x');
+}
+
+/* The end of the line is at each place once: before, within and after a character, an escape and the quotes. */
+Test(log, cut_lines_keep_characters_escapes_and_quotes_whole) {
+    for (size_t fill = 940; fill < 1000; fill++) {
+        char value[1100] = " ", text[2048];
+        memset(value + 1, 'x', fill - 1);
+        value[fill] = 0;
+        for (int i = 0; i < 10; i++)
+            strcat(value, "\xe2\x82\xac\x01\xff");
+        capture();
+        log_event(LOG_LEVEL_ERROR, "e", "v", value, "after", "y", NULL);
+        captured(text, sizeof text);
+        size_t n = strlen(text);
+        cr_assert(n <= 1024 && text[n - 1] == '\n' && text[n - 2] == '"', "%zu: %s", fill, text);
+        cr_assert(n >= 1024 - 4, "%zu: %zu bytes", fill, n);
+        cr_assert(!strstr(text, "after"));
+        char before = text[n - 3];
+        cr_assert(before == 'x' || before == '1' || before == 'f' || before == '\xac', "%zu: %s", fill, text);
+    }
+}
+
+Test(log, full_pipe_loses_lines_and_says_so_later) {
+    static char text[1 << 20];
+    enum { MORE = 5 };
+    struct pollfd in;
+    capture();
+    in = (struct pollfd){.fd = log_pipe[1], .events = POLLOUT};
+    while (poll(&in, 1, 0) > 0)
+        log_event(LOG_LEVEL_ERROR, "fills", NULL);
+    for (int i = 0; i < MORE; i++)
+        log_event(LOG_LEVEL_ERROR, "lost", NULL);
+    ssize_t got = read(log_pipe[0], text, sizeof text - 1);
+    cr_assert(got > 0 && text[got - 1] == '\n');
+    log_event(LOG_LEVEL_ERROR, "after", NULL);
+    captured(text, sizeof text);
+    cr_assert(strstr(text, "event=log_lost lines=5\n") && strstr(text, "event=after\n"), "%s", text);
+    cr_assert(!strstr(text, "event=lost"));
 }
 
 Test(log, levels_below_the_threshold_are_silent) {

@@ -1,0 +1,202 @@
+#include "server/link_out.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/connection.h"
+#include "server/log.h"
+
+enum { LINK_WANTED_MS = 10000 }; /* for the front to answer; its answer is lost where the channel was full */
+
+/* A CopyOut, and the source's end of its link. */
+struct link_out {
+    struct link_out *next, **previous;
+    struct connection *connection;
+    struct fetch fetch;
+    struct reply reply;
+    struct reply_queue queue;
+    bool ready; /* `reply` says what there is to send */
+    enum { LINK_OUT_NEW, LINK_OUT_WANTED, LINK_OUT_OPEN } state;
+    uv_poll_t poll; /* in use while OPEN */
+    int fd;
+    uint64_t cost;
+    uint64_t deadline_ms; /* while WANTED */
+    char device[LINK_DEVICE_MAX + 1];
+    uint8_t ticket[LINK_TICKET_BYTES];
+};
+
+static void link_out_free(uv_handle_t *handle) {
+    free(handle->data);
+}
+
+static void link_out_unlist(struct link_out *out) {
+    struct link_table *table = &out->connection->service->links;
+
+    *out->previous = out->next;
+    if (out->next)
+        out->next->previous = out->previous;
+    else
+        table->outs_tail = out->previous;
+    if (out->state == LINK_OUT_WANTED)
+        table->n_wanted--;
+}
+
+static void link_out_destroy(struct link_out *out) {
+    link_out_unlist(out);
+    fetch_release(&out->fetch);
+    connection_discharge(out->connection, out->cost);
+    if (out->state == LINK_OUT_OPEN) {
+        uv_close((uv_handle_t *)&out->poll, link_out_free);
+        close(out->fd);
+    } else {
+        free(out);
+    }
+}
+
+static void link_out_on_poll(uv_poll_t *poll, int status, int events);
+
+/* Writes what there is to write, and ends when all is out or nobody wants it any more. */
+static void link_out_write(struct link_out *out) {
+    int left = reply_queue_write(&out->queue, out->fd, CONNECTION_WRITE_BYTES, &out->connection->service->bytes_out);
+
+    if (left <= 0 || uv_poll_start(&out->poll, UV_WRITABLE | UV_DISCONNECT, link_out_on_poll) < 0)
+        link_out_destroy(out);
+}
+
+static void link_out_on_poll(uv_poll_t *poll, int status, int events) {
+    struct link_out *out = poll->data;
+
+    service_busy(out->connection->service);
+    if (status < 0 || events & UV_DISCONNECT)
+        link_out_destroy(out);
+    else if (out->ready)
+        link_out_write(out);
+}
+
+static void link_out_sent(struct reply *reply) {
+    (void)reply; /* the queue is then empty, and that ends the link */
+}
+
+static void link_out_fetched(struct fetch *fetch, const struct failure *failure) {
+    struct link_out *out = (struct link_out *)((char *)fetch - offsetof(struct link_out, fetch));
+
+    if (failure)
+        reply_failure(&out->reply, FRAME_LINK_DATA, 0, failure);
+    else
+        reply_data(&out->reply, FRAME_LINK_DATA, 0, fetch->data, (uint64_t)fetch->bytes);
+    out->reply.sent = link_out_sent;
+    reply_queue_add(&out->queue, &out->reply);
+    out->ready = true;
+    /* The first write comes from the poll handle: this is a callback of the engine, and may not release the fetch. */
+    if (out->state == LINK_OUT_OPEN)
+        uv_poll_start(&out->poll, UV_WRITABLE | UV_DISCONNECT, link_out_on_poll);
+}
+
+/* Asks the front for links in the order of the copies, so many at a time. */
+static void link_out_ask(struct service *service) {
+    struct link_table *table = &service->links;
+    struct link_out *next;
+
+    for (struct link_out *out = table->outs; out && table->n_wanted < LINK_WANTED_MAX; out = next) {
+        int error;
+
+        next = out->next;
+        if (out->state != LINK_OUT_NEW)
+            continue;
+        error = service->options.want_link
+                    ? service->options.want_link(service->options.owner, out->device, out->ticket)
+                    : -ENOTSUP;
+        if (error == -EAGAIN)
+            return;
+        if (error) {
+            log_event(LOG_LEVEL_WARNING, "link_failed", "device", out->device, "reason", strerror(-error), NULL);
+            link_out_destroy(out);
+        } else {
+            out->state = LINK_OUT_WANTED;
+            out->deadline_ms = service_now_ms() + LINK_WANTED_MS;
+            table->n_wanted++;
+        }
+    }
+}
+
+void link_out_send(struct connection *connection, uint64_t id, const char *device,
+                   const uint8_t ticket[LINK_TICKET_BYTES]) {
+    struct link_table *table = &connection->service->links;
+    struct link_out *out = calloc(1, sizeof *out);
+
+    if (!out) {
+        log_event(LOG_LEVEL_WARNING, "link_failed", "device", device, "reason", "no memory", NULL);
+        return; /* the destination times out */
+    }
+    out->connection = connection;
+    out->fd = -1;
+    out->fetch.done = link_out_fetched;
+    /* Not the tensor's bytes: they leave by the link, so a client that does not read cannot hold them up. */
+    out->cost = sizeof *out;
+    connection_charge(connection, out->cost);
+    reply_queue_init(&out->queue);
+    snprintf(out->device, sizeof out->device, "%s", device);
+    memcpy(out->ticket, ticket, LINK_TICKET_BYTES);
+    out->previous = table->outs_tail;
+    *table->outs_tail = out;
+    table->outs_tail = &out->next;
+    session_fetch(connection->session, id, &out->fetch);
+    link_out_ask(connection->service);
+}
+
+void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
+                      const struct fault *fault) {
+    struct link_out *out = service->links.outs;
+
+    while (out && (out->state != LINK_OUT_WANTED || !link_ticket_equal(out->ticket, ticket)))
+        out = out->next;
+    if (!out) { /* its connection has gone meanwhile */
+        if (fd >= 0)
+            close(fd);
+    } else if (fd < 0) {
+        log_event(LOG_LEVEL_WARNING, "link_failed", "device", out->device, "reason", fault->message, NULL);
+        link_out_destroy(out);
+    } else if (link_watch(service, &out->poll, fd, out) < 0) {
+        close(fd);
+        link_out_destroy(out);
+    } else {
+        service->links.n_wanted--;
+        out->state = LINK_OUT_OPEN;
+        out->fd = fd;
+        uv_poll_start(&out->poll, out->ready ? UV_WRITABLE | UV_DISCONNECT : UV_DISCONNECT, link_out_on_poll);
+    }
+    link_out_ask(service);
+}
+
+/* ---- time, and the ends of others ---- */
+
+void link_out_tick(struct service *service, uint64_t now_ms) {
+    struct link_out *next;
+
+    for (struct link_out *out = service->links.outs; out; out = next) {
+        next = out->next;
+        if (out->state == LINK_OUT_WANTED && now_ms >= out->deadline_ms)
+            link_out_destroy(out);
+    }
+    link_out_ask(service);
+}
+
+void link_out_drop_connection(struct connection *connection) {
+    struct link_out *next;
+
+    for (struct link_out *out = connection->service->links.outs; out; out = next) {
+        next = out->next;
+        if (out->connection == connection)
+            link_out_destroy(out);
+    }
+}
+
+bool link_out_busy(const struct connection *connection) {
+    for (const struct link_out *out = connection->service->links.outs; out; out = out->next)
+        if (out->connection == connection)
+            return true;
+    return false;
+}

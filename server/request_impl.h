@@ -1,0 +1,26 @@
+/* What the handlers of requests share, for request*.c alone. Loop thread only. */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "proto/op.h"
+#include "server/request.h"
+
+#define REQUEST_PROTOCOL(fault, ...) fault_set(fault, STATUS_PROTOCOL, __VA_ARGS__)
+
+/* Everything that makes a result is numbered, and both sides count. */
+int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault);
+int request_label(const char *label, struct fault *fault);
+/* A dtype and shape from outside. What they are wrong with is kept in `bad` for the tensor's failure; the type then
+ * stands for nothing and has no bytes. */
+void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank, struct fault *bad);
+
+/* Upload and UploadChunk, as rows of request.c's table have them. */
+int request_upload(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                   uint8_t **sink, struct fault *fault);
+int request_upload_chunk(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+
+/* Whether no text in a message has a NUL byte. protobuf-c ends a text at its first one without a word, so what was sent
+ * is looked at before. */
+bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes);

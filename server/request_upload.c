@@ -1,0 +1,140 @@
+#include <stdlib.h>
+
+#include "server/cause.h"
+#include "server/connection.h"
+#include "server/request.h"
+#include "server/request_impl.h"
+
+enum { REQUEST_UPLOADS_MAX = 4096 }; /* of one session, begun and not complete */
+
+struct request_upload {
+    struct request_upload *next;
+    uint64_t id;
+    int64_t total, received; /* bytes */
+    enum dtype dtype;
+    bool bound; /* false: it failed, what comes is dropped */
+    struct upload upload;
+};
+
+static void request_upload_remove(struct connection *connection, struct request_upload *upload) {
+    for (struct request_upload **at = &connection->uploads; *at; at = &(*at)->next)
+        if (*at == upload) {
+            *at = upload->next;
+            connection->n_uploads--;
+            free(upload);
+            return;
+        }
+}
+
+static void request_upload_end(struct request_upload *upload, const struct failure *cause) {
+    if (upload->bound)
+        upload_finish(&upload->upload, cause);
+    upload->bound = false;
+}
+
+/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. */
+static void request_upload_bind(struct connection *connection, const Tensord__Upload *message,
+                                struct request_upload *upload) {
+    struct tensor_type type;
+    struct failure cause;
+    struct fault bad;
+    struct upload_request request = {
+        .id = message->id,
+        .type = &type,
+        .stream = message->stream,
+        .sequence = message->sequence,
+        .label = message->label[0] ? message->label : NULL,
+    };
+
+    request_type(&type, message->dtype, message->shape, message->n_shape, &bad);
+    upload->id = message->id;
+    upload->dtype = type.dtype;
+    upload->total = bad.code ? INT64_MAX : type_bytes(&type);
+    connection->operations++;
+    upload->bound = session_upload(connection->session, &request, &upload->upload) == STATUS_OK;
+    if (bad.code) {
+        cause_set(&cause, &bad);
+        request_upload_end(upload, &cause);
+    }
+}
+
+/* `payload` bytes follow; 0 where the frame brings none. */
+static int request_upload_expect(struct connection *connection, struct request_upload *upload, uint64_t payload,
+                                 uint8_t **sink, struct fault *fault) {
+    if (payload > (uint64_t)(upload->total - upload->received))
+        return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where %ld of %ld were due", upload->id, payload,
+                                upload->total - upload->received, upload->total);
+    if (payload > 0) {
+        connection->receiving = upload;
+        *sink = upload->bound ? upload->upload.data + upload->received : NULL;
+    } else if (upload->total == 0) {
+        request_upload_end(upload, NULL);
+        request_upload_remove(connection, upload);
+    }
+    return STATUS_OK;
+}
+
+int request_upload(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                   uint8_t **sink, struct fault *fault) {
+    const Tensord__Upload *upload = (const Tensord__Upload *)message;
+    struct request_upload *entry;
+
+    if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
+        return STATUS_PROTOCOL;
+    if (connection->n_uploads >= REQUEST_UPLOADS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%d uploads are under way already", REQUEST_UPLOADS_MAX);
+    entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
+    entry->next = connection->uploads;
+    connection->uploads = entry;
+    connection->n_uploads++;
+    request_upload_bind(connection, upload, entry);
+    return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
+}
+
+int request_upload_chunk(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__UploadChunk *chunk = (const Tensord__UploadChunk *)message;
+    struct request_upload *upload = connection->uploads;
+
+    while (upload && upload->id != chunk->id)
+        upload = upload->next;
+    if (!upload)
+        return REQUEST_PROTOCOL(fault, "a chunk came for %lu, which is not being uploaded", chunk->id);
+    if (chunk->offset != (uint64_t)upload->received)
+        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk for offset %lu came where %ld was due", chunk->id,
+                                chunk->offset, upload->received);
+    if (header->payload_bytes == 0)
+        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk without data", chunk->id);
+    return request_upload_expect(connection, upload, header->payload_bytes, sink, fault);
+}
+
+int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault) {
+    struct request_upload *upload = connection->receiving;
+    uint64_t bytes = header->payload_bytes;
+
+    (void)fault;
+    connection->receiving = NULL;
+    connection->service->bytes_in += bytes;
+    /* Kernels may rely on a bool being 0 or 1. */
+    if (upload->dtype == DTYPE_BOOL && upload->bound)
+        for (uint8_t *at = upload->upload.data + upload->received, *end = at + bytes; at < end; at++)
+            *at = *at != 0;
+    upload->received += (int64_t)bytes;
+    if (upload->received < upload->total)
+        return STATUS_OK;
+    request_upload_end(upload, NULL);
+    request_upload_remove(connection, upload);
+    return STATUS_OK;
+}
+
+void request_drop_uploads(struct connection *connection) {
+    const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the data had come"};
+
+    while (connection->uploads) {
+        request_upload_end(connection->uploads, &gone);
+        request_upload_remove(connection, connection->uploads);
+    }
+    connection->receiving = NULL;
+}
