@@ -121,7 +121,7 @@ void batch_append(struct batch *batch, const struct batch_entry *entry) {
     column_append(&batch->floats, entry->floats, entry->n_floats);
     if (entry->label)
         label_append(batch, entry);
-    batch->item.bytes += batch_entry_bytes(entry);
+    batch->item.bytes += entry->bytes;
 }
 
 bool batch_release(struct batch *batch, uint64_t id) {

@@ -38,7 +38,7 @@ struct batch_pool {
     unsigned n_free;
 };
 
-/* One operation to append. */
+/* One operation to append: what a call says, and what is added on its way. */
 struct batch_entry {
     unsigned opcode, n_inputs, n_ints, n_floats;
     struct td_tensor *const *inputs;
@@ -46,6 +46,7 @@ struct batch_entry {
     const double *floats;
     const char *label; /* NULL: none */
     size_t label_bytes;
+    size_t bytes; /* batch_entry_bytes() */
 };
 
 /* An empty one; NULL out of memory. */

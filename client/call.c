@@ -31,13 +31,13 @@ int call_append_list(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int coun
     return n + count;
 }
 
-static td_tensor *call_mismatch(const struct call *call, unsigned other) {
+static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) {
     return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH, "input 0 is on %s, input %u on %s", //
                        call->inputs[0]->device->name, other, call->inputs[other]->device->name);
 }
 
 /* The result's type, by the rules that the daemon applies again. */
-static bool call_infer(const struct call *call, struct tensor_type *type) {
+static bool call_infer(const struct batch_entry *call, struct tensor_type *type) {
     const struct tensor_type *types[OP_INPUTS_MAX];
     for (unsigned i = 0; i < call->n_inputs; i++)
         types[i] = &call->inputs[i]->type;
@@ -52,7 +52,7 @@ static bool call_infer(const struct call *call, struct tensor_type *type) {
 }
 
 /* The upload that must have been sent before an operation on these inputs; 0: none. */
-static uint64_t call_gate(const td_device *device, const struct call *call) {
+static uint64_t call_gate(const td_device *device, const struct batch_entry *call) {
     uint64_t gate = 0;
     for (unsigned i = 0; i < call->n_inputs; i++)
         if (call->inputs[i]->gate > gate)
@@ -61,8 +61,7 @@ static uint64_t call_gate(const td_device *device, const struct call *call) {
 }
 
 /* Under the lock. Either all of it happens or nothing. */
-static int call_append(td_device *device, const struct batch_entry *entry, const struct call *call,
-                       td_tensor **output) {
+static int call_append(td_device *device, const struct batch_entry *call, td_tensor **output) {
     uint32_t stream;
     int code = device_check(device);
     if (!code)
@@ -71,7 +70,7 @@ static int call_append(td_device *device, const struct batch_entry *entry, const
         return code;
     if (device->tensors.released)
         tensor_drain(device);
-    if (!queue_room(&device->queue, batch_entry_bytes(entry)))
+    if (!queue_room(&device->queue, call->bytes))
         return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
                          device->queue.bytes);
     uint64_t gate = call_gate(device, call);
@@ -83,7 +82,7 @@ static int call_append(td_device *device, const struct batch_entry *entry, const
     td_tensor *tensor = tensor_take(&device->tensors);
     if (!tensor)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
-    if (!batch_reserve(device->open, entry)) {
+    if (!batch_reserve(device->open, call)) {
         tensor_give(&device->tensors, tensor);
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for an operation");
     }
@@ -91,41 +90,47 @@ static int call_append(td_device *device, const struct batch_entry *entry, const
         device->open->stream = stream;
     tensor->device = device;
     tensor->id = device->next_id;
-    device_append(device, entry, gate);
+    device_append(device, call, gate);
     device->next_id++;
     *output = tensor;
     return 0;
 }
 
-td_tensor *call_enqueue(td_device *device, const struct call *call) {
+/* The device of all inputs, or NULL with the error set. */
+static td_device *call_device(td_device *device, const struct batch_entry *call) {
     for (unsigned i = 0; i < call->n_inputs; i++) {
         if (!call->inputs[i]) {
             label_clear();
             return NULL;
         }
-        if (call->inputs[i]->device != call->inputs[0]->device)
-            return call_mismatch(call, i);
+        if (call->inputs[i]->device != call->inputs[0]->device) {
+            call_mismatch(call, i);
+            return NULL;
+        }
     }
     if (call->n_inputs)
-        device = call->inputs[0]->device;
+        return call->inputs[0]->device;
     if (!device)
-        return call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "the device is NULL");
+        call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "the device is NULL");
+    return device;
+}
+
+td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
     struct tensor_type type;
-    struct scope_part *part;
-    if (!call_infer(call, &type) || scope_part(device, &part))
+    struct scope_part *part = NULL;
+    device = call_device(device, call);
+    if (!device || !call_infer(call, &type))
         return NULL;
-    struct batch_entry entry = {.opcode = call->opcode,
-                                .n_inputs = call->n_inputs,
-                                .n_ints = call->n_ints,
-                                .n_floats = call->n_floats,
-                                .inputs = call->inputs,
-                                .ints = call->ints,
-                                .floats = call->floats};
-    entry.label = label_current(&entry.label_bytes);
+    if (!scope_is_bare()) {
+        if (scope_part(device, &part))
+            return NULL;
+        call->label = label_current(&call->label_bytes);
+    }
+    call->bytes = batch_entry_bytes(call);
     td_tensor *tensor = NULL;
     bool wake = false;
     pthread_mutex_lock(&device->lock);
-    int code = call_append(device, &entry, call, &tensor);
+    int code = call_append(device, call, &tensor);
     if (!code) {
         tensor->type = type;
         if (part)
@@ -137,7 +142,7 @@ td_tensor *call_enqueue(td_device *device, const struct call *call) {
     pthread_mutex_unlock(&device->lock);
     if (wake)
         io_wake(device);
-    if (entry.label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
+    if (call->label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
     return tensor;
 }

@@ -1,19 +1,13 @@
 /* From a typed function to an operation in the open batch. */
 #pragma once
 
+#include "client/batch.h"
 #include "client/tensord.h"
 #include "proto/op.h"
 
-struct call {
-    unsigned opcode, n_inputs, n_ints, n_floats;
-    td_tensor *const *inputs;
-    const int64_t *ints;
-    const double *floats;
-};
-
-/* `device` is where an operation without inputs runs; ignored otherwise. NULL with the thread's error set, or left as
- * it is where an input is NULL. */
-td_tensor *call_enqueue(td_device *device, const struct call *call);
+/* Completes the entry (label, bytes) and appends it. `device` is where an operation without inputs runs; ignored
+ * otherwise. NULL with the thread's error set, or left as it is where an input is NULL. */
+td_tensor *call_enqueue(td_device *device, struct batch_entry *call);
 /* A failure found before there is a call; stores the error with the thread's label. Returns NULL. */
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -23,12 +17,13 @@ int call_append_list(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int coun
 
 static inline td_tensor *call_one(unsigned opcode, td_tensor *x, const int64_t *ints, int n_ints) {
     return call_enqueue(
-        NULL, &(struct call){.opcode = opcode, .n_inputs = 1, .inputs = &x, .ints = ints, .n_ints = (unsigned)n_ints});
+        NULL,
+        &(struct batch_entry){.opcode = opcode, .n_inputs = 1, .inputs = &x, .ints = ints, .n_ints = (unsigned)n_ints});
 }
 static inline td_tensor *call_two(unsigned opcode, td_tensor *a, td_tensor *b, const int64_t *ints, int n_ints) {
-    return call_enqueue(NULL, &(struct call){.opcode = opcode,
-                                             .n_inputs = 2,
-                                             .inputs = (td_tensor *const[]){a, b},
-                                             .ints = ints,
-                                             .n_ints = (unsigned)n_ints});
+    return call_enqueue(NULL, &(struct batch_entry){.opcode = opcode,
+                                                    .n_inputs = 2,
+                                                    .inputs = (td_tensor *const[]){a, b},
+                                                    .ints = ints,
+                                                    .n_ints = (unsigned)n_ints});
 }

@@ -126,8 +126,9 @@ static int unknown_name(const Tensord__DeviceList *list, const char *name, struc
                      list->n_devices == 1 ? "is" : "are", list->n_devices ? names : "none");
 }
 
-/* The preamble's target for a name. */
-static int resolve(td_connection *connection, const char *name, uint16_t *target, struct fault *fault) {
+/* The daemon's entry for a name (NULL: its first device), of which name and target are copied. */
+static int resolve(td_connection *connection, const char *name, char found_name[TD_NAME_MAX], uint16_t *target,
+                   struct fault *fault) {
     Tensord__DeviceList *list;
     pthread_mutex_lock(&connection->lock);
     int code = list_devices(connection, &list, fault);
@@ -138,15 +139,27 @@ static int resolve(td_connection *connection, const char *name, uint16_t *target
     for (size_t i = 0; i < list->n_devices && !found; i++)
         if (!name || !strcmp(list->devices[i]->name, name))
             found = list->devices[i];
-    if (found)
-        *target = (uint16_t)found->target;
-    else
+    if (!found) {
         code = unknown_name(list, name ? name : "", fault);
+    } else if (found->target >= PREAMBLE_TARGET_DEFAULT || strlen(found->name) >= TD_NAME_MAX) {
+        code = fault_set(fault, STATUS_PROTOCOL, "device \"%.80s\" cannot be target %u", found->name, found->target);
+    } else {
+        *target = (uint16_t)found->target;
+        strcpy(found_name, found->name);
+    }
     tensord__device_list__free_unpacked(list, NULL);
     return code;
 }
 
-static int open_session(td_connection *connection, uint16_t target, td_device **device, struct fault *fault) {
+/* Targets are numbers, and a daemon that was restarted in between may have given this one to another device. */
+static int check_name(const Tensord__Welcome *welcome, const char *name, struct fault *fault) {
+    if (!strcmp(welcome->device, name))
+        return 0;
+    return fault_set(fault, STATUS_NO_DEVICE, "the daemon opened \"%.64s\" instead of \"%s\"", welcome->device, name);
+}
+
+static int open_session(td_connection *connection, const char *name, uint16_t target, td_device **device,
+                        struct fault *fault) {
     int64_t deadline_ms = control_now_ms() + connection->timeout_ms;
     Tensord__Welcome *welcome;
     int fd;
@@ -161,7 +174,11 @@ static int open_session(td_connection *connection, uint16_t target, td_device **
     uint64_t chunk_bytes = welcome->chunk_bytes_max;
     if (!chunk_bytes || chunk_bytes > FRAME_CHUNK)
         chunk_bytes = FRAME_CHUNK;
-    code = device_create(fd, welcome->device, connection->queue_bytes, (size_t)chunk_bytes, device, fault);
+    code = check_name(welcome, name, fault);
+    if (code)
+        close(fd);
+    else
+        code = device_create(fd, name, connection->queue_bytes, (size_t)chunk_bytes, device, fault);
     tensord__welcome__free_unpacked(welcome, NULL);
     return code;
 }
@@ -170,11 +187,12 @@ int td_device_open(td_connection *connection, const char *name, td_device **out)
     if (!connection || !out)
         return error_set(STATUS_INVALID_ARGUMENT, "the connection or the place for the device is NULL");
     struct fault fault = {0};
+    char found[TD_NAME_MAX];
     uint16_t target = 0;
     td_device *device = NULL;
-    int code = resolve(connection, name, &target, &fault);
+    int code = resolve(connection, name, found, &target, &fault);
     if (!code)
-        code = open_session(connection, target, &device, &fault);
+        code = open_session(connection, found, target, &device, &fault);
     if (code)
         return error_fault(&fault, NULL, NULL);
     device->connection = connection;

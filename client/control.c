@@ -147,9 +147,9 @@ int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uin
     if (header.type == FRAME_ERROR)
         code = wire_fault((const Tensord__Error *)reply, fault);
     else if (header.type != reply_type || header.sequence != sequence)
-        code = fault_set(fault, STATUS_PROTOCOL, "%s %llu instead of %s %llu", frame_type_name(header.type),
-                         (unsigned long long)header.sequence, frame_type_name(reply_type),
-                         (unsigned long long)sequence);
+        code =
+            fault_set(fault, STATUS_PROTOCOL, "%s %llu instead of %s %llu", frame_type_name(header.type),
+                      (unsigned long long)header.sequence, frame_type_name(reply_type), (unsigned long long)sequence);
     else if (header.type == FRAME_DONE && ((const Tensord__Done *)reply)->error)
         code = wire_fault(((const Tensord__Done *)reply)->error, fault);
     if (code) {

@@ -116,7 +116,7 @@ void device_append(td_device *device, const struct batch_entry *entry, uint64_t 
     if (gate > batch->item.gate)
         batch->item.gate = gate;
     batch_append(batch, entry);
-    device->queue.bytes += batch_entry_bytes(entry);
+    device->queue.bytes += entry->bytes;
     device->next_sequence++;
 }
 

@@ -37,9 +37,9 @@ int frame_unpack(const ProtobufCMessageDescriptor *descriptor, const struct fram
     *out = protobuf_c_message_unpack(descriptor, &allocator, header->message_bytes, message);
     if (*out)
         return 0;
-    return failed ? fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a message of %u bytes",
-                              header->message_bytes)
-                  : fault_set(fault, STATUS_PROTOCOL, "malformed %s", frame_type_name(header->type));
+    return failed
+               ? fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a message of %u bytes", header->message_bytes)
+               : fault_set(fault, STATUS_PROTOCOL, "malformed %s", frame_type_name(header->type));
 }
 
 struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, uint64_t payload_bytes) {

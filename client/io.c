@@ -26,6 +26,7 @@ bool io_opened(td_device *device) {
     if (device->io.state != IO_ASLEEP)
         return false;
     device->io.state = IO_AWAKE;
+    device->io.opened_ns = now_ns();
     return true;
 }
 
@@ -131,10 +132,11 @@ static void io_poll(td_device *device) {
         io_receive(device, events & (POLLHUP | POLLRDHUP | POLLERR));
     if (events & POLLOUT)
         queue_pump(device);
-    if (!ticking) { /* woken: the batch that has just begun gets a tick's time to fill */
-        io->tick_ns = now + IO_TICK_NS;
+    if (!ticking) { /* woken: the batch that has begun gets some time to fill, of which waking has taken a part */
+        io->tick_ns = io->opened_ns + IO_FIRST_TICK_NS;
         io->quiet = 0;
-    } else if (now >= io->tick_ns) {
+    }
+    if (now >= io->tick_ns) {
         io->quiet = io_flush(device) ? 0 : io->quiet + 1;
         io->tick_ns = now + IO_TICK_NS;
     }

@@ -10,7 +10,8 @@ struct td_device;
 struct completion;
 
 enum {
-    IO_TICK_NS = 80000, /* an operation waits at most that long, and the wake-up's time, for being sent */
+    IO_TICK_NS = 80000,       /* an operation waits at most that long, and the wake-up's time, for being sent */
+    IO_FIRST_TICK_NS = 50000, /* the first one after a sleep, counted from the call that ended it: two wake-ups */
     IO_QUIET_TICKS = 12,
 };
 
@@ -24,7 +25,8 @@ struct io {
     bool urgent; /* woken for more than an open batch */
     bool out;    /* it watches for room in the socket */
     struct completion *completions, **completions_last;
-    uint64_t tick_ns; /* the thread's own */
+    uint64_t opened_ns; /* when a batch was begun while the thread slept */
+    uint64_t tick_ns;   /* the thread's own */
     unsigned quiet;
 };
 

@@ -8,7 +8,7 @@ static td_tensor *create(td_device *device, unsigned opcode, const int64_t *ints
         return NULL;
     return call_enqueue(
         device,
-        &(struct call){
+        &(struct batch_entry){
             .opcode = opcode, .ints = ints, .n_ints = (unsigned)n_ints, .floats = floats, .n_floats = n_floats});
 }
 

@@ -35,6 +35,6 @@ UNARY(sigmoid, SIGMOID)
 UNARY(relu, RELU)
 
 td_tensor *td_where(td_tensor *condition, td_tensor *a, td_tensor *b) {
-    return call_enqueue(
-        NULL, &(struct call){.opcode = OP_WHERE, .n_inputs = 3, .inputs = (td_tensor *const[]){condition, a, b}});
+    return call_enqueue(NULL, &(struct batch_entry){
+                                  .opcode = OP_WHERE, .n_inputs = 3, .inputs = (td_tensor *const[]){condition, a, b}});
 }

@@ -11,7 +11,7 @@ static td_tensor *join(unsigned opcode, td_tensor *const *tensors, int count, in
                            tensors ? "" : " at NULL", OP_INPUTS_MAX);
     return call_enqueue(
         NULL,
-        &(struct call){
+        &(struct batch_entry){
             .opcode = opcode, .n_inputs = (unsigned)count, .inputs = tensors, .ints = (int64_t[]){axis}, .n_ints = 1});
 }
 

@@ -22,12 +22,7 @@ struct labels {
     char whole[TD_LABEL_MAX + 1];
 };
 
-/* What every operation asks, so it is small and near: the initial-exec model saves two calls of __tls_get_addr. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    struct scope *scope;
-    bool labelled;
-    unsigned lost_scopes; /* begun without memory for them: their ends must not end others */
-} thread;
+_Thread_local struct scope_thread scope_thread;
 static _Thread_local struct labels labels;
 
 static pthread_mutex_t scopes_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -76,9 +71,9 @@ static void scope_finish(struct scope *scope, bool release) {
 /* A thread that ends inside scopes leaves their handles to their devices. */
 static void thread_exit(void *first) {
     (void)first;
-    while (thread.scope) {
-        struct scope *scope = thread.scope;
-        thread.scope = scope->outer;
+    while (scope_thread.scope) {
+        struct scope *scope = scope_thread.scope;
+        scope_thread.scope = scope->outer;
         scope_finish(scope, false);
     }
 }
@@ -88,13 +83,13 @@ static void exit_key_create(void) {
 }
 
 static size_t prefix_bytes(void) {
-    return thread.scope ? thread.scope->prefix_bytes : 0;
+    return scope_thread.scope ? scope_thread.scope->prefix_bytes : 0;
 }
 
 void td_scope_begin(const char *name) {
-    struct scope *scope = thread.lost_scopes ? NULL : calloc(1, sizeof *scope);
+    struct scope *scope = scope_thread.lost_scopes ? NULL : calloc(1, sizeof *scope);
     if (!scope) {
-        thread.lost_scopes++;
+        scope_thread.lost_scopes++;
         error_set(STATUS_NO_HOST_MEMORY, "no memory for a scope");
         return;
     }
@@ -109,19 +104,19 @@ void td_scope_begin(const char *name) {
             labels.prefix[n++] = '/';
         scope->prefix_bytes = n;
     }
-    scope->outer = thread.scope;
-    thread.scope = scope;
+    scope->outer = scope_thread.scope;
+    scope_thread.scope = scope;
 }
 
 void td_scope_end(void) {
-    if (thread.lost_scopes) {
-        thread.lost_scopes--;
+    if (scope_thread.lost_scopes) {
+        scope_thread.lost_scopes--;
         return;
     }
-    struct scope *scope = thread.scope;
+    struct scope *scope = scope_thread.scope;
     if (!scope)
         return;
-    thread.scope = scope->outer;
+    scope_thread.scope = scope->outer;
     scope_finish(scope, true);
 }
 
@@ -148,7 +143,7 @@ static int scope_find_part(struct scope *scope, td_device *device, struct scope_
 
 int scope_part(td_device *device, struct scope_part **part) {
     *part = NULL;
-    return thread.scope ? scope_find_part(thread.scope, device, part) : 0;
+    return scope_thread.scope ? scope_find_part(scope_thread.scope, device, part) : 0;
 }
 
 void scope_part_add(struct scope_part *part, td_tensor *tensor) {
@@ -179,14 +174,14 @@ void scope_forget_device(td_device *device) {
 }
 
 td_tensor *td_keep(td_tensor *tensor) {
-    if (!tensor || !thread.scope)
+    if (!tensor || !scope_thread.scope)
         return tensor;
     struct scope_part *outer = NULL;
-    if (thread.scope->outer && scope_find_part(thread.scope->outer, tensor->device, &outer))
+    if (scope_thread.scope->outer && scope_find_part(scope_thread.scope->outer, tensor->device, &outer))
         return tensor; /* out of memory: it stays where it is */
     pthread_mutex_lock(&tensor->device->lock);
     bool innermost = false;
-    for (struct scope_part *part = thread.scope->parts; part; part = part->next)
+    for (struct scope_part *part = scope_thread.scope->parts; part; part = part->next)
         innermost |= tensor->part && part == tensor->part;
     if (innermost) {
         scope_part_remove(tensor);
@@ -198,17 +193,17 @@ td_tensor *td_keep(td_tensor *tensor) {
 }
 
 void td_label(const char *label) {
-    thread.labelled = label && *label;
-    labels.label_bytes = thread.labelled ? text_clean(labels.label, TD_LABEL_MAX, label) : 0;
+    scope_thread.labelled = label && *label;
+    labels.label_bytes = scope_thread.labelled ? text_clean(labels.label, TD_LABEL_MAX, label) : 0;
 }
 
 const char *label_current(size_t *bytes) {
     size_t n = prefix_bytes();
     *bytes = 0;
-    if (!thread.labelled && !n)
+    if (!scope_thread.labelled && !n)
         return NULL;
     memcpy(labels.whole, labels.prefix, n);
-    if (thread.labelled) {
+    if (scope_thread.labelled) {
         labels.label[labels.label_bytes] = 0;
         n += text_clean(labels.whole + n, TD_LABEL_MAX - n, labels.label);
     } else if (labels.whole[n - 1] == '/') {
@@ -220,5 +215,5 @@ const char *label_current(size_t *bytes) {
 }
 
 void label_clear(void) {
-    thread.labelled = false;
+    scope_thread.labelled = false;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "client/tensord.h"
@@ -16,6 +17,21 @@ struct scope_part {
     struct scope_part *device_next;   /* of the device; under the scopes' lock */
     struct td_tensor *tensors;        /* under the device's lock */
 };
+
+struct scope;
+
+/* What every operation asks, so it is small and near: the initial-exec model saves a call of __tls_get_addr. */
+struct scope_thread {
+    struct scope *scope;  /* the innermost one */
+    bool labelled;        /* td_label() waits for its tensor */
+    unsigned lost_scopes; /* begun without memory for them: their ends must not end others */
+};
+extern _Thread_local __attribute__((tls_model("initial-exec"))) struct scope_thread scope_thread;
+
+/* Most operations have neither scope nor label. */
+static inline bool scope_is_bare(void) {
+    return !scope_thread.scope && !scope_thread.labelled;
+}
 
 /* The innermost scope's part for the device, made where it is missing. *part is NULL where there is no scope. Without
  * the device's lock. Fails only out of memory. */

@@ -65,7 +65,8 @@ static bool tensor_free(td_tensor *tensor) {
             device_seal(device);
         return true;
     }
-    struct batch_entry entry = {.opcode = OP_FREE, .n_inputs = 1, .inputs = (td_tensor *const[]){tensor}};
+    struct batch_entry entry = {
+        .opcode = OP_FREE, .n_inputs = 1, .inputs = (td_tensor *const[]){tensor}, .bytes = FREE_BYTES};
     if (!queue_room(queue, FREE_BYTES) || !(device->open || (device->open = batch_take(&device->batches))) ||
         !batch_reserve(device->open, &entry))
         return false;

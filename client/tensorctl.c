@@ -28,7 +28,8 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
                                       "                 default socket\n"
                                       "  --json         status, devices, sessions: JSON instead of text\n"
-                                      "  --watch [S]    status: again every S seconds (1), in place on a terminal\n"
+                                      "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
+                                      "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --help, --version\n"
                                       "\n"
                                       "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
@@ -93,6 +94,7 @@ static void watch_begin(void) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGQUIT, &action, NULL);
     fputs(watch_enter, stdout);
 }
 
@@ -219,7 +221,7 @@ static const struct command *command_find(const char *name) {
 
 static bool seconds_parse(const char *text, double *seconds) {
     char *end;
-    if (!text || !*text)
+    if (!*text)
         return false;
     double value = strtod(text, &end);
     if (*end || !(value >= 0.05 && value <= 86400))
@@ -241,10 +243,10 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
         return 0;
     case OPTION_WATCH:
         ctl->watch_s = 1;
+        if (!optarg && argv[optind] && strchr("0123456789.", argv[optind][0])) /* "--watch 2", too */
+            optarg = argv[optind++];
         if (optarg && !seconds_parse(optarg, &ctl->watch_s))
             return usage_error("--watch takes 0.05 to 86400 seconds, not", optarg);
-        if (!optarg && seconds_parse(argv[optind], &ctl->watch_s)) /* "--watch 2", too */
-            ++optind;
         return 0;
     case OPTION_HELP:
         fputs(tensorctl_usage, stdout);
@@ -286,6 +288,17 @@ static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
     return command_take(ctl, argc - optind, argv + optind);
 }
 
+static int failed(int error, const struct fault *fault) {
+    fprintf(stderr, "tensorctl: %s\n", *fault->message ? fault->message : status_text(error));
+    return EXIT_FAILURE;
+}
+
+static void tell_how_to_start(const char *url) {
+    char text[CONTROL_URL_MAX];
+    if (!control_url(url, text, NULL))
+        fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
+}
+
 int main(int argc, char **argv) {
     struct tensorctl ctl = {0};
     struct fault fault = {0};
@@ -294,10 +307,13 @@ int main(int argc, char **argv) {
         return code < 0 ? EXIT_SUCCESS : code;
 
     int error = control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl.control, &fault);
-    if (!error)
-        error = ctl.command->run(&ctl, &fault);
+    if (error) {
+        failed(error, &fault);
+        if (error == STATUS_CONNECTION)
+            tell_how_to_start(ctl.url);
+        return EXIT_FAILURE;
+    }
+    error = ctl.command->run(&ctl, &fault);
     control_close(ctl.control);
-    if (error)
-        fprintf(stderr, "tensorctl: %s\n", *fault.message ? fault.message : status_text(error));
-    return error ? EXIT_FAILURE : EXIT_SUCCESS;
+    return error ? failed(error, &fault) : EXIT_SUCCESS;
 }

@@ -58,13 +58,25 @@ static void tensorctl_work(FILE *out, const Tensord__DeviceStatus *device) {
               text_bytes(sent, (double)device->bytes_out));
 }
 
-static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *device) {
+/* One line, or two where the name is long. */
+static void tensorctl_title(FILE *out, const Tensord__DeviceStatus *device) {
     const Tensord__Device *about = tensorctl_device(device);
+    char age[TEXT_UNIT_MAX], title[256], worker[256];
+
+    snprintf(title, sizeof title, "%s  %s", about->name, about->state);
+    snprintf(worker, sizeof worker, "%s, worker %" PRIu32 ", epoch %" PRIu64 ", %" PRIu32 " restart%s, data %s old",
+             about->kind, device->worker_pid, device->epoch, device->restarts, device->restarts == 1 ? "" : "s",
+             text_duration(age, device->data_age_ms / 1e3));
+    if (text_width(title) + 2 + text_width(worker) <= TEXT_COLUMNS)
+        return text_line(out, "%s  %s", title, worker);
+    text_line(out, "%s", title);
+    text_wrap(out, "  kind    ", worker);
+}
+
+static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *device) {
     char age[TEXT_UNIT_MAX], fault[512];
 
-    text_line(out, "%s  %s  %s, worker %" PRIu32 ", epoch %" PRIu64 ", %" PRIu32 " restart%s, data %s old", about->name,
-              about->state, about->kind, device->worker_pid, device->epoch, device->restarts,
-              device->restarts == 1 ? "" : "s", text_duration(age, device->data_age_ms / 1e3));
+    tensorctl_title(out, device);
     tensorctl_memory(out, device);
     tensorctl_work(out, device);
     if (*device->last_fault) {

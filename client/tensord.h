@@ -19,14 +19,19 @@
  * failure. Either way td_last_error() tells the calling thread the code, the words, and where it began. NULL as a tensor
  * argument is passed on: the result is NULL, and the first error is kept. So a chain of calls is checked once, at its end.
  * What only the device can notice (an index out of range, memory used up) poisons the result, and everything computed from
- * it: td_fetch and td_wait on any of those report the first cause.
+ * it: td_fetch and td_wait on any of those report the first cause, with its operation and label.
  *
  * Ownership. A handle lives until td_release(), or until the td_scope_end() of the scope it was made in, or until
  * its device is closed. Releasing never waits: what was enqueued before still runs.
  *
+ * Sending. A thread of the library sends what was enqueued: at once when somebody fetches, waits or syncs, when 32 KiB
+ * have come together, and otherwise within 100 µs, so that work starts long before its result is fetched.
+ *
  * Threads. All functions may be called from any thread, and several threads may share one connection, its devices and
- * tensors; operations of one thread run in its order. One handle must not be released while another thread passes it to a
- * call. Closing a device or connection must not overlap with other calls on it.
+ * tensors. What one thread enqueues on one stream runs in that order; an operation always comes after those that make its
+ * inputs, whatever thread or stream they are of. One handle must not be released while another thread passes it to a
+ * call. Closing a device or connection must not overlap with other calls on it; callbacks of its own that are still to
+ * come are called before it returns. A child process must not use what its parent opened before the fork().
  *
  * Blocking. The library never exits, aborts, or prints (unless TENSORD_DEBUG=wire is set, which prints every message to
  * stderr), and blocks only in calls marked "Blocks".
@@ -118,24 +123,29 @@ typedef struct td_error {
     uint64_t sequence;     /* its number among the device's operations in this session, from 1; 0: none */
 } td_error;
 
-/* The last failure of a call made by this thread; never NULL. Successful calls leave it as it is. */
+/* The last failure of a call made by this thread; never NULL. Successful calls leave it as it is, the thread's next
+ * failure overwrites it. */
 TD_API const td_error *td_last_error(void);
-/* The general text of a code; never NULL. */
+/* The general text of a code, also of one that does not exist; never NULL. */
 TD_API const char *td_strerror(int code);
 
 /* ---- connections and devices ---- */
 
 typedef struct td_options {
     const char *client_name;  /* shown to the operator; NULL: the program's name */
-    unsigned timeout_ms;      /* for connecting and the handshake; 0: 10,000 */
-    size_t queue_bytes;       /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 64 MiB */
+    unsigned timeout_ms;      /* for connecting, each handshake, list of devices, and closing; 0: 10,000 */
+    size_t queue_bytes;       /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 64 MiB, at least
+                                 64 KiB */
 } td_options;
 
 /* URLs: unix:/path, tcp://host:port. NULL: $TENSORD_URL, else the daemon's default socket ($XDG_RUNTIME_DIR/tensord.sock,
- * or /run/tensord/tensord.sock for root). Options may be NULL. Blocks until the daemon has answered. */
+ * or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks until the daemon has answered.
+ * Errors: TD_E_INVALID_ARGUMENT (the URL), TD_E_CONNECTION (nobody there), TD_E_TIMED_OUT, TD_E_VERSION, or why the
+ * daemon refuses: TD_E_LIMIT, TD_E_DRAINING, TD_E_DENIED. */
 TD_API int td_connect(const char *url, const td_options *options, td_connection **connection);
-/* Closes its devices, whose tensors end with it. What was enqueued is sent first. Takes NULL. Blocks for at most the
- * connection's timeout. */
+/* Closes its devices, whose tensors end with it. What was enqueued is sent first, but not waited for: td_sync() does that.
+ * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, and must not
+ * be called by a callback. */
 TD_API void td_close(td_connection *connection);
 
 typedef struct td_device_info {
@@ -148,124 +158,174 @@ typedef struct td_device_info {
     uint64_t memory_total;    /* bytes */
 } td_device_info;
 
-/* Writes up to `capacity` devices and the number there are. Blocks. */
+/* Writes up to `capacity` devices and the number there are. Where the daemon was restarted, connects anew. Blocks. Errors
+ * as td_connect(). */
 TD_API int td_devices(td_connection *connection, td_device_info *infos, size_t capacity, size_t *count);
 /* Opens a session on a device. NULL: the daemon's first device. An unknown name is TD_E_NO_DEVICE with a message that
- * lists the names there are; nothing is ever substituted. Blocks. */
+ * lists the names there are; nothing is ever substituted. Blocks. Errors else as td_connect(), and TD_E_DEVICE_LOST for a
+ * device that is out of order. */
 TD_API int td_device_open(td_connection *connection, const char *name, td_device **device);
-/* Ends the session: all its tensors are freed, on the device and here. Takes NULL. Blocks as td_close does. */
+/* Ends the session: all its tensors are freed, on the device and here, as are its streams. Takes NULL. Blocks as
+ * td_close() does. */
 TD_API void td_device_close(td_device *device);
+/* "cpu:0", also where it was opened as NULL; lives as long as the device. "" for NULL. */
 TD_API const char *td_device_name(const td_device *device);
-/* Blocks until everything enqueued on the device has run. Reports the first failure since the last td_sync that no call
- * has reported yet only if the device itself is lost: tensors carry their own failures. */
+/* Blocks until everything enqueued on the device has run. Tensors carry their own failures: this fails only where the
+ * device itself is lost, with TD_E_DEVICE_LOST or what the daemon gave as the cause. From then on every call on the device
+ * fails so; td_device_open() opens it again, with no tensor of before. */
 TD_API int td_sync(td_device *device);
-/* Sends what is queued now instead of within 100 µs. Does not block. */
+/* Sends what is queued now instead of within 100 µs. Does not block. Fails as td_sync() does. */
 TD_API int td_flush(td_device *device);
 
 /* Streams run side by side; a device begins with one. Tensors may cross streams freely, the daemon orders the work. Higher
- * priorities go first, 0 is the default stream's. */
+ * priorities go first, 0 is the default stream's. Does not block. Errors: TD_E_AGAIN, TD_E_NO_HOST_MEMORY, a lost device;
+ * beyond the session's limit of streams, what is enqueued on it is poisoned with TD_E_LIMIT. */
 TD_API int td_stream_open(td_device *device, int priority, td_stream **stream);
+/* What was enqueued on it still runs, and its tensors stay. A thread that has it set gets TD_E_INVALID_ARGUMENT from then
+ * on until it sets another. Takes NULL. Does not block. */
 TD_API void td_stream_close(td_stream *stream);
-/* Makes the calling thread enqueue on this stream of its device; NULL: back to the default stream of `device`. */
+/* Makes the calling thread enqueue on this stream of its device; NULL: back to the default stream of `device`. Does not
+ * block. Errors: TD_E_DEVICE_MISMATCH for a stream of another device, TD_E_NO_HOST_MEMORY. */
 TD_API int td_stream_set(td_device *device, td_stream *stream);
 
 /* ---- labels and scopes (of the calling thread) ---- */
 
-/* Names the next tensor that this thread makes: errors and status show it. The text is copied and cut at TD_LABEL_MAX. */
+/* Names the next tensor that this thread makes: errors and status show it. The text is copied, as UTF-8, and cut at
+ * TD_LABEL_MAX bytes, scopes included. A call that fails for good uses it up; after TD_E_AGAIN it is still there for the
+ * next try. NULL: no label after all. */
 TD_API void td_label(const char *label);
 /* Opens a scope. Labels within it are prefixed with "name/", and handles made within it by this thread are released by its
- * end. Scopes nest. `name` may be NULL: no prefix. */
+ * end. Tensors without a label of their own get the scopes' names as theirs. Scopes nest. `name` may be NULL: no prefix.
+ * Handles of scopes that a thread leaves open at its end are not released. Neither blocks. */
 TD_API void td_scope_begin(const char *name);
 TD_API void td_scope_end(void);
-/* Moves a handle out of the innermost scope to the one around it (to none from the outermost); returns it. */
+/* Moves a handle out of the innermost scope to the one around it (to none from the outermost); returns it. One that is not
+ * in the innermost scope stays where it is, as does one for whose move there is no memory. */
 TD_API td_tensor *td_keep(td_tensor *tensor);
 
 /* ---- tensors ---- */
 
-/* Frees the handle; the device's memory follows when what was enqueued before has run. Takes NULL. */
+/* Frees the handle; the device's memory follows when what was enqueued before has run. Takes NULL. Never fails, never
+ * blocks. */
 TD_API void td_release(td_tensor *tensor);
+/* What is known of a tensor before it is computed; none of these blocks. Of NULL: 0 or NULL. */
 TD_API td_dtype td_tensor_dtype(const td_tensor *tensor);
 TD_API int td_tensor_rank(const td_tensor *tensor);
-/* [rank] extents. */
+/* [rank] extents, which live as long as the handle. */
 TD_API const int64_t *td_tensor_shape(const td_tensor *tensor);
+/* The size of its elements in host memory: what td_fetch() takes. */
 TD_API size_t td_tensor_bytes(const td_tensor *tensor);
 TD_API td_device *td_tensor_device(const td_tensor *tensor);
+/* Bytes of one element, 0 for what is no dtype; and its name, "f32" or "invalid". */
 TD_API size_t td_dtype_size(td_dtype dtype);
 TD_API const char *td_dtype_name(td_dtype dtype);
 
-/* Host data is row-major and of the tensor's dtype. */
+/* Host data is row-major, of the tensor's dtype, and in the host's byte order; bytes of a bool are 0 or 1. Shapes have
+ * rank 0 to TD_RANK_MAX and extents from 0 on; an array without elements may be NULL. */
 
-/* The data may be reused on return. Up to 256 KiB are copied and sent later; larger data is sent by the call itself.
- * Blocks for larger data, until the socket has taken it. */
+/* A tensor of this dtype and shape from host memory, which may be reused on return. Up to 256 KiB (or a quarter of
+ * queue_bytes) are copied and sent later; larger data is sent by the call itself. Blocks for larger data, until the socket
+ * has taken it. Errors as of operations, below; TD_E_OUT_OF_MEMORY on the device poisons the tensor. */
 TD_API td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data);
-/* Borrows the data: it must stay unchanged until `done(user)` is called, once, on the library's I/O thread, when it has
- * been sent or never will be. Does not block. On NULL, `done` is not called. */
+/* The same, but borrows the data: it must stay unchanged until `done(user)` is called, once, on the library's I/O thread,
+ * when it has been sent or never will be. `done` may be NULL. Does not block. On NULL, `done` is not called. */
 TD_API td_tensor *td_upload_borrow(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
                                    void (*done)(void *user), void *user);
-/* Copies the value to `data`, whose size must be td_tensor_bytes(). Blocks until it is there. */
+/* Copies the value to `data`, whose size must be td_tensor_bytes(). Blocks until it is there. Errors:
+ * TD_E_INVALID_ARGUMENT (another size), the first cause of a poisoned tensor (td_last_error() has its operation, label and
+ * number), a lost device. After an error the contents of `data` are unspecified. */
 TD_API int td_fetch(td_tensor *tensor, void *data, size_t bytes);
-/* The same without blocking: `done` is called once on the I/O thread, with td_last_error() set for it if `status` is not
- * 0. It may call any function that does not block. */
+/* The same without blocking. `data` must stay until `done` is called, once, on the I/O thread, with td_last_error() set for
+ * it if `status` is not 0. It may call any function that does not block. The handle may be released at once. Where the call
+ * itself fails (also TD_E_AGAIN, TD_E_NO_HOST_MEMORY), `done` is not called. */
 TD_API int td_fetch_async(td_tensor *tensor, void *data, size_t bytes, void (*done)(void *user, int status), void *user);
 /* The same with a descriptor that becomes readable (poll, epoll) when the fetch has ended; reading it gives a uint64_t,
- * the status plus 1. The caller closes it, not before then. */
+ * the status plus 1. The caller closes it, not before then. Fails with TD_E_LIMIT where there are no more descriptors. */
 TD_API int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *fd);
-/* Blocks until the tensor has been computed; reports its failure. */
+/* Blocks until the tensor has been computed; reports its failure as td_fetch() does. */
 TD_API int td_wait(td_tensor *tensor);
-/* 1: computed (or failed, or the device is lost). 0: not yet known to be; the first call asks, later ones tell. Never
- * blocks. */
+/* 1: computed (or failed, or the device is lost, or NULL). 0: not yet known to be; the first call asks, later ones tell.
+ * Never blocks. */
 TD_API int td_test(td_tensor *tensor);
-/* A copy on another device of the same daemon; the devices move the bytes between themselves. On the tensor's own device it
- * is td_copy(). */
+/* A copy on another device of the same daemon; the devices move the bytes between themselves. Same dtype and shape. On the
+ * tensor's own device it is td_copy(). Does not block. TD_E_UNSUPPORTED between daemons; what becomes of the source, its
+ * failure or the loss of its device, is the copy's failure, too. */
 TD_API td_tensor *td_copy_to(td_tensor *tensor, td_device *device);
+
+/* ---- operations ----
+ *
+ * None of them blocks. Inputs must be on one device; the result is there, too. Unless a comment says otherwise, every dtype
+ * is taken. Errors at the call, which then returns NULL and has enqueued nothing:
+ *   TD_E_SHAPE              extents do not fit each other, are negative, or exceed rank 8 or 2^63 - 1 bytes
+ *   TD_E_DTYPE              a dtype that the operation does not take, or that is none
+ *   TD_E_INVALID_ARGUMENT   an axis outside -rank … rank - 1 or named twice, a step of 0, a count or value out of range
+ *   TD_E_DEVICE_MISMATCH    inputs on different devices; the message names both
+ *   TD_E_AGAIN              the send queue is full: td_wait() on something earlier, then call again
+ *   TD_E_NO_HOST_MEMORY, TD_E_DEVICE_LOST (or the cause that ended the session)
+ * Failures that poison the result: TD_E_OUT_OF_MEMORY, TD_E_LIMIT (tensors or bytes of the session), TD_E_UNSUPPORTED, and
+ * where noted TD_E_OUT_OF_RANGE. */
 
 /* ---- creation ---- */
 
-/* Every element `value`. For integer dtypes the value is truncated; td_full_int takes all of i64. */
+/* Every element `value`. For integer dtypes the value is truncated and must then be one of theirs; td_full_int takes all
+ * of i64. bool: value != 0 (td_full_int: 0 or 1). */
 TD_API td_tensor *td_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, double value);
 TD_API td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_t *shape, int64_t value);
-/* start, start + step, … below stop (above, for a negative step): ceil((stop - start) / step) elements, rank 1. */
+/* start, start + step, … below stop (above, for a negative step): ceil((stop - start) / step) elements, or none, rank 1.
+ * Not bool; for integer dtypes all three are truncated, and the elements must be theirs. */
 TD_API td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double stop, double step);
-/* rows × columns, ones at (i, i + diagonal). */
+/* (rows, columns), ones at (i, i + diagonal), zeros elsewhere. */
 TD_API td_tensor *td_eye(td_device *device, td_dtype dtype, int64_t rows, int64_t columns, int64_t diagonal);
 /* Floating dtypes. Philox4x32-10 (Salmon et al., SC 2011): the numbers depend on seed and position alone, the same on
- * every device (normal: up to rounding of log and cos). Uniform is in [low, high). */
+ * every device (normal: up to rounding of log and cos). Uniform is in [low, high), normal has this mean and standard
+ * deviation; TD_E_INVALID_ARGUMENT where low > high, for a negative deviation, and for what is not finite. */
 TD_API td_tensor *td_uniform(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed, double low,
                              double high);
 TD_API td_tensor *td_normal(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed, double mean,
                             double deviation);
 
-/* Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is != 0. */
+/* x in another dtype, same shape. Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is
+ * != 0. */
 TD_API td_tensor *td_cast(td_tensor *x, td_dtype dtype);
 /* A contiguous copy with storage of its own. */
 TD_API td_tensor *td_copy(td_tensor *x);
 
-/* ---- views: share the input's memory ---- */
+/* ---- views: x's dtype and elements in another shape, sharing its memory ---- */
 
-/* One extent may be -1. Copies where the layout leaves no other way. */
+/* The same elements in row-major order. One extent may be -1: what the others leave. Copies where the layout leaves no
+ * other way. */
 TD_API td_tensor *td_reshape(td_tensor *x, int rank, const int64_t *shape);
-/* Swaps the last two axes. */
+/* (…, m, n) to (…, n, m). */
 TD_API td_tensor *td_transpose(td_tensor *x);
+/* Axis i of the result is axis axes[i] of x; `axes` names each of x's `rank` axes once. */
 TD_API td_tensor *td_permute(td_tensor *x, int rank, const int64_t *axes);
-/* x[start:stop:step] along one axis, Python's meaning; TD_NONE where Python leaves it out. */
+/* x[start:stop:step] along one axis, Python's meaning: bounds below 0 count from the end, those outside are cut. TD_NONE
+ * where Python leaves one out. */
 TD_API td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
+/* Axes of extent 1, and new leading ones, repeat to fill `shape`. */
 TD_API td_tensor *td_broadcast_to(td_tensor *x, int rank, const int64_t *shape);
+/* Without these axes, whose extents must be 1; an empty list leaves x as it is. */
 TD_API td_tensor *td_squeeze(td_tensor *x, int count, const int64_t *axes);
+/* With a new axis of extent 1 at position `axis` of the result. */
 TD_API td_tensor *td_expand_dims(td_tensor *x, int axis);
 
-/* ---- elementwise, with broadcasting and promotion ---- */
+/* ---- elementwise ----
+ *
+ * The inputs' shapes broadcast as NumPy's do: aligned at the last axis, an extent of 1 repeats. TD_E_SHAPE names shapes
+ * that do not. Their dtypes promote to the result's. */
 
+/* For bool add is or, multiply is and; subtract and pow take no two bools. Integers wrap around. */
 TD_API td_tensor *td_add(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_subtract(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_multiply(td_tensor *a, td_tensor *b);
-/* True division: integers divide as f32. */
+/* True division: integers and bools divide as f32. */
 TD_API td_tensor *td_divide(td_tensor *a, td_tensor *b);
 /* Integers: exact modulo 2^bits; a negative exponent gives 0 unless the base is 1 or -1. */
 TD_API td_tensor *td_pow(td_tensor *a, td_tensor *b);
 /* NaN if either is. */
 TD_API td_tensor *td_maximum(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_minimum(td_tensor *a, td_tensor *b);
-/* Comparisons and logical operations give bool; logical ones take any dtype as != 0. */
+/* Comparisons, in the promoted dtype, and logical operations give bool; logical ones take any dtype as != 0. */
 TD_API td_tensor *td_equal(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_not_equal(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_less(td_tensor *a, td_tensor *b);
@@ -275,52 +335,61 @@ TD_API td_tensor *td_greater_equal(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_logical_and(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_logical_or(td_tensor *a, td_tensor *b);
 TD_API td_tensor *td_logical_not(td_tensor *x);
+/* These two and relu keep the dtype and take no bool. */
 TD_API td_tensor *td_negative(td_tensor *x);
 TD_API td_tensor *td_abs(td_tensor *x);
-/* exp to sigmoid give floats: integers and bool compute as f32. */
+/* exp to sigmoid give floats: integers and bool compute as f32. Sigmoid is 1 / (1 + exp(-x)), relu max(x, 0). */
 TD_API td_tensor *td_exp(td_tensor *x);
 TD_API td_tensor *td_log(td_tensor *x);
 TD_API td_tensor *td_sqrt(td_tensor *x);
 TD_API td_tensor *td_tanh(td_tensor *x);
 TD_API td_tensor *td_sigmoid(td_tensor *x);
 TD_API td_tensor *td_relu(td_tensor *x);
-/* `condition` is bool. */
+/* a where the condition (bool) is true, else b; all three broadcast, a and b promote. */
 TD_API td_tensor *td_where(td_tensor *condition, td_tensor *a, td_tensor *b);
 
-/* ---- reductions over a list of axes; keepdims leaves reduced axes with extent 1 ---- */
+/* ---- reductions over a list of axes, TD_AXES(0, -1) or TD_ALL_AXES ----
+ *
+ * The result has the other axes; keepdims leaves the reduced ones, too, with extent 1. */
 
-/* Integers and bool sum and multiply in i64; f16 and bf16 accumulate in f32. */
+/* Integers and bool sum and multiply in i64, floats keep their dtype; f16 and bf16 accumulate in f32. Of nothing: 0, 1. */
 TD_API td_tensor *td_sum(td_tensor *x, int count, const int64_t *axes, int keepdims);
 TD_API td_tensor *td_prod(td_tensor *x, int count, const int64_t *axes, int keepdims);
-/* Integers and bool as f32. The mean of nothing is NaN. */
+/* Integers and bool as f32, floats keep their dtype. The mean of nothing is NaN. */
 TD_API td_tensor *td_mean(td_tensor *x, int count, const int64_t *axes, int keepdims);
-/* Of at least one element; a NaN wins. */
+/* In x's dtype; a NaN wins. Of nothing: TD_E_SHAPE. */
 TD_API td_tensor *td_max(td_tensor *x, int count, const int64_t *axes, int keepdims);
 TD_API td_tensor *td_min(td_tensor *x, int count, const int64_t *axes, int keepdims);
+/* bool: whether any, or each, is != 0. Of nothing: false, true. */
 TD_API td_tensor *td_any(td_tensor *x, int count, const int64_t *axes, int keepdims);
 TD_API td_tensor *td_all(td_tensor *x, int count, const int64_t *axes, int keepdims);
-/* Position along one axis, or with TD_ALL_AXES in the flattened tensor; the first of equals; i64. */
+/* Position along one axis, or with TD_ALL_AXES in the flattened tensor; the first of equals, a NaN wins; i64. Of nothing:
+ * TD_E_SHAPE. */
 TD_API td_tensor *td_argmax(td_tensor *x, int count, const int64_t *axes, int keepdims);
 TD_API td_tensor *td_argmin(td_tensor *x, int count, const int64_t *axes, int keepdims);
 
-/* exp(x - max) / sum(exp(x - max)) along an axis, and its logarithm. Floats. */
+/* exp(x - max) / sum(exp(x - max)) along an axis, and its logarithm. Floating dtypes; x's dtype and shape. */
 TD_API td_tensor *td_softmax(td_tensor *x, int axis);
 TD_API td_tensor *td_log_softmax(td_tensor *x, int axis);
 
 /* ---- products, joining, indexing ---- */
 
-/* NumPy's matmul: (…, m, k) by (…, k, n), leading axes broadcast; rank 1 stands for a row on the left and a column on the
- * right. f16 and bf16 accumulate in f32. */
+/* NumPy's matmul: (…, m, k) by (…, k, n) is (…, m, n), leading axes broadcast; rank 1 stands for a row on the left and a
+ * column on the right, whose axis the result lacks. Dtypes promote, but not to bool; f16 and bf16 accumulate in f32. */
 TD_API td_tensor *td_matmul(td_tensor *a, td_tensor *b);
-/* 1 to 255 tensors, dtypes promoted. */
+/* 1 to 255 tensors, dtypes promoted. concat: one after another along an axis, the other extents equal. stack: of equal
+ * shapes, along a new axis at position `axis` of the result. */
 TD_API td_tensor *td_concat(td_tensor *const *tensors, int count, int axis);
 TD_API td_tensor *td_stack(td_tensor *const *tensors, int count, int axis);
-/* Indices are integers from 0 to extent - 1; any other one poisons the result with TD_E_OUT_OF_RANGE. */
-/* x's slices at rank-1 indices along an axis. */
+
+/* Indices are integers from 0 to extent - 1; any other one poisons the result with TD_E_OUT_OF_RANGE. (Of an axis without
+ * elements none is right: that is the call's error.) */
+
+/* x's slices at rank-1 indices along an axis: x's dtype and shape, with as many as there are indices on that axis. */
 TD_API td_tensor *td_take(td_tensor *x, td_tensor *indices, int axis);
 /* One element of x for each index: indices have x's rank, and the other axes broadcast. */
 TD_API td_tensor *td_take_along_axis(td_tensor *x, td_tensor *indices, int axis);
-/* A new last axis of extent `classes`, 1 at the index, 0 elsewhere. */
+/* A new last axis of extent `classes` (1 to 2^31 - 1), 1 at the index, 0 elsewhere. */
 TD_API td_tensor *td_one_hot(td_tensor *indices, int64_t classes, td_dtype dtype);
 
 /* The library's version, "0.1.0". */

@@ -25,11 +25,11 @@ static _Noreturn void die(const char *what, const char *why) {
     exit(EXIT_FAILURE);
 }
 
-/* For each call that returns a code: what it says is also what went wrong in the operations before it. */
+/* For each call that returns a code. Operations need none: one that fails returns NULL, or poisons its result, and what is
+ * computed from that does the same. So the fetch at the end says what went wrong first, with its operation and label. */
 static void check(int code) {
-    const td_error *error = td_last_error();
     if (code != TD_OK)
-        die(*error->label ? error->label : *error->operation ? error->operation : td_strerror(code), error->message);
+        die(td_strerror(code), td_last_error()->message);
 }
 
 /* ---- the data: gzip'ed IDX files: a magic number, the extents (both big-endian), and bytes ---- */
@@ -64,7 +64,9 @@ static uint8_t *read_idx(const char *folder, const char *name, uint32_t rank, ui
     if (bytes != item_bytes || *count == 0 || *count > 1000000)
         die(path, "has other extents than Fashion-MNIST");
     uint8_t *data = malloc((size_t)*count * bytes);
-    if (!data || gzread(file, data, *count * bytes) != (int)(*count * bytes))
+    if (!data)
+        die(path, "no memory");
+    if (gzread(file, data, *count * bytes) != (int)(*count * bytes))
         die(path, "is cut short");
     gzclose(file);
     return data;
@@ -329,6 +331,6 @@ int main(int argc, char **argv) {
     check(td_connect(options.url, NULL, &connection));
     check(td_device_open(connection, options.device, &device));
     run(device, &options);
-    td_close(connection);
+    td_close(connection); /* frees what is left on the device, too */
     return EXIT_SUCCESS;
 }

@@ -102,20 +102,42 @@ static void reply(struct connection *connection, unsigned type, uint64_t sequenc
     free(frame);
 }
 
-/* What the script says, without regard for what was asked. */
-static void reply_scripted(struct connection *connection, uint64_t sequence, const struct fake_frame *row) {
-    uint8_t frame[4096] = {0};
+/* A message of the row's type; returns its bytes. */
+static size_t pack_scripted(const struct fake_frame *row, uint8_t *out) {
     Tensord__Error error = TENSORD__ERROR__INIT;
     Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
     Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+    Tensord__DeviceList list = TENSORD__DEVICE_LIST__INIT;
+    Tensord__Device device = TENSORD__DEVICE__INIT, *devices[1] = {&device};
     error.code = row->error == FAKE_CODE_0 ? 0 : row->error;
     chunk.offset = row->offset;
     chunk.total = row->total;
     chunk.error = done.error = row->error ? &error : NULL;
-    const ProtobufCMessage *message = row->type == FRAME_FETCH_CHUNK ? &chunk.base
-                                      : row->type == FRAME_ERROR     ? &error.base
-                                                                     : &done.base;
-    size_t bytes = protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
+    welcome.version = (uint32_t)(1 + row->version);
+    welcome.device = device.name = (char *)(uintptr_t)(row->device ? row->device : "cpu:0");
+    welcome.chunk_bytes_max = row->chunk;
+    device.target = row->target;
+    list.n_devices = 1;
+    list.devices = devices;
+    switch (row->type) {
+    case FRAME_FETCH_CHUNK:
+        return protobuf_c_message_pack(&chunk.base, out);
+    case FRAME_ERROR:
+        return protobuf_c_message_pack(&error.base, out);
+    case FRAME_WELCOME:
+        return protobuf_c_message_pack(&welcome.base, out);
+    case FRAME_DEVICE_LIST:
+        return protobuf_c_message_pack(&list.base, out);
+    default:
+        return protobuf_c_message_pack(&done.base, out);
+    }
+}
+
+/* What the script says, without regard for what was asked. */
+static void reply_scripted(struct connection *connection, uint64_t sequence, const struct fake_frame *row) {
+    uint8_t frame[4096] = {0};
+    size_t bytes = pack_scripted(row, frame + FRAME_HEADER_BYTES);
     if (row->garbage)
         memset(frame + FRAME_HEADER_BYTES, 0xff, bytes = 9);
     struct frame_header header = {.type = (uint16_t)row->type,
@@ -126,6 +148,14 @@ static void reply_scripted(struct connection *connection, uint64_t sequence, con
     if (row->magic)
         memcpy(frame, &row->magic, sizeof row->magic);
     send_all(connection, frame, FRAME_HEADER_BYTES + bytes + row->payload);
+}
+
+/* Whether there was a script, which has been played then. */
+static bool played(struct connection *connection, const struct fake_frame *_Atomic *place, uint64_t sequence) {
+    const struct fake_frame *script = atomic_exchange(place, NULL);
+    for (int i = 0; script && i < FAKE_FRAMES_MAX && script[i].type; i++)
+        reply_scripted(connection, sequence, &script[i]);
+    return script;
 }
 
 static void on_hello(struct connection *connection, uint64_t sequence) {
@@ -279,12 +309,8 @@ static void on_question(struct connection *connection, const struct frame_header
     Tensord__Error error = poison();
     if (wait->id < TENSORS && connection->tensors[wait->id].poison)
         done.error = &error;
-    const struct fake_frame *script = atomic_exchange(&connection->fake->script, NULL);
-    if (connection->fake->mute)
+    if (connection->fake->mute || played(connection, &connection->fake->script, header->sequence))
         ;
-    else if (script)
-        for (int i = 0; i < FAKE_FRAMES_MAX && script[i].type; i++)
-            reply_scripted(connection, header->sequence, &script[i]);
     else if (header->type == FRAME_FETCH)
         on_fetch(connection, header->sequence, wait->id);
     else
@@ -312,11 +338,12 @@ static void on_frame(struct connection *connection, const struct frame_header *h
     size_t bytes = header->message_bytes, payload_bytes = (size_t)header->payload_bytes;
     switch (header->type) {
     case FRAME_HELLO:
-        if (!connection->fake->silent)
+        if (!connection->fake->silent && !played(connection, &connection->fake->greeting, header->sequence))
             on_hello(connection, header->sequence);
         break;
     case FRAME_LIST_DEVICES:
-        on_list(connection, header->sequence);
+        if (!connection->fake->silent && !played(connection, &connection->fake->listing, header->sequence))
+            on_list(connection, header->sequence);
         break;
     case FRAME_BATCH:
         if (!connection->fake->quiet)

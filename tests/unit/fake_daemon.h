@@ -13,14 +13,18 @@
 
 /* One frame of an answer as a broken daemon may give it. */
 struct fake_frame {
-    unsigned type;          /* 0: the answer ends here */
-    int64_t sequence;       /* added to the question's number */
-    uint64_t offset, total; /* in a FETCH_CHUNK */
-    uint64_t payload;       /* bytes that follow */
+    unsigned type;                       /* 0: the answer ends here */
+    int64_t sequence;                    /* added to the question's number */
+    uint64_t offset, total;              /* in a FETCH_CHUNK */
+    uint64_t payload;                    /* bytes that follow */
     uint64_t more_payload, more_message; /* announced besides, but not sent */
-    uint32_t error;         /* an Error with this code, where there may be one; FAKE_CODE_0: with code 0 */
-    uint32_t magic;         /* instead of the right one */
-    bool garbage;           /* the message is no protobuf */
+    uint32_t error;                      /* an Error with this code, where there may be one; FAKE_CODE_0: with code 0 */
+    uint32_t magic;                      /* instead of the right one */
+    bool garbage;                        /* the message is no protobuf */
+    int version;                         /* in a WELCOME: added to the right one */
+    uint64_t chunk;                      /* in a WELCOME: largest chunk */
+    const char *device;                  /* in a WELCOME and a DEVICE_LIST (of one); NULL: "cpu:0" */
+    uint32_t target;                     /* in a DEVICE_LIST */
 };
 enum { FAKE_FRAMES_MAX = 4, FAKE_CODE_0 = UINT32_MAX };
 
@@ -34,7 +38,8 @@ struct fake_daemon {
     atomic_bool hang_up; /* close device connections at the next frame */
     atomic_bool silent;  /* do not even answer Hello */
     atomic_long budget;  /* bytes of replies until every connection is closed; negative: no end */
-    const struct fake_frame *_Atomic script; /* [FAKE_FRAMES_MAX], the answer to the next fetch, wait or sync */
+    /* [FAKE_FRAMES_MAX] each: the answer to the next Hello; to the next ListDevices; to the next fetch, wait or sync */
+    const struct fake_frame *_Atomic greeting, *_Atomic listing, *_Atomic script;
     /* private */
     int listener;
     pthread_t thread;

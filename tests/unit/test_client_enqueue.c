@@ -1,8 +1,10 @@
 /* What the client sends for a program's calls. */
 #include <criterion/criterion.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/tensord.h"
 #include "tests/unit/fake_daemon.h"
@@ -11,33 +13,69 @@ static struct fake_daemon fake;
 static td_connection *connection;
 static td_device *device;
 
-static void setup(void) {
-    const td_options options = {.queue_bytes = 64 << 10};
-    fake_daemon_start(&fake);
-    cr_assert_eq(td_connect(fake.url, &options, &connection), 0);
-    cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
-}
-
-static void teardown(void) {
-    fake.hold = false;
-    td_close(connection);
-    fake_daemon_stop(&fake);
-}
-
-TestSuite(client_enqueue, .init = setup, .fini = teardown, .timeout = 20);
+static sem_t paused, resumed;
+static bool is_paused;
 
 static td_tensor *vector(void) {
     return td_full(device, TD_F32, TD_SHAPE(4), 1.0);
 }
 
+static void wait_for_resume(void *user) {
+    (void)user;
+    sem_post(&paused);
+    sem_wait(&resumed);
+}
+
+/* Keeps the I/O thread in a callback, so that nothing is sent but by the test's own calls. Takes the id 1. */
+static void pause_io(void) {
+    static const uint8_t byte = 0;
+    cr_assert_not_null(td_upload_borrow(device, TD_U8, TD_SHAPE(1), &byte, wait_for_resume, NULL));
+    cr_assert_eq(td_sync(device), 0);
+    sem_wait(&paused);
+    is_paused = true;
+}
+
+static void resume_io(void) {
+    if (is_paused)
+        sem_post(&resumed);
+    is_paused = false;
+}
+
+static void setup(void) {
+    const td_options options = {.queue_bytes = 64 << 10};
+    fake_daemon_start(&fake);
+    sem_init(&paused, 0, 0);
+    sem_init(&resumed, 0, 0);
+    cr_assert_eq(td_connect(fake.url, &options, &connection), 0);
+    cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
+}
+
+static void setup_paused(void) {
+    setup();
+    pause_io();
+}
+
+static void teardown(void) {
+    fake.hold = false;
+    resume_io();
+    td_close(connection);
+    fake_daemon_stop(&fake);
+}
+
+TestSuite(client_enqueue, .init = setup, .fini = teardown, .timeout = 20);
+/* What shares a batch depends on nothing but the calls. */
+TestSuite(client_batch, .init = setup_paused, .fini = teardown, .timeout = 20);
+
 static void expect(const char *log) {
+    static const char before[] = "upload 1 1/1\nsync 0\n";
     cr_assert_eq(td_sync(device), 0);
     char *seen = fake_daemon_log(&fake);
-    cr_expect_str_eq(seen, log);
+    cr_assert(!strncmp(seen, before, strlen(before)), "%s", seen);
+    cr_expect_str_eq(seen + strlen(before), log);
     free(seen);
 }
 
-Test(client_enqueue, null_is_passed_on_and_the_first_error_is_kept) {
+Test(client_batch, null_is_passed_on_and_the_first_error_is_kept) {
     td_tensor *x = vector(), *bad = td_reshape(x, TD_SHAPE(5));
     cr_assert_null(bad);
     cr_expect_eq(td_last_error()->code, TD_E_SHAPE);
@@ -51,7 +89,32 @@ Test(client_enqueue, null_is_passed_on_and_the_first_error_is_kept) {
     cr_expect_eq(td_wait(chain), TD_E_SHAPE);
     cr_expect_str_eq(td_last_error()->message, before);
     td_release(NULL);
-    expect("batch stream 0\nfull()=1\nsync 0\n");
+    expect("batch stream 0\nfull()=2\nsync 0\n");
+}
+
+Test(client_enqueue, null_has_no_properties_and_is_never_waited_for) {
+    cr_expect_eq(td_tensor_dtype(NULL), 0);
+    cr_expect_eq(td_tensor_rank(NULL), 0);
+    cr_expect_eq(td_tensor_bytes(NULL), 0);
+    cr_expect_null(td_tensor_shape(NULL));
+    cr_expect_null(td_tensor_device(NULL));
+    cr_expect_str_eq(td_device_name(NULL), "");
+    cr_expect_eq(td_test(NULL), 1);
+    cr_expect_eq(td_sync(NULL), TD_E_INVALID_ARGUMENT);
+    cr_expect_eq(td_dtype_size((td_dtype)77), 0);
+    cr_expect_str_eq(td_dtype_name((td_dtype)77), "invalid");
+    cr_expect_not_null(td_strerror(-1));
+}
+
+Test(client_enqueue, dtype_and_shape_are_known_at_once) {
+    td_tensor *x = td_full(device, TD_I32, TD_SHAPE(2, 3, 1), 7), *y = td_full(device, TD_F16, TD_SHAPE(4), 1);
+    td_tensor *z = td_divide(x, y);
+    cr_assert_not_null(z);
+    cr_expect_eq(td_tensor_dtype(z), TD_F16);
+    cr_expect_eq(td_tensor_rank(z), 3);
+    cr_expect_arr_eq(td_tensor_shape(z), ((int64_t[]){2, 3, 4}), 3 * sizeof(int64_t));
+    cr_expect_eq(td_tensor_bytes(z), 48);
+    cr_expect_eq(td_tensor_device(z), device);
 }
 
 Test(client_enqueue, tensors_of_two_devices_do_not_mix_and_both_are_named) {
@@ -66,7 +129,7 @@ Test(client_enqueue, tensors_of_two_devices_do_not_mix_and_both_are_named) {
     cr_expect_str_eq(error->operation, "add");
 }
 
-Test(client_enqueue, shapes_and_dtypes_fail_at_the_call_with_operation_and_label) {
+Test(client_batch, shapes_and_dtypes_fail_at_the_call_with_operation_and_label) {
     td_scope_begin("forward");
     td_label("hidden");
     td_tensor *a = td_full(device, TD_F32, TD_SHAPE(2, 3), 0), *b = td_full(device, TD_F32, TD_SHAPE(4, 5), 0);
@@ -84,10 +147,10 @@ Test(client_enqueue, shapes_and_dtypes_fail_at_the_call_with_operation_and_label
     cr_expect_eq(td_last_error()->code, TD_E_DTYPE);
     cr_expect_null(td_upload(device, TD_F32, TD_SHAPE(-1), a));
     td_scope_end();
-    expect("batch stream 0\nfull()=1 [forward/hidden]\nfull()=2 [forward]\nfree(2,1)\nsync 0\n");
+    expect("batch stream 0\nfull()=2 [forward/hidden]\nfull()=3 [forward]\nfree(3,2)\nsync 0\n");
 }
 
-Test(client_enqueue, a_release_after_use_becomes_the_operations_consume_bit) {
+Test(client_batch, a_release_after_use_becomes_the_operations_consume_bit) {
     td_tensor *x = vector(), *b = vector();
     for (int i = 0; i < 3; i++) {
         td_tensor *next = td_add(x, b);
@@ -98,11 +161,11 @@ Test(client_enqueue, a_release_after_use_becomes_the_operations_consume_bit) {
     td_release(x);
     td_release(b);
     td_release(y);
-    expect("batch stream 0\nfull()=1\nfull()=2\nadd(1,2)=3 free 1\nadd(3,2)=4 free 3\nadd(4,2)=5 free 4\n"
-           "multiply(5,5)=6 free 5\nfree(2,6)\nsync 0\n");
+    expect("batch stream 0\nfull()=2\nfull()=3\nadd(2,3)=4 free 2\nadd(4,3)=5 free 4\nadd(5,3)=6 free 5\n"
+           "multiply(6,6)=7 free 6\nfree(3,7)\nsync 0\n");
 }
 
-Test(client_enqueue, frees_come_together_in_one_operation_of_255) {
+Test(client_batch, frees_come_together_in_one_operation_of_255) {
     td_tensor *tensors[300];
     for (int i = 0; i < 300; i++)
         tensors[i] = vector();
@@ -110,9 +173,9 @@ Test(client_enqueue, frees_come_together_in_one_operation_of_255) {
         td_release(tensors[i]);
     cr_assert_eq(td_sync(device), 0);
     char *log = fake_daemon_log(&fake);
-    const char *first = strstr(log, "\nfree(1,2,3");
+    const char *first = strstr(log, "\nfree(2,3,4");
     cr_assert_not_null(first);
-    cr_expect_not_null(strstr(first, "\nfree(256,257"));
+    cr_expect_not_null(strstr(first, "\nfree(257,258"));
     free(log);
 }
 
@@ -128,7 +191,7 @@ Test(client_enqueue, releases_alone_never_make_a_batch_too_large) {
     cr_expect(fake_daemon_saw(&fake, "free(40000,39999"));
 }
 
-/* Fills the socket and the queue behind it. */
+/* Fills the queue. */
 static int fill(td_tensor *a, td_tensor *b, td_tensor **last) {
     for (int n = 0;; n++) {
         td_tensor *next = td_add(a, b);
@@ -138,14 +201,13 @@ static int fill(td_tensor *a, td_tensor *b, td_tensor **last) {
     }
 }
 
-Test(client_enqueue, a_full_queue_says_again_and_leaves_nothing_behind) {
-    td_tensor *a = vector(), *b = vector(), *last = NULL;
+Test(client_batch, a_full_queue_says_again_and_leaves_nothing_behind) {
+    td_tensor *a = vector(), *b = vector(), *last = NULL, *x;
     cr_assert_eq(td_sync(device), 0);
     fake.hold = true;
-    td_tensor *x = NULL;
-    int n = fill(a, b, &last);
-    td_flush(device);
-    n += fill(a, b, &last);
+    int n = 0;
+    for (int more; (more = fill(a, b, &last)) > 0; n += more)
+        td_flush(device); /* as far as the socket takes it */
     cr_expect_gt(n, 1000);
     cr_expect_eq(td_last_error()->code, TD_E_AGAIN);
     td_label("kept");
@@ -155,20 +217,21 @@ Test(client_enqueue, a_full_queue_says_again_and_leaves_nothing_behind) {
     cr_expect_null(td_upload(device, TD_F32, TD_SHAPE(4), data));
     td_release(last); /* never fails */
     fake.hold = false;
+    resume_io();
     while (!(x = td_exp(a)))
         td_flush(device);
     cr_assert_eq(td_sync(device), 0);
     td_tensor *z = td_add(x, x);
-    char line[64];
     cr_expect_eq(td_wait(z), 0);
-    /* ids without a gap: two, then n, then exp, then this one */
-    snprintf(line, sizeof line, ")=%d\nwait %d\n", 2 + n + 1 + 1, 2 + n + 1 + 1);
+    /* ids without a gap: the first one, two, n, exp, and this one */
+    char line[64];
+    snprintf(line, sizeof line, ")=%d\nwait %d\n", 3 + n + 1 + 1, 3 + n + 1 + 1);
     cr_expect(fake_daemon_saw(&fake, line), "%s", line);
-    snprintf(line, sizeof line, "exp(1)=%d [kept]\n", 2 + n + 1);
+    snprintf(line, sizeof line, "exp(2)=%d [kept]\n", 3 + n + 1);
     cr_expect(fake_daemon_saw(&fake, line), "%s", line);
 }
 
-Test(client_enqueue, labels_are_cut_between_characters_and_made_utf8) {
+Test(client_batch, labels_are_cut_between_characters_and_made_utf8) {
     char longest[400] = "";
     for (int i = 0; i < 100; i++)
         strcat(longest, "\xc3\xa4");
@@ -189,18 +252,57 @@ Test(client_enqueue, labels_are_cut_between_characters_and_made_utf8) {
     char log[600], cut[200] = "";
     memcpy(cut, longest, 126);
     snprintf(log, sizeof log,
-             "batch stream 0\nfull()=1 [a/b??z]\nfull()=2 [a/%s]\nfull()=3 [a]\nfree(3,1)\nfull()=4 [a/c]\n"
-             "free(4,2)\nfull()=5 [d]\nsync 0\n",
+             "batch stream 0\nfull()=2 [a/b??z]\nfull()=3 [a/%s]\nfull()=4 [a]\nfree(4,2)\nfull()=5 [a/c]\n"
+             "free(5,3)\nfull()=6 [d]\nsync 0\n",
              cut);
     expect(log);
 }
 
+/* After these calls nothing follows that would send: the library's thread does it by itself. */
 Test(client_enqueue, work_starts_without_a_fetch) {
-    vector();
-    cr_expect(fake_daemon_saw(&fake, "full()=1"));
+    td_tensor *x = vector();
+    cr_expect(fake_daemon_saw(&fake, "full()=1")); /* the thread was asleep */
+    td_exp(x);
+    cr_expect(fake_daemon_saw(&fake, "exp(1)=2")); /* it may still be ticking */
+    usleep(20000);
+    td_log(x);
+    cr_expect(fake_daemon_saw(&fake, "log(1)=3")); /* asleep again */
+    usleep(20000);
+    td_release(x);
+    cr_expect(fake_daemon_saw(&fake, "free(1)"));
+    usleep(20000);
+    td_upload(device, TD_F32, TD_SHAPE(1), (float[]){1});
+    cr_expect(fake_daemon_saw(&fake, "upload 4 4/4"));
+    usleep(20000);
+    td_stream *stream;
+    cr_assert_eq(td_stream_open(device, 0, &stream), 0);
+    cr_expect(fake_daemon_saw(&fake, "STREAM_OPEN"));
 }
 
-Test(client_enqueue, streams_split_batches_and_a_closed_one_is_an_error) {
+/* However many operations come within a tick. */
+Test(client_enqueue, batches_stay_below_64_kib) {
+    enum { COUNT = 20000, ENTRY_BYTES = 24, BATCH_MAX = 64 << 10 };
+    td_tensor *a = vector(), *b = vector();
+    for (int i = 0; i < COUNT; i++)
+        while (!td_add(a, b))
+            td_flush(device);
+    cr_assert_eq(td_sync(device), 0);
+    char *log = fake_daemon_log(&fake);
+    for (char *batch = strstr(log, "batch "), *next; batch; batch = next) {
+        next = strstr(batch + 1, "batch ");
+        if (next)
+            *next = 0;
+        int operations = 0;
+        for (const char *line = strstr(batch, "add("); line; line = strstr(line + 1, "add("))
+            operations++;
+        cr_expect_leq(operations * ENTRY_BYTES, BATCH_MAX);
+        if (next)
+            *next = 'b';
+    }
+    free(log);
+}
+
+Test(client_batch, streams_split_batches_and_a_closed_one_is_an_error) {
     td_stream *stream;
     cr_assert_eq(td_stream_open(device, 3, &stream), 0);
     td_tensor *a = vector();
@@ -214,8 +316,8 @@ Test(client_enqueue, streams_split_batches_and_a_closed_one_is_an_error) {
     cr_expect_eq(td_last_error()->code, TD_E_INVALID_ARGUMENT);
     cr_assert_eq(td_stream_set(device, NULL), 0);
     td_exp(b);
-    expect("STREAM_OPEN\nbatch stream 0\nfull()=1\nbatch stream 1\nexp(1)=2\nbatch stream 0\nexp(2)=3\nSTREAM_CLOSE\n"
-           "batch stream 0\nexp(2)=4\nsync 0\n");
+    expect("STREAM_OPEN\nbatch stream 0\nfull()=2\nbatch stream 1\nexp(2)=3\nbatch stream 0\nexp(3)=4\nSTREAM_CLOSE\n"
+           "batch stream 0\nexp(3)=5\nsync 0\n");
 }
 
 Test(client_enqueue, a_closed_device_leaves_nothing_in_scopes) {

@@ -1,9 +1,11 @@
 /* Daemons that are broken or mean harm: the client says so, and neither crashes, hangs, nor writes where it should not.
  */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client/tensord.h"
 #include "proto/frame.h"
@@ -13,7 +15,10 @@ enum { BYTES = 64, GUARD = 256 };
 
 static struct fake_daemon fake;
 
-#define CHUNK_OF(all, ...) {FRAME_FETCH_CHUNK, .total = (all), __VA_ARGS__}
+TestSuite(client_hostile, .timeout = 120);
+
+#define CHUNK_OF(all, ...)                                                                                             \
+    { FRAME_FETCH_CHUNK, .total = (all), __VA_ARGS__ }
 #define CHUNK(...) CHUNK_OF(BYTES, __VA_ARGS__)
 #define WHOLE CHUNK(.payload = BYTES)
 
@@ -99,7 +104,7 @@ static void one_answer(td_connection *connection, const struct row *row) {
     td_device_close(device);
 }
 
-Test(client_hostile, wrong_answers_end_the_session_and_reach_nothing_else, .timeout = 60) {
+Test(client_hostile, wrong_answers_end_the_session_and_reach_nothing_else) {
     td_connection *connection;
     fake_daemon_start(&fake);
     cr_assert_eq(td_connect(fake.url, NULL, &connection), 0);
@@ -109,30 +114,145 @@ Test(client_hostile, wrong_answers_end_the_session_and_reach_nothing_else, .time
     fake_daemon_stop(&fake);
 }
 
+static atomic_int calls, last_status;
+
 static void count(void *user, int status) {
-    (void)status;
-    atomic_fetch_add((atomic_int *)user, 1);
+    (void)user;
+    last_status = status;
+    calls++;
 }
 
 /* The same answers to a fetch that nobody waits for, so that the I/O thread reads them. */
-Test(client_hostile, the_same_to_an_asynchronous_fetch, .timeout = 60) {
+Test(client_hostile, the_same_to_an_asynchronous_fetch) {
     td_connection *connection;
     fake_daemon_start(&fake);
     cr_assert_eq(td_connect(fake.url, NULL, &connection), 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         td_device *device;
         struct array array;
-        atomic_int calls = 0;
+        calls = 0;
         array_init(&array);
         cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
         td_tensor *x = td_full(device, TD_F32, TD_SHAPE(16), 1);
         fake.script = rows[i].frames;
-        cr_assert_eq(td_fetch_async(x, array.data, BYTES, count, &calls), 0);
+        cr_assert_eq(td_fetch_async(x, array.data, BYTES, count, NULL), 0);
         while (!calls)
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
         td_device_close(device);
         cr_expect_eq(calls, 1, "%s", rows[i].name);
+        cr_expect_eq(last_status, rows[i].fetch, "%s: %d", rows[i].name, last_status);
         cr_expect(array_guarded(&array), "%s", rows[i].name);
+    }
+    td_close(connection);
+    fake_daemon_stop(&fake);
+}
+
+/* And to one that a descriptor waits for. */
+Test(client_hostile, the_same_to_a_fetch_with_a_descriptor) {
+    td_connection *connection;
+    fake_daemon_start(&fake);
+    cr_assert_eq(td_connect(fake.url, NULL, &connection), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        td_device *device;
+        struct array array;
+        uint64_t value = 0;
+        int fd;
+        array_init(&array);
+        cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
+        td_tensor *x = td_full(device, TD_F32, TD_SHAPE(16), 1);
+        fake.script = rows[i].frames;
+        cr_assert_eq(td_fetch_fd(x, array.data, BYTES, &fd), 0);
+        struct pollfd entry = {.fd = fd, .events = POLLIN};
+        cr_assert_eq(poll(&entry, 1, 10000), 1, "%s", rows[i].name);
+        cr_assert_eq((size_t)read(fd, &value, sizeof value), sizeof value);
+        cr_expect_eq(value, (uint64_t)rows[i].fetch + 1, "%s: %d", rows[i].name, (int)value - 1);
+        cr_expect(array_guarded(&array), "%s", rows[i].name);
+        close(fd);
+        td_device_close(device);
+    }
+    td_close(connection);
+    fake_daemon_stop(&fake);
+}
+
+/* A question that DONE answers is answered so; `after` is what the next one, answered rightly, gives. */
+static const struct done_row {
+    const char *name;
+    struct fake_frame frames[FAKE_FRAMES_MAX];
+    int asked, after;
+} done_rows[] = {
+    {"a right answer", {{FRAME_DONE}}, 0, 0},
+    {"a right failure", {{FRAME_DONE, .error = TD_E_OUT_OF_MEMORY}}, TD_E_OUT_OF_MEMORY, 0},
+    {"a failure without a code", {{FRAME_DONE, .error = FAKE_CODE_0}}, TD_E_INTERNAL, 0},
+    {"a failure with an unknown code", {{FRAME_DONE, .error = 9999}}, TD_E_INTERNAL, 0},
+    {"the answer twice", {{FRAME_DONE}, {FRAME_DONE}}, 0, TD_E_PROTOCOL},
+    {"success and failure", {{FRAME_DONE}, {FRAME_DONE, .error = TD_E_SHAPE}}, 0, TD_E_PROTOCOL},
+    {"another number", {{FRAME_DONE, .sequence = 1}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"an earlier number", {{FRAME_DONE, .sequence = -1}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a part of a tensor", {WHOLE}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"an empty part of a tensor", {CHUNK_OF(0)}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a fetch's failure", {CHUNK_OF(0, .error = TD_E_SHAPE)}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"with a payload", {{FRAME_DONE, .payload = BYTES}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"with a payload that never comes", {{FRAME_DONE, .more_payload = 1}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a message that is none", {{FRAME_DONE, .garbage = true}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a message of 4 GiB", {{FRAME_DONE, .more_message = 0xfffffff0}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a payload of 2^64 - 1", {{FRAME_DONE, .more_payload = UINT64_MAX}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"another magic", {{FRAME_DONE, .magic = 0x12345678}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"Error", {{FRAME_ERROR, .error = TD_E_LIMIT}}, TD_E_LIMIT, TD_E_LIMIT},
+    {"Error with an unknown code", {{FRAME_ERROR, .error = 9999}}, TD_E_INTERNAL, TD_E_INTERNAL},
+    {"Pong", {{FRAME_PONG}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"Welcome", {{FRAME_WELCOME}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a list of devices", {{FRAME_DEVICE_LIST}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a status", {{FRAME_STATUS}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+};
+
+static int ask_wait(td_tensor *x) {
+    return td_wait(x);
+}
+
+static int ask_sync(td_tensor *x) {
+    return td_sync(td_tensor_device(x));
+}
+
+static void each_done(int (*ask)(td_tensor *x)) {
+    td_connection *connection;
+    fake_daemon_start(&fake);
+    cr_assert_eq(td_connect(fake.url, NULL, &connection), 0);
+    for (size_t i = 0; i < sizeof done_rows / sizeof *done_rows; i++) {
+        const struct done_row *row = &done_rows[i];
+        td_device *device;
+        cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
+        td_tensor *x = td_full(device, TD_F32, TD_SHAPE(16), 1);
+        fake.script = row->frames;
+        int code = ask(x);
+        cr_expect_eq(code, row->asked, "%s: %d (%s)", row->name, code, td_last_error()->message);
+        code = ask(x);
+        cr_expect_eq(code, row->after, "%s: then %d (%s)", row->name, code, td_last_error()->message);
+        td_device_close(device);
+    }
+    td_close(connection);
+    fake_daemon_stop(&fake);
+}
+
+Test(client_hostile, wrong_answers_to_wait) {
+    each_done(ask_wait);
+}
+
+Test(client_hostile, wrong_answers_to_sync) {
+    each_done(ask_sync);
+}
+
+Test(client_hostile, wrong_answers_to_test) {
+    td_connection *connection;
+    fake_daemon_start(&fake);
+    cr_assert_eq(td_connect(fake.url, NULL, &connection), 0);
+    for (size_t i = 0; i < sizeof done_rows / sizeof *done_rows; i++) {
+        td_device *device;
+        cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
+        td_tensor *x = td_full(device, TD_F32, TD_SHAPE(16), 1);
+        fake.script = done_rows[i].frames;
+        while (!td_test(x))
+            nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        td_device_close(device);
     }
     td_close(connection);
     fake_daemon_stop(&fake);
@@ -150,31 +270,63 @@ static int job(void) {
     int done = 1 + !td_devices(connection, NULL, 0, &devices);
     if (!td_device_open(connection, NULL, &device)) {
         td_tensor *x = td_full(device, TD_F32, TD_SHAPE(16), 1);
-        done += 1 + !td_fetch(x, array.data, BYTES) + !td_wait(x);
+        done += 1 + !td_fetch(x, array.data, BYTES) + !td_wait(x) + !td_sync(device);
         cr_expect(array_guarded(&array));
     }
     td_close(connection);
     return done;
 }
 
-Test(client_hostile, the_end_at_every_byte_of_its_replies, .timeout = 120) {
-    enum { ALL = 5 };
+/* The same with nobody waiting: however it ends, the callback is called once. */
+static int job_in_the_background(void) {
+    td_connection *connection;
+    td_device *device;
+    struct array array;
+    int done = 0;
+    array_init(&array);
+    calls = 0;
+    if (td_connect(fake.url, NULL, &connection))
+        return 0;
+    if (!td_device_open(connection, NULL, &device)) {
+        td_tensor *x = td_full(device, TD_F32, TD_SHAPE(16), 1);
+        bool asked = !td_fetch_async(x, array.data, BYTES, count, NULL);
+        while (asked && !calls)
+            nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+        td_close(connection);
+        cr_expect_eq(calls, (int)asked);
+        cr_expect(array_guarded(&array));
+        done = asked && !last_status;
+    } else {
+        td_close(connection);
+    }
+    return 1 + done;
+}
+
+static void cut_everywhere(int (*work)(void), int all) {
     long cut = 0;
     int done = 0;
     fake_daemon_start(&fake);
-    for (; done < ALL && cut < 5000; cut++) {
+    for (; done < all && cut < 5000; cut++) {
         fake.budget = cut;
-        int now = job();
+        int now = work();
         cr_expect_geq(now, done, "after %ld bytes", cut);
         done = now;
     }
     cr_expect_gt(cut, 200);
-    cr_expect_eq(done, ALL);
+    cr_expect_eq(done, all);
     fake_daemon_stop(&fake);
 }
 
-Test(client_hostile, a_daemon_that_never_answers_costs_the_timeout, .timeout = 20) {
-    const td_options options = {.timeout_ms = 100};
+Test(client_hostile, the_end_at_every_byte_of_its_replies) {
+    cut_everywhere(job, 6);
+}
+
+Test(client_hostile, the_end_at_every_byte_of_an_asynchronous_reply) {
+    cut_everywhere(job_in_the_background, 2);
+}
+
+Test(client_hostile, a_daemon_that_never_answers_costs_the_timeout) {
+    const td_options options = {.timeout_ms = 400};
     td_connection *connection;
     td_device *device;
     static uint8_t large[32 << 20];
@@ -187,6 +339,8 @@ Test(client_hostile, a_daemon_that_never_answers_costs_the_timeout, .timeout = 2
     fake.silent = true;
     td_device *other;
     cr_expect_eq(td_device_open(connection, NULL, &other), TD_E_TIMED_OUT);
+    size_t n;
+    cr_expect_eq(td_devices(connection, NULL, 0, &n), TD_E_TIMED_OUT);
     /* Closing gives up what the daemon does not take. */
     fake.hold = true;
     cr_assert_not_null(td_upload_borrow(device, TD_U8, TD_SHAPE(sizeof large), large, NULL, NULL));

@@ -1,0 +1,156 @@
+/* tensorctl's views of figures that no daemon of today has: long names, huge numbers, many devices. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/tensorctl.h"
+
+enum { DEVICES = 64, SESSIONS = 200 };
+
+static Tensord__Device about[DEVICES];
+static Tensord__DeviceStatus devices[DEVICES], *device_list[DEVICES];
+static Tensord__SessionStatus sessions[SESSIONS], *session_list[SESSIONS];
+static Tensord__FailureCount failures[3], *failure_list[3];
+
+#define TEXT_63 "a-device-whose-name-is-as-long-as-names-of-devices-may-be:65535"
+#define TEXT_WIDE "\xe5\xbc\xa0\xe9\x87\x8f"
+#define TEXT_MEAN "\033[2J\x9b\r\nred\xe2\x80\xaetxt"
+#define TEXT_LONG TEXT_63 " " TEXT_63 " " TEXT_63 TEXT_63 TEXT_63
+
+static void fill_device(Tensord__DeviceStatus *device, Tensord__Device *of, char *name) {
+    *of = (Tensord__Device)TENSORD__DEVICE__INIT;
+    *device = (Tensord__DeviceStatus)TENSORD__DEVICE_STATUS__INIT;
+    of->name = name;
+    of->kind = "cuda";
+    of->state = "quarantined";
+    of->model = TEXT_63;
+    of->capability = TEXT_63;
+    of->processors = UINT32_MAX;
+    of->memory_total = UINT64_MAX;
+    device->device = of;
+    device->worker_pid = device->restarts = UINT32_MAX;
+    device->epoch = UINT64_MAX;
+    device->last_fault = TEXT_LONG;
+    device->last_fault_age_s = 1e300;
+    device->memory_total = device->memory_reserved = device->memory_live = UINT64_MAX;
+    device->memory_peak = device->memory_largest_free = device->queue_depth = UINT64_MAX;
+    device->ops_total = device->bytes_in = device->bytes_out = UINT64_MAX;
+    device->ops_per_s = 1e300;
+    device->bytes_in_per_s = INFINITY;
+    device->bytes_out_per_s = NAN;
+    device->data_age_ms = 1e300;
+}
+
+static void fill_session(Tensord__SessionStatus *session, char *text) {
+    *session = (Tensord__SessionStatus)TENSORD__SESSION_STATUS__INIT;
+    session->id = UINT64_MAX;
+    session->principal = session->peer = session->client = session->device = text;
+    session->age_s = 1e300;
+    session->tensors = session->live = session->peak = session->ops_queued = session->ops_done = UINT64_MAX;
+    session->n_failures = sizeof failures / sizeof *failures;
+    session->failures = failure_list;
+    session->last_failure = TEXT_LONG;
+    session->label = text;
+}
+
+static Tensord__Status status_of(size_t n_devices, size_t n_sessions) {
+    static char *const texts[] = {TEXT_63, TEXT_WIDE, TEXT_MEAN, TEXT_LONG, ""};
+    Tensord__Status status = TENSORD__STATUS__INIT;
+    for (uint32_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+        failures[i] = (Tensord__FailureCount)TENSORD__FAILURE_COUNT__INIT;
+        failures[i].code = i * 1000;
+        failures[i].count = UINT64_MAX;
+        failure_list[i] = &failures[i];
+    }
+    for (size_t i = 0; i < n_devices; i++)
+        fill_device(device_list[i] = &devices[i], &about[i], texts[i % 5]);
+    for (size_t i = 0; i < n_sessions; i++)
+        fill_session(session_list[i] = &sessions[i], texts[i % 5]);
+    status.version = "tensord 0.1.0";
+    status.uptime_s = 1e300;
+    status.n_devices = n_devices;
+    status.devices = device_list;
+    status.n_sessions = n_sessions;
+    status.sessions = session_list;
+    return status;
+}
+
+static char *shown(const Tensord__Status *status, enum tensorctl_view view) {
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    tensorctl_status_write(file, status, view);
+    fclose(file);
+    return text;
+}
+
+static void every_line_fits(char *text) {
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        cr_expect_leq(text_width(line), TEXT_COLUMNS, "%s", line);
+        for (const char *c = line; *c; c++)
+            cr_expect((unsigned char)*c >= 0x20 && *c != 0x7f, "a control character in: %s", line);
+    }
+    free(text);
+}
+
+Test(client_tensorctl, long_names_and_huge_numbers_fit_eighty_columns) {
+    Tensord__Status status = status_of(DEVICES, SESSIONS);
+    for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
+        every_line_fits(shown(&status, view));
+    status = status_of(0, 0);
+    for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
+        every_line_fits(shown(&status, view));
+}
+
+Test(client_tensorctl, a_long_name_hides_no_fact) {
+    Tensord__Status status = status_of(1, 1);
+    char *text = shown(&status, TENSORCTL_STATUS);
+    static const char *const FACTS[] = {TEXT_63,
+                                        "quarantined",
+                                        "cuda",
+                                        "worker 4294967295",
+                                        "epoch 18446744073709551615",
+                                        "4294967295\n          restarts",
+                                        "16.0 EiB live",
+                                        "16.0 EiB reserved",
+                                        "16.0 EiB peak",
+                                        "largest free block 16.0 EiB"};
+    for (size_t i = 0; i < sizeof FACTS / sizeof *FACTS; i++)
+        cr_expect(strstr(text, FACTS[i]), "\"%s\" is not in:\n%s", FACTS[i], text);
+    free(text);
+}
+
+/* The figures of an ordinary device take one line each. */
+Test(client_tensorctl, an_ordinary_device_takes_five_lines) {
+    Tensord__Status status = status_of(1, 0);
+    char *text, *after;
+    about[0].name = "cpu:0";
+    about[0].kind = "cpu";
+    about[0].state = "restarting";
+    devices[0].worker_pid = 123456;
+    devices[0].epoch = devices[0].restarts = 12;
+    devices[0].data_age_ms = 34.1;
+    devices[0].last_fault = "";
+    text = shown(&status, TENSORCTL_STATUS);
+    after = strstr(text, "\ncpu:0  restarting  cpu, worker 123456, epoch 12, 12 restarts, data 34.1 ms old\n  memory ");
+    cr_expect(after, "%s", text);
+    free(text);
+}
+
+/* Numbers that JSON has no form for are null; control characters are escaped. */
+Test(client_tensorctl, json_is_json_for_any_text_and_number) {
+    Tensord__Status status = status_of(DEVICES, SESSIONS);
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    tensorctl_json_write(file, &status, TENSORCTL_STATUS, false);
+    fclose(file);
+    cr_expect(strstr(text, "\"bytes_in_per_s\": null"));
+    cr_expect(strstr(text, "\"epoch\": 18446744073709551615"));
+    cr_expect(strstr(text, "\\u001b[2J"));
+    for (size_t i = 0; i + 1 < size; i++)
+        cr_expect((unsigned char)text[i] >= 0x20);
+    free(text);
+}
