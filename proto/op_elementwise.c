@@ -1,11 +1,11 @@
 /* Rules of elementwise operations: shapes broadcast, dtypes promote. */
+#include <string.h>
+
 #include "proto/op_rules.h"
 
 static void copy_shape(struct tensor_type *out, const struct tensor_type *from) {
     out->rank = from->rank;
-    for (int i = 0; i < SHAPE_RANK_MAX; i++) { /* all of them: a fixed count is two or four vector moves */
-        out->shape[i] = from->shape[i];
-    }
+    memcpy(out->shape, from->shape, sizeof out->shape); /* all of them: a fixed count is a few vector moves */
 }
 
 static int refuse_bool(struct fault *fault) {
