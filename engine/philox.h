@@ -26,7 +26,7 @@
 /* The lanes of the counter c0 … c3 under the key k0, k1; each in its own variable, so that loops over it vectorise. */
 PHILOX_FUNCTION void philox4x32_10(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t k0, uint32_t k1,
                                    uint32_t *lane0, uint32_t *lane1, uint32_t *lane2, uint32_t *lane3) {
-#ifdef __GNUC__
+#if defined(__GNUC__) && !defined(__CUDACC__)
 #pragma GCC unroll 10
 #endif
     for (int round = 0; round < 10; round++) {

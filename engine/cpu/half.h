@@ -2,22 +2,11 @@
 #pragma once
 
 #include "engine/cpu/lanes.h"
+#include "engine/formula.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
-
-static inline uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float bits_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 static inline float half_from_bf16(uint16_t half) {
     return bits_float((uint32_t)half << 16);
@@ -59,15 +48,6 @@ static inline uint16_t half_to_f16(float x) {
 #define half_from_f16 half_from_f16_portable
 #define half_to_f16 half_to_f16_portable
 #endif
-
-/* f64 to f32 by "round to odd": rounding the result once more, to a half, gives what one rounding would have given. */
-static inline float half_odd(double x) {
-    float nearest = (float)x;
-    uint32_t bits = float_bits(nearest);
-    double back = (double)nearest, magnitude = __builtin_fabs(x);
-    uint32_t truncated = bits - (__builtin_fabs(back) > magnitude ? 1 : 0);
-    return bits_float(back == x || x != x ? bits : truncated | 1);
-}
 
 static inline void half_load_f16(int64_t n, const uint16_t *x, int64_t stride, float *out) {
     int64_t i = 0;

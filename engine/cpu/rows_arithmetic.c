@@ -1,91 +1,51 @@
-/* Elementwise rows: arithmetic, comparisons, logic. Each operation is an expression of a and b; the macros make of it one
- * function for each dtype, with loops of their own for the layouts that matter. */
+/* Elementwise rows: arithmetic, comparisons, logic. Each operation is a formula of a and b (engine/formula.h); the macros
+ * make of it one function for each dtype, with loops of their own for the layouts that matter. */
 #include "engine/cpu/half.h"
 #include "engine/cpu/rows.h"
 
-/* ---- expressions; T is the dtype's C type, U its unsigned one, in which integers wrap ---- */
+#define INTEGER_ROWS(name, T, U)                                                                                       \
+    ROW2(add_##name, T, T, formula_add_##name(a, b))                                                                   \
+    ROW2(subtract_##name, T, T, formula_subtract_##name(a, b))                                                         \
+    ROW2(multiply_##name, T, T, formula_multiply_##name(a, b))                                                         \
+    ROW2(maximum_##name, T, T, formula_maximum_##name(a, b))                                                           \
+    ROW2(minimum_##name, T, T, formula_minimum_##name(a, b))                                                           \
+    ROW1(negative_##name, T, T, formula_negative_##name(a))
+FORMULA_INTEGERS(INTEGER_ROWS)
 
-#define ADD(T, U) (T)((U)a + (U)b)
-#define SUBTRACT(T, U) (T)((U)a - (U)b)
-#define MULTIPLY(T, U) (T)((U)a * (U)b)
-#define MAXIMUM(T, U) a > b ? a : b
-#define MINIMUM(T, U) a < b ? a : b
-#define FLOAT_ADD(T, U) a + b
-#define FLOAT_SUBTRACT(T, U) a - b
-#define FLOAT_MULTIPLY(T, U) a *b
-#define FLOAT_DIVIDE(T, U) a / b
-#define FLOAT_MAXIMUM(T, U) a > b || a != a ? a : b
-#define FLOAT_MINIMUM(T, U) a < b || a != a ? a : b
-#define EQUAL(T, U) a == b
-#define NOT_EQUAL(T, U) a != b
-#define LESS(T, U) a < b
-#define LESS_EQUAL(T, U) a <= b
-#define GREATER(T, U) a > b
-#define GREATER_EQUAL(T, U) a >= b
-#define OR(T, U) (T)(a | b)
-#define AND(T, U) (T)(a & b)
-#define NOT(T, U) a == 0
-#define NEGATIVE(T, U) (T)(0 - (U)a)
-#define ABS(T, U) (T)(a < 0 ? 0 - (U)a : (U)a)
-#define ABS_UNSIGNED(T, U) a
-#define RELU(T, U) a > 0 ? a : 0
-#define RELU_UNSIGNED(T, U) a
-#define FLOAT_NEGATIVE(T, U) -a
-#define FLOAT_RELU(T, U) a <= 0 ? 0 : a
-
-#define INTEGER_ROWS(NAME, name, T, U, minimum, maximum)                                                               \
-    ROW2(add_##name, T, T, ADD(T, U))                                                                                  \
-    ROW2(subtract_##name, T, T, SUBTRACT(T, U))                                                                        \
-    ROW2(multiply_##name, T, T, MULTIPLY(T, U))                                                                        \
-    ROW2(maximum_##name, T, T, MAXIMUM(T, U))                                                                          \
-    ROW2(minimum_##name, T, T, MINIMUM(T, U))                                                                          \
-    ROW1(negative_##name, T, T, NEGATIVE(T, U))
-CPU_INTEGERS(INTEGER_ROWS)
-
-ROW1(abs_i8, int8_t, int8_t, ABS(int8_t, uint32_t))
-ROW1(abs_i16, int16_t, int16_t, ABS(int16_t, uint32_t))
-ROW1(abs_i32, int32_t, int32_t, ABS(int32_t, uint32_t))
-ROW1(abs_i64, int64_t, int64_t, ABS(int64_t, uint64_t))
-ROW1(relu_i8, int8_t, int8_t, RELU(int8_t, uint32_t))
-ROW1(relu_i16, int16_t, int16_t, RELU(int16_t, uint32_t))
-ROW1(relu_i32, int32_t, int32_t, RELU(int32_t, uint32_t))
-ROW1(relu_i64, int64_t, int64_t, RELU(int64_t, uint64_t))
+#define SIGNED_ROWS(name, T, U)                                                                                        \
+    ROW1(abs_##name, T, T, formula_abs_##name(a))                                                                      \
+    ROW1(relu_##name, T, T, formula_relu_##name(a))
+FORMULA_SIGNED(SIGNED_ROWS)
 ROW1(identity_u8, uint8_t, uint8_t, a)
 
-#define FLOAT_ROWS(name, T)                                                                                            \
-    ROW2(add_##name, T, T, FLOAT_ADD(T, T))                                                                            \
-    ROW2(subtract_##name, T, T, FLOAT_SUBTRACT(T, T))                                                                  \
-    ROW2(multiply_##name, T, T, FLOAT_MULTIPLY(T, T))                                                                  \
-    ROW2(divide_##name, T, T, FLOAT_DIVIDE(T, T))                                                                      \
-    ROW2(maximum_##name, T, T, FLOAT_MAXIMUM(T, T))                                                                    \
-    ROW2(minimum_##name, T, T, FLOAT_MINIMUM(T, T))                                                                    \
-    ROW1(negative_##name, T, T, FLOAT_NEGATIVE(T, T))                                                                  \
-    ROW1(relu_##name, T, T, FLOAT_RELU(T, T))
-FLOAT_ROWS(f32, float)
-FLOAT_ROWS(f64, double)
+#define FLOAT_ROWS(name, T, U)                                                                                         \
+    ROW2(add_##name, T, T, formula_add_##name(a, b))                                                                   \
+    ROW2(subtract_##name, T, T, formula_subtract_##name(a, b))                                                         \
+    ROW2(multiply_##name, T, T, formula_multiply_##name(a, b))                                                         \
+    ROW2(divide_##name, T, T, formula_divide_##name(a, b))                                                             \
+    ROW2(maximum_##name, T, T, formula_maximum_##name(a, b))                                                           \
+    ROW2(minimum_##name, T, T, formula_minimum_##name(a, b))                                                           \
+    ROW1(negative_##name, T, T, formula_negative_##name(a))                                                            \
+    ROW1(relu_##name, T, T, formula_relu_##name(a))
+FORMULA_FLOATS(FLOAT_ROWS)
 ROW1(abs_f32, float, float, __builtin_fabsf(a))
 ROW1(abs_f64, double, double, __builtin_fabs(a))
 ROW1(sqrt_f32, float, float, __builtin_sqrtf(a))
 ROW1(sqrt_f64, double, double, __builtin_sqrt(a))
 
-#define COMPARISON_ROWS(name, T)                                                                                       \
-    ROW2(equal_##name, T, uint8_t, EQUAL(T, T))                                                                        \
-    ROW2(not_equal_##name, T, uint8_t, NOT_EQUAL(T, T))                                                                \
-    ROW2(less_##name, T, uint8_t, LESS(T, T))                                                                          \
-    ROW2(less_equal_##name, T, uint8_t, LESS_EQUAL(T, T))                                                              \
-    ROW2(greater_##name, T, uint8_t, GREATER(T, T))                                                                    \
-    ROW2(greater_equal_##name, T, uint8_t, GREATER_EQUAL(T, T))
-COMPARISON_ROWS(u8, uint8_t)
-COMPARISON_ROWS(i8, int8_t)
-COMPARISON_ROWS(i16, int16_t)
-COMPARISON_ROWS(i32, int32_t)
-COMPARISON_ROWS(i64, int64_t)
-COMPARISON_ROWS(f32, float)
-COMPARISON_ROWS(f64, double)
+#define COMPARISON_ROWS(name, T, U)                                                                                    \
+    ROW2(equal_##name, T, uint8_t, formula_equal_##name(a, b))                                                         \
+    ROW2(not_equal_##name, T, uint8_t, formula_not_equal_##name(a, b))                                                 \
+    ROW2(less_##name, T, uint8_t, formula_less_##name(a, b))                                                           \
+    ROW2(less_equal_##name, T, uint8_t, formula_less_equal_##name(a, b))                                               \
+    ROW2(greater_##name, T, uint8_t, formula_greater_##name(a, b))                                                     \
+    ROW2(greater_equal_##name, T, uint8_t, formula_greater_equal_##name(a, b))
+FORMULA_INTEGERS(COMPARISON_ROWS)
+FORMULA_FLOATS(COMPARISON_ROWS)
 
-ROW2(or_bool, uint8_t, uint8_t, OR(uint8_t, uint8_t))
-ROW2(and_bool, uint8_t, uint8_t, AND(uint8_t, uint8_t))
-ROW1(not_bool, uint8_t, uint8_t, NOT(uint8_t, uint8_t))
+ROW2(or_bool, uint8_t, uint8_t, formula_or_truth(a, b))
+ROW2(and_bool, uint8_t, uint8_t, formula_and_truth(a, b))
+ROW1(not_bool, uint8_t, uint8_t, formula_not_truth(a))
 
 #define HALF_ARITHMETIC(half)                                                                                          \
     HALF_ROW(add, half, 2)                                                                                             \

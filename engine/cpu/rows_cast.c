@@ -23,59 +23,7 @@ COPY_ROW(copy_2, uint16_t)
 COPY_ROW(copy_4, uint32_t)
 COPY_ROW(copy_8, uint64_t)
 
-/* ---- one element ---- */
-
-/* Truncate towards zero and saturate, NaN gives 0. */
-static inline uint8_t float_to_u8(float x) {
-    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
-}
-static inline int8_t float_to_i8(float x) {
-    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
-}
-static inline int16_t float_to_i16(float x) {
-    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
-}
-/* 2^31 - 128 is the largest float below 2^31: what is beyond is clamped to it first, so that the conversion is defined. */
-static inline int32_t float_to_i32(float x) {
-    float clamped = x != x ? 0 : x > 0x1.fffffep30f ? 0x1.fffffep30f : x < -0x1p31f ? -0x1p31f : x;
-    int32_t whole = (int32_t)clamped;
-    return x >= 0x1p31f ? INT32_MAX : whole;
-}
-static inline int64_t float_to_i64(float x) {
-    float clamped = x != x ? 0 : x > 0x1.fffffep62f ? 0x1.fffffep62f : x < -0x1p63f ? -0x1p63f : x;
-    int64_t whole = (int64_t)clamped;
-    return x >= 0x1p63f ? INT64_MAX : whole;
-}
-static inline uint8_t double_to_u8(double x) {
-    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
-}
-static inline int8_t double_to_i8(double x) {
-    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
-}
-static inline int16_t double_to_i16(double x) {
-    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
-}
-static inline int32_t double_to_i32(double x) {
-    return (int32_t)(x != x ? 0 : x > 2147483647.0 ? 2147483647.0 : x < -2147483648.0 ? -2147483648.0 : x);
-}
-static inline int64_t double_to_i64(double x) {
-    double clamped = x != x ? 0 : x > 0x1.fffffffffffffp62 ? 0x1.fffffffffffffp62 : x < -0x1p63 ? -0x1p63 : x;
-    int64_t whole = (int64_t)clamped;
-    return x >= 0x1p63 ? INT64_MAX : whole;
-}
-
-/* To a float that, rounded once more to a half, gives what one rounding gives. Above 2^40 the low 16 bits count only as
- * "not zero": 47 bits remain, which f64 holds, and a half has 11 at most. */
-static inline float i64_to_odd(int64_t x) {
-    int64_t sticky = (x & ~INT64_C(0xffff)) | ((x & 0xffff) != 0 ? 0x8000 : 0);
-    int64_t small = x > -(INT64_C(1) << 40) && x < INT64_C(1) << 40;
-    return half_odd((double)(small ? x : sticky));
-}
-static inline float i32_to_odd(int32_t x) {
-    return half_odd((double)x);
-}
-
-/* ---- rows ---- */
+/* ---- casts; what they do with one element is in engine/formula.h ---- */
 
 #define CAST_ROW(from, to, T, R, expression)                                                                           \
     static void from##_to_##to(const struct cpu_row *row) {                                                            \
@@ -112,16 +60,16 @@ CAST_FROM_INTEGER(truth, uint8_t, (float))
 CAST_FROM_INTEGER(u8, uint8_t, (float))
 CAST_FROM_INTEGER(i8, int8_t, (float))
 CAST_FROM_INTEGER(i16, int16_t, (float))
-CAST_FROM_INTEGER(i32, int32_t, i32_to_odd)
-CAST_FROM_INTEGER(i64, int64_t, i64_to_odd)
+CAST_FROM_INTEGER(i32, int32_t, formula_odd_i32)
+CAST_FROM_INTEGER(i64, int64_t, formula_odd_i64)
 
 #define CAST_FROM_FLOAT(from, T, type, value)                                                                          \
     CAST_ROW(from, truth, T, uint8_t, value(a) != 0)                                                                    \
-    CAST_ROW(from, u8, T, uint8_t, type##_to_u8(value(a)))                                                             \
-    CAST_ROW(from, i8, T, int8_t, type##_to_i8(value(a)))                                                              \
-    CAST_ROW(from, i16, T, int16_t, type##_to_i16(value(a)))                                                           \
-    CAST_ROW(from, i32, T, int32_t, type##_to_i32(value(a)))                                                           \
-    CAST_ROW(from, i64, T, int64_t, type##_to_i64(value(a)))
+    CAST_ROW(from, u8, T, uint8_t, formula_##type##_to_u8(value(a)))                                                             \
+    CAST_ROW(from, i8, T, int8_t, formula_##type##_to_i8(value(a)))                                                              \
+    CAST_ROW(from, i16, T, int16_t, formula_##type##_to_i16(value(a)))                                                           \
+    CAST_ROW(from, i32, T, int32_t, formula_##type##_to_i32(value(a)))                                                           \
+    CAST_ROW(from, i64, T, int64_t, formula_##type##_to_i64(value(a)))
 CAST_FROM_FLOAT(f16, uint16_t, float, half_from_f16)
 CAST_FROM_FLOAT(bf16, uint16_t, float, half_from_bf16)
 CAST_FROM_FLOAT(f32, float, float, )
@@ -131,8 +79,8 @@ CAST_ROW(bf16, f64, uint16_t, double, (double)half_from_bf16(a))
 CAST_ROW(f32, f64, float, double, (double)a)
 CAST_ROW(bf16, f16, uint16_t, uint16_t, half_to_f16(half_from_bf16(a)))
 CAST_ROW(f16, bf16, uint16_t, uint16_t, half_to_bf16(half_from_f16(a)))
-CAST_ROW(f64, f16, double, uint16_t, half_to_f16(half_odd(a)))
-CAST_ROW(f64, bf16, double, uint16_t, half_to_bf16(half_odd(a)))
+CAST_ROW(f64, f16, double, uint16_t, half_to_f16(formula_odd(a)))
+CAST_ROW(f64, bf16, double, uint16_t, half_to_bf16(formula_odd(a)))
 CAST_ROW(f64, f32, double, float, (float)a)
 CAST_ROW(bf16, f32, uint16_t, float, half_from_bf16(a))
 CAST_ROW(f32, bf16, float, uint16_t, half_to_bf16(a))

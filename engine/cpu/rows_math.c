@@ -33,24 +33,8 @@ static void pow_f64(const struct cpu_row *row) {
     (square ? square_f64 : general_pow_f64)(row);
 }
 
-/* By squaring, modulo 2^64: the low bits are those of the exact power. */
-static inline uint64_t power(uint64_t base, uint64_t exponent) {
-    uint64_t result = 1;
-    for (; exponent; exponent >>= 1, base *= base) {
-        result *= exponent & 1 ? base : 1;
-    }
-    return result;
-}
-
-static inline int64_t power_signed(int64_t base, int64_t exponent) {
-    if (exponent >= 0) {
-        return (int64_t)power((uint64_t)base, (uint64_t)exponent);
-    }
-    return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
-}
-
-#define POW_ROW(NAME, name, T, U, minimum, maximum) ROW2(pow_##name, T, T, (T)power_signed(a, b))
-CPU_INTEGERS(POW_ROW)
+#define POW_ROW(name, T, U) ROW2(pow_##name, T, T, formula_pow_##name(a, b))
+FORMULA_INTEGERS(POW_ROW)
 
 #define PUBLIC_ROW(name)                                                                                               \
     void CPU_NAME(name)(const struct cpu_row *row) {                                                                   \

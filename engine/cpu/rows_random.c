@@ -5,7 +5,7 @@
 #include "engine/philox.h"
 
 enum {
-    RANDOM_BLOCKS = CPU_BLOCK / 4, /* of the generator, computed together */
+    RANDOM_BLOCKS = CPU_BLOCK / 4,   /* of the generator, computed together */
     RANDOM_WIDE = RANDOM_BLOCKS * 2, /* f64 numbers in as many */
 };
 
@@ -30,7 +30,7 @@ static inline double bounded(double u, double low, double high, double last) {
 
 /* For f16 and bf16 rounded to odd, so that rounding to these comes out right. */
 static inline float narrowed(double value, bool half) {
-    return half ? half_odd(value) : (float)value;
+    return half ? formula_odd(value) : (float)value;
 }
 
 static inline void uniform_numbers(const struct lanes *lanes, double low, double high, double last, bool half,
@@ -59,7 +59,8 @@ static inline void normal_numbers(const struct lanes *lanes, double mean, double
     for (int pair = 0; pair < 2; pair++) {
         CPU_LOOP
         for (int i = 0; i < RANDOM_BLOCKS; i++) {
-            float u = philox_unit_float(lanes->lane[2 * pair][i]), angle = philox_unit_float(lanes->lane[2 * pair + 1][i]);
+            float u = philox_unit_float(lanes->lane[2 * pair][i]),
+                  angle = philox_unit_float(lanes->lane[2 * pair + 1][i]);
             float r = __builtin_sqrtf(-2.0f * vector_log(1.0f - u)), cosine, sine;
             vector_cosine_sine(angle, &cosine, &sine);
             even[i] = narrowed(mean + deviation * (double)(r * cosine), half);
@@ -102,12 +103,12 @@ static uint16_t half_previous(uint16_t half) {
 }
 
 static float below_f16(double high) {
-    uint16_t nearest = half_to_f16(half_odd(high));
+    uint16_t nearest = half_to_f16(formula_odd(high));
     return (double)half_from_f16(nearest) < high ? half_from_f16(nearest) : half_from_f16(half_previous(nearest));
 }
 
 static float below_bf16(double high) {
-    uint16_t nearest = half_to_bf16(half_odd(high));
+    uint16_t nearest = half_to_bf16(formula_odd(high));
     return (double)half_from_bf16(nearest) < high ? half_from_bf16(nearest) : half_from_bf16(half_previous(nearest));
 }
 
@@ -142,15 +143,12 @@ RANDOM_FUNCTION(uniform_f64, double, double, RANDOM_WIDE,
 RANDOM_FUNCTION(normal_f16, uint16_t, float, CPU_BLOCK, NORMAL(true), STORE_F16)
 RANDOM_FUNCTION(normal_bf16, uint16_t, float, CPU_BLOCK, NORMAL(true), STORE_BF16)
 RANDOM_FUNCTION(normal_f32, float, float, CPU_BLOCK, NORMAL(false), STORE_PLAIN)
-RANDOM_FUNCTION(normal_f64, double, double, RANDOM_WIDE, normal_wide_numbers(&lanes, first, second, buffer), STORE_PLAIN)
+RANDOM_FUNCTION(normal_f64, double, double, RANDOM_WIDE, normal_wide_numbers(&lanes, first, second, buffer),
+                STORE_PLAIN)
 
 cpu_random_function *CPU_NAME(random)[CPU_OPCODES][DTYPE_COUNT] = {
-    [OP_UNIFORM] = {[DTYPE_F16] = uniform_f16,
-                    [DTYPE_BF16] = uniform_bf16,
-                    [DTYPE_F32] = uniform_f32,
-                    [DTYPE_F64] = uniform_f64},
-    [OP_NORMAL] = {[DTYPE_F16] = normal_f16,
-                   [DTYPE_BF16] = normal_bf16,
-                   [DTYPE_F32] = normal_f32,
-                   [DTYPE_F64] = normal_f64},
+    [OP_UNIFORM] =
+        {[DTYPE_F16] = uniform_f16, [DTYPE_BF16] = uniform_bf16, [DTYPE_F32] = uniform_f32, [DTYPE_F64] = uniform_f64},
+    [OP_NORMAL] =
+        {[DTYPE_F16] = normal_f16, [DTYPE_BF16] = normal_bf16, [DTYPE_F32] = normal_f32, [DTYPE_F64] = normal_f64},
 };

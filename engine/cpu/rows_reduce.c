@@ -6,7 +6,7 @@
 #define FROM_VALUES(T) const T *const other = (const void *)from->value
 
 enum { SUM_BLOCK = 128 }; /* f64 elements between two steps that carry the error: at most so many plain additions */
-enum { LANES = 64 }; /* accumulators side by side, so that a row's elements need not wait for one another */
+enum { LANES = 64 };      /* accumulators side by side, so that a row's elements need not wait for one another */
 
 /* A row taken as columns of LANES accumulators, which are merged at its end. Short rows take the plain loop. */
 #define ROW_BY_LANES(name, T, reduction)                                                                               \
@@ -127,8 +127,8 @@ REDUCTION(prod_i64, uint64_t, uint64_t, 1, v *x, uint64_t, v)
 
 REDUCTION(prod_f64, double, double, 1, v *x, double, v)
 REDUCTION(prod_f32, float, double, 1, v *x, float, (float)v)
-HALF_REDUCTION(prod_f16, f16, prod_f32, double, uint16_t, half_to_f16(half_odd(v)))
-HALF_REDUCTION(prod_bf16, bf16, prod_f32, double, uint16_t, half_to_bf16(half_odd(v)))
+HALF_REDUCTION(prod_f16, f16, prod_f32, double, uint16_t, half_to_f16(formula_odd(v)))
+HALF_REDUCTION(prod_bf16, bf16, prod_f32, double, uint16_t, half_to_bf16(formula_odd(v)))
 
 SIMPLE_REDUCTION(sum_f32, float, double, 0, v + x, float, (float)v)
 static inline void sum_f32_row(int64_t n, const void *x, int64_t stride, int64_t position,
@@ -160,10 +160,10 @@ static void mean_f32_finish(int64_t n, const struct cpu_accumulators *accumulato
 }
 static const struct cpu_reduction mean_f32 = {sum_f32_start, sum_f32_row, sum_f32_column, sum_f32_merge,
                                               mean_f32_finish};
-HALF_REDUCTION(sum_f16, f16, sum_f32, double, uint16_t, half_to_f16(half_odd(v)))
-HALF_REDUCTION(sum_bf16, bf16, sum_f32, double, uint16_t, half_to_bf16(half_odd(v)))
-HALF_REDUCTION(mean_f16, f16, sum_f32, double, uint16_t, half_to_f16(half_odd(v / (double)count)))
-HALF_REDUCTION(mean_bf16, bf16, sum_f32, double, uint16_t, half_to_bf16(half_odd(v / (double)count)))
+HALF_REDUCTION(sum_f16, f16, sum_f32, double, uint16_t, half_to_f16(formula_odd(v)))
+HALF_REDUCTION(sum_bf16, bf16, sum_f32, double, uint16_t, half_to_bf16(formula_odd(v)))
+HALF_REDUCTION(mean_f16, f16, sum_f32, double, uint16_t, half_to_f16(formula_odd(v / (double)count)))
+HALF_REDUCTION(mean_bf16, bf16, sum_f32, double, uint16_t, half_to_bf16(formula_odd(v / (double)count)))
 
 /* Adds x to *sum, the rounding error to *error (Knuth's TwoSum). Infinities and NaN make the error NaN: finish ignores it
  * then, the sum is right by itself. */
@@ -340,8 +340,7 @@ HALF_REDUCTION(min_bf16, bf16, min_f32, float, uint16_t, half_to_bf16(v))
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    static const struct cpu_reduction name = {position_start, name##_row, name##_column, name##_merge,                 \
-                                              position_finish};
+    static const struct cpu_reduction name = {position_start, name##_row, name##_column, name##_merge, position_finish};
 
 /* A negative position: nothing seen yet. */
 static void position_start(int64_t n, struct cpu_accumulators *accumulators) {
