@@ -1,0 +1,42 @@
+/* cublasLt: products of one shape are described and their algorithm chosen once, then found by their key.
+ *
+ * Not cublas itself: cublasLt has the same kernels, takes the workspace that it is given, and creates no memory of its
+ * own. Only the submitter's thread calls these, with the device current. */
+#pragma once
+
+#include "engine/cuda/cuda.h"
+
+/* A matrix as it is stored, column after column. */
+struct blas_matrix {
+    int64_t leading;      /* elements from one column to the next, at least as many as a column has */
+    int64_t batch_stride; /* elements from one batch to the next; may be 0 */
+    uint32_t transposed;
+    uint32_t alignment; /* of all addresses that it will have, in bytes; a power of two up to 256 */
+};
+
+/* D [m, n] = op(A) [m, k] · op(B) [k, n], for each batch; D is not transposed. Compared as bytes: start from zeros. */
+struct blas_product {
+    int64_t m, n, k, batches;
+    struct blas_matrix a, b, d;
+    uint32_t dtype, tf32;
+};
+
+struct blas_plan;
+
+int blas_create(const struct cuda *cuda, struct cuda_blas **blas, struct fault *fault);
+/* NULL is fine. What has been enqueued must have ended. */
+void blas_destroy(struct cuda_blas *blas);
+
+/* The most workspace that a plan asks for. */
+size_t blas_workspace_max(const struct cuda_blas *blas);
+
+/* The plan of a product, which stays the blas' and is good until the next call. *plan is NULL where cublasLt has no
+ * algorithm for it. */
+int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, struct blas_plan **plan,
+                   struct fault *fault);
+size_t blas_plan_workspace(const struct blas_plan *plan);
+
+/* `workspace` is as large as the plan wants, aligned to 256 bytes. *refused: cublasLt turned the product down after all;
+ * nothing has been enqueued, and the plan will not be found again. */
+int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const void *a, const void *b, void *d,
+                  void *workspace, cudaStream_t stream, bool *refused, struct fault *fault);

@@ -1,0 +1,149 @@
+/* Creation: full, arange, eye. Outputs are contiguous. */
+#include "engine/cuda/number.cuh"
+#include "engine/cuda/space.h"
+
+namespace {
+
+/* Writes `bytes` bytes of a pattern of eight, which repeats an element: in 16-byte stores where addresses are multiples of
+ * 16, byte by byte before and behind. The output begins at a multiple of the element's size, so that a byte's place in the
+ * pattern is its address modulo 8. */
+struct fill_arguments {
+    char *out;
+    int64_t bytes;
+    uint64_t pattern;
+};
+
+__global__ void __launch_bounds__(SPACE_THREADS) fill_kernel(const __grid_constant__ struct fill_arguments p) {
+    const int64_t before = (int64_t)(-(uintptr_t)p.out & 15), head = before < p.bytes ? before : p.bytes;
+    const int64_t whole = (p.bytes - head) / 16, step = (int64_t)gridDim.x * blockDim.x;
+    ulonglong2 *chunks = (ulonglong2 *)(p.out + head);
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < whole; i += step) {
+        chunks[i] = make_ulonglong2(p.pattern, p.pattern);
+    }
+    if (blockIdx.x == 0 && threadIdx.x < 32) {
+        int64_t byte = threadIdx.x < 16 ? (int64_t)threadIdx.x : head + whole * 16 + threadIdx.x - 16;
+        if (threadIdx.x < 16 ? byte < head : byte < p.bytes) {
+            p.out[byte] = (char)(p.pattern >> ((uintptr_t)(p.out + byte) % 8 * 8));
+        }
+    }
+}
+
+/* The kinds of numbers that arange counts in; element i is start + i · step, not a running sum. */
+struct arange_arguments {
+    void *out;
+    int64_t n;
+    uint64_t start, step;
+    double start_float, step_float;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) arange_kernel(const __grid_constant__ struct arange_arguments p) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += step) {
+        ((T *)p.out)[i] = number_cast<T>::from((int64_t)(p.start + (uint64_t)i * p.step));
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS)
+    arange_float_kernel(const __grid_constant__ struct arange_arguments p) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += step) {
+        ((T *)p.out)[i] = number_cast<T>::from(formula_multiply_add(p.start_float, (double)i, p.step_float));
+    }
+}
+
+__global__ void __launch_bounds__(SPACE_THREADS)
+    arange_truth_kernel(const __grid_constant__ struct arange_arguments p) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += step) {
+        ((uint8_t *)p.out)[i] = p.start + (uint64_t)i * p.step != 0;
+    }
+}
+
+/* Every `stride`-th element, n of them. */
+struct diagonal_arguments {
+    char *out;
+    int64_t n, stride;
+    uint64_t pattern;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) diagonal_kernel(const __grid_constant__ struct diagonal_arguments p) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.n; i += step) {
+        ((T *)p.out)[i * p.stride] = (T)p.pattern;
+    }
+}
+
+} // namespace
+
+/* ---- launchers ---- */
+
+static int64_t operand_elements(const struct operand *operand) {
+    int64_t n = 1;
+    for (int i = 0; i < operand->rank; i++) {
+        n *= operand->shape[i];
+    }
+    return n;
+}
+
+static unsigned create_blocks(const struct cuda *cuda, int64_t threads) {
+    return space_blocks(cuda, threads / SPACE_THREADS + 1);
+}
+
+int cuda_full(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    const struct operand *out = &launch->output;
+    enum dtype dtype = (enum dtype)out->dtype;
+    struct fill_arguments arguments = {(char *)out->data, operand_elements(out) * (int64_t)dtype_size(dtype),
+                                       number_pattern(dtype, launch->ints[1], launch->floats[0])};
+    return space_start((const void *)fill_kernel, create_blocks(cuda, arguments.bytes / 64), &arguments, fault,
+                       stream->stream);
+}
+
+typedef void arange_function(const struct arange_arguments arguments);
+
+static arange_function *const arange_functions[DTYPE_COUNT] = {
+    nullptr,
+    arange_truth_kernel,
+    arange_kernel<uint8_t>,
+    arange_kernel<int8_t>,
+    arange_kernel<int16_t>,
+    arange_kernel<int32_t>,
+    arange_kernel<int64_t>,
+    arange_float_kernel<__half>,
+    arange_float_kernel<__nv_bfloat16>,
+    arange_float_kernel<float>,
+    arange_float_kernel<double>,
+};
+static_assert(DTYPE_BOOL == 1 && DTYPE_I64 == 6 && DTYPE_F16 == 7 && DTYPE_F64 == 10 && DTYPE_COUNT == 11, "in order");
+
+int cuda_arange(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    const struct operand *out = &launch->output;
+    struct arange_arguments arguments = {
+        out->data,         operand_elements(out), (uint64_t)launch->ints[1], (uint64_t)launch->ints[3],
+        launch->floats[0], launch->floats[2]};
+    return space_start((const void *)arange_functions[out->dtype], create_blocks(cuda, arguments.n / 4), &arguments,
+                       fault, stream->stream);
+}
+
+typedef void diagonal_function(const struct diagonal_arguments arguments);
+
+/* The bound of the diagonal in the shape rule keeps these from overflowing. */
+int cuda_eye(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    const struct operand *out = &launch->output;
+    size_t size = dtype_size((enum dtype)out->dtype);
+    int64_t rows = out->shape[0], columns = out->shape[1], diagonal = launch->ints[launch->n_ints - 1];
+    int64_t begin = diagonal < 0 ? -diagonal : 0, end = rows < columns - diagonal ? rows : columns - diagonal;
+    CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, (size_t)(rows * columns) * size, stream->stream));
+    if (begin >= end) {
+        return STATUS_OK;
+    }
+    struct diagonal_arguments arguments = {(char *)out->data + (begin * columns + begin + diagonal) * (int64_t)size,
+                                           end - begin, columns + 1, number_pattern((enum dtype)out->dtype, 1, 1)};
+    diagonal_function *kernel = size == 1   ? diagonal_kernel<uint8_t>
+                                : size == 2 ? diagonal_kernel<uint16_t>
+                                : size == 4 ? diagonal_kernel<uint32_t>
+                                            : diagonal_kernel<uint64_t>;
+    return space_start((const void *)kernel, create_blocks(cuda, arguments.n), &arguments, fault, stream->stream);
+}

@@ -1,0 +1,31 @@
+/* Products that cuBLAS does not do: integers and truth values, and what is too large or too odd for it. */
+#pragma once
+
+#include "engine/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { MATMUL_BATCH_RANK_MAX = SHAPE_RANK_MAX - 2 };
+
+/* c [batch…, m, n] = a [batch…, m, k] · b [batch…, k, n], all of one dtype, any strides (in elements); k >= 1. */
+struct matmul_tiled {
+    const void *a, *b;
+    void *c;
+    enum dtype dtype;
+    int batch_rank;
+    int64_t batch_shape[MATMUL_BATCH_RANK_MAX];
+    int64_t a_batch[MATMUL_BATCH_RANK_MAX], b_batch[MATMUL_BATCH_RANK_MAX], c_batch[MATMUL_BATCH_RANK_MAX];
+    int64_t m, n, k;
+    int64_t a_row, a_column, b_row, b_column, c_row, c_column;
+};
+
+/* `cut`: long sums of few results may be cut into parts, which takes the stream's scratch; false where the caller has
+ * something in it. */
+int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, bool cut,
+                     struct fault *fault);
+
+#ifdef __cplusplus
+}
+#endif

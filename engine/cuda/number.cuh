@@ -1,0 +1,130 @@
+/* Element types in kernels: f16 and bf16 are computed in f32 and rounded once. CUDA C++ only. */
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#include "engine/cuda/cuda.h"
+
+#define FORMULA_FUNCTION static __host__ __device__ __forceinline__
+#include "engine/formula.h"
+
+#define NUMBER_FUNCTION static __host__ __device__ __forceinline__
+
+template <typename T> NUMBER_FUNCTION T number_widen(T x) {
+    return x;
+}
+NUMBER_FUNCTION float number_widen(__half x) {
+    return __half2float(x);
+}
+NUMBER_FUNCTION float number_widen(__nv_bfloat16 x) {
+    return __bfloat162float(x);
+}
+
+/* number_narrow<R>(x): a computed value as it is stored. */
+template <typename R> struct number_store {
+    template <typename C> static __host__ __device__ __forceinline__ R from(C x) {
+        return x;
+    }
+};
+template <> struct number_store<__half> {
+    static __host__ __device__ __forceinline__ __half from(float x) {
+        return __float2half_rn(x);
+    }
+};
+template <> struct number_store<__nv_bfloat16> {
+    static __host__ __device__ __forceinline__ __nv_bfloat16 from(float x) {
+        return __float2bfloat16_rn(x);
+    }
+};
+
+/* Elements that one access moves. */
+template <typename T, int lanes> struct alignas(sizeof(T) * lanes) number_pack { T lane[lanes]; };
+
+/* ---- casts: anything to anything, as a cast operation does it ---- */
+
+template <typename R> struct number_cast;
+
+#define NUMBER_CAST_INTEGER(name, R)                                                                                   \
+    template <> struct number_cast<R> {                                                                                \
+        static __host__ __device__ __forceinline__ R from(float x) {                                                   \
+            return formula_float_to_##name(x);                                                                         \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(double x) {                                                  \
+            return formula_double_to_##name(x);                                                                        \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(int64_t x) {                                                 \
+            return (R)x;                                                                                               \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(int32_t x) {                                                 \
+            return (R)x;                                                                                               \
+        }                                                                                                              \
+    };
+NUMBER_CAST_INTEGER(u8, uint8_t)
+NUMBER_CAST_INTEGER(i8, int8_t)
+NUMBER_CAST_INTEGER(i16, int16_t)
+NUMBER_CAST_INTEGER(i32, int32_t)
+NUMBER_CAST_INTEGER(i64, int64_t)
+
+#define NUMBER_CAST_PLAIN(R)                                                                                           \
+    template <> struct number_cast<R> {                                                                                \
+        template <typename C> static __host__ __device__ __forceinline__ R from(C x) {                                 \
+            return (R)x;                                                                                               \
+        }                                                                                                              \
+    };
+NUMBER_CAST_PLAIN(float)
+NUMBER_CAST_PLAIN(double)
+
+#define NUMBER_CAST_HALF(R)                                                                                            \
+    template <> struct number_cast<R> {                                                                                \
+        static __host__ __device__ __forceinline__ R from(float x) {                                                   \
+            return number_store<R>::from(x);                                                                           \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(double x) {                                                  \
+            return number_store<R>::from(formula_odd(x));                                                              \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(int64_t x) {                                                 \
+            return number_store<R>::from(formula_odd_i64(x));                                                          \
+        }                                                                                                              \
+        static __host__ __device__ __forceinline__ R from(int32_t x) {                                                 \
+            return number_store<R>::from(formula_odd_i32(x));                                                          \
+        }                                                                                                              \
+    };
+NUMBER_CAST_HALF(__half)
+NUMBER_CAST_HALF(__nv_bfloat16)
+
+/* ---- on the host: a value in any dtype's bytes, repeated to eight ---- */
+
+template <typename T> static inline uint64_t number_repeat(T x) {
+    uint64_t pattern = 0;
+    for (size_t i = 0; i < sizeof pattern; i += sizeof x) {
+        memcpy((char *)&pattern + i, &x, sizeof x);
+    }
+    return pattern;
+}
+
+/* Floating dtypes take the float, others the integer. */
+static inline uint64_t number_pattern(enum dtype dtype, int64_t integer, double value) {
+    switch (dtype) {
+    case DTYPE_BOOL:
+        return number_repeat<uint8_t>(integer != 0);
+    case DTYPE_U8:
+    case DTYPE_I8:
+        return number_repeat<uint8_t>((uint8_t)integer);
+    case DTYPE_I16:
+        return number_repeat<uint16_t>((uint16_t)integer);
+    case DTYPE_I32:
+        return number_repeat<uint32_t>((uint32_t)integer);
+    case DTYPE_F16:
+        return number_repeat<__half>(number_cast<__half>::from(value));
+    case DTYPE_BF16:
+        return number_repeat<__nv_bfloat16>(number_cast<__nv_bfloat16>::from(value));
+    case DTYPE_F32:
+        return number_repeat<float>((float)value);
+    case DTYPE_F64:
+        return number_repeat<double>(value);
+    default:
+        return (uint64_t)integer;
+    }
+}

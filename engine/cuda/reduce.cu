@@ -1,0 +1,333 @@
+/* Reductions: how a launch is laid over the device. The kernels are in reduce.cuh, and instantiated in reduce_sum.cu,
+ * reduce_extreme.cu and reduce_position.cu. */
+#include "engine/cuda/reduce.cuh"
+
+enum {
+    ROW_UNITS = 4,      /* loads of one thread that make it worth having */
+    SHORT_RUN = 16,     /* elements of one output that a single thread may as well take */
+    PART_UNITS = 16,    /* loads of one thread that make a part worth merging */
+    BLOCKS_BUSY = 4,    /* blocks for each processor with which it is busy, */
+    BLOCKS_WANTED = 16, /* that are made where there are fewer, */
+    BLOCKS_MAX = 64,    /* and that are launched at most: they go on to the next tile themselves */
+    MERGE_LANES_MAX = REDUCE_THREADS,
+};
+
+/* ---- which kernel ---- */
+
+static bool reduce_is_position(unsigned opcode) {
+    return opcode == OP_ARGMAX || opcode == OP_ARGMIN;
+}
+
+static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dtype) {
+    static const struct {
+        unsigned opcode;
+        const struct reduce_kernel *kernels;
+        bool floating, bools; /* of all dtypes in the table, only these */
+    } rows[] = {
+        {OP_SUM, reduce_sums, false, false},         {OP_PROD, reduce_products, false, false},
+        {OP_MEAN, reduce_sums, true, false},         {OP_MAX, reduce_extremes, false, false},
+        {OP_MIN, reduce_extremes, false, false},     {OP_ANY, reduce_extremes, false, true},
+        {OP_ALL, reduce_extremes, false, true},      {OP_ARGMAX, reduce_positions, false, false},
+        {OP_ARGMIN, reduce_positions, false, false},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].opcode == opcode && dtype < DTYPE_COUNT) {
+            bool listed = (!rows[i].floating || dtype >= DTYPE_F16) && (!rows[i].bools || dtype == DTYPE_BOOL);
+            return listed && rows[i].kernels[dtype].launch ? &rows[i].kernels[dtype] : NULL;
+        }
+    }
+    return NULL;
+}
+
+bool cuda_reduce_has(unsigned opcode, enum dtype dtype) {
+    return reduce_kernel_of(opcode, (unsigned)dtype) != NULL;
+}
+
+/* ---- axes ---- */
+
+static int64_t magnitude(int64_t stride) {
+    return stride < 0 ? -stride : stride;
+}
+
+/* Whether an axis should be inside of another: elements are closer, but not the same one again. */
+static bool axis_is_inner(int64_t stride, int64_t other) {
+    return stride != 0 && (other == 0 || magnitude(stride) < magnitude(other));
+}
+
+/* Brings the axes of x (and of y, the same ones in the output) into the order in which memory is read best. */
+static void axes_sort(struct reduce_axes *x, struct reduce_axes *y) {
+    for (int i = 1; i < x->rank; i++) {
+        struct reduce_axes one = {1, {x->shape[i], y->strides[i]}, {x->strides[i]}};
+        int at = i;
+        for (; at > 0 && axis_is_inner(x->strides[at - 1], one.strides[0]); at--) {
+            x->shape[at] = y->shape[at] = x->shape[at - 1];
+            x->strides[at] = x->strides[at - 1];
+            y->strides[at] = y->strides[at - 1];
+        }
+        x->shape[at] = y->shape[at] = one.shape[0];
+        x->strides[at] = one.strides[0];
+        y->strides[at] = one.shape[1];
+    }
+}
+
+/* Drops axes of one element and merges neighbours that lie as one in both. */
+static void axes_merge(struct reduce_axes *x, struct reduce_axes *y) {
+    int n = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->shape[i] == 1) {
+            continue;
+        }
+        bool merge = n > 0 && x->strides[n - 1] == x->strides[i] * x->shape[i] &&
+                     y->strides[n - 1] == y->strides[i] * x->shape[i];
+        n -= merge ? 1 : 0;
+        x->shape[n] = merge ? x->shape[n] * x->shape[i] : x->shape[i];
+        y->shape[n] = x->shape[n];
+        x->strides[n] = x->strides[i];
+        y->strides[n] = y->strides[i];
+        n++;
+    }
+    x->rank = y->rank = n;
+}
+
+static int64_t axes_count(const struct reduce_axes *axes) {
+    int64_t count = 1;
+    for (int i = 0; i < axes->rank; i++) {
+        count *= axes->shape[i];
+    }
+    return count;
+}
+
+static void axes_from(struct reduce_axes *axes, const struct operand *x, int begin, int end) {
+    axes->rank = end - begin;
+    for (int i = begin; i < end; i++) {
+        axes->shape[i - begin] = x->shape[i];
+        axes->strides[i - begin] = x->strides[i];
+    }
+}
+
+/* ---- the plan ---- */
+
+/* Where no position is asked for, the reduced axes may be taken in any order and direction. */
+static void plan_turn(struct reduce_plan *plan, int64_t size) {
+    const char *in = (const char *)plan->in;
+    struct reduce_axes *axes = &plan->stepped, same;
+    for (int i = 0; i < axes->rank; i++) {
+        if (axes->strides[i] < 0) {
+            in += (axes->shape[i] - 1) * axes->strides[i] * size;
+            axes->strides[i] = -axes->strides[i];
+        }
+    }
+    same = *axes;
+    axes_sort(axes, &same);
+    same = *axes;
+    axes_merge(axes, &same);
+    plan->in = in;
+}
+
+static void plan_axes(struct reduce_plan *plan, const struct launch *launch) {
+    const struct operand *x = &launch->inputs[0], *out = &launch->output;
+    int k = (int)launch->ints[0];
+    plan->in = x->data;
+    plan->out = out->data;
+    axes_from(&plan->kept, x, 0, k);
+    axes_from(&plan->kept_out, x, 0, k);
+    int64_t stride = 1;
+    for (int i = k - 1; i >= 0; i--) {
+        plan->kept_out.strides[i] = stride;
+        stride *= x->shape[i];
+    }
+    axes_sort(&plan->kept, &plan->kept_out);
+    axes_merge(&plan->kept, &plan->kept_out);
+    plan->outputs = axes_count(&plan->kept);
+    axes_from(&plan->stepped, x, k, x->rank);
+    if (!reduce_is_position(launch->opcode)) {
+        plan_turn(plan, (int64_t)dtype_size((enum dtype)x->dtype));
+    }
+    int last = plan->stepped.rank - 1;
+    plan->run = plan->run_stride = 1;
+    if (last >= 0) {
+        plan->run = plan->stepped.shape[last];
+        plan->run_stride = plan->run == 1 ? 1 : plan->stepped.strides[last];
+        plan->stepped.rank = last;
+    }
+    plan->steps = axes_count(&plan->stepped);
+}
+
+static int64_t ceiling(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+/* The least power of two that is not less than n, but at most `most`. */
+static int power_of_two(int64_t n, int most) {
+    int power = 1;
+    while (power < n && power < most) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* Of `lanes` threads that share the elements of an output, how many take a run of `units` loads side by side. */
+static int plan_across(int64_t units, int64_t steps, int lanes) {
+    int across = power_of_two(ceiling(units, REDUCE_UNROLL), lanes), beside = power_of_two(steps, lanes);
+    return across * beside < lanes ? lanes / beside : across;
+}
+
+/* Cuts each output's elements where there are too few blocks. `units` are loads of one thread in a run, `lanes` threads
+ * share an output. */
+static void plan_parts(struct reduce_plan *plan, const struct cuda *cuda, int64_t units, int lanes, int64_t blocks) {
+    plan->parts = 1;
+    plan->part_steps = plan->steps;
+    plan->part_run = plan->run;
+    if (blocks >= (int64_t)cuda->processors * BLOCKS_BUSY) {
+        return;
+    }
+    int64_t wanted = ceiling((int64_t)cuda->processors * BLOCKS_WANTED, blocks);
+    int64_t worth = units * plan->steps / ((int64_t)lanes * PART_UNITS);
+    int64_t parts = wanted < worth ? wanted : worth;
+    if (parts < 2) {
+        return;
+    }
+    if (plan->steps >= parts) {
+        plan->part_steps = ceiling(plan->steps, parts);
+        plan->parts = ceiling(plan->steps, plan->part_steps);
+    } else {
+        plan->part_run =
+            ceiling(ceiling(plan->run, parts), 64) * 64; /* so that all parts are aligned as the first one is */
+        plan->parts = ceiling(plan->run, plan->part_run);
+    }
+}
+
+static bool plan_goes_down(const struct reduce_plan *plan) {
+    if (plan->kept.rank == 0) {
+        return false;
+    }
+    int64_t kept = plan->kept.strides[plan->kept.rank - 1];
+    int64_t count = plan->run * plan->steps;
+    return count == 1 || axis_is_inner(kept, plan->run_stride) ||
+           (count <= SHORT_RUN && plan->outputs >= REDUCE_THREADS);
+}
+
+/* Returns the number of tiles. */
+static int64_t plan_columns(struct reduce_plan *plan, const struct cuda *cuda) {
+    int64_t count = plan->run * plan->steps;
+    int wide = power_of_two(plan->kept.shape[plan->kept.rank - 1], 32);
+    int rows = power_of_two(ceiling(count, REDUCE_UNROLL), REDUCE_THREADS / wide);
+    plan->lanes = REDUCE_THREADS / rows;
+    plan->across = plan_across(plan->run, plan->steps, rows);
+    int64_t blocks = ceiling(plan->outputs, (int64_t)plan->lanes * REDUCE_COLUMNS);
+    plan_parts(plan, cuda, plan->run, rows, blocks);
+    return blocks * plan->parts;
+}
+
+static int64_t plan_rows(struct reduce_plan *plan, const struct cuda *cuda, int vector) {
+    int64_t run_units = plan->run_stride == 1 ? ceiling(plan->run, vector) : plan->run;
+    int64_t units = run_units * plan->steps;
+    plan->lanes = power_of_two(ceiling(units, ROW_UNITS), units > 32 * 64 ? REDUCE_THREADS : 32);
+    while (plan->lanes < REDUCE_THREADS && plan->lanes < units &&
+           plan->outputs * plan->lanes < (int64_t)cuda->processors * BLOCKS_BUSY * REDUCE_THREADS) {
+        plan->lanes *= 2;
+    }
+    plan->across = plan_across(run_units, plan->steps, plan->lanes);
+    int64_t blocks = ceiling(plan->outputs, REDUCE_THREADS / plan->lanes);
+    plan_parts(plan, cuda, run_units, plan->lanes, blocks);
+    return blocks * plan->parts;
+}
+
+static int plan_grid(const struct cuda *cuda, int64_t tiles) {
+    int64_t most = (int64_t)cuda->processors * BLOCKS_MAX;
+    return (int)(tiles < most ? tiles : most);
+}
+
+static void plan_init(struct reduce_plan *plan, const struct cuda *cuda, const struct launch *launch,
+                      const struct reduce_kernel *kernel) {
+    memset(plan, 0, sizeof *plan);
+    plan_axes(plan, launch);
+    plan->lowest = launch->opcode == OP_MIN || launch->opcode == OP_ALL || launch->opcode == OP_ARGMIN;
+    plan->divisor = launch->opcode == OP_MEAN ? (double)plan->run * (double)plan->steps : 1;
+    plan->down = plan_goes_down(plan);
+    int64_t tiles = plan->down ? plan_columns(plan, cuda) : plan_rows(plan, cuda, kernel->vector);
+    plan->grid = plan_grid(cuda, tiles);
+    plan->merge_lanes = power_of_two(plan->parts, MERGE_LANES_MAX);
+    plan->merge_grid = plan_grid(cuda, ceiling(plan->outputs, REDUCE_THREADS / plan->merge_lanes));
+}
+
+/* ---- of nothing ---- */
+
+template <class T> static __global__ void reduce_fill(T *out, int64_t n, T value) {
+    for (int64_t i = (int64_t)blockIdx.x * REDUCE_THREADS + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * REDUCE_THREADS) {
+        out[i] = value;
+    }
+}
+
+/* The bits of the neutral element: zero, one, or for the mean not a number. */
+static uint64_t neutral_bits(unsigned opcode, unsigned dtype) {
+    static const uint64_t ones[] = {0x3c00, 0x3f80, 0x3f800000, UINT64_C(0x3ff0000000000000)};
+    static const uint64_t nans[] = {0x7e00, 0x7fc0, 0x7fc00000, UINT64_C(0x7ff8000000000000)};
+    if (opcode == OP_MEAN) {
+        return nans[dtype - DTYPE_F16];
+    }
+    if (opcode == OP_PROD || opcode == OP_ALL) {
+        return dtype >= DTYPE_F16 ? ones[dtype - DTYPE_F16] : 1;
+    }
+    return 0;
+}
+
+/* The results of an empty input, which has no memory. */
+static int reduce_nothing(const struct cuda *cuda, const struct launch *launch, cudaStream_t stream,
+                          struct fault *fault) {
+    const struct operand *out = &launch->output;
+    uint64_t bits = neutral_bits(launch->opcode, out->dtype);
+    int64_t n = 1;
+    for (int i = 0; i < out->rank; i++) {
+        n *= out->shape[i];
+    }
+    int grid = plan_grid(cuda, ceiling(n, REDUCE_THREADS));
+    switch (dtype_size((enum dtype)out->dtype)) {
+    case 1:
+        reduce_fill<<<grid, REDUCE_THREADS, 0, stream>>>((uint8_t *)out->data, n, (uint8_t)bits);
+        break;
+    case 2:
+        reduce_fill<<<grid, REDUCE_THREADS, 0, stream>>>((uint16_t *)out->data, n, (uint16_t)bits);
+        break;
+    case 4:
+        reduce_fill<<<grid, REDUCE_THREADS, 0, stream>>>((uint32_t *)out->data, n, (uint32_t)bits);
+        break;
+    default:
+        reduce_fill<<<grid, REDUCE_THREADS, 0, stream>>>((uint64_t *)out->data, n, bits);
+    }
+    CUDA_TRY(fault, cudaGetLastError());
+    return STATUS_OK;
+}
+
+static bool reduce_is_empty(const struct operand *x) {
+    bool empty = !x->data;
+    for (int i = 0; i < x->rank; i++) {
+        empty |= x->shape[i] == 0;
+    }
+    return empty;
+}
+
+int cuda_reduce(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    const struct reduce_kernel *kernel = reduce_kernel_of(launch->opcode, launch->inputs[0].dtype);
+    struct reduce_plan plan;
+    if (reduce_is_empty(&launch->inputs[0])) {
+        return reduce_nothing(cuda, launch, stream->stream, fault);
+    }
+    plan_init(&plan, cuda, launch, kernel);
+    if (plan.parts > 1) {
+        size_t bytes = (size_t)plan.outputs * (size_t)plan.parts * (size_t)kernel->accumulator;
+        plan.partials = cuda_scratch(stream, bytes, fault);
+        if (!plan.partials && fault->code != STATUS_OUT_OF_MEMORY) {
+            return fault->code;
+        }
+        if (!plan.partials) {
+            cudaGetLastError(); /* dealt with: it goes without, only slower */
+            plan.parts = 1;
+            plan.part_steps = plan.steps;
+            plan.part_run = plan.run;
+        }
+    }
+    CUDA_TRY(fault, kernel->launch(&plan, stream->stream));
+    return STATUS_OK;
+}

@@ -1,0 +1,201 @@
+/* Sums, means and products. As on the CPU: f32 and halves accumulate in f64, f64 carries its rounding errors along,
+ * integers wrap in 64 bits (smaller ones come as i64). Adding an f64 for each f32 costs no time even where a device
+ * does 2 of them per clock and multiprocessor, since memory does not bring more elements. Halves come twice as fast:
+ * those of one load are first added in f32. */
+#include "engine/cuda/reduce.cuh"
+
+static_assert(sizeof(long long) == sizeof(int64_t), "i64");
+
+__device__ inline void sum_store(double x, float *out) {
+    *out = (float)x;
+}
+__device__ inline void sum_store(double x, double *out) {
+    *out = x;
+}
+__device__ inline void sum_store(double x, __half *out) {
+    *out = __double2half(x);
+}
+__device__ inline void sum_store(double x, __nv_bfloat16 *out) {
+    *out = __double2bfloat16(x);
+}
+
+/* The sum of a few elements as a tree. */
+template <class C, int N> __device__ inline C sum_tree(C *x) {
+#pragma unroll
+    for (int width = N / 2; width > 0; width /= 2) {
+#pragma unroll
+        for (int i = 0; i < width; i++) {
+            x[i] += x[i + width];
+        }
+    }
+    return x[0];
+}
+
+__device__ inline double sum_few_scale(const __nv_bfloat16 *) {
+    return 16; /* 8 times the largest bf16 is beyond f32; a 16th of it is not, and exact even where it is subnormal */
+}
+__device__ inline double sum_few_scale(const __half *) {
+    return 1;
+}
+
+template <int N> __device__ inline double sum_few(const float (&x)[N]) {
+    double wide[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        wide[i] = (double)x[i];
+    }
+    return sum_tree<double, N>(wide);
+}
+template <class T, int N> __device__ inline double sum_few(const T (&x)[N]) {
+    float values[N];
+    const double scale = sum_few_scale(x);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        values[i] = reduce_load(x[i]) * (float)(1 / scale);
+    }
+    return (double)sum_tree<float, N>(values) * scale;
+}
+
+template <class Element> struct sum_float {
+    typedef Element T;
+    typedef Element R;
+    typedef double A;
+    double divisor;
+    explicit sum_float(const reduce_plan &plan) : divisor(plan.divisor) {
+    }
+    __device__ A neutral() const {
+        return 0;
+    }
+    template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
+        a += sum_few(x);
+    }
+    __device__ void merge(A &a, const A &b) const {
+        a += b;
+    }
+    __device__ R finish(const A &a) const {
+        R result;
+        sum_store(a / divisor, &result);
+        return result;
+    }
+};
+
+struct sum_carried {
+    double value, error;
+};
+
+struct sum_double {
+    typedef double T;
+    typedef double R;
+    typedef sum_carried A;
+    double divisor;
+    explicit sum_double(const reduce_plan &plan) : divisor(plan.divisor) {
+    }
+    __device__ A neutral() const {
+        return {0, 0};
+    }
+    /* Knuth's TwoSum. Infinities and NaN make the error NaN: finish ignores it then, the sum is right by itself. */
+    __device__ void add(A &a, double x) const {
+        double before = a.value, after = before + x, part = after - before;
+        a.error += (before - (after - part)) + (x - part);
+        a.value = after;
+    }
+    template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            add(a, x[i]);
+        }
+    }
+    __device__ void merge(A &a, const A &b) const {
+        add(a, b.value);
+        a.error += b.error;
+    }
+    __device__ R finish(const A &a) const {
+        return (a.error - a.error == 0 ? a.value + a.error : a.value) / divisor;
+    }
+};
+
+struct sum_integer {
+    typedef uint64_t T;
+    typedef uint64_t R;
+    typedef uint64_t A;
+    explicit sum_integer(const reduce_plan &) {
+    }
+    __device__ A neutral() const {
+        return 0;
+    }
+    template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            a += x[i];
+        }
+    }
+    __device__ void merge(A &a, const A &b) const {
+        a += b;
+    }
+    __device__ R finish(const A &a) const {
+        return a;
+    }
+};
+
+__device__ inline void sum_store(uint64_t x, uint64_t *out) {
+    *out = x;
+}
+
+template <class Element, class Accumulator> struct product {
+    typedef Element T;
+    typedef Element R;
+    typedef Accumulator A;
+    explicit product(const reduce_plan &) {
+    }
+    __device__ A neutral() const {
+        return 1;
+    }
+    template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            a *= (A)reduce_load(x[i]);
+        }
+    }
+    __device__ void merge(A &a, const A &b) const {
+        a *= b;
+    }
+    __device__ R finish(const A &a) const {
+        R result;
+        sum_store(a, &result);
+        return result;
+    }
+};
+
+typedef product<uint64_t, uint64_t> product_integer;
+typedef product<__half, double> product_f16;
+typedef product<__nv_bfloat16, double> product_bf16;
+typedef product<float, double> product_f32;
+typedef product<double, double> product_f64;
+
+/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64. */
+const struct reduce_kernel reduce_sums[DTYPE_COUNT] = {
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_KERNEL(sum_integer),
+    REDUCE_KERNEL(sum_float<__half>),
+    REDUCE_KERNEL(sum_float<__nv_bfloat16>),
+    REDUCE_KERNEL(sum_float<float>),
+    REDUCE_KERNEL(sum_double),
+};
+const struct reduce_kernel reduce_products[DTYPE_COUNT] = {
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_NONE,
+    REDUCE_KERNEL(product_integer),
+    REDUCE_KERNEL(product_f16),
+    REDUCE_KERNEL(product_bf16),
+    REDUCE_KERNEL(product_f32),
+    REDUCE_KERNEL(product_f64),
+};

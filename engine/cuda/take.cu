@@ -1,0 +1,272 @@
+/* Operations that read positions out of an index tensor. All operands are contiguous.
+ *
+ * Each index is checked. Elements that a bad one would have filled are 0, and the launch's report, which is host memory
+ * that the device may write, tells of the bad index at the smallest position. Every block that meets one looks for that
+ * position itself, so that all who report write the same: no atomic operations go to the host's memory, and no writer has
+ * to be the first. The code is written last. The owner reads the report when the stream has passed the launch. */
+#include "engine/cuda/index.cuh"
+#include "engine/cuda/number.cuh"
+
+namespace {
+
+static constexpr unsigned long long none = ~0ull;
+
+struct take_indices {
+    const int64_t *index;
+    int64_t extent; /* what they should be below */
+    struct report *report;
+};
+
+/* False: bad, and remembered if it is the thread's first in order of positions. */
+__device__ __forceinline__ bool take_check(const struct take_indices &indices, int64_t position, int64_t index,
+                                           unsigned long long *bad) {
+    if ((uint64_t)index < (uint64_t)indices.extent) {
+        return true;
+    }
+    *bad = (unsigned long long)position < *bad ? (unsigned long long)position : *bad;
+    return false;
+}
+
+/* The first bad index at a position up to `met`, where there is one; by all threads of a block. */
+__device__ unsigned long long take_first(const struct take_indices &indices, unsigned long long met,
+                                         unsigned long long *smallest) {
+    for (unsigned long long begin = 0; begin < met; begin += SPACE_THREADS * SPACE_UNROLL) {
+        unsigned long long bad = none;
+#pragma unroll
+        for (int u = SPACE_UNROLL - 1; u >= 0; u--) {
+            unsigned long long position = begin + u * SPACE_THREADS + threadIdx.x;
+            if (position < met && (uint64_t)indices.index[position] >= (uint64_t)indices.extent) {
+                bad = position;
+            }
+        }
+        if (__syncthreads_or(bad != none)) {
+            if (bad != none) {
+                atomicMin(smallest, bad);
+            }
+            break;
+        }
+    }
+    __syncthreads();
+    return *smallest;
+}
+
+/* The end of a kernel: reports, if a thread of the block has met a bad index. */
+__device__ __forceinline__ void take_finish(const struct take_indices &indices, unsigned long long bad) {
+    __shared__ unsigned long long smallest;
+    __shared__ bool reported;
+    if (!__syncthreads_or(bad != none)) {
+        return;
+    }
+    if (threadIdx.x == 0) {
+        smallest = none;
+        reported = *(volatile report_code *)&indices.report->code != STATUS_OK;
+    }
+    __syncthreads();
+    if (reported) {
+        return;
+    }
+    if (bad != none) {
+        atomicMin(&smallest, bad);
+    }
+    __syncthreads();
+    const unsigned long long met = smallest;
+    __syncthreads(); /* all have read it before it changes */
+    const unsigned long long first = take_first(indices, met, &smallest);
+    if (threadIdx.x == 0) {
+        indices.report->value = indices.index[first];
+        indices.report->position = (int64_t)first;
+        indices.report->limit = indices.extent;
+        __threadfence_system();
+        *(volatile report_code *)&indices.report->code = STATUS_OUT_OF_RANGE;
+    }
+}
+
+/* ---- take: x [outer, extent, inner], output [outer, count, inner], inner in units of T ---- */
+
+struct take_arguments {
+    const char *x;
+    char *out;
+    struct take_indices indices;
+    int64_t rows, inner, tiles; /* rows: outer · count; tiles of 2^width units by 2^depth rows */
+    struct divisor_wide across, count;
+    uint32_t width, depth;
+};
+
+enum { TILE = SPACE_THREADS * SPACE_UNROLL, TILE_LOG = 10 };
+static_assert(TILE == 1 << TILE_LOG, "a tile's size is a power of two");
+
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) take_kernel(const __grid_constant__ struct take_arguments p) {
+    unsigned long long bad = none;
+    for (int64_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+        const int64_t down = index_divide_wide(p.across, tile), side = tile - down * p.across.extent;
+        int64_t inner[SPACE_UNROLL], row[SPACE_UNROLL], index[SPACE_UNROLL];
+        T value[SPACE_UNROLL];
+        bool inside[SPACE_UNROLL];
+        /* Indices, what they point at, results: of each kind all reads are under way before the first is waited for. */
+#pragma unroll
+        for (int u = 0; u < SPACE_UNROLL; u++) {
+            const uint32_t element = u * SPACE_THREADS + threadIdx.x;
+            inner[u] = (side << p.width) + (element & ((1u << p.width) - 1));
+            row[u] = (down << p.depth) + (element >> p.width);
+            inside[u] = inner[u] < p.inner && row[u] < p.rows;
+            if (inside[u]) {
+                index[u] = p.indices.index[row[u] - index_divide_wide(p.count, row[u]) * p.count.extent];
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < SPACE_UNROLL; u++) {
+            value[u] = T();
+            const int64_t outer = inside[u] ? index_divide_wide(p.count, row[u]) : 0;
+            if (inside[u] && take_check(p.indices, row[u] - outer * p.count.extent, index[u], &bad)) {
+                value[u] = ((const T *)p.x)[(outer * p.indices.extent + index[u]) * p.inner + inner[u]];
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < SPACE_UNROLL; u++) {
+            if (inside[u]) {
+                ((T *)p.out)[row[u] * p.inner + inner[u]] = value[u];
+            }
+        }
+    }
+    take_finish(p.indices, bad);
+}
+
+/* ---- take_along_axis: x [outer, extent, inner], indices and output [outer, count, inner] ---- */
+
+struct along_arguments {
+    const char *x;
+    char *out;
+    struct take_indices indices;
+    int64_t n;
+    struct divisor_wide inner, count;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) along_kernel(const __grid_constant__ struct along_arguments p) {
+    unsigned long long bad = none;
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t begin = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; begin < p.n; begin += SPACE_UNROLL * step) {
+        int64_t index[SPACE_UNROLL];
+        T value[SPACE_UNROLL];
+#pragma unroll
+        for (int u = 0; u < SPACE_UNROLL; u++) {
+            index[u] = begin + u * step < p.n ? p.indices.index[begin + u * step] : 0;
+        }
+#pragma unroll
+        for (int u = 0; u < SPACE_UNROLL; u++) {
+            const int64_t at = begin + u * step;
+            value[u] = T();
+            if (at < p.n && take_check(p.indices, at, index[u], &bad)) {
+                const int64_t row = index_divide_wide(p.inner, at), outer = index_divide_wide(p.count, row);
+                const int64_t from = (outer * p.indices.extent + index[u]) * p.inner.extent;
+                value[u] = ((const T *)p.x)[from + at - row * p.inner.extent];
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < SPACE_UNROLL; u++) {
+            if (begin + u * step < p.n) {
+                ((T *)p.out)[begin + u * step] = value[u];
+            }
+        }
+    }
+    take_finish(p.indices, bad);
+}
+
+/* ---- one_hot: output [n, classes], all zero before ---- */
+
+struct one_hot_arguments {
+    char *out;
+    int64_t n;
+    uint64_t one;
+    struct take_indices indices;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(SPACE_THREADS) one_hot_kernel(const __grid_constant__ struct one_hot_arguments p) {
+    unsigned long long bad = none;
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < p.n; at += step) {
+        const int64_t index = p.indices.index[at];
+        if (take_check(p.indices, at, index, &bad)) {
+            ((T *)p.out)[at * p.indices.extent + index] = (T)p.one;
+        }
+    }
+    take_finish(p.indices, bad);
+}
+
+} // namespace
+
+/* ---- launchers ---- */
+
+typedef void take_function(const struct take_arguments arguments);
+typedef void along_function(const struct along_arguments arguments);
+typedef void one_hot_function(const struct one_hot_arguments arguments);
+
+/* The largest unit, up to 16 bytes, that rows and addresses are multiples of. */
+static int64_t take_unit(const void *x, const void *out, int64_t bytes) {
+    uint64_t all = (uint64_t)(uintptr_t)x | (uint64_t)(uintptr_t)out | (uint64_t)bytes | 16;
+    return (int64_t)(all & -all);
+}
+
+int cuda_take(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    const struct operand *x = &launch->inputs[0], *out = &launch->output;
+    int64_t bytes = x->shape[2] * (int64_t)dtype_size((enum dtype)x->dtype), rows = x->shape[0] * out->shape[1];
+    int64_t unit = take_unit(x->data, out->data, bytes);
+    struct take_arguments arguments = {};
+    arguments.x = (const char *)x->data;
+    arguments.out = (char *)out->data;
+    arguments.indices = {(const int64_t *)launch->inputs[1].data, x->shape[1], launch->report};
+    arguments.rows = rows;
+    arguments.inner = bytes / unit;
+    arguments.width = space_tile_width(arguments.inner, TILE_LOG);
+    arguments.depth = TILE_LOG - arguments.width;
+    int64_t across = ((arguments.inner - 1) >> arguments.width) + 1;
+    arguments.tiles = across * (((rows - 1) >> arguments.depth) + 1);
+    arguments.across = divisor_wide_make(across, arguments.tiles);
+    arguments.count = divisor_wide_make(out->shape[1], rows);
+    take_function *kernel = unit == 1   ? take_kernel<uint8_t>
+                            : unit == 2 ? take_kernel<uint16_t>
+                            : unit == 4 ? take_kernel<uint32_t>
+                            : unit == 8 ? take_kernel<uint64_t>
+                                        : take_kernel<ulonglong2>;
+    return space_start((const void *)kernel, space_blocks(cuda, arguments.tiles), &arguments, fault, stream->stream);
+}
+
+int cuda_take_along_axis(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                         struct fault *fault) {
+    const struct operand *x = &launch->inputs[0], *out = &launch->output;
+    size_t size = dtype_size((enum dtype)x->dtype);
+    int64_t rows = out->shape[0] * out->shape[1];
+    struct along_arguments arguments = {};
+    arguments.x = (const char *)x->data;
+    arguments.out = (char *)out->data;
+    arguments.indices = {(const int64_t *)launch->inputs[1].data, x->shape[1], launch->report};
+    arguments.n = rows * out->shape[2];
+    arguments.inner = divisor_wide_make(out->shape[2], arguments.n);
+    arguments.count = divisor_wide_make(out->shape[1], rows);
+    along_function *kernel = size == 1   ? along_kernel<uint8_t>
+                             : size == 2 ? along_kernel<uint16_t>
+                             : size == 4 ? along_kernel<uint32_t>
+                                         : along_kernel<uint64_t>;
+    unsigned blocks = space_blocks(cuda, arguments.n / (SPACE_THREADS * SPACE_UNROLL) + 1);
+    return space_start((const void *)kernel, blocks, &arguments, fault, stream->stream);
+}
+
+int cuda_one_hot(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    const struct operand *out = &launch->output;
+    enum dtype dtype = (enum dtype)out->dtype;
+    size_t size = dtype_size(dtype);
+    int64_t n = out->shape[0], classes = out->shape[1];
+    struct one_hot_arguments arguments = {(char *)out->data,
+                                          n,
+                                          number_pattern(dtype, 1, 1),
+                                          {(const int64_t *)launch->inputs[0].data, classes, launch->report}};
+    one_hot_function *kernel = size == 1   ? one_hot_kernel<uint8_t>
+                               : size == 2 ? one_hot_kernel<uint16_t>
+                               : size == 4 ? one_hot_kernel<uint32_t>
+                                           : one_hot_kernel<uint64_t>;
+    CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, (size_t)(n * classes) * size, stream->stream));
+    return space_start((const void *)kernel, space_blocks(cuda, n / SPACE_THREADS + 1), &arguments, fault,
+                       stream->stream);
+}
