@@ -102,7 +102,13 @@ static void io_receive(td_device *device, bool hangup) {
 
 /* Ticks while there is something to send, and a while longer. */
 static bool io_ticking(const td_device *device) {
-    return !device->lost && ((device->open && device->open->heads.n) || device->io.quiet < IO_QUIET_TICKS);
+    return !device->lost && ((device->open && device->open->heads.n) || device->io.quiet < device->io.patience);
+}
+
+/* It has been woken: soon, so that ticking on would have been right, or late. */
+static void io_learn(struct io *io) {
+    bool soon = io->opened_ns < io->asleep_ns + (uint64_t)IO_QUIET_TICKS * IO_TICK_NS;
+    io->patience = soon ? IO_QUIET_TICKS : (io->patience + 1) / 2;
 }
 
 static void io_poll(td_device *device) {
@@ -118,8 +124,9 @@ static void io_poll(td_device *device) {
     };
     io->state = ticking ? IO_TICKING : IO_ASLEEP;
     pthread_mutex_unlock(&device->lock);
-    uint64_t now = ticking ? now_ns() : 0;
+    uint64_t now = now_ns();
     struct timespec timeout = {.tv_nsec = now < io->tick_ns ? (long)(io->tick_ns - now) : 0};
+    io->asleep_ns = now;
     int n = ppoll(entries, 2, ticking ? &timeout : NULL, NULL);
     if (n > 0 && entries[0].revents)
         (void)!read(io->wake_fd, &(uint64_t){0}, sizeof(uint64_t));
@@ -135,6 +142,7 @@ static void io_poll(td_device *device) {
     if (!ticking) { /* woken: the batch that has begun gets some time to fill, of which waking has taken a part */
         io->tick_ns = io->opened_ns + IO_FIRST_TICK_NS;
         io->quiet = 0;
+        io_learn(io);
     }
     if (now >= io->tick_ns) {
         io->quiet = io_flush(device) ? 0 : io->quiet + 1;
@@ -168,7 +176,7 @@ static void *io_main(void *argument) {
 int io_start(td_device *device) {
     struct io *io = &device->io;
     io->completions_last = &io->completions;
-    io->quiet = IO_QUIET_TICKS;
+    io->quiet = io->patience = IO_QUIET_TICKS;
     io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (io->wake_fd < 0)
         return errno;

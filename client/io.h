@@ -1,5 +1,6 @@
 /* The I/O thread of a device. It sleeps until told that a batch is open, then ticks: each tick sends what has come
- * together since, so callers wake it once and not per operation. After some quiet ticks it sleeps again. */
+ * together since, so callers wake it once and not per operation. After some quiet ticks it sleeps again; after fewer where
+ * that has turned out to be for long, since a tick for nothing costs others on a busy machine two switches. */
 #pragma once
 
 #include <pthread.h>
@@ -27,7 +28,8 @@ struct io {
     struct completion *completions, **completions_last;
     uint64_t opened_ns; /* when a batch was begun while the thread slept */
     uint64_t tick_ns;   /* the thread's own */
-    unsigned quiet;
+    uint64_t asleep_ns; /* when it went to sleep */
+    unsigned quiet, patience; /* ticks for nothing: so far, and before it sleeps */
 };
 
 int io_start(struct td_device *device);
