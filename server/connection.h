@@ -17,7 +17,7 @@ enum {
     CONNECTION_NAME_BYTES = 64,
     CONNECTION_READ_BYTES = 1 << 20,  /* read in one turn, */
     CONNECTION_READ_FRAMES = 64,      /* and frames handled in one */
-    CONNECTION_WRITE_BYTES = 4 << 20, /* written in one turn */
+    CONNECTION_WRITE_BYTES = 512 << 10, /* written in one turn */
     CONNECTION_BUFFER_BYTES = 64 << 10,
     CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
     /* For the next answer over TCP, where a client that died looks like one that still reads. It is short, because a
