@@ -23,7 +23,10 @@ struct device_info {
     uint64_t memory_total; /* bytes */
 };
 
-/* Opens "cpu" devices and whatever kinds come later. STATUS_NO_DEVICE names the kinds there are. */
+/* How many devices of a kind this host has. Always STATUS_OK for "cpu", of which there are as many as one likes to open:
+ * then 1. STATUS_NO_DEVICE says why there is none. */
+int device_count(const char *kind, unsigned *count, struct fault *fault);
+/* Opens "cpu" devices, and others by their modules (engine/module.h). STATUS_NO_DEVICE says why there is none. */
 int device_open(const char *kind, const struct device_options *options, struct device **device, struct fault *fault);
 void device_close(struct device *device);
 void device_describe(const struct device *device, struct device_info *info);

@@ -1,14 +1,38 @@
-/* What a backend implements. Callers include device.h; only backends and engine/ itself include this. */
+/* What a backend implements. Callers include device.h; only backends and engine/ itself include this.
+ *
+ * Threads: open, close, describe, supports, reserve, release, host_reserve and host_release are called by the engine's
+ * owner thread; launch and what makes and uses streams by whichever thread holds the submitter role, never by two at
+ * once; event_reached by the reaper. event_release may be called by either of these two at the same time. */
 #pragma once
 
 #include "engine/device.h"
 #include "engine/launch.h"
 
-/* Threads: open, close, describe, reserve and release are called by the engine's owner thread; stream_create,
- * stream_destroy and launch by whichever thread holds the submitter role, never by two at once. A launch may use worker
- * threads of the backend's own, and has finished with all operands when it returns (capability `synchronous`). */
+struct device_stream; /* the backend's */
+struct device_event;
+
+/* Streams of devices on which a launch has not run yet when launch() returns. */
+struct device_async {
+    /* A higher priority is a greater number; 0 is the default. */
+    int (*stream_create)(struct device *device, int priority, struct device_stream **stream, struct fault *fault);
+    /* Nothing runs on it any more, or the device has failed. Owner thread, when the submitter has stopped. */
+    void (*stream_destroy)(struct device *device, struct device_stream *stream);
+
+    /* An event that is reached when everything put on the stream so far has run. */
+    int (*event_record)(struct device *device, struct device_stream *stream, struct device_event **event,
+                        struct fault *fault);
+    /* What is put on the stream from now on waits for the event. */
+    int (*event_wait)(struct device *device, struct device_stream *stream, struct device_event *event,
+                      struct fault *fault);
+    /* STATUS_OK and whether it has been reached; anything else is a failure of the device. */
+    int (*event_reached)(struct device *device, struct device_event *event, bool *reached, struct fault *fault);
+    void (*event_release)(struct device *device, struct device_event *event);
+};
+
 struct device_vtable {
     const char *kind; /* "cpu" */
+    /* How many there are on this host; STATUS_NO_DEVICE says why there is none. Touches no device. */
+    int (*count)(unsigned *count, struct fault *fault);
     int (*open)(const struct device_options *options, struct device **device, struct fault *fault);
     void (*close)(struct device *device);
     void (*describe)(const struct device *device, struct device_info *info);
@@ -17,14 +41,21 @@ struct device_vtable {
      * STATUS_OUT_OF_MEMORY where the device has no more. */
     int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
     void (*release)(struct device *device, void *segment, size_t bytes);
+    /* Segments of host memory that launches may read and write as well. Both NULL where the host can use the device's
+     * own memory, which then needs no such detour. */
+    int (*host_reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
+    void (*host_release)(struct device *device, void *segment, size_t bytes);
 
-    /* Runs one launch in its normal form (engine/launch.h). An error here is a failure of the device, not of the data:
-     * it is sticky, and the worker ends. Data errors go into launch->report. */
-    int (*launch)(struct device *device, const struct launch *launch, struct fault *fault);
+    /* Runs one launch in its normal form (engine/launch.h), or puts it on `stream` (NULL on devices without `async`).
+     * An error here is a failure of the device, not of the data: it is sticky, and the worker ends. Data errors go into
+     * launch->report. The launch stays where it is until it has run. */
+    int (*launch)(struct device *device, struct device_stream *stream, const struct launch *launch,
+                  struct fault *fault);
+    const struct device_async *async; /* NULL: launch() returns when the launch has run */
 
     /* Whether there is a kernel for this operation with this dtype presented (op_operand_dtype of its last input, or
      * the result's where it has none), and what it needs besides can be had: STATUS_OK, or STATUS_UNSUPPORTED with the
-     * reason. The engine asks before it binds, on the owner's thread. */
+     * reason. The engine asks before it binds. */
     int (*supports)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
 };
 

@@ -11,9 +11,20 @@
 enum {
     ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
     ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
+    ENGINE_STAGING_BYTES = 1 << 30,
 };
 
 /* ---- life ---- */
+
+static void engine_stop_reaper(struct engine *engine) {
+    if (!engine->device->vtable->async)
+        return;
+    pthread_mutex_lock(&engine->lock);
+    engine->submitted = true;
+    pthread_cond_signal(&engine->reap);
+    pthread_mutex_unlock(&engine->lock);
+    pthread_join(engine->reaper, NULL);
+}
 
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
     engine->device = device;
@@ -21,8 +32,21 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     pthread_mutex_init(&engine->lock, NULL);
     pthread_cond_init(&engine->work, NULL);
     pthread_cond_init(&engine->progress, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine->reap, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pool_init(&engine->pool, device);
-    return pthread_create(&engine->thread, NULL, submitter_main, engine);
+    pool_init_host(&engine->staging, device, options->staging_total ? options->staging_total : ENGINE_STAGING_BYTES);
+    reports_init(&engine->reports, device);
+    int error = device->vtable->async ? pthread_create(&engine->reaper, NULL, reaper_main, engine) : 0;
+    if (error)
+        return error;
+    error = pthread_create(&engine->thread, NULL, submitter_main, engine);
+    if (error)
+        engine_stop_reaper(engine);
+    return error;
 }
 
 int engine_create(struct device *device, const struct engine_options *options, struct engine **result,
@@ -39,23 +63,42 @@ int engine_create(struct device *device, const struct engine_options *options, s
     return STATUS_OK;
 }
 
+/* Cancelled streams may still hold records that own something. Of those put on a device that runs later, the reaper
+ * makes room for more. */
+static void engine_drain(struct engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    engine->submitting = true;
+    submitter_run(engine);
+    while (engine->blocked && engine->device->vtable->async) {
+        while (!engine->outside_moved)
+            pthread_cond_wait(&engine->work, &engine->lock);
+        submitter_run(engine);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 static void engine_stop(struct engine *engine) {
     pthread_mutex_lock(&engine->lock);
     engine->stopping = true;
     pthread_cond_signal(&engine->work);
     pthread_mutex_unlock(&engine->lock);
     pthread_join(engine->thread, NULL);
-    /* Cancelled streams may still hold records that own something. */
-    pthread_mutex_lock(&engine->lock);
-    submitter_run(engine);
-    pthread_mutex_unlock(&engine->lock);
+    engine_drain(engine);
+    engine_stop_reaper(engine);
+}
+
+static void engine_free_stream(struct engine *engine, struct stream *stream) {
+    for (int i = 0; i < STREAM_PRIORITIES; i++)
+        if (stream->device_streams[i])
+            engine->device->vtable->async->stream_destroy(engine->device, stream->device_streams[i]);
+    free(stream->tail);
+    free(stream);
 }
 
 static void engine_free_lists(struct engine *engine) {
     for (struct stream *stream = engine->streams_all, *next; stream; stream = next) {
         next = stream->all_next;
-        free(stream->tail);
-        free(stream);
+        engine_free_stream(engine, stream);
     }
     for (struct run_group *group = engine->groups_free, *next; group; group = next) {
         next = group->free_next;
@@ -80,8 +123,11 @@ void engine_destroy(struct engine *engine) {
         return;
     engine_stop(engine);
     pool_finish(&engine->pool);
+    pool_finish(&engine->staging);
+    reports_finish(&engine->reports);
     session_free_tensors(engine);
     engine_free_lists(engine);
+    pthread_cond_destroy(&engine->reap);
     pthread_cond_destroy(&engine->progress);
     pthread_cond_destroy(&engine->work);
     pthread_mutex_destroy(&engine->lock);
@@ -178,14 +224,66 @@ void engine_outside_give(struct engine *engine, struct stream *stream) {
     engine->outsides_free = stream;
 }
 
+void engine_signal(struct engine *engine, struct stream *stream) {
+    if (stream->signalled)
+        return;
+    stream->signalled = true;
+    stream->signal_next = engine->signalled;
+    engine->signalled = stream;
+}
+
+void engine_tell(struct engine *engine) {
+    if (engine->wake_sent)
+        return;
+    engine->wake_sent = true;
+    if (engine->options.wake)
+        engine->options.wake(engine->options.owner);
+    else
+        pthread_cond_signal(&engine->progress);
+}
+
+void engine_latch(struct engine *engine, const struct fault *fault) {
+    pthread_mutex_lock(&engine->lock);
+    if (!atomic_load(&engine->broken)) {
+        engine->latched = *fault;
+        atomic_store(&engine->broken, true);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks) {
+    while (chunks) {
+        struct stream_chunk *next = chunks->next;
+        if (engine->chunks_count < ENGINE_CHUNKS_KEPT) {
+            chunks->next = engine->chunks;
+            engine->chunks = chunks;
+            engine->chunks_count++;
+        } else {
+            free(chunks);
+        }
+        chunks = next;
+    }
+}
+
+struct record *engine_next_record(struct stream_chunk **head, size_t *used, struct stream_chunk **done) {
+    struct record *record = (struct record *)((*head)->records + *used);
+    if (record->kind == RECORD_CHUNK) {
+        struct stream_chunk *left = *head;
+        *head = left->next;
+        *used = 0;
+        if (done) {
+            left->next = *done;
+            *done = left;
+        }
+        record = (struct record *)(*head)->records;
+    }
+    return record;
+}
+
 /* The owner has found a watched point reached by itself, and has to poll. */
 static void engine_signal_self(struct engine *engine, struct stream *stream) {
     pthread_mutex_lock(&engine->lock);
-    if (!stream->signalled) {
-        stream->signalled = true;
-        stream->signal_next = engine->signalled;
-        engine->signalled = stream;
-    }
+    engine_signal(engine, stream);
     bool tell = !engine->wake_sent;
     engine->wake_sent = true;
     pthread_mutex_unlock(&engine->lock);
@@ -238,7 +336,7 @@ void engine_kick(struct engine *engine) {
     engine_publish(engine);
     if (engine->submitting) {
         /* its loop will find the work */
-    } else if (engine->run_weight <= ENGINE_INLINE_NS) {
+    } else if (!engine->device->vtable->async && engine->run_weight <= ENGINE_INLINE_NS) {
         engine_run_inline(engine);
     } else if (engine->submitter_asleep) {
         pthread_cond_signal(&engine->work);
@@ -353,6 +451,8 @@ void engine_poll(struct engine *engine) {
             engine_fire(engine, stream);
     if (engine->sessions == 0 && engine->pool.reserved > ENGINE_KEEP_BYTES)
         pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
+    if (engine->sessions == 0 && engine->staging.reserved > ENGINE_KEEP_BYTES)
+        pool_trim(&engine->staging, ENGINE_KEEP_BYTES);
 }
 
 void engine_wait(struct engine *engine) {

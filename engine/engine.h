@@ -15,6 +15,7 @@ struct engine_options {
      * NULL for an owner that uses engine_wait(). */
     void (*wake)(void *owner);
     void *owner;
+    uint64_t staging_total; /* bytes of host memory for what is on its way to and from the device; 0: 1 GiB */
 };
 
 /* Takes over `device` on success. */

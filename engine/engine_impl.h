@@ -9,14 +9,13 @@
 
 enum {
     ENGINE_CHUNKS_KEPT = 64,
-    ENGINE_PRIORITIES = 3, /* above, at and below the default */
 };
 
 /* The streams of one session that have something to run. Groups take turns; within a group the highest priority goes
  * first, and equals take turns: so neither many streams nor high priorities get one session more than its share. Groups
  * are recycled but never freed before the engine: cancelled streams may still be in one. Under the submit lock. */
 struct run_group {
-    struct stream *first[ENGINE_PRIORITIES], *last[ENGINE_PRIORITIES];
+    struct stream *first[STREAM_PRIORITIES], *last[STREAM_PRIORITIES];
     struct run_group *next; /* in the run queue */
     bool queued;
     struct run_group *free_next; /* owner thread */
@@ -32,6 +31,8 @@ struct engine {
 
     /* owner thread */
     struct pool pool;
+    struct pool staging; /* host memory on the way to and from the device */
+    struct reports reports;
     struct stream *touched;      /* streams with unpublished records */
     struct stream *streams_free; /* recycled */
     struct stream *outsides_free;
@@ -62,7 +63,11 @@ struct engine {
     unsigned chunks_count;
     struct fault latched; /* a sticky failure of the device */
     _Atomic bool broken;  /* `latched` is set */
-    pthread_t thread;
+    struct stream *reaping; /* streams with marks that the reaper has not seen yet */
+    pthread_cond_t reap;    /* the reaper sleeps on it */
+    bool reaper_asleep;
+    bool submitted; /* nothing more will be marked */
+    pthread_t thread, reaper;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
 
@@ -94,6 +99,24 @@ struct stream *engine_outside_take(struct engine *engine);
 void engine_outside_give(struct engine *engine, struct stream *stream);
 /* The newest number has been reached. Streams that wait for it go on at the next engine_kick(). */
 void engine_outside_reached(struct engine *engine, struct stream *stream);
+
+/* Notes, with the lock held, that a stream has reached a point that the owner waits for. */
+void engine_signal(struct engine *engine, struct stream *stream);
+/* Wakes the owner, with the lock held, if it has not been told since it polled last. */
+void engine_tell(struct engine *engine);
+/* The device has failed for good. Without the lock. */
+void engine_latch(struct engine *engine, const struct fault *fault);
+/* Takes back chunks that have been used up, with the lock held. */
+void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks);
+/* The next record at a cursor in a stream's chunks. A chunk left behind is put before *done, where that is given. */
+struct record *engine_next_record(struct stream_chunk **head, size_t *used, struct stream_chunk **done);
+
+/* Reaper (reaper.c): only on devices whose launches run later. */
+void *reaper_main(void *engine);
+/* Everything executed on the stream so far is on the device: to be called by the submitter without the lock, and */
+struct stream_mark reaper_mark(struct engine *engine, struct stream *stream);
+/* handed to the reaper with the lock held. */
+void reaper_take(struct engine *engine, struct stream *stream, struct stream_mark mark);
 
 /* Submitter (submitter.c). */
 void *submitter_main(void *engine);

@@ -81,8 +81,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         return code;
     size_t head = offsetof(struct record, launch) + sizeof(struct launch) + plan->n_inputs * sizeof(struct operand);
     size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
-    enum record_kind kind = plan->frees_input ? RECORD_LAUNCH_STAGED : RECORD_LAUNCH;
-    struct record *record = stream_push(stream, kind, head + words * sizeof(int64_t), plan->weight);
+    struct record *record = stream_push(stream, RECORD_LAUNCH, head + words * sizeof(int64_t), plan->weight);
     if (!record)
         return plan_no_memory(fault);
     struct launch *launch = &record->launch;

@@ -11,7 +11,6 @@ struct plan {
     const double *floats;
     struct report *report;
     uint64_t weight;
-    bool frees_input; /* the only input is a staging buffer */
 };
 
 /* Enqueues the launch and notes its use of all storage. */

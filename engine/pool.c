@@ -73,9 +73,28 @@ static void pool_recycle(struct pool *pool, struct storage *storage) {
 void pool_init(struct pool *pool, struct device *device) {
     struct device_info info;
     device_describe(device, &info);
-    memset(pool, 0, sizeof *pool);
-    pool->device = device;
-    pool->total = info.memory_total;
+    *pool = (struct pool){.device = device, .total = info.memory_total};
+    pool->reserve = device->vtable->reserve;
+    pool->release = device->vtable->release;
+}
+
+static int pool_host_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
+    (void)device;
+    *segment = aligned_alloc(4096, bytes);
+    return *segment ? STATUS_OK : fault_set(fault, STATUS_OUT_OF_MEMORY, "the host has no %zu bytes", bytes);
+}
+
+static void pool_host_release(struct device *device, void *segment, size_t bytes) {
+    (void)device;
+    (void)bytes;
+    free(segment);
+}
+
+void pool_init_host(struct pool *pool, struct device *device, uint64_t total) {
+    bool own = device->vtable->host_reserve;
+    *pool = (struct pool){.device = device, .total = total};
+    pool->reserve = own ? device->vtable->host_reserve : pool_host_reserve;
+    pool->release = own ? device->vtable->host_release : pool_host_release;
 }
 
 /* Files free storage where its uses say. */
@@ -237,7 +256,7 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     struct segment *segment = malloc(sizeof *segment);
     struct storage *storage = pool_piece(pool);
     void *data = NULL;
-    if (!segment || !storage || pool->device->vtable->reserve(pool->device, wanted, &data, NULL) != STATUS_OK) {
+    if (!segment || !storage || pool->reserve(pool->device, wanted, &data, NULL) != STATUS_OK) {
         free(segment);
         if (storage)
             pool_recycle(pool, storage);
@@ -353,7 +372,7 @@ void pool_trim(struct pool *pool, uint64_t keep) {
         list_remove(storage);
         pool_recycle(pool, storage);
         *link = segment->next;
-        pool->device->vtable->release(pool->device, segment->data, segment->bytes);
+        pool->release(pool->device, segment->data, segment->bytes);
         pool->reserved -= segment->bytes;
         free(segment);
     }

@@ -33,6 +33,8 @@ enum { POOL_ALIGNMENT = 64, POOL_BINS = 512 };
 
 struct pool {
     struct device *device;
+    int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
+    void (*release)(struct device *device, void *segment, size_t bytes);
     uint64_t total;    /* bytes it may reserve */
     uint64_t reserved; /* taken from the device */
     uint64_t live, peak;
@@ -44,6 +46,8 @@ struct pool {
 };
 
 void pool_init(struct pool *pool, struct device *device);
+/* Of host memory that launches reach, up to `total` bytes. */
+void pool_init_host(struct pool *pool, struct device *device, uint64_t total);
 /* All storage must have been freed and be idle. */
 void pool_finish(struct pool *pool);
 

@@ -48,6 +48,10 @@ static void session_cancel_stream(struct session *session, struct stream *stream
 
 static void session_cancel_streams(struct session *session) {
     session_cancel_stream(session, session->stream);
+    if (session->uploader)
+        session_cancel_stream(session, session->uploader);
+    if (session->fetcher)
+        session_cancel_stream(session, session->fetcher);
     for (uint32_t i = 0; i < session->n_streams; i++)
         session_cancel_stream(session, session->streams[i].stream);
     free(session->streams);
@@ -71,6 +75,8 @@ void session_destroy(struct session *session) {
     session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
     while (session->uploads)
         upload_abandon(session->uploads);
+    while (session->landings)
+        landing_abandon(session->landings);
     session_drop_tensors(session);
     *session->previous = session->next;
     if (session->next)
@@ -126,6 +132,13 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
 }
 
 /* ---- streams ---- */
+
+struct stream *session_transfer_stream(struct session *session, bool upload) {
+    struct stream **stream = upload ? &session->uploader : &session->fetcher;
+    if (!*stream)
+        *stream = engine_stream_take(session->engine, session->group, 1); /* short, and somebody waits for it */
+    return *stream;
+}
 
 /* Gives back closed streams that have run out of work, and counts the open ones. */
 static uint32_t session_reap_streams(struct session *session) {

@@ -45,17 +45,21 @@ struct op_request {
  */
 int session_submit(struct session *session, const struct op_request *request);
 
-/* Binding an id to bytes from outside. */
+/* Binding an id to bytes from outside, which come in chunks. */
 struct upload {
-    uint8_t *data; /* the owner writes `bytes` here; NULL where bytes is 0 or the upload failed at once */
-    int64_t bytes;
+    int64_t bytes; /* 0 also where the upload failed at once */
     /* private to the engine */
     struct session *session;
     struct tensor *tensor;
-    struct stream *stream;  /* for the copy of staged bytes */
-    void *staging;          /* where `data` is, when the tensor's own memory is still in use */
+    struct storage *storage; /* the tensor's, referenced */
+    bool staged;             /* chunks pass through host memory: the host cannot write the tensor's own, or not yet */
+    struct storage *chunk;   /* staged: the one being written, */
+    int64_t chunk_offset, chunk_bytes;
+    struct stream *stream;  /* the stream that copies it, */
+    uint64_t copied;        /* and the point at which all that have come are copied */
     struct stream *outside; /* waitable: reached when the bytes are there, */
     struct taint *taint;    /* and settled just before */
+    struct fault fault;     /* why a chunk could not be taken */
     uint64_t sequence;
     char label[FAILURE_LABEL_MAX + 1];
     struct upload *next, **previous;
@@ -73,25 +77,45 @@ struct upload_request {
 /* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered.
  */
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
+/* Where the owner writes `bytes` of the tensor from `offset` on; after that, and before the next call, it calls
+ * upload_chunk_done(). NULL where there is no memory, which upload_finish() will tell: then the bytes are of no use. */
+uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes);
+void upload_chunk_done(struct upload *upload);
 /* All bytes are there, or never will be: for `cause` (copied; one without an operation is the upload's own). `upload`
  * is dead afterwards. */
 void upload_finish(struct upload *upload, const struct failure *cause);
 
 /* A callback for a tensor's value. Embedded in the caller's object; it must stay put until done or cancelled. */
 struct fetch {
-    /* Called once, possibly before session_fetch() returns. failure (borrowed) is NULL on success, and then data/bytes
-     * are the tensor's contiguous value, valid until fetch_release(). */
+    /* Called once, possibly before session_fetch() returns. failure (borrowed) is NULL on success, and then `bytes` is
+     * the value's size, and data its contiguous bytes, valid until fetch_release(). data is NULL for a large value on a
+     * device whose memory the host cannot read: that is read with fetch_read(). */
     void (*done)(struct fetch *fetch, const struct failure *failure);
     const uint8_t *data;
     int64_t bytes;
     /* private to the engine */
     struct pending *pending;
-    struct storage *storage;
+    struct storage *storage, *staging;
+    int64_t offset; /* of the value in `storage` */
     struct session *session;
 };
 void session_fetch(struct session *session, uint64_t id, struct fetch *fetch);
-/* Gives the value back, or cancels a fetch that has not been called yet. */
+/* Gives the value back, or cancels a fetch that has not been called yet. All parts of it have been released. */
 void fetch_release(struct fetch *fetch);
+
+/* A part of a fetched value without `data`, on its way to the host. */
+struct fetch_part {
+    /* Called once, possibly before fetch_read() returns; then the bytes lie at `data` until fetch_part_release(). */
+    void (*done)(struct fetch_part *part, const struct failure *failure);
+    const uint8_t *data;
+    /* private to the engine */
+    struct fetch *fetch;
+    struct pending *pending;
+    struct storage *staging;
+};
+/* Several parts may be on their way; they come in the order in which they were asked for. */
+void fetch_read(struct fetch *fetch, int64_t offset, int64_t bytes, struct fetch_part *part);
+void fetch_part_release(struct fetch_part *part);
 
 /* A callback for completion. id 0: of everything enqueued in the session so far. */
 struct wait {
@@ -113,7 +137,7 @@ struct session_stats {
     uint64_t ops_done;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
     char last_failure[SESSION_FAILURE_MAX]; /* "matmul forward/logits: shapes do not fit: …" */
-    char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one: what the client is at */
+    char label[FAILURE_LABEL_MAX + 1];      /* of the newest operation that has one: what the client is at */
 };
 void session_stats(struct session *session, struct session_stats *stats);
 /* Operations enqueued and not yet run, cheap enough to ask after every batch. */

@@ -30,7 +30,9 @@ struct session {
     struct stream *stream;          /* number 0 */
     struct session_stream *streams; /* the others, open ones and closed ones that still run */
     uint32_t n_streams;
+    struct stream *uploader, *fetcher; /* of copies to and from a device that runs later; NULL until needed */
     struct upload *uploads;  /* unfinished ones */
+    struct landing *landings;
     struct pending *pending; /* fetches and waits not yet answered */
 
     struct room *room; /* engine/waiting.h */
@@ -65,6 +67,8 @@ void session_label(struct session *session, const char *label);
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
+/* The stream for copies to the device (`upload`) or from it; NULL out of memory. */
+struct stream *session_transfer_stream(struct session *session, bool upload);
 /* Whether the stream is one of the session's that take work. */
 bool session_has_stream(const struct session *session, const struct stream *stream);
 

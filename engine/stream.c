@@ -41,8 +41,8 @@ static int stream_grow(struct stream *stream) {
         last->kind = RECORD_CHUNK;
         stream->tail->next = chunk;
     } else {
-        stream->head = chunk; /* the stream has never been published: the submitter does not know it yet */
-        stream->head_used = 0;
+        stream->head = stream->reap_head = chunk; /* never published: nobody else knows the stream yet */
+        stream->head_used = stream->reap_used = 0;
     }
     stream->tail = chunk;
     stream->tail_used = 0;

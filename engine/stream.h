@@ -4,6 +4,10 @@
  * Streams are recycled but never freed before the engine, and their numbers never start again, so a point stays
  * meaningful however old it is: memory that was freed at a point can be handed to another stream, which waits for it.
  *
+ * On a device whose launches run later (device_async) a record is executed when it has been put on the device's stream,
+ * and completed when it has run there. Then the submitter marks how far it has come with events, and the reaper goes
+ * through the same records behind it.
+ *
  * Threads: fields are grouped by who may touch them. */
 #pragma once
 
@@ -18,13 +22,14 @@ struct engine;
 struct run_group;
 struct waiter;
 struct stream;
+struct device_event;
+struct device_stream;
 
 enum record_kind {
-    RECORD_LAUNCH,        /* a struct launch follows */
-    RECORD_WAIT,          /* go on when another stream has reached a point */
-    RECORD_TAINT,         /* settle a taint (engine/taint.h) */
-    RECORD_LAUNCH_STAGED, /* the same; its input is a staging buffer, to be freed afterwards */
-    RECORD_CHUNK,         /* the queue goes on in the next chunk */
+    RECORD_LAUNCH, /* a struct launch follows */
+    RECORD_WAIT,   /* go on when another stream has reached a point */
+    RECORD_TAINT,  /* settle a taint (engine/taint.h) */
+    RECORD_CHUNK,  /* the queue goes on in the next chunk */
 };
 
 struct record {
@@ -46,11 +51,17 @@ struct record {
     };
 };
 
-enum { STREAM_CHUNK_BYTES = 64 << 10 };
+enum { STREAM_CHUNK_BYTES = 64 << 10, STREAM_MARKS = 8, STREAM_PRIORITIES = 3 /* above, at and below the default */ };
 
 struct stream_chunk {
     struct stream_chunk *next;
     _Alignas(16) uint8_t records[STREAM_CHUNK_BYTES];
+};
+
+/* Records up to `number` have run when the event is reached. */
+struct stream_mark {
+    struct device_event *event; /* NULL: none of them is on the device */
+    uint64_t number;
 };
 
 struct stream {
@@ -76,15 +87,27 @@ struct stream {
     struct stream *signal_next;
     bool signalled; /* in the list of streams that reached a watched point */
     int priority;
+    struct stream_mark marks[STREAM_MARKS]; /* the first is the reaper's to remove */
+    unsigned marks_first, marks_count;
+    struct stream *reap_next;
+    bool reaping; /* in the reaper's list */
 
     /* submitter */
     _Alignas(64) struct stream_chunk *head;
     size_t head_used;
     uint64_t executed;
+    struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
+    struct device_stream *device_stream; /* the one in use; NULL: nothing was put on the device yet */
+    bool unmarked;                       /* something is on the device behind the last event */
 
-    /* written by the submitter, read by the owner */
+    /* reaper */
+    _Alignas(64) struct stream_chunk *reap_head;
+    size_t reap_used;
+    uint64_t reaped;
+
+    /* written by the submitter, or by the reaper where there is one; read by the owner */
     _Alignas(64) _Atomic uint64_t completed;
-    /* written by the owner, read by the submitter */
+    /* written by the owner, read by the same */
     _Alignas(64) _Atomic uint64_t watched; /* the owner wants to know when this number is reached; UINT64_MAX: no */
     _Atomic bool cancelled;                /* skip launches, keep waits */
 };
@@ -102,6 +125,15 @@ struct uses {
 
 static inline bool point_reached(const struct stream *stream, uint64_t number) {
     return atomic_load(&stream->completed) >= number; /* see engine_watch() */
+}
+
+/* Whether the owner waits for a point that has been reached now. It is told once, and says anew what it waits for when it
+ * polls. For whoever writes `completed`. */
+static inline bool stream_watched(struct stream *stream, uint64_t completed) {
+    if (completed < atomic_load(&stream->watched))
+        return false;
+    atomic_store_explicit(&stream->watched, UINT64_MAX, memory_order_relaxed);
+    return true;
 }
 
 /* Adds a use; uses that have run by now are dropped to make room. False: full. */

@@ -14,41 +14,76 @@ enum {
     SUBMITTER_TURN_RECORDS = 256,
     SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
+    SUBMITTER_AHEAD = 512,          /* records of a stream on a device that runs later: CUDA queues some 1,000 */
 };
 
-static void submitter_latch(struct engine *engine, const struct fault *fault) {
-    pthread_mutex_lock(&engine->lock);
-    if (!atomic_load(&engine->broken)) {
-        engine->latched = *fault;
-        atomic_store(&engine->broken, true);
+/* The device's stream for this one; NULL where the device has failed. */
+static struct device_stream *submitter_device_stream(struct engine *engine, struct stream *stream) {
+    struct device_stream **slot = &stream->device_streams[stream->priority];
+    struct fault fault;
+    if (!*slot && engine->device->vtable->async->stream_create(engine->device, STREAM_PRIORITIES / 2 - stream->priority,
+                                                               slot, &fault) != STATUS_OK) {
+        *slot = NULL;
+        engine_latch(engine, &fault);
     }
-    pthread_mutex_unlock(&engine->lock);
+    stream->device_stream = *slot;
+    return *slot;
 }
 
-static void submitter_launch(struct engine *engine, const struct stream *stream, const struct launch *launch) {
+static void submitter_launch(struct engine *engine, struct stream *stream, const struct launch *launch) {
+    const struct device_vtable *vtable = engine->device->vtable;
+    struct device_stream *device_stream = NULL;
+    struct fault fault;
     if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
         atomic_load_explicit(&engine->broken, memory_order_relaxed))
         return;
-    struct fault fault;
-    if (engine->device->vtable->launch(engine->device, launch, &fault) != STATUS_OK)
-        submitter_latch(engine, &fault);
+    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
+        return;
+    stream->unmarked = true;
+    if (vtable->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
+        engine_latch(engine, &fault);
 }
 
-/* Runs the stream's next record; false when it waits for another stream. */
+/* Makes what follows on the stream wait, on the device, for what is on another one there. */
+static void submitter_order(struct engine *engine, struct stream *stream, struct stream *other) {
+    const struct device_async *async = engine->device->vtable->async;
+    struct device_event *event;
+    struct fault fault;
+    if (!other->device_stream || !submitter_device_stream(engine, stream))
+        return;
+    int code = async->event_record(engine->device, other->device_stream, &event, &fault);
+    if (code == STATUS_OK) {
+        code = async->event_wait(engine->device, stream->device_stream, event, &fault);
+        async->event_release(engine->device, event);
+    }
+    stream->unmarked = true;
+    if (code != STATUS_OK)
+        engine_latch(engine, &fault);
+}
+
+/* False: the point has not even been executed, or it is reached outside the device. */
+static bool submitter_wait(struct engine *engine, struct stream *stream, const struct record *record) {
+    struct stream *other = record->wait.stream;
+    if (point_reached(other, record->wait.number) ||
+        atomic_load_explicit(&engine->broken, memory_order_relaxed)) /* nothing runs any more */
+        return true;
+    if (!engine->device->vtable->async || other->executed < record->wait.number)
+        return false;
+    submitter_order(engine, stream, other);
+    return true;
+}
+
+/* Runs the stream's next record, or puts it on the device; false when it waits for another stream. */
 static bool submitter_step(struct engine *engine, struct stream *stream, struct record *record) {
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
         submitter_launch(engine, stream, &record->launch);
         return true;
     case RECORD_WAIT:
-        return point_reached(record->wait.stream, record->wait.number) ||
-               atomic_load_explicit(&engine->broken, memory_order_relaxed); /* nothing runs any more */
+        return submitter_wait(engine, stream, record);
     case RECORD_TAINT:
-        taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
-        return true;
-    case RECORD_LAUNCH_STAGED:
-        submitter_launch(engine, stream, &record->launch);
-        free(record->launch.inputs[0].data);
+        if (!engine->device->vtable->async) /* else the reaper does */
+            taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
         return true;
     case RECORD_CHUNK:
         break;
@@ -56,60 +91,48 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
     return true;
 }
 
-/* The next record, with used-up chunks left behind in *done. */
-static struct record *submitter_next(struct stream *stream, struct stream_chunk **done) {
-    struct record *record = (struct record *)(stream->head->records + stream->head_used);
-    if (record->kind == RECORD_CHUNK) {
-        struct stream_chunk *used = stream->head;
-        stream->head = used->next;
-        stream->head_used = 0;
-        used->next = *done;
-        *done = used;
-        record = (struct record *)stream->head->records;
-    }
-    return record;
-}
-
 /* What one turn of a stream did. */
 struct turn {
     bool moved, blocked, signalled;
     uint64_t weight;
     struct stream_chunk *chunks;
+    struct stream_mark mark; /* number 0: none */
 };
 
-/* Whether the owner waits for what has been reached. It is told once, and says anew what it waits for when it polls. */
-static bool submitter_watched(struct stream *stream) {
-    if (stream->executed < atomic_load(&stream->watched))
-        return false;
-    atomic_store_explicit(&stream->watched, UINT64_MAX, memory_order_relaxed);
-    return true;
+/* On devices that run later, so much is put on them in advance. Beyond it a launch might block the submitter. */
+static bool submitter_far_ahead(const struct engine *engine, const struct stream *stream) {
+    return engine->device->vtable->async && stream->executed - atomic_load(&stream->completed) >= SUBMITTER_AHEAD;
+}
+
+/* Where launches have run when they return, this makes them known. */
+static bool submitter_complete(struct stream *stream, struct turn *turn) {
+    atomic_store_explicit(&stream->completed, stream->executed, memory_order_release);
+    turn->signalled = stream_watched(stream, stream->executed);
+    return turn->signalled;
 }
 
 static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
-    uint64_t weight = 0;
+    bool async = engine->device->vtable->async;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
-        struct record *record = submitter_next(stream, &turn->chunks);
-        if (!submitter_step(engine, stream, record)) {
+        struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
+        if (submitter_far_ahead(engine, stream) || !submitter_step(engine, stream, record)) {
             turn->blocked = true;
             break;
         }
-        weight += record->weight;
+        turn->weight += record->weight;
         stream->head_used += record->bytes;
         stream->executed++;
-        atomic_store_explicit(&stream->completed, stream->executed, memory_order_release);
         turn->moved = true;
-        if (submitter_watched(stream)) {
-            turn->signalled = true;
-            break;
-        }
-        if (weight >= SUBMITTER_TURN_NS)
+        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS)
             break;
     }
-    turn->weight = weight;
+    if (async) {
+        turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
+        return;
+    }
     /* Once more, now in one order with the owner's accesses: this last look at `watched` comes after it. */
     atomic_store(&stream->completed, stream->executed);
-    if (submitter_watched(stream))
-        turn->signalled = true;
+    turn->signalled = stream_watched(stream, stream->executed) || turn->signalled;
 }
 
 static void group_enqueue(struct run_queue *run, struct run_group *group) {
@@ -138,7 +161,7 @@ void submitter_enqueue(struct engine *engine, struct stream *stream) {
 }
 
 static struct stream *group_dequeue(struct run_group *group) {
-    for (int i = 0; i < ENGINE_PRIORITIES; i++) {
+    for (int i = 0; i < STREAM_PRIORITIES; i++) {
         struct stream *stream = group->first[i];
         if (!stream)
             continue;
@@ -151,7 +174,7 @@ static struct stream *group_dequeue(struct run_group *group) {
 }
 
 static bool group_empty(const struct run_group *group) {
-    for (int i = 0; i < ENGINE_PRIORITIES; i++)
+    for (int i = 0; i < STREAM_PRIORITIES; i++)
         if (group->first[i])
             return false;
     return true;
@@ -173,37 +196,16 @@ static struct stream *submitter_dequeue(struct engine *engine) {
     return stream;
 }
 
-static void submitter_return_chunks(struct engine *engine, struct stream_chunk *chunks) {
-    while (chunks) {
-        struct stream_chunk *next = chunks->next;
-        if (engine->chunks_count < ENGINE_CHUNKS_KEPT) {
-            chunks->next = engine->chunks;
-            engine->chunks = chunks;
-            engine->chunks_count++;
-        } else {
-            free(chunks);
-        }
-        chunks = next;
-    }
-}
-
 /* Books a turn, with the lock held. */
 static void submitter_book(struct engine *engine, struct stream *stream, const struct turn *turn) {
     engine->run_weight -= turn->weight;
-    submitter_return_chunks(engine, turn->chunks);
-    if (turn->signalled && !stream->signalled) {
-        stream->signalled = true;
-        stream->signal_next = engine->signalled;
-        engine->signalled = stream;
-    }
-    bool tell = turn->signalled || atomic_load_explicit(&engine->broken, memory_order_relaxed);
-    if (tell && !engine->wake_sent) {
-        engine->wake_sent = true;
-        if (engine->options.wake)
-            engine->options.wake(engine->options.owner);
-        else
-            pthread_cond_signal(&engine->progress);
-    }
+    engine_return_chunks(engine, turn->chunks);
+    if (turn->mark.number)
+        reaper_take(engine, stream, turn->mark);
+    if (turn->signalled)
+        engine_signal(engine, stream);
+    if (turn->signalled || atomic_load_explicit(&engine->broken, memory_order_relaxed))
+        engine_tell(engine);
 }
 
 static void submitter_enqueue_all(struct engine *engine, struct stream **list) {

@@ -4,30 +4,40 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct check *check_create(const char *operation, const char *label, uint64_t sequence, int axis) {
+static struct check *check_blank(const char *operation, const char *label, uint64_t sequence) {
     struct check *check = calloc(1, sizeof *check);
     if (!check)
         return NULL;
     atomic_init(&check->references, 1);
-    atomic_init(&check->report.code, STATUS_OK);
     snprintf(check->operation, sizeof check->operation, "%s", operation);
     snprintf(check->label, sizeof check->label, "%s", label ? label : "");
     check->sequence = sequence;
+    return check;
+}
+
+struct check *check_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
+                           int axis) {
+    struct check *check = check_blank(operation, label, sequence);
+    if (!check || !(check->report = reports_take(reports))) {
+        free(check);
+        return NULL;
+    }
+    check->reports = reports;
     check->axis = axis;
     return check;
 }
 
 static struct check check_no_memory = {
     .references = 1,
-    .report = {.code = STATUS_NO_HOST_MEMORY},
+    .code = STATUS_NO_HOST_MEMORY,
     .message = "the daemon is out of host memory",
 };
 
 struct check *check_failed(const struct failure *cause) {
-    struct check *check = check_create(cause->operation, cause->label, cause->sequence, 0);
+    struct check *check = check_blank(cause->operation, cause->label, cause->sequence);
     if (!check)
         return check_ref(&check_no_memory);
-    atomic_store(&check->report.code, (uint32_t)cause->code);
+    check->code = cause->code;
     snprintf(check->message, sizeof check->message, "%s", cause->message);
     return check;
 }
@@ -38,19 +48,28 @@ struct check *check_ref(struct check *check) {
 }
 
 void check_unref(struct check *check) {
-    if (check && atomic_fetch_sub_explicit(&check->references, 1, memory_order_acq_rel) == 1)
-        free(check);
+    if (!check || atomic_fetch_sub_explicit(&check->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (check->reports)
+        reports_give(check->reports, check->report);
+    free(check);
+}
+
+enum status check_code(const struct check *check) {
+    if (!check->reports)
+        return check->code;
+    return (enum status)atomic_load_explicit(&check->report->code, memory_order_acquire);
 }
 
 struct failure *check_failure(const struct check *check) {
     struct fault fault;
-    enum status code = (enum status)atomic_load(&check->report.code);
-    if (check->message[0])
-        fault_set(&fault, code, "%s", check->message);
+    const struct report *report = check->report;
+    if (!check->reports)
+        fault_set(&fault, check->code, "%s", check->message);
     else
-        fault_set(&fault, code,
+        fault_set(&fault, check_code(check),
                   "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,
-                  check->report.value, check->report.position, check->axis, check->report.limit);
+                  report->value, report->position, check->axis, report->limit);
     return failure_create(&fault, check->operation, check->label, check->sequence);
 }
 
@@ -84,7 +103,7 @@ void taint_settle(struct taint *result, struct taint *const inputs[3], struct ch
     for (int i = 0; i < 3 && !cause; i++)
         if (inputs[i] && taint_state(inputs[i]) == TAINT_FAILED)
             cause = inputs[i]->cause;
-    if (!cause && check && atomic_load_explicit(&check->report.code, memory_order_acquire) != STATUS_OK)
+    if (!cause && check && check_code(check) != STATUS_OK)
         cause = check;
     if (cause)
         result->cause = check_ref(cause);

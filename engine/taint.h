@@ -12,16 +12,18 @@
 #include <stdatomic.h>
 
 #include "engine/failure.h"
-#include "engine/launch.h"
+#include "engine/reports.h"
 
 struct check {
     _Atomic unsigned references;
-    struct report report;
+    struct reports *reports; /* where `report` came from; NULL: it failed outside the device, with `code` */
+    struct report *report;
+    enum status code;
     char operation[FAILURE_OPERATION_MAX + 1];
     char label[FAILURE_LABEL_MAX + 1];
     uint64_t sequence;
     int axis;
-    char message[256]; /* not empty: the words, in place of the report's */
+    char message[256]; /* where there is no report */
     bool counted;      /* owner thread: it stands in its session's figures */
 };
 
@@ -34,11 +36,14 @@ struct taint {
 enum taint_state { TAINT_OPEN, TAINT_CLEAR, TAINT_FAILED };
 
 /* NULL out of memory. */
-struct check *check_create(const char *operation, const char *label, uint64_t sequence, int axis);
+struct check *check_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
+                           int axis);
 /* A check that has failed already, from outside the device. Never NULL: out of memory, a static one stands in. */
 struct check *check_failed(const struct failure *cause);
 struct check *check_ref(struct check *check);
 void check_unref(struct check *check);
+/* STATUS_OK: no launch has complained. Once these have run. */
+enum status check_code(const struct check *check);
 /* The failure that a failed check means. */
 struct failure *check_failure(const struct check *check);
 

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/view.h"
+#include "engine/device_impl.h"
+#include "engine/plan.h"
 #include "engine/waiting.h"
 
 static void upload_link(struct session *session, struct upload *upload) {
@@ -19,23 +20,29 @@ static void upload_unlink(struct upload *upload) {
         upload->next->previous = upload->previous;
 }
 
-/* Memory that the host may write now; where all that fits is still in use, the bytes go to a staging buffer, and a copy
- * is enqueued when they are complete. */
+/* Memory that the host may write now; where all that fits is still in use, or the host cannot reach the device's memory,
+ * chunks go through staging memory, and are copied as work on a stream. */
 static int upload_memory(struct upload *upload, const struct upload_request *request, struct stream *stream,
                          struct fault *fault) {
+    struct engine *engine = upload->session->engine;
     struct tensor *tensor = upload->tensor;
-    int code = session_storage(upload->session, (uint64_t)upload->bytes, NULL, &tensor->storage, fault);
-    if (code == STATUS_OUT_OF_MEMORY && !request->waitable) {
-        code = session_storage(upload->session, (uint64_t)upload->bytes, stream, &tensor->storage, fault);
-        if (code == STATUS_OK && !(upload->staging = malloc((size_t)upload->bytes)))
-            code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to stage an upload");
+    bool remote = engine->device->vtable->host_reserve;
+    int code = STATUS_OUT_OF_MEMORY;
+    upload->stream = remote ? session_transfer_stream(upload->session, true) : stream;
+    if (!upload->stream)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
+    if (!remote)
+        code = session_storage(upload->session, (uint64_t)upload->bytes, NULL, &tensor->storage, fault);
+    if (code == STATUS_OUT_OF_MEMORY && (remote || !request->waitable)) {
+        code = session_storage(upload->session, (uint64_t)upload->bytes, upload->stream, &tensor->storage, fault);
+        upload->staged = code == STATUS_OK;
     }
     if (code != STATUS_OK)
         return code;
-    upload->data = upload->staging ? upload->staging : tensor->storage->data;
-    upload->stream = stream;
+    upload->storage = storage_ref(tensor->storage);
     tensor->uploading = !request->waitable;
-    return STATUS_OK;
+    /* Here and not with the first chunk: by then users of the tensor may be enqueued, which wait for these bytes. */
+    return upload->staged ? plan_wait_memory(upload->stream, upload->storage, fault) : STATUS_OK;
 }
 
 static int upload_waitable(struct upload *upload, struct fault *fault) {
@@ -71,7 +78,8 @@ static int upload_start(struct upload *upload, const struct upload_request *requ
 }
 
 static void upload_dispose(struct upload *upload) {
-    free(upload->staging);
+    storage_unref(&upload->session->engine->staging, upload->chunk);
+    storage_unref(&upload->session->engine->pool, upload->storage);
     taint_unref(upload->taint);
     if (upload->outside)
         engine_outside_give(upload->session->engine, upload->outside);
@@ -108,25 +116,71 @@ int session_upload(struct session *session, const struct upload_request *request
     return STATUS_OK;
 }
 
-/* The staged bytes go to their place as work on the upload's stream. */
-static int upload_copy_staged(struct upload *upload, struct fault *fault) {
-    /* The stream that it was to go to may have been closed meanwhile, and be another session's by now. */
-    struct stream *stream =
-        session_has_stream(upload->session, upload->stream) ? upload->stream : upload->session->stream;
-    int code = view_copy_staged(stream, upload->tensor, upload->staging, fault);
-    if (code == STATUS_OK)
-        upload->staging = NULL;
+/* ---- chunks ---- */
+
+uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
+    struct pool *staging = &upload->session->engine->staging;
+    if (bytes == 0 || !upload->storage)
+        return NULL;
+    if (!upload->staged)
+        return upload->storage->data + offset;
+    if (upload->fault.code)
+        return NULL;
+    if (pool_take(staging, (size_t)bytes, NULL, &upload->chunk) != STATUS_OK) {
+        upload->chunk = NULL;
+        fault_set(&upload->fault, STATUS_NO_HOST_MEMORY,
+                  "no %lld bytes of staging memory: of %llu, %llu are on their way", (long long)bytes,
+                  (unsigned long long)staging->total, (unsigned long long)staging->live);
+        return NULL;
+    }
+    upload->chunk_offset = offset;
+    upload->chunk_bytes = bytes;
+    return upload->chunk->data;
+}
+
+/* The stream that copies; the one that it was to be may have been closed meanwhile, and be another session's by now. */
+static int upload_stream(struct upload *upload, struct stream **stream) {
+    struct session *session = upload->session;
+    int code = STATUS_OK;
+    if (upload->stream != session->uploader && !session_has_stream(session, upload->stream)) {
+        upload->stream = session->stream;
+        code = plan_wait_memory(upload->stream, upload->storage, &upload->fault);
+    }
+    *stream = upload->stream;
     return code;
 }
 
+/* What has been written goes to its place as work on the stream. */
+void upload_chunk_done(struct upload *upload) {
+    struct storage *chunk = upload->chunk;
+    struct stream *stream;
+    if (!chunk)
+        return;
+    int code = upload_stream(upload, &stream);
+    if (code == STATUS_OK)
+        code = view_copy_bytes(stream, upload->storage, upload->chunk_offset, chunk, 0, upload->chunk_bytes,
+                               &upload->fault);
+    (void)code; /* upload->fault says it */
+    upload->copied = stream->enqueued;
+    upload->chunk = NULL;
+    storage_unref(&upload->session->engine->staging, chunk);
+    if (upload->outside)
+        return;
+    upload->tensor->ready = stream;
+    upload->tensor->ready_number = stream->enqueued;
+}
+
+/* ---- ends ---- */
+
 /* Settles the taint that users of a waitable upload carry, and lets them run. */
-static void upload_settle_outside(struct upload *upload, const struct failure *cause) {
+static void outside_settle(struct engine *engine, struct stream *outside, struct taint *taint,
+                           const struct failure *cause) {
     struct taint *const none[3] = {NULL, NULL, NULL};
     struct check *check = cause ? check_failed(cause) : NULL;
     if (check)
         check->counted = true; /* with the upload */
-    taint_settle(taint_ref(upload->taint), none, check);
-    engine_outside_reached(upload->session->engine, upload->outside);
+    taint_settle(taint_ref(taint), none, check);
+    engine_outside_reached(engine, outside);
 }
 
 static void upload_end(struct upload *upload) {
@@ -138,8 +192,48 @@ static void upload_end(struct upload *upload) {
 void upload_abandon(struct upload *upload) {
     const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
     if (upload->outside)
-        upload_settle_outside(upload, &cause);
+        outside_settle(upload->session->engine, upload->outside, upload->taint, &cause);
     upload_end(upload);
+}
+
+static void landing_end(struct landing *landing, const struct failure *cause) {
+    struct engine *engine = landing->session->engine;
+    outside_settle(engine, landing->outside, landing->taint, cause);
+    engine_outside_give(engine, landing->outside);
+    taint_unref(landing->taint);
+    *landing->previous = landing->next;
+    if (landing->next)
+        landing->next->previous = landing->previous;
+    free(landing);
+}
+
+static void landing_reached(struct waiter *waiter) {
+    landing_end(waiter->owner, NULL);
+}
+
+void landing_abandon(struct landing *landing) {
+    const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
+    engine_waiter_cancel(landing->session->engine, landing->waiter);
+    landing_end(landing, &cause);
+}
+
+/* A waitable upload whose last chunks are still being copied: users go on when that has been done. */
+static int upload_land(struct upload *upload, struct fault *fault) {
+    struct session *session = upload->session;
+    struct landing *landing = malloc(sizeof *landing);
+    struct waiter *waiter =
+        landing ? engine_waiter(session->engine, upload->stream, upload->copied, landing_reached, landing) : NULL;
+    if (!waiter) {
+        free(landing);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the end of an upload");
+    }
+    *landing = (struct landing){session, upload->outside, upload->taint, waiter, session->landings, &session->landings};
+    if (landing->next)
+        landing->next->previous = &landing->next;
+    session->landings = landing;
+    upload->outside = NULL;
+    upload->taint = NULL;
+    return STATUS_OK;
 }
 
 /* The cause as the tensor's users shall see it: where it began, or else here. */
@@ -153,18 +247,23 @@ static struct failure *upload_failure(struct upload *upload, const struct failur
 }
 
 void upload_finish(struct upload *upload, const struct failure *cause) {
-    struct failure own = {.code = STATUS_OK};
-    struct fault fault;
-    if (!cause && upload->staging && upload_copy_staged(upload, &fault) != STATUS_OK) {
-        own.code = fault.code;
-        snprintf(own.message, sizeof own.message, "%s", fault.message);
+    struct engine *engine = upload->session->engine;
+    struct failure own;
+    if (!cause && !upload->fault.code && upload->outside && upload->staged &&
+        !point_reached(upload->stream, upload->copied) && upload_land(upload, &upload->fault) == STATUS_OK) {
+        upload_end(upload);
+        return;
+    }
+    if (!cause && upload->fault.code) {
+        own = (struct failure){.code = upload->fault.code};
+        snprintf(own.message, sizeof own.message, "%s", upload->fault.message);
         cause = &own;
     }
     struct failure *failure = cause ? upload_failure(upload, cause) : NULL;
     upload->tensor->uploading = false;
     if (upload->outside)
-        upload_settle_outside(upload, failure);
+        outside_settle(engine, upload->outside, upload->taint, failure);
     if (failure)
-        tensor_fail(upload->session->engine, upload->tensor, failure);
+        tensor_fail(engine, upload->tensor, failure);
     upload_end(upload);
 }

@@ -126,20 +126,16 @@ int view_materialise(struct session *session, struct stream *stream, const struc
     return code;
 }
 
-int view_copy_staged(struct stream *stream, struct tensor *tensor, void *staging, struct fault *fault) {
+static void view_bytes(struct view *view, struct storage *storage, int64_t offset, int64_t bytes) {
+    *view = (struct view){.storage = storage, .data = storage->data + offset, .dtype = DTYPE_U8, .rank = 1};
+    view->shape[0] = bytes;
+    view->strides[0] = 1;
+}
+
+int view_copy_bytes(struct stream *stream, struct storage *target, int64_t target_offset, struct storage *source,
+                    int64_t source_offset, int64_t bytes, struct fault *fault) {
     struct view out, in;
-    view_flat(&out, tensor, type_elements(&tensor->type));
-    in = out;
-    in.storage = NULL;
-    in.data = staging;
-    struct plan plan = {.opcode = OP_COPY, .n_inputs = 1, .out = &out, .inputs = {&in}, .frees_input = true};
-    plan.weight = plan_weight(&out, NULL) * 2;
-    int code = plan_wait_memory(stream, tensor->storage, fault);
-    if (code == STATUS_OK)
-        code = plan_push(stream, &plan, fault);
-    if (code == STATUS_OK) {
-        tensor->ready = stream;
-        tensor->ready_number = stream->enqueued;
-    }
-    return code;
+    view_bytes(&out, target, target_offset, bytes);
+    view_bytes(&in, source, source_offset, bytes);
+    return view_copy(stream, out, in, fault);
 }

@@ -41,6 +41,6 @@ int view_make_contiguous(struct session *session, struct stream *stream, struct 
 /* A contiguous copy of `tensor` in storage of its own (one reference, charged), as work on `stream`. */
 int view_materialise(struct session *session, struct stream *stream, const struct tensor *tensor,
                      struct storage **storage, struct fault *fault);
-/* Copies host memory from malloc() into the tensor's storage, as work on `stream`, and frees it. On failure nothing is
- * enqueued, and the memory is still the caller's. */
-int view_copy_staged(struct stream *stream, struct tensor *tensor, void *staging, struct fault *fault);
+/* Enqueues a copy of bytes between storage of the device and of the host: `bytes` from `source` + offset on. */
+int view_copy_bytes(struct stream *stream, struct storage *target, int64_t target_offset, struct storage *source,
+                    int64_t source_offset, int64_t bytes, struct fault *fault);

@@ -3,7 +3,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "engine/view.h"
+#include "engine/device_impl.h"
+#include "engine/plan.h"
+
+enum { FETCH_WHOLE_BYTES = 4 << 20 }; /* up to here a value is staged with the fetch, without another round */
 
 /* ---- pending answers ---- */
 
@@ -32,13 +35,32 @@ static void pending_destroy(struct pending *pending) {
     free(pending);
 }
 
+/* Of a fetch that holds nothing the session may have gone. */
+static void fetch_drop(struct fetch *fetch) {
+    if (fetch->storage)
+        storage_unref(&fetch->session->engine->pool, fetch->storage);
+    if (fetch->staging)
+        storage_unref(&fetch->session->engine->staging, fetch->staging);
+    fetch->storage = fetch->staging = NULL;
+    fetch->data = NULL;
+}
+
+static void part_drop(struct fetch_part *part) {
+    if (part->staging)
+        storage_unref(&part->fetch->session->engine->staging, part->staging);
+    part->staging = NULL;
+    part->data = NULL;
+}
+
 void pending_drop_all(struct session *session) {
     while (session->pending) {
         struct pending *pending = session->pending;
         if (pending->fetch) {
-            storage_unref(&session->engine->pool, pending->fetch->storage);
-            pending->fetch->storage = NULL;
+            fetch_drop(pending->fetch);
             pending->fetch->pending = NULL;
+        } else if (pending->part) {
+            part_drop(pending->part);
+            pending->part->pending = NULL;
         } else {
             pending->wait->pending = NULL;
         }
@@ -48,13 +70,19 @@ void pending_drop_all(struct session *session) {
 
 static void fetch_answer(struct fetch *fetch, struct failure *failure) {
     if (failure) {
-        storage_unref(&fetch->session->engine->pool, fetch->storage);
-        fetch->storage = NULL;
-        fetch->data = NULL;
+        fetch_drop(fetch);
         fetch->bytes = 0;
     }
     fetch->pending = NULL;
     fetch->done(fetch, failure);
+    failure_unref(failure);
+}
+
+static void part_answer(struct fetch_part *part, struct failure *failure) {
+    if (failure)
+        part_drop(part);
+    part->pending = NULL;
+    part->done(part, failure);
     failure_unref(failure);
 }
 
@@ -82,10 +110,13 @@ static void pending_reached(struct waiter *waiter) {
         return;
     struct failure *failure = pending_failure(pending);
     struct fetch *fetch = pending->fetch;
+    struct fetch_part *part = pending->part;
     struct wait *wait = pending->wait;
     pending_destroy(pending);
     if (fetch)
         fetch_answer(fetch, failure);
+    else if (part)
+        part_answer(part, failure);
     else
         wait_answer(wait, failure);
 }
@@ -127,11 +158,17 @@ static struct failure *request_failure(struct session *session, const char *oper
     return session_failure(session, &fault, operation, NULL, 0);
 }
 
-/* Makes the value contiguous and gives the point at which it is. */
-static int fetch_prepare(struct session *session, struct tensor *tensor, struct fetch *fetch, struct stream **stream,
-                         uint64_t *number, struct fault *fault) {
-    *stream = tensor->ready;
-    *number = tensor->ready_number;
+/* The point at which a fetch has what it needs. */
+struct arrival_point {
+    struct stream *stream; /* NULL: it is there */
+    uint64_t number;
+};
+
+/* Makes the value contiguous. */
+static int fetch_prepare(struct session *session, struct tensor *tensor, struct fetch *fetch,
+                         struct arrival_point *point, struct fault *fault) {
+    point->stream = tensor->ready;
+    point->number = tensor->ready_number;
     fetch->bytes = type_bytes(&tensor->type);
     if (!tensor->storage)
         return STATUS_OK;
@@ -145,17 +182,67 @@ static int fetch_prepare(struct session *session, struct tensor *tensor, struct 
     if (code != STATUS_OK)
         return code;
     fetch->data = fetch->storage->data;
-    *stream = copier;
-    *number = copier->enqueued;
+    point->stream = copier;
+    point->number = copier->enqueued;
     return STATUS_OK;
 }
 
-void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
-    fetch->session = session;
-    fetch->pending = NULL;
-    fetch->storage = NULL;
+/* Bytes of the device's memory to a place where the host can read them. */
+static int stage_out(struct session *session, struct storage *storage, int64_t offset, int64_t bytes,
+                     struct storage **staging, struct arrival_point *point, struct fault *fault) {
+    struct engine *engine = session->engine;
+    struct stream *stream = session_transfer_stream(session, false);
+    if (!stream)
+        return plan_no_memory(fault);
+    if (point->stream && stream_wait(stream, point->stream, point->number) != STATUS_OK)
+        return plan_no_memory(fault);
+    if (pool_take(&engine->staging, (size_t)bytes, stream, staging) != STATUS_OK) {
+        *staging = NULL;
+        return fault_set(fault, STATUS_NO_HOST_MEMORY,
+                         "no %" PRId64 " bytes of staging memory: of %" PRIu64 ", %" PRIu64 " are on their way", bytes,
+                         engine->staging.total, engine->staging.live);
+    }
+    int code = plan_wait_memory(stream, *staging, fault);
+    if (code == STATUS_OK)
+        code = view_copy_bytes(stream, *staging, 0, storage, offset, bytes, fault);
+    point->stream = stream;
+    point->number = stream->enqueued;
+    return code;
+}
+
+/* What the host cannot read goes to staging memory at once where it is small, else in parts. */
+static int fetch_stage(struct session *session, struct fetch *fetch, struct arrival_point *point, struct fault *fault) {
+    if (!fetch->data || !session->engine->device->vtable->host_reserve)
+        return STATUS_OK;
+    int64_t offset = fetch->data - fetch->storage->data;
+    fetch->offset = offset;
     fetch->data = NULL;
-    fetch->bytes = 0;
+    if (fetch->bytes > FETCH_WHOLE_BYTES)
+        return STATUS_OK;
+    int code = stage_out(session, fetch->storage, offset, fetch->bytes, &fetch->staging, point, fault);
+    if (code == STATUS_OK)
+        fetch->data = fetch->staging->data;
+    return code;
+}
+
+/* Answers when the point has been reached; one of the three is what to answer. */
+static struct pending *pending_at(struct session *session, const struct arrival_point *point, struct fetch *fetch,
+                                  struct fetch_part *part, struct taint *taint) {
+    struct pending *pending = pending_create(session, 1);
+    if (!pending || pending_add(pending, 0, point->stream, point->number) != STATUS_OK) {
+        if (pending)
+            pending_destroy(pending);
+        return NULL;
+    }
+    pending->fetch = fetch;
+    pending->part = part;
+    pending->taint = taint ? taint_ref(taint) : NULL;
+    return pending;
+}
+
+void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
+    void (*done)(struct fetch *, const struct failure *) = fetch->done;
+    *fetch = (struct fetch){.done = done, .session = session};
     struct tensor *tensor = NULL;
     struct failure *failure = request_failure(session, "fetch", id, &tensor);
     if (failure) {
@@ -163,27 +250,23 @@ void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
         return;
     }
     struct fault fault;
-    struct stream *stream;
-    uint64_t number;
-    if (fetch_prepare(session, tensor, fetch, &stream, &number, &fault) != STATUS_OK) {
+    struct arrival_point point;
+    if (fetch_prepare(session, tensor, fetch, &point, &fault) != STATUS_OK ||
+        fetch_stage(session, fetch, &point, &fault) != STATUS_OK) {
         fetch_answer(fetch, session_failure(session, &fault, "fetch", NULL, 0));
         return;
     }
-    if (!stream || point_reached(stream, number)) {
+    if (!point.stream || point_reached(point.stream, point.number)) {
         struct failure *late = tensor_settle(session, tensor);
         fetch_answer(fetch, late ? failure_ref(late) : NULL);
         return;
     }
-    struct pending *pending = pending_create(session, 1);
-    if (!pending || pending_add(pending, 0, stream, number) != STATUS_OK) {
-        if (pending)
-            pending_destroy(pending);
+    struct pending *pending = pending_at(session, &point, fetch, NULL, tensor->taint);
+    if (!pending) {
         fetch_answer(fetch, no_memory_failure());
         return;
     }
-    pending->fetch = fetch;
     fetch->pending = pending;
-    pending->taint = tensor->taint ? taint_ref(tensor->taint) : NULL;
     if (pending->left == 0) { /* reached between the two looks */
         struct failure *late = pending_failure(pending);
         pending_destroy(pending);
@@ -195,9 +278,39 @@ void fetch_release(struct fetch *fetch) {
     if (fetch->pending)
         pending_destroy(fetch->pending);
     fetch->pending = NULL;
-    if (fetch->storage)
-        storage_unref(&fetch->session->engine->pool, fetch->storage);
-    fetch->storage = NULL;
+    fetch_drop(fetch);
+}
+
+void fetch_read(struct fetch *fetch, int64_t offset, int64_t bytes, struct fetch_part *part) {
+    struct session *session = fetch->session;
+    struct arrival_point point = {0};
+    struct fault fault;
+    void (*done)(struct fetch_part *, const struct failure *) = part->done;
+    *part = (struct fetch_part){.done = done, .fetch = fetch};
+    if (stage_out(session, fetch->storage, fetch->offset + offset, bytes, &part->staging, &point, &fault) !=
+        STATUS_OK) {
+        part_answer(part, session_failure(session, &fault, "fetch", NULL, 0));
+        return;
+    }
+    part->data = part->staging->data;
+    struct pending *pending = pending_at(session, &point, NULL, part, NULL);
+    if (!pending) {
+        part_answer(part, no_memory_failure());
+        return;
+    }
+    part->pending = pending;
+    if (pending->left == 0) {
+        struct failure *late = pending_failure(pending);
+        pending_destroy(pending);
+        part_answer(part, late);
+    }
+}
+
+void fetch_part_release(struct fetch_part *part) {
+    if (part->pending)
+        pending_destroy(part->pending);
+    part->pending = NULL;
+    part_drop(part);
 }
 
 /* ---- wait ---- */
@@ -221,10 +334,12 @@ static void wait_on(struct session *session, struct wait *wait, struct pending *
 }
 
 static void wait_all(struct session *session, struct wait *wait) {
-    struct pending *pending = pending_create(session, session->n_streams + 1);
+    struct pending *pending = pending_create(session, session->n_streams + 2);
     int code = pending ? pending_add(pending, 0, session->stream, session->stream->enqueued) : STATUS_NO_HOST_MEMORY;
     for (uint32_t i = 0; code == STATUS_OK && i < session->n_streams; i++)
         code = pending_add(pending, i + 1, session->streams[i].stream, session->streams[i].stream->enqueued);
+    if (code == STATUS_OK && session->uploader)
+        code = pending_add(pending, session->n_streams + 1, session->uploader, session->uploader->enqueued);
     wait_on(session, wait, pending, code);
 }
 

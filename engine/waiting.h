@@ -6,7 +6,8 @@
 /* An unanswered fetch or wait: it hangs on one point, or for a whole session's sync on one point of each stream. */
 struct pending {
     struct session *session;
-    struct fetch *fetch; /* exactly one of the two is set */
+    struct fetch *fetch; /* exactly one of the three is set */
+    struct fetch_part *part;
     struct wait *wait;
     struct taint *taint; /* what the tensor may turn out to be */
     unsigned left;       /* points not yet reached */
@@ -26,7 +27,17 @@ struct room {
     struct waiter *waiters[]; /* NULL where there is nothing to wait for */
 };
 
+/* A waitable upload that has been finished while its last chunks were being copied. */
+struct landing {
+    struct session *session;
+    struct stream *outside;
+    struct taint *taint;
+    struct waiter *waiter;
+    struct landing *next, **previous;
+};
+
 /* The session goes away: pending fetches and waits are forgotten without a call. */
 void pending_drop_all(struct session *session);
 /* The session goes away under an upload. */
 void upload_abandon(struct upload *upload);
+void landing_abandon(struct landing *landing);

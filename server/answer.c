@@ -29,7 +29,7 @@ static void answer_unlink(struct answer *answer) {
 
 static void answer_destroy(struct answer *answer) {
     if (answer->kind == ANSWER_FETCH)
-        fetch_release(&answer->fetch);
+        feed_finish(&answer->feed);
     else if (answer->kind == ANSWER_WAIT && answer->previous)
         wait_cancel(&answer->wait);
     answer_unlink(answer);
@@ -88,15 +88,36 @@ struct answer *answer_fault(struct connection *connection, unsigned type, uint64
     return answer;
 }
 
-static void answer_fetched(struct fetch *fetch, const struct failure *failure) {
-    struct answer *answer = (struct answer *)((char *)fetch - offsetof(struct answer, fetch));
+static void answer_came(struct feed *feed, const struct failure *failure) {
+    struct answer *answer = (struct answer *)((char *)feed - offsetof(struct answer, feed));
 
     answer_unlink(answer);
-    if (failure)
+    if (failure) {
         reply_failure(&answer->reply, FRAME_FETCH_CHUNK, answer->sequence, failure);
-    else
-        reply_data(&answer->reply, FRAME_FETCH_CHUNK, answer->sequence, fetch->data, (uint64_t)fetch->bytes);
+    } else if (!answer->begun) {
+        feed_reply(feed, &answer->reply, FRAME_FETCH_CHUNK, answer->sequence);
+    } else {
+        feed_reply_next(feed, &answer->reply);
+    }
+    answer->begun = true;
     answer_queue(answer);
+}
+
+static void answer_hungry(struct reply *reply) {
+    struct answer *answer = (struct answer *)((char *)reply - offsetof(struct answer, reply));
+
+    switch (feed_next(&answer->feed)) {
+    case FEED_READY:
+        feed_reply_next(&answer->feed, reply);
+        answer_queue(answer);
+        return;
+    case FEED_FAILED:
+        reply_failure(reply, FRAME_FETCH_CHUNK, answer->sequence, &answer->feed.failure);
+        answer_queue(answer);
+        return;
+    case FEED_WAITING:
+        answer_link(answer);
+    }
 }
 
 int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id) {
@@ -104,9 +125,10 @@ int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id) 
 
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
-    answer->fetch.done = answer_fetched;
+    answer->reply.hungry = answer_hungry;
+    answer->feed.came = answer_came;
     answer_link(answer);
-    session_fetch(connection->session, id, &answer->fetch);
+    feed_start(&answer->feed, connection->session, id);
     return STATUS_OK;
 }
 
@@ -144,7 +166,7 @@ void answer_fail_all(struct connection *connection, const struct fault *fault) {
         bool fetch = answer->kind == ANSWER_FETCH;
 
         if (fetch)
-            fetch_release(&answer->fetch);
+            feed_finish(&answer->feed);
         else
             wait_cancel(&answer->wait);
         answer_unlink(answer);

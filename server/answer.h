@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/session.h"
-#include "server/reply.h"
+#include "server/feed.h"
 
 struct connection;
 
@@ -13,9 +13,10 @@ struct answer {
     struct connection *connection;
     struct answer *next, **previous; /* among the connection's pending ones; previous is NULL once called */
     uint64_t sequence, cost;
+    bool begun; /* of a fetch: the first frame has been made */
     enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT } kind;
     union {
-        struct fetch fetch;
+        struct feed feed;
         struct wait wait;
     };
 };

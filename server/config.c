@@ -134,7 +134,7 @@ static int config_key_set(struct config *config, const struct config_key *key, c
 }
 
 void config_init(struct config *config) {
-    memset(config, 0, sizeof *config);
+    *config = (struct config){.n_devices = 0};
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
         if (*key->initial)
             config_key_set(config, key, key->initial, NULL);

@@ -19,8 +19,11 @@ struct config {
     char listen[CONFIG_LISTEN_MAX][CONFIG_URL_MAX];
     unsigned n_listen; /* 0: the default socket */
     struct config_device devices[CONFIG_DEVICES_MAX];
-    unsigned n_devices; /* at least 1 */
-    bool devices_auto;  /* `devices` was "auto" */
+    unsigned n_devices;    /* at least 1 */
+    bool devices_auto;     /* `devices` was "auto", */
+    char devices_why[256]; /* and why that means the CPU */
+    /* Tells the devices of kinds other than cpu; NULL: there are none. Set before the file and the flags are read. */
+    int (*count_devices)(const char *kind, unsigned *count, struct fault *fault);
     uint64_t log_level; /* enum log_level */
     uint64_t socket_mode;
     uint64_t memory; /* bytes of each device; 0: automatic */
@@ -46,4 +49,6 @@ int config_read(struct config *config, const char *path, struct fault *fault);
  * "--flag: ". */
 int config_read_flags(struct config *config, int count, char **arguments, enum config_action *action,
                       struct fault *fault);
+/* Replaces "auto" by what there is: every CUDA device, or else one CPU device and the reason in `fault`. */
+int config_find_devices(struct config *config, struct fault *fault);
 void config_print_help(FILE *out);

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_DEVICE_INDEX_MAX = 255 };
-
-/* Kinds that this build can open. */
-static const char *const config_device_kinds[] = {"cpu"};
-
 struct config_unit {
     const char *suffix;
     uint64_t factor;
@@ -79,66 +74,5 @@ int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, 
                          "\"%s\" is no duration such as 250ms or 5s, from %" PRIu64 " to %" PRIu64 " ms", text, minimum,
                          maximum);
     *value = number;
-    return STATUS_OK;
-}
-
-static bool config_device_kind_known(const char *kind) {
-    for (size_t i = 0; i < sizeof config_device_kinds / sizeof *config_device_kinds; i++)
-        if (!strcmp(kind, config_device_kinds[i]))
-            return true;
-    return false;
-}
-
-static int config_value_device(const char *text, struct config_device *device, struct fault *fault) {
-    const char *colon = strchr(text, ':');
-    int length = colon ? (int)(colon - text) : (int)strlen(text);
-    uint64_t index = 0;
-    *device = (struct config_device){.name = ""};
-    if (length < (int)sizeof device->kind)
-        snprintf(device->kind, sizeof device->kind, "%.*s", length, text);
-    if (!config_device_kind_known(device->kind))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "no device \"%s\" here; this build has CPU devices: auto, cpu, or cpu:N with N up to %d", text,
-                         CONFIG_DEVICE_INDEX_MAX);
-    if (colon && config_value_count(colon + 1, 0, CONFIG_DEVICE_INDEX_MAX, &index, NULL))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no device \"%s\": the number after \"%s:\" goes from 0 to %d",
-                         text, device->kind, CONFIG_DEVICE_INDEX_MAX);
-    device->index = (uint32_t)index;
-    snprintf(device->name, sizeof device->name, "%s:%u", device->kind, device->index);
-    return STATUS_OK;
-}
-
-static int config_value_add_device(struct config_device *devices, unsigned *count, const char *text,
-                                   struct fault *fault) {
-    struct config_device device;
-    int error = config_value_device(text, &device, fault);
-    if (error)
-        return error;
-    for (unsigned i = 0; i < *count; i++)
-        if (!strcmp(devices[i].name, device.name))
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "device \"%s\" is named twice", device.name);
-    if (*count == CONFIG_DEVICES_MAX)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "more than %d devices", CONFIG_DEVICES_MAX);
-    devices[(*count)++] = device;
-    return STATUS_OK;
-}
-
-int config_value_devices(struct config *config, const char *text, struct fault *fault) {
-    struct config_device devices[CONFIG_DEVICES_MAX];
-    unsigned count = 0;
-    char copy[CONFIG_DEVICES_MAX * 16];
-    bool automatic = !strcmp(text, "auto");
-    if (strlen(text) >= sizeof copy)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list is longer than %zu bytes", sizeof copy - 1);
-    snprintf(copy, sizeof copy, "%s", automatic ? "cpu:0" : text);
-    char *rest = copy;
-    for (char *part; (part = strsep(&rest, ","));) {
-        int error = config_value_add_device(devices, &count, config_value_trim(part), fault);
-        if (error)
-            return error;
-    }
-    memcpy(config->devices, devices, sizeof devices);
-    config->n_devices = count;
-    config->devices_auto = automatic;
     return STATUS_OK;
 }

@@ -159,9 +159,8 @@ int front_run(const struct config *config) {
     if (!error)
         error = front_listen(&front, &fault);
     if (!error) {
-        if (config->devices_auto)
-            log_event(LOG_LEVEL_DEBUG, "devices_auto", "devices", "cpu:0", "cause", "this build has no CUDA module",
-                      NULL);
+        if (config->devices_why[0])
+            log_event(LOG_LEVEL_INFO, "devices_auto", "devices", "cpu:0", "cause", config->devices_why, NULL);
         supervisor_start(&front.supervisor);
         uv_run(&front.loop, UV_RUN_DEFAULT);
     }

@@ -130,7 +130,7 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
     status = link_in_check(link, data, header->payload_bytes, fault);
     link->begun = true;
     if (status == STATUS_OK && header->payload_bytes > 0)
-        *sink = link->copy->upload.data + link->copy->received;
+        *sink = upload_chunk(&link->copy->upload, link->copy->received, (int64_t)header->payload_bytes);
     return status;
 }
 
@@ -138,6 +138,7 @@ static int link_in_on_payload(void *owner, const struct frame_header *header, st
     struct link_in *link = owner;
 
     (void)fault;
+    upload_chunk_done(&link->copy->upload);
     link->copy->received += (int64_t)header->payload_bytes;
     link->service->bytes_in += header->payload_bytes;
     return STATUS_OK;

@@ -15,10 +15,11 @@ enum { LINK_WANTED_MS = 10000 }; /* for the front to answer; its answer is lost 
 struct link_out {
     struct link_out *next, **previous;
     struct connection *connection;
-    struct fetch fetch;
+    struct feed feed;
     struct reply reply;
     struct reply_queue queue;
-    bool ready; /* `reply` says what there is to send */
+    bool begun;  /* the first frame has been made */
+    bool hungry; /* nothing to send before the next part has come */
     enum { LINK_OUT_NEW, LINK_OUT_WANTED, LINK_OUT_OPEN } state;
     uv_poll_t poll; /* in use while OPEN */
     int fd;
@@ -46,7 +47,7 @@ static void link_out_unlist(struct link_out *out) {
 
 static void link_out_destroy(struct link_out *out) {
     link_out_unlist(out);
-    fetch_release(&out->fetch);
+    feed_finish(&out->feed);
     connection_discharge(out->connection, out->cost);
     if (out->state == LINK_OUT_OPEN) {
         uv_close((uv_handle_t *)&out->poll, link_out_free);
@@ -58,11 +59,16 @@ static void link_out_destroy(struct link_out *out) {
 
 static void link_out_on_poll(uv_poll_t *poll, int status, int events);
 
+static bool link_out_ready(const struct link_out *out) {
+    return out->begun && !out->hungry;
+}
+
 /* Writes what there is to write, and ends when all is out or nobody wants it any more. */
 static void link_out_write(struct link_out *out) {
     int left = reply_queue_write(&out->queue, out->fd, CONNECTION_WRITE_BYTES, &out->connection->service->bytes_out);
+    int events = out->hungry ? UV_DISCONNECT : UV_WRITABLE | UV_DISCONNECT;
 
-    if (left <= 0 || uv_poll_start(&out->poll, UV_WRITABLE | UV_DISCONNECT, link_out_on_poll) < 0)
+    if (left < 0 || (left == 0 && !out->hungry) || uv_poll_start(&out->poll, events, link_out_on_poll) < 0)
         link_out_destroy(out);
 }
 
@@ -72,7 +78,7 @@ static void link_out_on_poll(uv_poll_t *poll, int status, int events) {
     service_busy(out->connection->service);
     if (status < 0 || events & UV_DISCONNECT)
         link_out_destroy(out);
-    else if (out->ready)
+    else if (link_out_ready(out))
         link_out_write(out);
 }
 
@@ -80,17 +86,34 @@ static void link_out_sent(struct reply *reply) {
     (void)reply; /* the queue is then empty, and that ends the link */
 }
 
-static void link_out_fetched(struct fetch *fetch, const struct failure *failure) {
-    struct link_out *out = (struct link_out *)((char *)fetch - offsetof(struct link_out, fetch));
+static void link_out_hungry(struct reply *reply) {
+    struct link_out *out = (struct link_out *)((char *)reply - offsetof(struct link_out, reply));
+
+    enum feed_state state = feed_next(&out->feed);
+
+    out->hungry = state == FEED_WAITING;
+    if (out->hungry)
+        return;
+    if (state == FEED_READY)
+        feed_reply_next(&out->feed, reply);
+    else
+        reply_failure(reply, FRAME_LINK_DATA, 0, &out->feed.failure);
+    reply_queue_add(&out->queue, reply);
+}
+
+static void link_out_came(struct feed *feed, const struct failure *failure) {
+    struct link_out *out = (struct link_out *)((char *)feed - offsetof(struct link_out, feed));
 
     if (failure)
         reply_failure(&out->reply, FRAME_LINK_DATA, 0, failure);
+    else if (!out->begun)
+        feed_reply(feed, &out->reply, FRAME_LINK_DATA, 0);
     else
-        reply_data(&out->reply, FRAME_LINK_DATA, 0, fetch->data, (uint64_t)fetch->bytes);
-    out->reply.sent = link_out_sent;
+        feed_reply_next(feed, &out->reply);
+    out->begun = true;
+    out->hungry = false;
     reply_queue_add(&out->queue, &out->reply);
-    out->ready = true;
-    /* The first write comes from the poll handle: this is a callback of the engine, and may not release the fetch. */
+    /* The first write comes from the poll handle: this is a callback of the engine, and may not finish the feed. */
     if (out->state == LINK_OUT_OPEN)
         uv_poll_start(&out->poll, UV_WRITABLE | UV_DISCONNECT, link_out_on_poll);
 }
@@ -133,7 +156,9 @@ void link_out_send(struct connection *connection, uint64_t id, const char *devic
     }
     out->connection = connection;
     out->fd = -1;
-    out->fetch.done = link_out_fetched;
+    out->feed.came = link_out_came;
+    out->reply.sent = link_out_sent;
+    out->reply.hungry = link_out_hungry;
     /* Not the tensor's bytes: they leave by the link, so a client that does not read cannot hold them up. */
     out->cost = sizeof *out;
     connection_charge(connection, out->cost);
@@ -143,7 +168,7 @@ void link_out_send(struct connection *connection, uint64_t id, const char *devic
     out->previous = table->outs_tail;
     *table->outs_tail = out;
     table->outs_tail = &out->next;
-    session_fetch(connection->session, id, &out->fetch);
+    feed_start(&out->feed, connection->session, id);
     link_out_ask(connection->service);
 }
 
@@ -166,7 +191,7 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
         service->links.n_wanted--;
         out->state = LINK_OUT_OPEN;
         out->fd = fd;
-        uv_poll_start(&out->poll, out->ready ? UV_WRITABLE | UV_DISCONNECT : UV_DISCONNECT, link_out_on_poll);
+        uv_poll_start(&out->poll, link_out_ready(out) ? UV_WRITABLE | UV_DISCONNECT : UV_DISCONNECT, link_out_on_poll);
     }
     link_out_ask(service);
 }

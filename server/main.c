@@ -1,4 +1,4 @@
-/* tensord: the front, and with the hidden command "worker" one of its workers. */
+/* tensord: the front; with the hidden command "worker" one of its workers, with "count" what counts devices for it. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "server/config.h"
 #include "server/front.h"
 #include "server/log.h"
+#include "server/probe.h"
 #include "server/worker.h"
 
 enum { EXIT_USAGE = 2 };
@@ -48,6 +49,17 @@ static void main_fill_standard_descriptors(void) {
         close(fd);
 }
 
+static void main_find_devices(struct config *config) {
+    struct fault fault;
+    if (!config->devices_auto)
+        return;
+    if (!probe_worthwhile())
+        fault_set(&fault, STATUS_NO_DEVICE, "no driver for NVIDIA GPUs is loaded");
+    else if (config_find_devices(config, &fault) == STATUS_OK)
+        return;
+    snprintf(config->devices_why, sizeof config->devices_why, "%s", fault.message);
+}
+
 int main(int count, char **arguments) {
     static struct config config;
     enum config_action action;
@@ -55,7 +67,10 @@ int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     if (count == 4 && !strcmp(arguments[1], "worker"))
         return main_worker(arguments);
+    if (count == 3 && !strcmp(arguments[1], "count"))
+        return probe_main(arguments[2]);
     config_init(&config);
+    config.count_devices = probe_count;
     if (config_read_flags(&config, count, arguments, &action, &fault)) {
         fprintf(stderr, "tensord: %s\n", fault.message);
         return EXIT_USAGE;
@@ -68,6 +83,7 @@ int main(int count, char **arguments) {
         puts("tensord " TENSORD_VERSION);
         return EXIT_SUCCESS;
     }
+    main_find_devices(&config);
     main_fill_standard_descriptors();
     main_raise_descriptor_limit();
     log_init((enum log_level)config.log_level, "front");

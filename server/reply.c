@@ -34,7 +34,7 @@ static void reply_begin(struct reply *reply, unsigned type, uint64_t sequence) {
     reply->total = reply->offset = 0;
     reply->sequence = sequence;
     reply->type = (uint16_t)type;
-    reply->bulk = reply->cut = false;
+    reply->bulk = reply->parted = reply->cut = false;
 }
 
 void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
@@ -67,6 +67,11 @@ void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uin
     reply->data = data;
     reply->total = total;
     reply->bulk = total > REPLY_SMALL_MAX;
+    reply_chunk(reply);
+}
+
+void reply_data_next(struct reply *reply, const uint8_t *data) {
+    reply->data = data;
     reply_chunk(reply);
 }
 
@@ -181,7 +186,7 @@ static void reply_gather_add(struct reply_gather *gather, struct reply *reply) {
     else
         payload_done = reply->done - reply->head_bytes;
     if (reply->chunk > payload_done)
-        reply_gather_part(gather, reply->data + reply->offset + payload_done, reply->chunk - payload_done);
+        reply_gather_part(gather, reply->data + payload_done, reply->chunk - payload_done);
     gather->replies[gather->n_replies++] = reply;
 }
 
@@ -201,11 +206,13 @@ static void reply_queue_gather(struct reply_queue *queue, struct reply_gather *g
 static void reply_queue_advance(struct reply_queue *queue, struct reply *reply) {
     reply_queue_take(queue, reply->bulk);
     reply->offset += reply->chunk;
-    if (reply->offset < reply->total && !reply->cut) {
-        reply_chunk(reply);
-        reply_queue_add(queue, reply);
-    } else {
+    if (reply->offset >= reply->total || reply->cut) {
         reply_queue_give_back(reply);
+    } else if (reply->parted) {
+        reply->hungry(reply);
+    } else {
+        reply_data_next(reply, reply->data + reply->chunk);
+        reply_queue_add(queue, reply);
     }
 }
 

@@ -23,7 +23,9 @@ struct reply {
     struct reply *next;
     /* The queue is through with it: sent, or cleared. The owner may free it. */
     void (*sent)(struct reply *reply);
-    const uint8_t *data; /* borrowed until `sent` */
+    /* Of a reply in parts: it wants the next one. The queue has let go of it until it is added again. */
+    void (*hungry)(struct reply *reply);
+    const uint8_t *data; /* of the frame in hand; borrowed until `sent` or `hungry` */
     uint64_t total, offset;
     uint64_t sequence;
     size_t chunk;      /* payload bytes of the frame in hand */
@@ -31,7 +33,8 @@ struct reply {
     size_t done;       /* of both together */
     uint16_t type;
     bool bulk;
-    bool cut; /* ends with the frame in hand */
+    bool parted; /* `data` holds one frame at a time */
+    bool cut;    /* ends with the frame in hand */
     uint8_t head[REPLY_HEAD_MAX];
 };
 
@@ -39,6 +42,8 @@ struct reply {
 void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
 /* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with `total` bytes, in as many frames as it takes. */
 void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t total);
+/* The bytes of the next frame of a reply in parts. */
+void reply_data_next(struct reply *reply, const uint8_t *data);
 /* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA and FRAME_DONE with their error set. */
 void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure);
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault);

@@ -12,7 +12,8 @@ struct request_upload {
     uint64_t id;
     int64_t total, received; /* bytes */
     enum dtype dtype;
-    bool bound; /* false: it failed, what comes is dropped */
+    uint8_t *place; /* where the chunk that comes now goes */
+    bool bound;     /* false: it failed, what comes is dropped */
     struct upload upload;
 };
 
@@ -66,7 +67,8 @@ static int request_upload_expect(struct connection *connection, struct request_u
                                 upload->total - upload->received, upload->total);
     if (payload > 0) {
         connection->receiving = upload;
-        *sink = upload->bound ? upload->upload.data + upload->received : NULL;
+        upload->place = upload->bound ? upload_chunk(&upload->upload, upload->received, (int64_t)payload) : NULL;
+        *sink = upload->place;
     } else if (upload->total == 0) {
         request_upload_end(upload, NULL);
         request_upload_remove(connection, upload);
@@ -118,9 +120,12 @@ int request_payload(struct connection *connection, const struct frame_header *he
     connection->receiving = NULL;
     connection->service->bytes_in += bytes;
     /* Kernels may rely on a bool being 0 or 1. */
-    if (upload->dtype == DTYPE_BOOL && upload->bound)
-        for (uint8_t *at = upload->upload.data + upload->received, *end = at + bytes; at < end; at++)
+    if (upload->dtype == DTYPE_BOOL && upload->place)
+        for (uint8_t *at = upload->place, *end = at + bytes; at < end; at++)
             *at = *at != 0;
+    if (upload->place)
+        upload_chunk_done(&upload->upload);
+    upload->place = NULL;
     upload->received += (int64_t)bytes;
     if (upload->received < upload->total)
         return STATUS_OK;

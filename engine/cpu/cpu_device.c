@@ -99,7 +99,9 @@ static cpu_driver *const drivers[CPU_OPCODES] = {
     [OP_ONE_HOT] = cpu_one_hot,
 };
 
-static int cpu_launch(struct device *device, const struct launch *launch, struct fault *fault) {
+static int cpu_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
+                      struct fault *fault) {
+    (void)stream;
     struct cpu *cpu = (struct cpu *)device;
     cpu_driver *driver = launch->opcode < CPU_OPCODES ? drivers[launch->opcode] : NULL;
     if (__builtin_expect(!driver, 0)) {
@@ -164,6 +166,12 @@ static void cpu_release(struct device *device, void *segment, size_t bytes) {
 
 /* ---- the device ---- */
 
+static int cpu_count(unsigned *count, struct fault *fault) {
+    (void)fault;
+    *count = 1;
+    return STATUS_OK;
+}
+
 static int cpu_open(const struct device_options *options, struct device **device, struct fault *fault) {
     struct cpu *cpu = aligned_alloc(_Alignof(struct cpu), sizeof *cpu);
     if (!cpu) {
@@ -195,6 +203,7 @@ static void cpu_describe(const struct device *device, struct device_info *info) 
 
 const struct device_vtable cpu_device_vtable = {
     .kind = "cpu",
+    .count = cpu_count,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

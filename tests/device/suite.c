@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/device/late.h"
 #include "tests/device/tolerance.h"
 
 /* ---- device and session ---- */
@@ -26,7 +27,8 @@ struct engine *suite_engine(uint64_t memory) {
     struct device *device = NULL;
     struct engine *engine = NULL;
     struct device_options options = {.index = index, .memory_total = memory};
-    if (device_open(kind, &options, &device, &fault) ||
+    bool late = !strcmp(kind, "late");
+    if ((late ? late_open(&options, &device, &fault) : device_open(kind, &options, &device, &fault)) ||
         engine_create(device, &(struct engine_options){0}, &engine, &fault))
         cr_assert_fail("cannot open %s: %s", kind, fault.message);
     return engine;
@@ -198,6 +200,20 @@ struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sa
     return suite_run(suite, &(struct suite_call){.opcode = opcode, .n_inputs = 2, .inputs = inputs});
 }
 
+void suite_deliver(struct upload *upload, const struct values *values) {
+    size_t bytes = values_bytes(values), step = bytes / 3 | 1;
+    uint8_t *all = malloc(bytes ? bytes : 1);
+    values_encode(values, all);
+    for (size_t at = 0; at < bytes; at += step) {
+        size_t n = bytes - at < step ? bytes - at : step;
+        uint8_t *chunk = upload_chunk(upload, (int64_t)at, (int64_t)n);
+        cr_assert_not_null(chunk);
+        memcpy(chunk, all + at, n);
+        upload_chunk_done(upload);
+    }
+    free(all);
+}
+
 struct sample suite_upload(struct suite *suite, struct values *values) {
     struct sample out = {.id = ++suite->next_id, .opcode = OP_COPY, .values = values, .story = "upload"};
     struct tensor_type type = {.dtype = values->dtype, .rank = values->rank};
@@ -210,8 +226,7 @@ struct sample suite_upload(struct suite *suite, struct values *values) {
         suite_fail(suite, "upload refused with %s", status_name(rc));
     if (upload.bytes != (int64_t)values_bytes(values))
         suite_fail(suite, "upload of %" PRId64 " bytes, expected %zu", upload.bytes, values_bytes(values));
-    if (upload.bytes)
-        values_encode(values, upload.data);
+    suite_deliver(&upload, values);
     upload_finish(&upload, NULL);
     return out;
 }
@@ -285,6 +300,43 @@ static void suite_differ(struct suite *suite, const struct sample *sample, const
     suite_fail(suite, "%s = %s: at [%s] %s", values_text(want, text), sample->story, at, values);
 }
 
+struct suite_part {
+    struct fetch_part part;
+    bool done, failed;
+};
+
+static void suite_part_done(struct fetch_part *part, const struct failure *failure) {
+    struct suite_part *self = (struct suite_part *)part;
+    self->done = true;
+    self->failed = failure != NULL;
+}
+
+void suite_read(struct suite *suite, struct fetch *fetch, uint8_t *bytes) {
+    enum { PARTS = 3 };
+    struct suite_part parts[PARTS];
+    int64_t step = fetch->bytes / PARTS + 1;
+    if (fetch->data || !fetch->bytes) {
+        if (fetch->bytes)
+            memcpy(bytes, fetch->data, (size_t)fetch->bytes);
+        return;
+    }
+    for (int i = 0; i < PARTS; i++) {
+        int64_t left = fetch->bytes - i * step;
+        parts[i] = (struct suite_part){.part.done = suite_part_done};
+        fetch_read(fetch, i * step, left < step ? left : step, &parts[i].part);
+    }
+    engine_kick(suite->engine);
+    for (int i = 0; i < PARTS; i++) {
+        while (!parts[i].done)
+            engine_wait(suite->engine);
+        if (parts[i].failed)
+            suite_fail(suite, "a part of a value could not be read");
+        int64_t left = fetch->bytes - i * step;
+        memcpy(bytes + i * step, parts[i].part.data, (size_t)(left < step ? left : step));
+        fetch_part_release(&parts[i].part);
+    }
+}
+
 static struct values *suite_fetch_values(struct suite *suite, const struct sample *sample) {
     struct suite_fetch fetch;
     struct values *got = values_create(sample->values->dtype, sample->values->rank, sample->values->shape);
@@ -296,7 +348,10 @@ static struct values *suite_fetch_values(struct suite *suite, const struct sampl
     if (fetch.fetch.bytes != (int64_t)values_bytes(got))
         suite_fail(suite, "%s: fetched %" PRId64 " bytes, expected %zu", sample->story, fetch.fetch.bytes,
                    values_bytes(got));
-    values_decode(got, fetch.fetch.data);
+    uint8_t *bytes = malloc(values_bytes(got) ? values_bytes(got) : 1);
+    suite_read(suite, &fetch.fetch, bytes);
+    values_decode(got, bytes);
+    free(bytes);
     fetch_release(&fetch.fetch);
     for (int64_t k = 0; k < got->count; k++)
         if (!tolerance_holds(sample->opcode, sample->values, got, k))

@@ -73,6 +73,8 @@ int suite_narrower(struct suite *suite, int rank, const int64_t *shape, int64_t 
 
 /* ---- tensors ---- */
 
+/* Gives an upload its bytes, in chunks that end inside elements. */
+void suite_deliver(struct upload *upload, const struct values *values);
 /* Uploads the values and takes them over. */
 struct sample suite_upload(struct suite *suite, struct values *values);
 /* Of random contents. */
@@ -114,6 +116,8 @@ struct suite_fetch {
 };
 void suite_fetch_start(struct suite *suite, uint64_t id, struct suite_fetch *fetch);
 void suite_fetch_wait(struct suite *suite, struct suite_fetch *fetch);
+/* The bytes of a fetched value, also of one that comes in parts. */
+void suite_read(struct suite *suite, struct fetch *fetch, uint8_t *bytes);
 /* Starts, waits, and gives the value back; the failure's code or STATUS_OK. */
 int suite_outcome(struct suite *suite, uint64_t id, struct failure *failure);
 /* Waits until all of the session's work has run. */

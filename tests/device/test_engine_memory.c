@@ -132,7 +132,7 @@ Test(memory, an_upload_over_the_limit_is_poisoned_and_takes_no_bytes) {
         .id = ++suite.next_id, .type = &type, .sequence = ++suite.sequence, .label = "big"};
     struct failure failure;
     cr_assert_eq(session_upload(suite.session, &request, &upload), STATUS_OUT_OF_MEMORY);
-    cr_assert_null(upload.data);
+    cr_assert_eq(upload.bytes, 0);
     cr_assert_eq(suite_outcome(&suite, request.id, &failure), STATUS_OUT_OF_MEMORY);
     cr_assert_str_eq(failure.label, "big");
     struct sample x = suite_sample(&suite, DTYPE_F64, 1, (int64_t[]){1000}, FILL_ANY);

@@ -37,7 +37,7 @@ Test(uploads, using_one_before_its_bytes_are_there_fails) {
     begin(&suite, values, false, &upload, &id);
     cr_assert_neq(negate(&suite, id, &early), STATUS_OK);
     cr_assert_neq(suite_outcome(&suite, early, NULL), STATUS_OK);
-    values_encode(values, upload.data);
+    suite_deliver(&upload, values);
     upload_finish(&upload, NULL);
     cr_assert_eq(negate(&suite, id, &late), STATUS_OK);
     struct sample x = {.id = id, .opcode = OP_COPY, .values = values, .story = "upload"};
@@ -76,7 +76,7 @@ Test(uploads, operations_wait_for_a_waitable_one) {
     engine_kick(suite.engine);
     engine_poll(suite.engine);
     cr_assert_not(fetch.done, "nothing can be there yet");
-    values_encode(values, upload.data);
+    suite_deliver(&upload, values);
     upload_finish(&upload, NULL);
     suite_fetch_wait(&suite, &fetch);
     cr_assert_not(fetch.failed);
@@ -123,7 +123,7 @@ Test(uploads, an_id_may_be_freed_while_it_is_uploaded) {
         struct upload upload;
         begin(&suite, values, waitable, &upload, &id);
         suite_release(&suite, id);
-        values_encode(values, upload.data);
+        suite_deliver(&upload, values);
         upload_finish(&upload, NULL);
         cr_assert_eq(suite_outcome(&suite, id, NULL), STATUS_UNKNOWN_ID);
         values_destroy(values);

@@ -138,6 +138,13 @@ static inline int upload_to(uint64_t id, int64_t rows, int64_t columns, uint32_t
     return session_upload(session, &request, upload);
 }
 
+static inline void upload_fill(struct upload *upload, uint8_t byte) {
+    uint8_t *data = upload_chunk(upload, 0, upload->bytes);
+    cr_assert_not_null(data);
+    memset(data, byte, (size_t)upload->bytes);
+    upload_chunk_done(upload);
+}
+
 /* ---- a device that stops at a gate ---- */
 
 struct gate {

@@ -31,7 +31,9 @@ static void null_release(struct device *device, void *segment, size_t bytes) {
     free(segment);
 }
 
-static int null_launch(struct device *device, const struct launch *launch, struct fault *fault) {
+static int null_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
+                       struct fault *fault) {
+    (void)stream;
     struct null_device *null = (struct null_device *)device;
     atomic_fetch_add(&null->launches, 1);
     if (null->hook && null->hook(null, launch) != 0)

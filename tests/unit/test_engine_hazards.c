@@ -151,10 +151,11 @@ Test(engine_hazards, a_staged_upload_is_copied_after_its_stream_was_closed_and_g
     cr_assert_eq(full(session, 2, 2 << 20, 0), STATUS_OK);     /* the other 8 MiB, */
     cr_assert_eq(release(2), STATUS_OK);                       /* free and busy */
     cr_assert_eq(upload_to(3, 1024, 2048, 5, false, &upload), STATUS_OK);
-    cr_assert_not_null(upload.staging);
+    cr_assert(upload.staged);
     close_stream(5);
     cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
     session_destroy(other);
+    upload_fill(&upload, 1);
     upload_finish(&upload, NULL);
     unpark();
     cr_assert_eq(wait_for(3), STATUS_OK);
@@ -281,8 +282,10 @@ Test(engine_hazards, memory_of_a_failed_operation_is_not_idle_while_others_use_i
     cr_assert_eq(apply(OP_LESS, 7, 2, (const uint64_t[]){5, 6}, 0, NULL, 0, 5), STATUS_OUT_OF_MEMORY);
     int code = upload_to(8, 1024, 1024, 0, false, &upload);
     if (code == STATUS_OK) {
-        bool outside = upload.data + upload.bytes <= begin || upload.data >= end;
-        cr_expect(upload.staging || outside, "the host writes where queued work is going to write");
+        const uint8_t *data = upload_chunk(&upload, 0, upload.bytes);
+        bool outside = data + upload.bytes <= begin || data >= end;
+        cr_expect(upload.staged || outside, "the host writes where queued work is going to write");
+        upload_chunk_done(&upload);
         upload_finish(&upload, NULL);
     }
     unpark();

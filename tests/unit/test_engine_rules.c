@@ -145,8 +145,10 @@ Test(engine_rules, the_host_never_writes_memory_that_queued_work_uses) {
     cr_assert_eq(release(2), STATUS_OK);
     struct upload_request request = {.id = 3, .type = &type};
     cr_assert_eq(session_upload(session, &request, &upload), STATUS_OK);
-    cr_assert_neq(upload.data, data);
-    memset(upload.data, 1, (size_t)upload.bytes);
+    uint8_t *written = upload_chunk(&upload, 0, upload.bytes);
+    cr_assert_neq(written, data);
+    memset(written, 1, (size_t)upload.bytes);
+    upload_chunk_done(&upload);
     upload_finish(&upload, NULL);
     unpark(&gate);
     cr_assert_eq(wait_for(3), STATUS_OK);
@@ -164,8 +166,11 @@ Test(engine_rules, a_full_device_stages_uploads_until_its_memory_is_idle) {
     cr_assert_eq(release(2), STATUS_OK);
     struct upload_request request = {.id = 4, .type = &type};
     cr_assert_eq(session_upload(session, &request, &upload), STATUS_OK);
-    cr_assert_not_null(upload.staging);
-    memset(upload.data, 7, (size_t)upload.bytes);
+    cr_assert(upload.staged);
+    uint8_t *written = upload_chunk(&upload, 0, upload.bytes);
+    cr_assert_not_null(written);
+    memset(written, 7, (size_t)upload.bytes);
+    upload_chunk_done(&upload);
     upload_finish(&upload, NULL);
     unpark(&gate);
     cr_assert_eq(wait_for(4), STATUS_OK);

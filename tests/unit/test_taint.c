@@ -5,6 +5,21 @@
 #include <string.h>
 
 #include "engine/taint.h"
+#include "tests/unit/null_device.h"
+
+static struct null_device device;
+static struct reports reports;
+
+static void open_reports(void) {
+    null_device_init(&device, 1 << 20);
+    reports_init(&reports, &device.device);
+}
+
+static void close_reports(void) {
+    reports_finish(&reports);
+}
+
+TestSuite(taint, .init = open_reports, .fini = close_reports);
 
 static struct check *failed(const char *words) {
     struct failure cause = {.code = STATUS_CONNECTION, .operation = "copy_to", .label = "label", .sequence = 7};
@@ -54,7 +69,7 @@ Test(taint, the_first_cause_wins) {
         }
         if (own == 2 && !expected)
             expected = "own";
-        taint_settle(taint_ref(taint), inputs, own == 2 ? failed("own") : own ? check_create("x", NULL, 1, 0) : NULL);
+        taint_settle(taint_ref(taint), inputs, own == 2 ? failed("own") : own ? check_create(&reports, "x", NULL, 1, 0) : NULL);
         expect_cause(taint, expected);
         taint_unref(taint);
     }
@@ -82,11 +97,11 @@ Test(taint, the_same_taint_may_be_an_input_twice) {
 }
 
 Test(taint, a_report_is_put_in_words) {
-    struct check *check = check_create("take", NULL, 3, 1);
-    check->report.value = -4;
-    check->report.position = 17;
-    check->report.limit = 10;
-    atomic_store(&check->report.code, STATUS_OUT_OF_RANGE);
+    struct check *check = check_create(&reports, "take", NULL, 3, 1);
+    check->report->value = -4;
+    check->report->position = 17;
+    check->report->limit = 10;
+    atomic_store(&check->report->code, STATUS_OUT_OF_RANGE);
     struct taint *taint = settled(check);
     struct failure *failure = check_failure(taint->cause);
     cr_assert_eq(failure->code, STATUS_OUT_OF_RANGE);
@@ -99,7 +114,7 @@ Test(taint, long_labels_are_cut) {
     char label[1000];
     memset(label, 'x', sizeof label - 1);
     label[sizeof label - 1] = 0;
-    struct check *check = check_create("take", label, 3, 1);
+    struct check *check = check_create(&reports, "take", label, 3, 1);
     cr_assert_eq(strlen(check->label), FAILURE_LABEL_MAX);
     check_unref(check);
 }

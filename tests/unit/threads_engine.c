@@ -3,8 +3,10 @@
  * Every value is checked against the same sums done here. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/session.h"
+#include "tests/device/late.h"
 
 enum { STREAMS = 4, TENSORS = 24, ROUNDS = 400 };
 
@@ -105,11 +107,13 @@ static void graph_check(struct graph *graph, int *left, struct check *checks) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct fault fault;
     struct device *device;
     struct device_options options = {.threads = 2, .memory_total = 1 << 30};
-    expect(device_open("cpu", &options, &device, &fault) == STATUS_OK, "device");
+    bool late = argc > 1 && !strcmp(argv[1], "late");
+    expect((late ? late_open(&options, &device, &fault) : device_open("cpu", &options, &device, &fault)) == STATUS_OK,
+           "device");
     expect(engine_create(device, &(struct engine_options){0}, &engine, &fault) == STATUS_OK, "engine");
     struct graph graphs[3];
     const int64_t sizes[3] = {16, 3000, 100000};

@@ -107,8 +107,11 @@ static void turn_upload(struct client *client) {
     unsigned i = pick(UPLOADS);
     struct upload *upload = &client->uploads[i];
     const struct failure cause = {.code = STATUS_CONNECTION};
-    if (upload->data) {
-        memset(upload->data, 1, (size_t)upload->bytes);
+    if (upload->bytes) {
+        uint8_t *data = upload_chunk(upload, 0, upload->bytes);
+        if (data)
+            memset(data, 1, (size_t)upload->bytes);
+        upload_chunk_done(upload);
         upload_finish(upload, pick(5) ? NULL : &cause);
         memset(upload, 0, sizeof *upload);
         return;
@@ -176,7 +179,7 @@ static int hook(struct null_device *null, const struct launch *launch) {
 
 static void client_drain(struct client *client) {
     for (unsigned i = 0; i < UPLOADS; i++)
-        if (client->uploads[i].data)
+        if (client->uploads[i].bytes)
             upload_finish(&client->uploads[i], NULL);
     for (int i = 0; i < 5000 && (client->waiting || client->fetching); i++) {
         engine_kick(engine);

@@ -1,0 +1,212 @@
+/* The reaper: follows the submitter through the records of streams on a device whose launches run later, and makes known
+ * what has run there.
+ *
+ * It asks the events by turns instead of sleeping on one of them, since streams do not end in the order in which their
+ * events were recorded, and CUDA has no call that waits for the first of several; nor may it be a callback of CUDA's, which
+ * does not come after an error. It asks often while something has just happened, and more and more rarely while nothing
+ * does. */
+#include <sched.h>
+#include <time.h>
+
+#include "engine/device_impl.h"
+#include "engine/engine_impl.h"
+
+enum {
+    REAPER_EAGER_NS = 50 * 1000,    /* asks without a pause for so long after something has happened */
+    REAPER_NAP_NS = 20 * 1000,      /* then pauses of this length, */
+    REAPER_NAP_MAX_NS = 500 * 1000, /* doubled up to this one */
+};
+
+/* ---- the submitter's side ---- */
+
+struct stream_mark reaper_mark(struct engine *engine, struct stream *stream) {
+    const struct device_async *async = engine->device->vtable->async;
+    struct stream_mark mark = {.number = stream->executed};
+    struct fault fault;
+    if (!stream->unmarked || atomic_load(&engine->broken))
+        return mark;
+    stream->unmarked = false;
+    if (async->event_record(engine->device, stream->device_stream, &mark.event, &fault) != STATUS_OK) {
+        mark.event = NULL;
+        engine_latch(engine, &fault);
+    }
+    return mark;
+}
+
+void reaper_take(struct engine *engine, struct stream *stream, struct stream_mark mark) {
+    if (stream->marks_count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
+        struct stream_mark *last = &stream->marks[(stream->marks_first + STREAM_MARKS - 1) % STREAM_MARKS];
+        if (mark.event && last->event)
+            engine->device->vtable->async->event_release(engine->device, last->event);
+        else if (!mark.event)
+            mark.event = last->event;
+        *last = mark;
+        return;
+    }
+    stream->marks[(stream->marks_first + stream->marks_count++) % STREAM_MARKS] = mark;
+    if (stream->reaping)
+        return;
+    stream->reaping = true;
+    stream->reap_next = engine->reaping;
+    engine->reaping = stream;
+    if (engine->reaper_asleep)
+        pthread_cond_signal(&engine->reap);
+}
+
+/* ---- what has run ---- */
+
+/* What one look at a stream found. */
+struct reaped {
+    bool moved, signalled;
+    struct stream_chunk *chunks;
+};
+
+/* Settles what waits for the stream's next records to have run, up to `number`. False where one of them waited for a
+ * stream of which that is not known yet: the device keeps the order, but causes must be known in that order, too. */
+static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t number, struct reaped *reaped) {
+    while (stream->reaped < number) {
+        struct record *record = engine_next_record(&stream->reap_head, &stream->reap_used, &reaped->chunks);
+        if (record->kind == RECORD_WAIT && !point_reached(record->wait.stream, record->wait.number) &&
+            !atomic_load(&engine->broken))
+            return false;
+        if (record->kind == RECORD_TAINT)
+            taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
+        stream->reap_used += record->bytes;
+        stream->reaped++;
+        reaped->moved = true;
+    }
+    return true;
+}
+
+/* Whether the event has been reached; on a failed device nothing will be, and nothing waits any more. */
+static bool reaper_reached(struct engine *engine, struct device_event *event) {
+    bool reached = false;
+    struct fault fault;
+    if (atomic_load(&engine->broken))
+        return true;
+    if (engine->device->vtable->async->event_reached(engine->device, event, &reached, &fault) == STATUS_OK)
+        return reached;
+    engine_latch(engine, &fault);
+    return true;
+}
+
+/* The stream's first mark, whose event is taken out once it has been reached. */
+static bool reaper_pass_mark(struct engine *engine, struct stream *stream, uint64_t *number) {
+    pthread_mutex_lock(&engine->lock);
+    bool any = stream->marks_count > 0;
+    struct stream_mark mark = any ? stream->marks[stream->marks_first] : (struct stream_mark){0};
+    pthread_mutex_unlock(&engine->lock);
+    if (!any || (mark.event && !reaper_reached(engine, mark.event)))
+        return false;
+    if (mark.event) {
+        engine->device->vtable->async->event_release(engine->device, mark.event);
+        pthread_mutex_lock(&engine->lock);
+        stream->marks[stream->marks_first].event = NULL;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    *number = mark.number;
+    return true;
+}
+
+static void reaper_drop_mark(struct engine *engine, struct stream *stream) {
+    pthread_mutex_lock(&engine->lock);
+    stream->marks_first = (stream->marks_first + 1) % STREAM_MARKS;
+    stream->marks_count--;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+static struct reaped reaper_look(struct engine *engine, struct stream *stream) {
+    struct reaped reaped = {0};
+    uint64_t number;
+    while (reaper_pass_mark(engine, stream, &number)) {
+        bool whole = reaper_walk(engine, stream, number, &reaped);
+        atomic_store(&stream->completed, stream->reaped); /* before the look at `watched`: see engine_watch() */
+        if (stream_watched(stream, stream->reaped))
+            reaped.signalled = true;
+        if (!whole)
+            break;
+        reaper_drop_mark(engine, stream);
+    }
+    return reaped;
+}
+
+/* ---- the thread ---- */
+
+/* Books a look, with the lock held. Streams with marks left go back into the list. */
+static void reaper_book(struct engine *engine, struct stream *stream, const struct reaped *reaped) {
+    engine_return_chunks(engine, reaped->chunks);
+    if (reaped->signalled)
+        engine_signal(engine, stream);
+    if (reaped->signalled || atomic_load(&engine->broken))
+        engine_tell(engine);
+    if (reaped->moved && (engine->blocked || engine->submitting)) { /* a stream may have run too far ahead */
+        engine->outside_moved = true;
+        pthread_cond_signal(&engine->work);
+    }
+    stream->reaping = stream->marks_count > 0;
+    if (!stream->reaping)
+        return;
+    stream->reap_next = engine->reaping;
+    engine->reaping = stream;
+}
+
+/* Looks at every stream once, with the lock held but for the looks themselves. */
+static bool reaper_round(struct engine *engine) {
+    struct stream *list = engine->reaping;
+    bool moved = false;
+    engine->reaping = NULL;
+    for (struct stream *next; list; list = next) {
+        next = list->reap_next;
+        pthread_mutex_unlock(&engine->lock);
+        struct reaped reaped = reaper_look(engine, list);
+        pthread_mutex_lock(&engine->lock);
+        reaper_book(engine, list, &reaped);
+        moved = moved || reaped.moved;
+    }
+    return moved;
+}
+
+static uint64_t reaper_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Until new work is marked, or for a pause that grows with the time in which nothing has happened. */
+static void reaper_nap(struct engine *engine, uint64_t now, uint64_t idle_ns) {
+    if (idle_ns < REAPER_EAGER_NS) {
+        pthread_mutex_unlock(&engine->lock);
+        sched_yield();
+        pthread_mutex_lock(&engine->lock);
+        return;
+    }
+    uint64_t nap = idle_ns / 4 > REAPER_NAP_MAX_NS ? REAPER_NAP_MAX_NS : idle_ns / 4;
+    uint64_t end = now + (nap > REAPER_NAP_NS ? nap : REAPER_NAP_NS);
+    struct timespec until = {.tv_sec = (time_t)(end / 1000000000u), .tv_nsec = (long)(end % 1000000000u)};
+    engine->reaper_asleep = true;
+    pthread_cond_timedwait(&engine->reap, &engine->lock, &until);
+    engine->reaper_asleep = false;
+}
+
+void *reaper_main(void *argument) {
+    struct engine *engine = argument;
+    uint64_t moved_ns = reaper_clock();
+    pthread_mutex_lock(&engine->lock);
+    while (engine->reaping || !engine->submitted) {
+        if (!engine->reaping) {
+            engine->reaper_asleep = true;
+            pthread_cond_wait(&engine->reap, &engine->lock);
+            engine->reaper_asleep = false;
+            moved_ns = reaper_clock();
+            continue;
+        }
+        bool moved = reaper_round(engine);
+        uint64_t now = reaper_clock();
+        if (moved)
+            moved_ns = now;
+        else if (engine->reaping)
+            reaper_nap(engine, now, now - moved_ns);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return NULL;
+}

@@ -1,0 +1,84 @@
+#include "engine/reports.h"
+
+#include <stdlib.h>
+
+#include "engine/device_impl.h"
+
+enum { REPORTS_SEGMENT_BYTES = 64 << 10 };
+
+union report_slot {
+    struct report report;
+    union report_slot *next;
+};
+
+struct reports_segment {
+    struct reports_segment *next;
+    void *memory;
+};
+
+void reports_init(struct reports *reports, struct device *device) {
+    *reports = (struct reports){.device = device};
+    pthread_mutex_init(&reports->lock, NULL);
+}
+
+void reports_finish(struct reports *reports) {
+    for (struct reports_segment *segment = reports->segments, *next; segment; segment = next) {
+        next = segment->next;
+        reports->device->vtable->host_release(reports->device, segment->memory, REPORTS_SEGMENT_BYTES);
+        free(segment);
+    }
+    pthread_mutex_destroy(&reports->lock);
+}
+
+static void reports_put(struct reports *reports, union report_slot *slot) {
+    slot->next = reports->free;
+    reports->free = slot;
+}
+
+/* Another segment, cut into slots; with the lock held. */
+static void reports_grow(struct reports *reports) {
+    struct reports_segment *segment = malloc(sizeof *segment);
+    struct fault fault;
+    if (!segment)
+        return;
+    if (reports->device->vtable->host_reserve(reports->device, REPORTS_SEGMENT_BYTES, &segment->memory, &fault) !=
+        STATUS_OK) {
+        free(segment);
+        return;
+    }
+    segment->next = reports->segments;
+    reports->segments = segment;
+    union report_slot *slots = segment->memory;
+    for (size_t i = 0; i < REPORTS_SEGMENT_BYTES / sizeof *slots; i++)
+        reports_put(reports, &slots[i]);
+}
+
+struct report *reports_take(struct reports *reports) {
+    union report_slot *slot;
+    if (reports->device->vtable->host_reserve) {
+        pthread_mutex_lock(&reports->lock);
+        if (!reports->free)
+            reports_grow(reports);
+        slot = reports->free;
+        if (slot)
+            reports->free = slot->next;
+        pthread_mutex_unlock(&reports->lock);
+    } else {
+        slot = malloc(sizeof *slot);
+    }
+    if (!slot)
+        return NULL;
+    slot->report = (struct report){0};
+    return &slot->report;
+}
+
+void reports_give(struct reports *reports, struct report *report) {
+    union report_slot *slot = (union report_slot *)(void *)report;
+    if (!reports->device->vtable->host_reserve) {
+        free(slot);
+        return;
+    }
+    pthread_mutex_lock(&reports->lock);
+    reports_put(reports, slot);
+    pthread_mutex_unlock(&reports->lock);
+}

@@ -1,0 +1,25 @@
+/* Memory for reports (engine/launch.h) that kernels can write to: the host's own where the device reaches that, else taken
+ * from the device in segments. Any thread. */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/launch.h"
+
+struct device;
+struct reports_segment;
+union report_slot;
+
+struct reports {
+    struct device *device;
+    pthread_mutex_t lock;
+    union report_slot *free;
+    struct reports_segment *segments;
+};
+
+void reports_init(struct reports *reports, struct device *device);
+/* No kernel writes to any report any more. */
+void reports_finish(struct reports *reports);
+/* With code STATUS_OK; NULL out of memory. Owner thread. */
+struct report *reports_take(struct reports *reports);
+void reports_give(struct reports *reports, struct report *report);
