@@ -27,22 +27,23 @@ struct cuda_stream {
 struct cuda_blas;
 
 struct cuda {
-    int ordinal;         /* as CUDA counts */
-    int processors;      /* streaming multiprocessors */
-    int capability;      /* 90: compute capability 9.0 */
-    int shared_max;      /* bytes of shared memory that one block may ask for */
+    int ordinal;            /* as CUDA counts */
+    int processors;         /* streaming multiprocessors */
+    int capability;         /* 90: compute capability 9.0 */
+    int shared_max;         /* bytes of shared memory that one block may ask for */
     struct cuda_blas *blas; /* created with the first product */
-    bool tf32;           /* float32 products may be computed in TF32 */
+    bool tf32;              /* float32 products may be computed in TF32 */
 };
 
 /* Puts a launch whose kernel is known to exist on the stream. An error is the device's: see cuda_fault(). */
-typedef int cuda_driver(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault);
-cuda_driver cuda_elementwise, cuda_cast, cuda_copy;                  /* elementwise.cu, cast.cu, copy.cu */
-cuda_driver cuda_full, cuda_arange, cuda_eye, cuda_random;           /* create.cu, random.cu */
-cuda_driver cuda_reduce;                                             /* reduce.cu */
-cuda_driver cuda_softmax;                                            /* softmax.cu */
-cuda_driver cuda_matmul;                                             /* matmul.c or .cu */
-cuda_driver cuda_take, cuda_take_along_axis, cuda_one_hot;           /* take.cu */
+typedef int cuda_driver(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+                        struct fault *fault);
+cuda_driver cuda_elementwise, cuda_cast, cuda_copy;        /* elementwise.cu, cast.cu, copy.cu */
+cuda_driver cuda_full, cuda_arange, cuda_eye, cuda_random; /* create.cu, random.cu */
+cuda_driver cuda_reduce;                                   /* reduce.cu */
+cuda_driver cuda_softmax;                                  /* softmax.cu */
+cuda_driver cuda_matmul;                                   /* matmul.c or .cu */
+cuda_driver cuda_take, cuda_take_along_axis, cuda_one_hot; /* take.cu */
 
 /* Whether the drivers that look their kernel up by dtype have one. */
 bool cuda_elementwise_has(unsigned opcode, enum dtype dtype);

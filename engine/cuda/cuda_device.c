@@ -1,0 +1,240 @@
+/* The backend of NVIDIA GPUs, a module (engine/module.h): libtensord-cuda.so. */
+#include "engine/cuda/cuda_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cuda/blas.h"
+#include "engine/module.h"
+
+enum { CUDA_OPCODES = OP_ONE_HOT + 1 };
+/* Left to CUDA itself: code, workspaces of cuBLAS, scratch memory. */
+static const size_t cuda_kept = (size_t)512 << 20;
+
+/* ---- operations ---- */
+
+static cuda_driver *const cuda_drivers[CUDA_OPCODES] = {
+    [OP_FULL] = cuda_full,
+    [OP_ARANGE] = cuda_arange,
+    [OP_EYE] = cuda_eye,
+    [OP_UNIFORM] = cuda_random,
+    [OP_NORMAL] = cuda_random,
+    [OP_CAST] = cuda_cast,
+    [OP_COPY] = cuda_copy,
+    [OP_ADD] = cuda_elementwise,
+    [OP_SUBTRACT] = cuda_elementwise,
+    [OP_MULTIPLY] = cuda_elementwise,
+    [OP_DIVIDE] = cuda_elementwise,
+    [OP_POW] = cuda_elementwise,
+    [OP_MAXIMUM] = cuda_elementwise,
+    [OP_MINIMUM] = cuda_elementwise,
+    [OP_EQUAL] = cuda_elementwise,
+    [OP_NOT_EQUAL] = cuda_elementwise,
+    [OP_LESS] = cuda_elementwise,
+    [OP_LESS_EQUAL] = cuda_elementwise,
+    [OP_GREATER] = cuda_elementwise,
+    [OP_GREATER_EQUAL] = cuda_elementwise,
+    [OP_LOGICAL_AND] = cuda_elementwise,
+    [OP_LOGICAL_OR] = cuda_elementwise,
+    [OP_LOGICAL_NOT] = cuda_elementwise,
+    [OP_NEGATIVE] = cuda_elementwise,
+    [OP_ABS] = cuda_elementwise,
+    [OP_EXP] = cuda_elementwise,
+    [OP_LOG] = cuda_elementwise,
+    [OP_SQRT] = cuda_elementwise,
+    [OP_TANH] = cuda_elementwise,
+    [OP_SIGMOID] = cuda_elementwise,
+    [OP_RELU] = cuda_elementwise,
+    [OP_WHERE] = cuda_elementwise,
+    [OP_SUM] = cuda_reduce,
+    [OP_PROD] = cuda_reduce,
+    [OP_MEAN] = cuda_reduce,
+    [OP_MAX] = cuda_reduce,
+    [OP_MIN] = cuda_reduce,
+    [OP_ANY] = cuda_reduce,
+    [OP_ALL] = cuda_reduce,
+    [OP_ARGMAX] = cuda_reduce,
+    [OP_ARGMIN] = cuda_reduce,
+    [OP_SOFTMAX] = cuda_softmax,
+    [OP_LOG_SOFTMAX] = cuda_softmax,
+    [OP_MATMUL] = cuda_matmul,
+    [OP_TAKE] = cuda_take,
+    [OP_TAKE_ALONG_AXIS] = cuda_take_along_axis,
+    [OP_ONE_HOT] = cuda_one_hot,
+};
+
+static bool cuda_has_kernel(unsigned opcode, enum dtype dtype) {
+    cuda_driver *driver = opcode < CUDA_OPCODES && dtype_valid((int)dtype) ? cuda_drivers[opcode] : NULL;
+    return !driver                      ? false
+           : driver == cuda_elementwise ? cuda_elementwise_has(opcode, dtype)
+           : driver == cuda_reduce      ? cuda_reduce_has(opcode, dtype)
+           : driver == cuda_softmax     ? cuda_softmax_has(opcode, dtype)
+           : driver == cuda_random      ? cuda_random_has(opcode, dtype)
+           : driver == cuda_matmul      ? cuda_matmul_has(dtype)
+                                        : true;
+}
+
+static int cuda_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
+    (void)device;
+    if (cuda_has_kernel(opcode, dtype))
+        return STATUS_OK;
+    return fault_set(fault, STATUS_UNSUPPORTED, "a cuda device has no kernel for this with %s", dtype_name(dtype));
+}
+
+static int cuda_launch(struct device *base, struct device_stream *stream, const struct launch *launch,
+                       struct fault *fault) {
+    struct cuda *cuda = &((struct cuda_device *)base)->cuda;
+    cuda_driver *driver = launch->opcode < CUDA_OPCODES ? cuda_drivers[launch->opcode] : NULL;
+    if (!driver)
+        return fault_set(fault, STATUS_INTERNAL, "operation %u has no kernel on a cuda device", launch->opcode);
+    int code = cuda_enter(cuda, fault);
+    return code == STATUS_OK ? driver(cuda, &stream->cuda, launch, fault) : code;
+}
+
+/* ---- memory ---- */
+
+int cuda_enter(const struct cuda *cuda, struct fault *fault) {
+    static _Thread_local int entered = -1;
+    if (entered == cuda->ordinal)
+        return STATUS_OK;
+    CUDA_TRY(fault, cudaSetDevice(cuda->ordinal));
+    entered = cuda->ordinal;
+    return STATUS_OK;
+}
+
+static int cuda_reserve(struct device *base, size_t bytes, void **segment, struct fault *fault) {
+    int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    CUDA_TRY(fault, cudaMalloc(segment, bytes));
+    return STATUS_OK;
+}
+
+static void cuda_release(struct device *base, void *segment, size_t bytes) {
+    struct fault fault;
+    (void)bytes;
+    if (cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK)
+        cudaFree(segment);
+}
+
+/* Pinned, and at the same address for the device. */
+static int cuda_host_reserve(struct device *base, size_t bytes, void **segment, struct fault *fault) {
+    int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    CUDA_TRY(fault, cudaHostAlloc(segment, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+    return STATUS_OK;
+}
+
+static void cuda_host_release(struct device *base, void *segment, size_t bytes) {
+    struct fault fault;
+    (void)bytes;
+    if (cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK)
+        cudaFreeHost(segment);
+}
+
+/* ---- the device ---- */
+
+static int cuda_count(unsigned *count, struct fault *fault) {
+    int found = 0; /* CUDA leaves it untouched where it fails */
+    cudaError_t error = cudaGetDeviceCount(&found);
+    /* 35 where there is no driver, 100 where there is one and no device. */
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || (error == cudaSuccess && found == 0))
+        return fault_set(fault, STATUS_NO_DEVICE, "no GPU here: %s", cudaGetErrorString(error));
+    if (error != cudaSuccess)
+        return fault_set(fault, STATUS_NO_DEVICE, "CUDA cannot tell its devices: %s", cudaGetErrorString(error));
+    *count = (unsigned)found;
+    return STATUS_OK;
+}
+
+static int cuda_read_properties(struct cuda_device *device, struct fault *fault) {
+    struct cuda *cuda = &device->cuda;
+    struct cudaDeviceProp properties;
+    CUDA_TRY(fault, cudaGetDeviceProperties(&properties, cuda->ordinal));
+    CUDA_TRY(fault, cudaDeviceGetStreamPriorityRange(&device->priority_least, &device->priority_greatest));
+    cuda->processors = properties.multiProcessorCount;
+    cuda->capability = properties.major * 10 + properties.minor;
+    cuda->shared_max = (int)properties.sharedMemPerBlockOptin;
+    snprintf(device->model, sizeof device->model, "%s", properties.name);
+    return STATUS_OK;
+}
+
+static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct fault *fault) {
+    size_t free_bytes, total_bytes;
+    cudaMemPool_t pool;
+    uint64_t keep = UINT64_MAX;
+    CUDA_TRY(fault, cudaMemGetInfo(&free_bytes, &total_bytes));
+    device->memory_total = wanted ? wanted : free_bytes > 2 * cuda_kept ? free_bytes - cuda_kept : free_bytes / 2;
+    /* Scratch memory that is given back stays in CUDA's pool. */
+    CUDA_TRY(fault, cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal));
+    CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    return STATUS_OK;
+}
+
+extern const struct device_vtable cuda_device_vtable;
+
+static int cuda_open(const struct device_options *options, struct device **result, struct fault *fault) {
+    struct cuda_device *device = calloc(1, sizeof *device);
+    if (!device)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cuda device");
+    device->base.vtable = &cuda_device_vtable;
+    device->cuda.ordinal = (int)options->index;
+    pthread_mutex_init(&device->events_lock, NULL);
+    int code = cuda_enter(&device->cuda, fault);
+    if (code == STATUS_OK)
+        code = cuda_read_properties(device, fault);
+    if (code == STATUS_OK)
+        code = cuda_read_memory(device, options->memory_total, fault);
+    if (code != STATUS_OK) {
+        pthread_mutex_destroy(&device->events_lock);
+        free(device);
+        return code;
+    }
+    *result = &device->base;
+    return STATUS_OK;
+}
+
+static void cuda_close(struct device *base) {
+    struct cuda_device *device = (struct cuda_device *)base;
+    struct fault fault;
+    if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
+        blas_destroy(device->cuda.blas);
+        cuda_events_destroy(device);
+    }
+    pthread_mutex_destroy(&device->events_lock);
+    free(device);
+}
+
+static void cuda_describe(const struct device *base, struct device_info *info) {
+    const struct cuda_device *device = (const struct cuda_device *)base;
+    *info = (struct device_info){
+        .processors = (unsigned)device->cuda.processors,
+        .memory_total = device->memory_total,
+    };
+    snprintf(info->kind, sizeof info->kind, "%s", cuda_device_vtable.kind);
+    snprintf(info->model, sizeof info->model, "%.127s", device->model);
+    snprintf(info->capability, sizeof info->capability, "%d.%d", device->cuda.capability / 10,
+             device->cuda.capability % 10);
+}
+
+const struct device_vtable cuda_device_vtable = {
+    .kind = "cuda",
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .reserve = cuda_reserve,
+    .release = cuda_release,
+    .host_reserve = cuda_host_reserve,
+    .host_release = cuda_host_release,
+    .launch = cuda_launch,
+    .async = &cuda_async,
+    .supports = cuda_supports,
+};
+
+extern const struct device_module tensord_device_module;
+__attribute__((visibility("default"))) const struct device_module tensord_device_module = {
+    .abi = DEVICE_MODULE_ABI,
+    .vtable = &cuda_device_vtable,
+};

@@ -1,0 +1,33 @@
+/* The CUDA device as the engine's backend: what cuda.h shows its drivers, and what only the backend itself sees. */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/cuda/cuda.h"
+#include "engine/device_impl.h"
+
+struct device_event {
+    cudaEvent_t event;
+    struct device_event *next; /* in the pool */
+};
+
+struct device_stream {
+    struct cuda_stream cuda;
+};
+
+struct cuda_device {
+    struct device base;
+    struct cuda cuda;
+    uint64_t memory_total; /* bytes that the pool may take */
+    int priority_least, priority_greatest;
+    char model[256];
+    pthread_mutex_t events_lock;
+    struct device_event *events; /* unused ones */
+};
+
+/* Makes the device the calling thread's: CUDA keeps that for each thread. Before every other call of CUDA. */
+int cuda_enter(const struct cuda *cuda, struct fault *fault);
+
+/* cuda_stream.c */
+extern const struct device_async cuda_async;
+void cuda_events_destroy(struct cuda_device *device);

@@ -1,0 +1,19 @@
+#include "engine/cuda/cuda.h"
+
+/* After one of these nothing more can be done in this process: CUDA says so of each. */
+static const cudaError_t cuda_sticky[] = {
+    cudaErrorIllegalAddress,   cudaErrorLaunchFailure,       cudaErrorLaunchTimeout,
+    cudaErrorAssert,           cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
+    cudaErrorInvalidPc,        cudaErrorIllegalInstruction,  cudaErrorHardwareStackError,
+    cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorContextIsDestroyed,
+    cudaErrorUnknown,
+};
+
+int cuda_fault(struct fault *fault, cudaError_t error, const char *call) {
+    enum status code = error == cudaErrorMemoryAllocation ? STATUS_OUT_OF_MEMORY : STATUS_INTERNAL;
+    for (size_t i = 0; i < sizeof cuda_sticky / sizeof *cuda_sticky; i++)
+        if (cuda_sticky[i] == error)
+            code = STATUS_DEVICE_LOST;
+    cudaGetLastError(); /* the thread's last error, so that it is not found again by a call that succeeds */
+    return fault_set(fault, code, "%s (%s) in %.120s", cudaGetErrorString(error), cudaGetErrorName(error), call);
+}
