@@ -98,6 +98,7 @@ static void info_fill(td_device_info *info, const Tensord__Device *device) {
     snprintf(info->capability, sizeof info->capability, "%s", device->capability);
     info->processors = device->processors;
     info->memory_total = device->memory_total;
+    snprintf(info->uuid, sizeof info->uuid, "%s", device->uuid);
 }
 
 int td_devices(td_connection *connection, td_device_info *infos, size_t capacity, size_t *count) {

@@ -116,6 +116,10 @@ static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus
     json_text(json, "model", about->model);
     json_text(json, "capability", about->capability);
     json_integer(json, "processors", about->processors);
+    json_text_or_null(json, "uuid", about->uuid);
+    json_text_or_null(json, "bus", about->bus);
+    json_text_or_null(json, "driver", about->driver);
+    json_text_or_null(json, "runtime", about->runtime);
     json_integer(json, "worker_pid", device->worker_pid);
     json_integer(json, "epoch", device->epoch);
     json_integer(json, "restarts", device->restarts);

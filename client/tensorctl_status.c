@@ -73,10 +73,24 @@ static void tensorctl_title(FILE *out, const Tensord__DeviceStatus *device) {
     text_wrap(out, "  kind    ", worker);
 }
 
+/* What only some kinds of devices have. */
+static void tensorctl_identity(FILE *out, const Tensord__Device *about) {
+    char text[256];
+
+    if (!*about->uuid)
+        return;
+    snprintf(text, sizeof text, "%s at %s", about->uuid, about->bus);
+    text_wrap(out, "  uuid    ", text);
+    snprintf(text, sizeof text, "compute capability %s, driver for CUDA %s, runtime %s", about->capability,
+             about->driver, about->runtime);
+    text_wrap(out, "  cuda    ", text);
+}
+
 static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *device) {
     char age[TEXT_UNIT_MAX], fault[512];
 
     tensorctl_title(out, device);
+    tensorctl_identity(out, tensorctl_device(device));
     tensorctl_memory(out, device);
     tensorctl_work(out, device);
     if (*device->last_fault) {

@@ -156,6 +156,7 @@ typedef struct td_device_info {
     char capability[32];      /* compute capability "9.0"; of a CPU its vector level */
     unsigned processors;      /* multiprocessors, or cores in use */
     uint64_t memory_total;    /* bytes */
+    char uuid[48];            /* "GPU-…"; "" where a kind has none */
 } td_device_info;
 
 /* Writes up to `capacity` devices and the number there are. Where the daemon was restarted, connects anew. Blocks. Errors

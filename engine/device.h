@@ -20,7 +20,12 @@ struct device_info {
     char model[128];     /* "Intel(R) Xeon(R) Processor" */
     char capability[32]; /* compute capability, or a CPU's vector level: "avx512" */
     unsigned processors;
-    uint64_t memory_total; /* bytes */
+    uint64_t memory_total; /* bytes that the pool may have */
+    /* "" where a kind has no such thing, as have CPUs */
+    char uuid[48];    /* "GPU-c4a1…", the same in all programs and after every start */
+    char bus[24];     /* PCI address, "0000:3b:00.0" */
+    char driver[16];  /* the newest CUDA version that the driver can run: "13.0" */
+    char runtime[16]; /* the CUDA version that tensord runs: "13.0" */
 };
 
 /* How many devices of a kind this host has. Always STATUS_OK for "cpu", of which there are as many as one likes to open:

@@ -31,6 +31,10 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
     info->kind[sizeof info->kind - 1] = 0;
     info->model[sizeof info->model - 1] = 0;
     info->capability[sizeof info->capability - 1] = 0;
+    info->uuid[sizeof info->uuid - 1] = 0;
+    info->bus[sizeof info->bus - 1] = 0;
+    info->driver[sizeof info->driver - 1] = 0;
+    info->runtime[sizeof info->runtime - 1] = 0;
     for (struct stats_session *s = sessions; s < sessions + count; s++) {
         s->principal[sizeof s->principal - 1] = 0;
         s->peer[sizeof s->peer - 1] = 0;

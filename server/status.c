@@ -22,6 +22,10 @@ static void status_fill_device(const struct worker_slot *slot, Tensord__Device *
     device->capability = (char *)info->capability;
     device->processors = info->processors;
     device->memory_total = info->memory_total;
+    device->uuid = (char *)info->uuid;
+    device->bus = (char *)info->bus;
+    device->driver = (char *)info->driver;
+    device->runtime = (char *)info->runtime;
 }
 
 static void status_fill_device_status(const struct worker_slot *slot, uint64_t now, Tensord__Device *device,

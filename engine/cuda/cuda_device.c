@@ -136,6 +136,8 @@ static void cuda_host_release(struct device *base, void *segment, size_t bytes) 
 
 /* ---- the device ---- */
 
+extern const struct device_vtable cuda_device_vtable;
+
 static int cuda_count(unsigned *count, struct fault *fault) {
     int found = 0; /* CUDA leaves it untouched where it fails */
     cudaError_t error = cudaGetDeviceCount(&found);
@@ -148,6 +150,31 @@ static int cuda_count(unsigned *count, struct fault *fault) {
     return STATUS_OK;
 }
 
+/* "13.0" of 13000. */
+static void cuda_version_text(char *text, size_t size, int version) {
+    snprintf(text, size, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+static int cuda_read_identity(struct cuda_device *device, const struct cudaDeviceProp *properties,
+                              struct fault *fault) {
+    struct device_info *info = &device->info;
+    const uint8_t *id = (const uint8_t *)properties->uuid.bytes;
+    int driver, runtime, used = snprintf(info->uuid, sizeof info->uuid, "GPU-");
+    CUDA_TRY(fault, cudaDriverGetVersion(&driver));
+    CUDA_TRY(fault, cudaRuntimeGetVersion(&runtime));
+    CUDA_TRY(fault, cudaDeviceGetPCIBusId(info->bus, sizeof info->bus, device->cuda.ordinal));
+    cuda_version_text(info->driver, sizeof info->driver, driver);
+    cuda_version_text(info->runtime, sizeof info->runtime, runtime);
+    for (int i = 0; i < 16; i++) /* 8-4-4-4-12 digits, as nvidia-smi writes it */
+        used += snprintf(info->uuid + used, sizeof info->uuid - (size_t)used, "%s%02x",
+                         i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+    snprintf(info->kind, sizeof info->kind, "%s", cuda_device_vtable.kind);
+    snprintf(info->model, sizeof info->model, "%.127s", properties->name);
+    snprintf(info->capability, sizeof info->capability, "%d.%d", properties->major, properties->minor);
+    info->processors = (unsigned)properties->multiProcessorCount;
+    return STATUS_OK;
+}
+
 static int cuda_read_properties(struct cuda_device *device, struct fault *fault) {
     struct cuda *cuda = &device->cuda;
     struct cudaDeviceProp properties;
@@ -156,8 +183,7 @@ static int cuda_read_properties(struct cuda_device *device, struct fault *fault)
     cuda->processors = properties.multiProcessorCount;
     cuda->capability = properties.major * 10 + properties.minor;
     cuda->shared_max = (int)properties.sharedMemPerBlockOptin;
-    snprintf(device->model, sizeof device->model, "%s", properties.name);
-    return STATUS_OK;
+    return cuda_read_identity(device, &properties, fault);
 }
 
 static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct fault *fault) {
@@ -171,8 +197,6 @@ static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct 
     CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     return STATUS_OK;
 }
-
-extern const struct device_vtable cuda_device_vtable;
 
 static int cuda_open(const struct device_options *options, struct device **result, struct fault *fault) {
     struct cuda_device *device = calloc(1, sizeof *device);
@@ -208,14 +232,8 @@ static void cuda_close(struct device *base) {
 
 static void cuda_describe(const struct device *base, struct device_info *info) {
     const struct cuda_device *device = (const struct cuda_device *)base;
-    *info = (struct device_info){
-        .processors = (unsigned)device->cuda.processors,
-        .memory_total = device->memory_total,
-    };
-    snprintf(info->kind, sizeof info->kind, "%s", cuda_device_vtable.kind);
-    snprintf(info->model, sizeof info->model, "%.127s", device->model);
-    snprintf(info->capability, sizeof info->capability, "%d.%d", device->cuda.capability / 10,
-             device->cuda.capability % 10);
+    *info = device->info;
+    info->memory_total = device->memory_total;
 }
 
 const struct device_vtable cuda_device_vtable = {

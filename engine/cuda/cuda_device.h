@@ -20,7 +20,7 @@ struct cuda_device {
     struct cuda cuda;
     uint64_t memory_total; /* bytes that the pool may take */
     int priority_least, priority_greatest;
-    char model[256];
+    struct device_info info; /* as read when it was opened */
     pthread_mutex_t events_lock;
     struct device_event *events; /* unused ones */
 };

@@ -240,6 +240,8 @@ static int late_supports(struct device *device, unsigned opcode, enum dtype dtyp
 static void late_describe(const struct device *device, struct device_info *info) {
     device_describe(((const struct late *)device)->cpu, info);
     snprintf(info->kind, sizeof info->kind, "late");
+    snprintf(info->uuid, sizeof info->uuid, "LATE-1");
+    snprintf(info->bus, sizeof info->bus, "0000:3b:00.0");
 }
 
 static void late_close(struct device *device) {

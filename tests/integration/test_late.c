@@ -44,6 +44,20 @@ static void expect_same(td_tensor *tensor, const float *want) {
     free(got);
 }
 
+Test(late, says_who_it_is) {
+    td_device_info infos[2];
+    struct command command;
+    size_t count;
+    cr_assert(!td_devices(client.connection, infos, 2, &count));
+    cr_assert_str_eq(infos[0].name, "late:0");
+    cr_assert_str_eq(infos[0].uuid, "LATE-1");
+    cr_assert_str_eq(infos[1].uuid, "");
+    command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", NULL},
+                NULL, 10000);
+    cr_assert(strstr(command.out, "LATE-1 at 0000:3b:00.0"), "%s", command.out);
+    command_finish(&command);
+}
+
 Test(late, computes) {
     td_tensor *x = client_ramp(client.device, 4, 1);
     client_expect(td_add(x, x), (float[]){2, 4, 6, 8}, 4);

@@ -25,7 +25,7 @@ static void fill_device(Tensord__DeviceStatus *device, Tensord__Device *of, char
     of->kind = "cuda";
     of->state = "quarantined";
     of->model = TEXT_63;
-    of->capability = TEXT_63;
+    of->capability = of->uuid = of->bus = of->driver = of->runtime = TEXT_63;
     of->processors = UINT32_MAX;
     of->memory_total = UINT64_MAX;
     device->device = of;
@@ -128,6 +128,7 @@ Test(client_tensorctl, an_ordinary_device_takes_five_lines) {
     char *text, *after;
     about[0].name = "cpu:0";
     about[0].kind = "cpu";
+    about[0].uuid = "";
     about[0].state = "restarting";
     devices[0].worker_pid = 123456;
     devices[0].epoch = devices[0].restarts = 12;
