@@ -39,6 +39,7 @@ int td_connect(const char *url, const td_options *options, td_connection **out) 
     pthread_mutex_init(&connection->lock, NULL);
     connection->timeout_ms = options->timeout_ms ? options->timeout_ms : CONTROL_TIMEOUT_MS;
     connection->queue_bytes = options->queue_bytes ? options->queue_bytes : QUEUE_BYTES;
+    connection->allow_tf32 = options->allow_tf32;
     if (connection->queue_bytes < QUEUE_BYTES_MIN)
         connection->queue_bytes = QUEUE_BYTES_MIN;
     struct fault fault = {0};
@@ -167,7 +168,7 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     int code = control_dial(connection->url, target, deadline_ms, &fd, fault);
     if (code)
         return code;
-    code = control_hello(fd, connection->client_name, deadline_ms, &welcome, fault);
+    code = control_hello(fd, connection->client_name, connection->allow_tf32, deadline_ms, &welcome, fault);
     if (code) {
         close(fd);
         return code;

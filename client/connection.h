@@ -11,6 +11,7 @@ struct td_connection {
     char *client_name;
     unsigned timeout_ms;
     size_t queue_bytes;
+    bool allow_tf32;
     pthread_mutex_t lock;    /* for the rest */
     struct control *control; /* NULL: to be opened again */
     td_device *devices;

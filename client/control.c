@@ -160,7 +160,7 @@ int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uin
     return 0;
 }
 
-int control_hello(int fd, const char *client_name, int64_t deadline_ms, Tensord__Welcome **welcome,
+int control_hello(int fd, const char *client_name, bool allow_tf32, int64_t deadline_ms, Tensord__Welcome **welcome,
                   struct fault *fault) {
     char name[129];
     snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
@@ -173,6 +173,7 @@ int control_hello(int fd, const char *client_name, int64_t deadline_ms, Tensord_
     hello.version_min = PROTOCOL_VERSION_MIN;
     hello.version_max = PROTOCOL_VERSION_MAX;
     hello.client = name;
+    hello.allow_tf32 = allow_tf32;
     ProtobufCMessage *reply;
     int code = control_exchange(fd, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
     if (code)
@@ -202,7 +203,7 @@ int control_open(const char *url, unsigned timeout_ms, const char *client_name, 
     Tensord__Welcome *welcome = NULL;
     code = control_dial(text, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->fd, fault);
     if (!code)
-        code = control_hello(control->fd, client_name, deadline_ms, &welcome, fault);
+        code = control_hello(control->fd, client_name, false, deadline_ms, &welcome, fault);
     if (code) {
         control_close(control);
         return code;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/status.h"
@@ -44,5 +45,5 @@ int64_t control_now_ms(void);
 int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uint64_t sequence, int64_t deadline_ms,
                      unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
 /* Sends Hello and takes Welcome. */
-int control_hello(int fd, const char *client_name, int64_t deadline_ms, Tensord__Welcome **welcome,
+int control_hello(int fd, const char *client_name, bool allow_tf32, int64_t deadline_ms, Tensord__Welcome **welcome,
                   struct fault *fault);

@@ -165,6 +165,7 @@ static void tensorctl_json_session(struct json *json, const Tensord__SessionStat
     tensorctl_json_failures(json, session);
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);
+    json_bool(json, "allow_tf32", session->allow_tf32);
     json_close(json, '}');
 }
 

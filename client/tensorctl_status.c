@@ -172,6 +172,8 @@ static void tensorctl_session_failures(FILE *out, const Tensord__SessionStatus *
 static void tensorctl_session_label(FILE *out, const Tensord__SessionStatus *session) {
     if (*session->label)
         text_wrap(out, "    at: ", session->label);
+    if (session->allow_tf32)
+        text_line(out, "    allows TF32");
 }
 
 static int tensorctl_by_live(const void *a, const void *b) {

@@ -41,6 +41,7 @@
 #ifndef TENSORD_H
 #define TENSORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -136,6 +137,8 @@ typedef struct td_options {
     unsigned timeout_ms;      /* for connecting, each handshake, list of devices, and closing; 0: 10,000 */
     size_t queue_bytes;       /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 64 MiB, at least
                                  64 KiB */
+    bool allow_tf32;          /* lets GPUs round the inputs of float32 products to TF32 (10 bits of mantissa instead of 23),
+                                 which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
 } td_options;
 
 /* URLs: unix:/path, tcp://host:port. NULL: $TENSORD_URL, else the daemon's default socket ($XDG_RUNTIME_DIR/tensord.sock,

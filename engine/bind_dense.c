@@ -163,6 +163,7 @@ int bind_matmul(struct binding *binding) {
         struct plan plan = bind_plan(binding, &out, views, 2);
         int64_t depth = views[0].shape[views[0].rank - 1];
         double flops = 2.0 * (double)view_elements(&out) * (double)depth;
+        plan.tf32 = binding->session->limits.allow_tf32;
         plan.weight = 1000 + (flops < 1e18 ? (uint64_t)(flops / 20) : UINT64_C(50000000000000000));
         code = plan_push(binding->stream, &plan, &binding->fault);
     }

@@ -24,6 +24,7 @@
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/op.h"
@@ -57,6 +58,7 @@ struct launch {
     uint16_t opcode;
     uint8_t n_inputs;
     uint8_t n_ints, n_floats;
+    bool tf32;             /* MATMUL of f32: inputs may be rounded to TF32 */
     struct report *report; /* not NULL for OP_FAMILY_TAKE */
     const int64_t *ints;
     const double *floats;

@@ -11,6 +11,7 @@ struct plan {
     const double *floats;
     struct report *report;
     uint64_t weight;
+    bool tf32;
 };
 
 /* Enqueues the launch and notes its use of all storage. */

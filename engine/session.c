@@ -332,4 +332,5 @@ void session_stats(struct session *session, struct session_stats *stats) {
     memcpy(stats->failures, session->failures, sizeof stats->failures);
     snprintf(stats->last_failure, sizeof stats->last_failure, "%s", session->last_failure);
     snprintf(stats->label, sizeof stats->label, "%s", session->label);
+    stats->allow_tf32 = session->limits.allow_tf32;
 }

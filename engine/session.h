@@ -15,6 +15,7 @@ struct session_limits {
     uint64_t bytes;   /* live bytes; 0: what the device has */
     uint32_t tensors; /* live ids; an operation above it binds nothing, and its id is used up */
     uint32_t streams; /* open streams besides the default one */
+    bool allow_tf32;  /* of precision: float32 products may be computed in TF32 */
 };
 
 /* With its default stream, number 0. */
@@ -138,6 +139,7 @@ struct session_stats {
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
     char last_failure[SESSION_FAILURE_MAX]; /* "matmul forward/logits: shapes do not fit: …" */
     char label[FAILURE_LABEL_MAX + 1];      /* of the newest operation that has one: what the client is at */
+    bool allow_tf32;
 };
 void session_stats(struct session *session, struct session_stats *stats);
 /* Operations enqueued and not yet run, cheap enough to ask after every batch. */

@@ -15,12 +15,13 @@ enum { REQUEST_KICK_OPERATIONS = 256 };
 
 /* ---- Hello and what needs no session state ---- */
 
-static int request_session(struct connection *connection, struct fault *fault) {
+static int request_session(struct connection *connection, bool allow_tf32, struct fault *fault) {
     struct service *service = connection->service;
     struct session_limits limits = {
         .bytes = service->limits.session_bytes,
         .tensors = service->limits.session_tensors,
         .streams = service->limits.session_streams,
+        .allow_tf32 = allow_tf32,
     };
     int status;
 
@@ -57,7 +58,7 @@ static int request_hello(struct connection *connection, const struct frame_heade
                          hello->version_min, hello->version_max, PROTOCOL_VERSION_MIN, PROTOCOL_VERSION_MAX);
     if (strlen(hello->client) > BATCH_LABEL_MAX)
         return REQUEST_PROTOCOL(fault, "the client's name has more than %d bytes", BATCH_LABEL_MAX);
-    status = request_session(connection, fault);
+    status = request_session(connection, hello->allow_tf32, fault);
     if (status)
         return status;
     snprintf(connection->client, sizeof connection->client, "%s", hello->client);

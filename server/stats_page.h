@@ -19,6 +19,7 @@ struct stats_session {
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1];
+    bool allow_tf32;
 };
 
 struct stats_device {

@@ -93,6 +93,7 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->ops_done = session->ops_done;
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
+    status->allow_tf32 = session->allow_tf32;
     status->failures = row->pointers;
     for (unsigned code = 1; code < STATUS_COUNT; code++) {
         if (!session->failures[code])

@@ -65,6 +65,7 @@ static void worker_stats_session(const struct connection *connection, struct sta
     memcpy(out->failures, session.failures, sizeof out->failures);
     memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
     memcpy(out->label, session.label, sizeof out->label);
+    out->allow_tf32 = session.allow_tf32;
 }
 
 static void worker_stats_write(struct worker_stats *stats, const struct service *service, uint64_t now) {

@@ -32,7 +32,6 @@ struct cuda {
     int capability;         /* 90: compute capability 9.0 */
     int shared_max;         /* bytes of shared memory that one block may ask for */
     struct cuda_blas *blas; /* created with the first product */
-    bool tf32;              /* float32 products may be computed in TF32 */
 };
 
 /* Puts a launch whose kernel is known to exist on the stream. An error is the device's: see cuda_fault(). */

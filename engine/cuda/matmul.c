@@ -37,6 +37,7 @@ struct product {
     struct cuda *cuda;
     struct cuda_stream *stream;
     enum dtype dtype;
+    bool tf32;
     int64_t size; /* of an element */
     int64_t m, n, k;
     int batch_rank, strided; /* the batch axis that cublasLt counts; -1: none */
@@ -255,7 +256,7 @@ static struct blas_product piece_product(const struct product *product, const st
         key.d.batch_stride = product->c_batch[product->strided];
     }
     key.dtype = product->dtype;
-    key.tf32 = product->cuda->tf32 && product->dtype == DTYPE_F32;
+    key.tf32 = product->tf32;
     return key;
 }
 
@@ -417,6 +418,7 @@ int cuda_matmul(struct cuda *cuda, struct cuda_stream *stream, const struct laun
     bool taken = false;
     int code = STATUS_OK;
     product_init(&product, cuda, stream, launch);
+    product.tf32 = launch->tf32 && product.dtype == DTYPE_F32;
     const struct matmul_tiled tiled = product_tiled(&product);
     if (product.k == 0) {
         int64_t elements = product.m * product.n;

@@ -111,6 +111,22 @@ Test(tensorctl, label_is_shown) {
     cr_assert(strstr(command.out, "    at: held\n"), "%s", command.out);
 }
 
+static bool two_sessions(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return status->n_sessions == 2;
+}
+
+Test(tensorctl, precision_is_shown) {
+    td_connection *fast;
+    td_device *device;
+    cr_assert(!td_connect(tensord.url, &(td_options){.allow_tf32 = true}, &fast));
+    cr_assert(!td_device_open(fast, "cpu:0", &device));
+    status_until(tensord.url, two_sessions, NULL, 5000);
+    TENSORCTL("sessions", "--json");
+    json_holds("sorted((s['device'], s['allow_tf32']) for s in d['sessions']) == [('cpu:0', True), ('cpu:1', False)]");
+    td_close(fast);
+}
+
 Test(tensorctl, failure_noticed_by_the_device_is_counted) {
     status_until(tensord.url, failure_is_counted, NULL, 2000);
     TENSORCTL("sessions", "--json");
