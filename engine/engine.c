@@ -26,6 +26,14 @@ static void engine_stop_reaper(struct engine *engine) {
     pthread_join(engine->reaper, NULL);
 }
 
+static void engine_pool_lost(void *owner, const struct fault *fault) {
+    struct engine *engine = owner;
+    engine_latch(engine, fault);
+    pthread_mutex_lock(&engine->lock);
+    engine_tell(engine);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
     engine->device = device;
     engine->options = *options;
@@ -39,6 +47,8 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     pthread_condattr_destroy(&monotonic);
     pool_init(&engine->pool, device);
     pool_init_host(&engine->staging, device, options->staging_total ? options->staging_total : ENGINE_STAGING_BYTES);
+    engine->pool.lost = engine->staging.lost = engine_pool_lost;
+    engine->pool.owner = engine->staging.owner = engine;
     reports_init(&engine->reports, device);
     int error = device->vtable->async ? pthread_create(&engine->reaper, NULL, reaper_main, engine) : 0;
     if (error)

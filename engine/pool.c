@@ -249,6 +249,15 @@ static size_t pool_segment_bytes(const struct pool *pool, size_t bytes) {
     return wanted >= bytes ? wanted : 0;
 }
 
+/* A device may be found to have failed here first, with nothing queued there to say so later. */
+static int pool_reserve(struct pool *pool, size_t bytes, void **data) {
+    struct fault fault;
+    int code = pool->reserve(pool->device, bytes, data, &fault);
+    if (code == STATUS_DEVICE_LOST && pool->lost)
+        pool->lost(pool->owner, &fault);
+    return code;
+}
+
 static int pool_grow(struct pool *pool, size_t bytes) {
     size_t wanted = pool_segment_bytes(pool, bytes);
     if (!wanted)
@@ -256,7 +265,7 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     struct segment *segment = malloc(sizeof *segment);
     struct storage *storage = pool_piece(pool);
     void *data = NULL;
-    if (!segment || !storage || pool->reserve(pool->device, wanted, &data, NULL) != STATUS_OK) {
+    if (!segment || !storage || pool_reserve(pool, wanted, &data) != STATUS_OK) {
         free(segment);
         if (storage)
             pool_recycle(pool, storage);

@@ -35,6 +35,8 @@ struct pool {
     struct device *device;
     int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
     void (*release)(struct device *device, void *segment, size_t bytes);
+    void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
+    void *owner;
     uint64_t total;    /* bytes it may reserve */
     uint64_t reserved; /* taken from the device */
     uint64_t live, peak;

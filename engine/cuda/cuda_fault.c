@@ -6,7 +6,10 @@ static const cudaError_t cuda_sticky[] = {
     cudaErrorAssert,           cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
     cudaErrorInvalidPc,        cudaErrorIllegalInstruction,  cudaErrorHardwareStackError,
     cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorContextIsDestroyed,
-    cudaErrorUnknown,
+    cudaErrorUnknown,          cudaErrorMpsClientTerminated,
+#if CUDART_VERSION >= 13000
+    cudaErrorTensorMemoryLeak,
+#endif
 };
 
 int cuda_fault(struct fault *fault, cudaError_t error, const char *call) {

@@ -58,11 +58,11 @@ void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault
     *scratch = (struct cuda_scratch){0};
     cudaError_t error = cudaMallocAsync(&scratch->memory, wanted, stream->stream);
     if (error == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
         if (cudaDeviceGetDefaultMemPool(&pool, stream->cuda->ordinal) == cudaSuccess)
             cudaMemPoolTrimTo(pool, 0);
         error = cudaMallocAsync(&scratch->memory, wanted, stream->stream);
     }
+    cudaGetLastError(); /* of those above, where it went well in the end: launches look at it */
     if (error != cudaSuccess) {
         scratch->memory = NULL;
         cuda_fault(fault, error, "cudaMallocAsync");
@@ -74,20 +74,24 @@ void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault
 
 /* ---- events ---- */
 
-static struct device_event *cuda_event_take(struct cuda_device *device) {
+static int cuda_event_take(struct cuda_device *device, struct device_event **result, struct fault *fault) {
     pthread_mutex_lock(&device->events_lock);
     struct device_event *event = device->events;
     if (event)
         device->events = event->next;
     pthread_mutex_unlock(&device->events_lock);
-    if (event || !(event = malloc(sizeof *event)))
-        return event;
-    if (cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming) != cudaSuccess) {
-        cudaGetLastError();
+    *result = event;
+    if (event)
+        return STATUS_OK;
+    if (!(event = malloc(sizeof *event)))
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for an event");
+    cudaError_t error = cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming);
+    if (error != cudaSuccess) {
         free(event);
-        return NULL;
+        return cuda_fault(fault, error, "cudaEventCreateWithFlags");
     }
-    return event;
+    *result = event;
+    return STATUS_OK;
 }
 
 static void cuda_event_release(struct device *base, struct device_event *event) {
@@ -110,12 +114,12 @@ void cuda_events_destroy(struct cuda_device *device) {
 static int cuda_event_record(struct device *base, struct device_stream *stream, struct device_event **result,
                              struct fault *fault) {
     struct cuda_device *device = (struct cuda_device *)base;
+    struct device_event *event;
     int code = cuda_enter(&device->cuda, fault);
+    if (code == STATUS_OK)
+        code = cuda_event_take(device, &event, fault);
     if (code != STATUS_OK)
         return code;
-    struct device_event *event = cuda_event_take(device);
-    if (!event)
-        return fault_set(fault, STATUS_INTERNAL, "no event can be created");
     cudaError_t error = cudaEventRecord(event->event, stream->cuda.stream);
     if (error != cudaSuccess) {
         cuda_event_release(base, event);

@@ -1,0 +1,100 @@
+/* Launches, and what nvcc puts around kernels: registration, and the configuration between <<< and >>>. */
+#include "tests/fakecuda/fakecuda.h"
+
+/* nvcc declares these for the code that it generates. */
+void **__cudaRegisterFatBinary(void *binary);
+void __cudaRegisterFatBinaryEnd(void **handle);
+void __cudaUnregisterFatBinary(void **handle);
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int threads, uint3 *thread,
+                            uint3 *block, dim3 *block_size, dim3 *grid_size, int *size);
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external, size_t size,
+                       int constant, int global);
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st *stream);
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                               cudaStream_t stream);
+
+static _Thread_local struct {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+} configuration;
+
+void **__cudaRegisterFatBinary(void *binary) {
+    static void *handle;
+    (void)binary;
+    return &handle;
+}
+
+void __cudaRegisterFatBinaryEnd(void **handle) {
+    (void)handle;
+}
+
+void __cudaUnregisterFatBinary(void **handle) {
+    (void)handle;
+}
+
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int threads, uint3 *thread,
+                            uint3 *block, dim3 *block_size, dim3 *grid_size, int *size) {
+    (void)handle, (void)host, (void)device, (void)name, (void)threads, (void)thread, (void)block;
+    (void)block_size, (void)grid_size, (void)size;
+}
+
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external, size_t size,
+                       int constant, int global) {
+    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)size, (void)constant, (void)global;
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st *stream) {
+    configuration.grid = grid;
+    configuration.block = block;
+    configuration.shared = shared;
+    configuration.stream = stream;
+    return fakecuda_call(__func__);
+}
+
+cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream) {
+    *grid = configuration.grid;
+    *block = configuration.block;
+    *shared = configuration.shared;
+    *(cudaStream_t *)stream = configuration.stream;
+    return fakecuda_call(__func__);
+}
+
+/* The caller asks once for each kernel, and keeps what it was given. */
+cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error == cudaSuccess)
+        *kernel = (cudaKernel_t)(uintptr_t)function;
+    return error;
+}
+
+static bool extents_fit(dim3 grid, dim3 block) {
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    return threads >= 1 && threads <= 1024 && block.z <= 64 && grid.x >= 1 && grid.x <= INT32_MAX && grid.y >= 1 &&
+           grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535;
+}
+
+/* Takes its turn on the stream. What every device refuses is refused. */
+static cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream) {
+    if (!kernel)
+        return fakecuda_error(cudaErrorInvalidDeviceFunction);
+    if (!extents_fit(grid, block) || shared > 227 << 10)
+        return fakecuda_error(cudaErrorInvalidConfiguration);
+    return fakecuda_put(stream, &(struct fakecuda_item){.kind = ITEM_KERNEL});
+}
+
+cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t shared,
+                             cudaStream_t stream) {
+    cudaError_t error = fakecuda_call(__func__);
+    (void)arguments;
+    return error == cudaSuccess ? launch(function, grid, block, shared, stream) : error;
+}
+
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
+                               cudaStream_t stream) {
+    cudaError_t error = fakecuda_call("cudaLaunchKernel");
+    (void)arguments;
+    return error == cudaSuccess ? launch(kernel, grid, block, shared, stream) : error;
+}

@@ -1,0 +1,219 @@
+/* The module on the stand-in for CUDA, in this process: the n-th call fails, for every n in a job.
+ *
+ * Each run is a process of its own, since a module that has been loaded stays, and so does what CUDA never forgives.
+ * FAKECUDA_FULL=1 leaves no call out; an argument "N:CODE" or "FUNCTION:N:CODE" is the one run to make. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/fakecuda/job.h"
+
+enum { RUN_SECONDS = 20, DEVICE = 1 /* not CUDA's default: a thread that forgets to choose it is found out */ };
+
+/* What a run says of itself. */
+struct run {
+    struct fakecuda_figures figures; /* at its end */
+    int opened;                      /* STATUS_OK, or why there was no engine */
+    bool broken;                     /* the engine has given the device up */
+    unsigned failed;                 /* operations and answers */
+    char wrong[512];                 /* "": nothing */
+};
+
+static struct run *run; /* shared with the process that runs */
+static unsigned runs, bad;
+static bool thorough;
+
+__attribute__((format(printf, 1, 2))) static void run_wrong(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (!*run->wrong)
+        vsnprintf(run->wrong, sizeof run->wrong, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- in the process of a run ---- */
+
+/* The stand-in came with the module. */
+static void run_figures(void) {
+    void *library = dlopen(FAKECUDA_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void (*figures)(struct fakecuda_figures *);
+    void *symbol = library ? dlsym(library, "fakecuda_figures") : NULL;
+    if (!symbol) {
+        run_wrong("%s is not the stand-in: %s", FAKECUDA_LIBRARY, dlerror());
+        return;
+    }
+    memcpy(&figures, &symbol, sizeof symbol);
+    figures(&run->figures);
+}
+
+static bool code_sticky(const char *fail) {
+    const char *colon = fail ? strrchr(fail, ':') : NULL;
+    return colon && atoi(colon + 1) != cudaErrorMemoryAllocation;
+}
+
+/* After the job: nothing is left of it, and either the device has been given up or all is as if nothing had been. */
+static void run_settle(struct engine *engine, bool sticky) {
+    struct engine_stats stats;
+    struct fault fault;
+    struct job again;
+    run_figures();
+    run->broken = engine_fault(engine, &fault) != STATUS_OK;
+    if (*run->figures.failed && sticky && !run->broken)
+        run_wrong("the device is lost, and the engine does not know");
+    engine_stats(engine, &stats);
+    if (stats.memory_live || stats.sessions)
+        run_wrong("%llu bytes and %u sessions are left", (unsigned long long)stats.memory_live, stats.sessions);
+    if (!run->broken && *run->figures.failed) {
+        job_run(&again, engine);
+        if (again.n_failed || *again.wrong)
+            run_wrong("the job after it: %u failures, %s", again.n_failed, again.wrong);
+    }
+}
+
+static void run_job(struct engine *engine, bool sticky) {
+    struct job job;
+    struct engine_stats stats;
+    job_run(&job, engine);
+    run->failed = job.n_failed;
+    if (*job.wrong)
+        run_wrong("%s", job.wrong);
+    run_settle(engine, sticky);
+    do { /* what was cancelled passes, too */
+        engine_poll(engine);
+        engine_stats(engine, &stats);
+    } while (stats.queue_depth);
+    engine_destroy(engine);
+}
+
+/* A failing call that gives something back leaves it behind; nothing else may. */
+static void run_leaks(bool sticky) {
+    const struct fakecuda_figures *left = &run->figures;
+    if (sticky || strstr(left->failed, "Free") || strstr(left->failed, "Destroy"))
+        return;
+    if (left->device_bytes || left->host_bytes || left->streams || left->events)
+        run_wrong("left behind: %llu bytes of the device, %llu pinned, %u streams, %u events",
+                  (unsigned long long)left->device_bytes, (unsigned long long)left->host_bytes, left->streams,
+                  left->events);
+}
+
+static int run_main(const char *fail) {
+    struct device_options options = {.index = DEVICE};
+    struct device *device = NULL;
+    struct engine *engine = NULL;
+    struct fault fault = {0};
+    bool sticky = code_sticky(fail);
+    alarm(RUN_SECONDS);
+    setenv("FAKECUDA_DEVICES", "2", 1);
+    if (fail)
+        setenv("FAKECUDA_FAIL", fail, 1);
+    run->opened = device_open("cuda", &options, &device, &fault);
+    if (run->opened == STATUS_OK)
+        run->opened = engine_create(device, &(struct engine_options){0}, &engine, &fault);
+    if (run->opened == STATUS_OK)
+        run_job(engine, sticky);
+    else if (!fail)
+        run_wrong("no device: %s", fault.message);
+    run_figures();
+    run_leaks(sticky);
+    fflush(NULL);
+    return 0;
+}
+
+/* ---- runs ---- */
+
+/* False where something is wrong. `fail` NULL: nothing does. */
+static bool run_once(const char *fail) {
+    int status = 0;
+    memset(run, 0, sizeof *run);
+    fflush(NULL);
+    pid_t process = fork();
+    if (process == 0)
+        (thorough ? exit
+                  : _exit)(run_main(fail)); /* exit() looks for leaks where there is a sanitizer, which takes long */
+    while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+    }
+    runs++;
+    if (WIFSIGNALED(status))
+        run_wrong(WTERMSIG(status) == SIGALRM ? "it hangs" : "it died of signal %d", WTERMSIG(status));
+    else if (WEXITSTATUS(status))
+        run_wrong("it ended with %d", WEXITSTATUS(status));
+    if (!*run->wrong)
+        return true;
+    printf("# FAKECUDA_FAIL=%s (%s): %s\n", fail ? fail : "", run->figures.failed, run->wrong);
+    bad++;
+    return false;
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Every `step`-th call of a job. */
+static void sweep(unsigned long calls, unsigned long first, unsigned long step, cudaError_t code) {
+    unsigned lost = 0, survived = 0, refused = 0, missed = 0;
+    double start = seconds();
+    for (unsigned long n = first; n <= calls; n += step) {
+        char fail[64];
+        snprintf(fail, sizeof fail, "%lu:%d", n, (int)code);
+        run_once(fail);
+        refused += run->opened != STATUS_OK;
+        missed += !*run->figures.failed;
+        lost += run->broken;
+        survived += run->opened == STATUS_OK && *run->figures.failed && !run->broken;
+    }
+    printf("# error %d at every %lu. of %lu calls: %u devices refused, %u lost, %u survived, %u calls never came; %.1f "
+           "s\n",
+           (int)code, step, calls, refused, lost, survived, missed, seconds() - start);
+}
+
+/* One call of each function on its own: the numbers above depend on how the threads happen to run. */
+static void sweep_functions(void) {
+    static const char *const functions[] = {
+        "cudaMalloc",      "cudaHostAlloc",   "cudaMallocAsync",     "cudaStreamCreateWithPriority",
+        "cudaEventRecord", "cudaEventQuery",  "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
+        "cudaMemcpyAsync", "cudaMemsetAsync", "cudaLaunchKernel",    "cudaSetDevice",
+        "cublasLtCreate",  "cublasLtMatmul",  "cudaFreeAsync",       "cublasLtMatmulAlgoGetHeuristic",
+    };
+    static const int codes[] = {cudaErrorMemoryAllocation, cudaErrorIllegalAddress, cudaErrorECCUncorrectable};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        for (size_t j = 0; j < sizeof codes / sizeof *codes; j++) {
+            char fail[96];
+            snprintf(fail, sizeof fail, "%s:%d:%d", functions[i], 1 + (int)j, codes[j]);
+            run_once(fail);
+        }
+}
+
+int main(int argc, char **argv) {
+    const char *full = getenv("FAKECUDA_FULL");
+    thorough = (full && *full) || argc > 1;
+    run = mmap(NULL, sizeof *run, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (run == MAP_FAILED)
+        return 1;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc > 1) { /* one of them, to look at */
+        run_once(argv[1]);
+        printf("# %s failed; %u failures, %s\n", run->figures.failed, run->failed, run->broken ? "lost" : "not lost");
+        return bad != 0;
+    }
+    if (!run_once(NULL) || run->failed) {
+        printf("# without a fault: %u failures\n", run->failed);
+        return 1;
+    }
+    unsigned long calls = run->figures.calls;
+    sweep(calls, 1, 1, cudaErrorMemoryAllocation);
+    sweep(calls, 1, thorough ? 1 : 5, cudaErrorIllegalAddress);
+    sweep(calls, 3, thorough ? 1 : 25, cudaErrorLaunchFailure);
+    sweep_functions();
+    printf("# %u runs, %u wrong\n", runs, bad);
+    return bad != 0;
+}
