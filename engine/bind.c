@@ -285,7 +285,8 @@ static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
     *taint = NULL;
     if (binding->info->family == OP_FAMILY_TAKE) {
         int axis = request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
-        binding->check = check_create(&binding->engine->reports, binding->info->name, request->label, request->sequence, axis);
+        binding->check =
+            check_create(&binding->engine->reports, binding->info->name, request->label, request->sequence, axis);
         if (!binding->check)
             return plan_no_memory(&binding->fault);
     }

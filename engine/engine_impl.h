@@ -61,8 +61,8 @@ struct engine {
     struct stream *signalled; /* streams that reached a watched point */
     struct stream_chunk *chunks;
     unsigned chunks_count;
-    struct fault latched; /* a sticky failure of the device */
-    _Atomic bool broken;  /* `latched` is set */
+    struct fault latched;   /* a sticky failure of the device */
+    _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */
     pthread_cond_t reap;    /* the reaper sleeps on it */
     bool reaper_asleep;

@@ -31,7 +31,7 @@ struct session {
     struct session_stream *streams; /* the others, open ones and closed ones that still run */
     uint32_t n_streams;
     struct stream *uploader, *fetcher; /* of copies to and from a device that runs later; NULL until needed */
-    struct upload *uploads;  /* unfinished ones */
+    struct upload *uploads;            /* unfinished ones */
     struct landing *landings;
     struct pending *pending; /* fetches and waits not yet answered */
 
