@@ -88,7 +88,10 @@ int preamble_decode(const uint8_t in[PREAMBLE_BYTES], uint16_t *target, struct f
 
 /* The incremental reader. It reads ahead into a buffer of its own, so that many small frames cost one read; a payload
  * of FRAME_DIRECT_MIN bytes and more is read straight to where the owner wants it. One thread at a time. */
-enum { FRAME_DIRECT_MIN = 16 << 10 };
+enum {
+    FRAME_DIRECT_MIN = 16 << 10,
+    FRAME_BULK_AHEAD = 256, /* what is read at first behind such a payload: most likely the head of the next one */
+};
 
 struct frame_reader {
     uint8_t *buffer;
@@ -100,6 +103,7 @@ struct frame_reader {
     uint64_t payload_max;
     bool paused;
     bool direct;   /* the last want named the sink */
+    bool bulk;     /* the last frame's payload was large enough for that */
     int stopped;   /* what a handler or a malformed header ended it with */
     uint8_t *sink; /* where the rest of the present payload goes; NULL: nowhere chosen, bytes are dropped */
 };

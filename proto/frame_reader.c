@@ -50,6 +50,10 @@ void frame_reader_want(struct frame_reader *reader, uint8_t **place, size_t *byt
         compact(reader);
         *place = reader->buffer + reader->end;
         *bytes = reader->capacity - reader->end;
+        /* A large value comes in parts, and what is read ahead of a part is copied twice. */
+        if (reader->bulk && reader->state == FRAME_READER_HEADER && *bytes > FRAME_BULK_AHEAD) {
+            *bytes = FRAME_BULK_AHEAD;
+        }
     }
 }
 
@@ -95,6 +99,7 @@ static int step_message(struct frame_reader *reader, const struct frame_handler 
     reader->begin += reader->header.message_bytes;
     reader->sink = sink;
     reader->payload_left = reader->header.payload_bytes;
+    reader->bulk = reader->payload_left >= FRAME_DIRECT_MIN;
     reader->state = reader->payload_left > 0 ? FRAME_READER_PAYLOAD : FRAME_READER_HEADER;
     return 1;
 }
