@@ -9,7 +9,9 @@
 #include "client/error.h"
 #include "proto/frame.h"
 
-enum { QUEUE_BYTES = 64 << 20, QUEUE_BYTES_MIN = 64 << 10 };
+/* The default holds some 170,000 small operations. Beyond what the processor's caches hold, each is written to memory and
+ * read back: measured with 10 M operations, 64 MiB made each of them 25 % dearer. */
+enum { QUEUE_BYTES = 4 << 20, QUEUE_BYTES_MIN = 64 << 10 };
 
 bool connection_same_daemon(const td_connection *a, const td_connection *b) {
     return a == b || !strcmp(a->url, b->url);

@@ -135,8 +135,8 @@ TD_API const char *td_strerror(int code);
 typedef struct td_options {
     const char *client_name;  /* shown to the operator; NULL: the program's name */
     unsigned timeout_ms;      /* for connecting, each handshake, list of devices, and closing; 0: 10,000 */
-    size_t queue_bytes;       /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 64 MiB, at least
-                                 64 KiB */
+    size_t queue_bytes;       /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 4 MiB, about 170,000
+                                 small operations; at least 64 KiB */
     bool allow_tf32;          /* lets GPUs round the inputs of float32 products to TF32 (10 bits of mantissa instead of 23),
                                  which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
 } td_options;
@@ -228,8 +228,9 @@ TD_API const char *td_dtype_name(td_dtype dtype);
  * rank 0 to TD_RANK_MAX and extents from 0 on; an array without elements may be NULL. */
 
 /* A tensor of this dtype and shape from host memory, which may be reused on return. Up to 256 KiB (or a quarter of
- * queue_bytes) are copied and sent later; larger data is sent by the call itself. Blocks for larger data, until the socket
- * has taken it. Errors as of operations, below; TD_E_OUT_OF_MEMORY on the device poisons the tensor. */
+ * queue_bytes) are copied and sent later, as long as the send queue is not half full; otherwise the call sends them itself
+ * and blocks until the socket has taken them. Errors as of operations, below; TD_E_OUT_OF_MEMORY on the device poisons
+ * the tensor. */
 TD_API td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data);
 /* The same, but borrows the data: it must stay unchanged until `done(user)` is called, once, on the library's I/O thread,
  * when it has been sent or never will be. `done` may be NULL. Does not block. On NULL, `done` is not called. */

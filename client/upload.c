@@ -125,13 +125,22 @@ static struct upload *upload_create(size_t copy_bytes) {
     return upload;
 }
 
+/* Whether a copy is small, and fits the queue with room to spare for operations. */
+static bool upload_copies(td_device *device, uint64_t bytes) {
+    struct queue *queue = &device->queue;
+    if (bytes > UPLOAD_COPY_MAX || bytes > queue->bytes_max / 4)
+        return false;
+    pthread_mutex_lock(&device->lock);
+    bool room = queue->bytes <= queue->bytes_max / 2;
+    pthread_mutex_unlock(&device->lock);
+    return room;
+}
+
 td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data) {
     struct source source;
     if (source_check(&source, device, dtype, rank, shape, data))
         return NULL;
-    /* A copy must fit the queue with room to spare; where that is small, the caller waits sooner. */
-    size_t copy_max = device->queue.bytes_max / 4 < UPLOAD_COPY_MAX ? device->queue.bytes_max / 4 : UPLOAD_COPY_MAX;
-    bool copied = source.bytes <= copy_max;
+    bool copied = upload_copies(device, source.bytes);
     struct upload *upload = upload_create(copied ? (size_t)source.bytes : 0);
     if (!upload)
         return NULL;

@@ -184,3 +184,25 @@ Test(backpressure, again_leaves_nothing_queued_and_later_calls_succeed) {
     cr_assert_eq(got, (float)(added + 1));
     td_close(connection);
 }
+
+Test(backpressure, uploads_in_a_loop_wait_for_the_socket_and_do_not_fail) {
+    enum { COUNT = 400, FLOATS = 40000 }; /* 64 MB in copies of 160 kB, much more than the send queue holds */
+    struct client client;
+    float *data = calloc(FLOATS, sizeof *data), last = 0;
+    td_tensor *sum = NULL;
+    client_open(&client, tensord.url, "cpu:0");
+    sum = td_full(client.device, TD_F32, TD_SHAPE(FLOATS), 0);
+    for (int i = 0; i < COUNT; i++) {
+        data[FLOATS - 1] = (float)i;
+        td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(FLOATS), data), *next = td_add(sum, x);
+        cr_assert_not_null(next, "%d: %s", i, td_last_error()->message);
+        td_release(sum);
+        td_release(x);
+        sum = next;
+    }
+    td_tensor *end = td_slice(sum, 0, FLOATS - 1, FLOATS, 1);
+    cr_assert(!td_fetch(end, &last, sizeof last), "%s", td_last_error()->message);
+    cr_assert_eq(last, (float)(COUNT * (COUNT - 1) / 2));
+    free(data);
+    client_close(&client);
+}
