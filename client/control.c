@@ -28,6 +28,7 @@ static const struct {
     {FRAME_DONE, &tensord__done__descriptor},
     {FRAME_DEVICE_LIST, &tensord__device_list__descriptor},
     {FRAME_STATUS, &tensord__status__descriptor},
+    {FRAME_OPERATION_LIST, &tensord__operation_list__descriptor},
 };
 
 static int wait_ready(int fd, short events, int64_t deadline_ms, struct fault *fault) {

@@ -19,7 +19,8 @@ enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
                                       "\n"
                                       "  status    devices and sessions: memory, work, failures\n"
-                                      "  devices   what devices there are\n"
+                                      "  devices   what devices there are, and how they do\n"
+                                      "  ops       the operations, and which devices have them\n"
                                       "  sessions  who uses them, the largest in memory first\n"
                                       "  ping      the time that the daemon takes to answer\n"
                                       "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
@@ -27,10 +28,13 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "\n"
                                       "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
                                       "                 default socket\n"
-                                      "  --json         status, devices, sessions: JSON instead of text\n"
+                                      "  --json         status, devices, ops, sessions: JSON instead of text\n"
                                       "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --help, --version\n"
+                                      "\n"
+                                      "ops shows the dtypes that an operation's last input may have (take: its\n"
+                                      "indices), or its result's where it has no input.\n"
                                       "\n"
                                       "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
                                       "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
@@ -152,6 +156,21 @@ static int command_view(struct tensorctl *ctl, struct fault *fault) {
     return ctl->watch_s > 0 ? tensorctl_watch(ctl, fault) : tensorctl_show(ctl, fault);
 }
 
+static int command_operations(struct tensorctl *ctl, struct fault *fault) {
+    Tensord__ListOperations request = TENSORD__LIST_OPERATIONS__INIT;
+    Tensord__OperationList *list;
+    int error = control_call(ctl->control, FRAME_LIST_OPERATIONS, &request.base, FRAME_OPERATION_LIST,
+                             (ProtobufCMessage **)&list, fault);
+    if (error)
+        return error;
+    if (ctl->json)
+        tensorctl_json_write_operations(stdout, list);
+    else
+        tensorctl_operations_write(stdout, list);
+    tensord__operation_list__free_unpacked(list, NULL);
+    return tensorctl_flushed(fault);
+}
+
 /* ---- ping and drain ---- */
 
 static double seconds_now(void) {
@@ -200,6 +219,7 @@ static int command_drain(struct tensorctl *ctl, struct fault *fault) {
 static const struct command tensorctl_commands[] = {
     {"status", command_view, TENSORCTL_STATUS, .json = true, .watch = true},
     {"devices", command_view, TENSORCTL_DEVICES, .json = true},
+    {"ops", command_operations, .json = true},
     {"sessions", command_view, TENSORCTL_SESSIONS, .json = true},
     {"ping", command_ping},
     {"drain", command_drain, .timeout_ms = DRAIN_TIMEOUT_MS},
@@ -262,7 +282,7 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
 
 static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count == 0)
-        return usage_error("which command? status, devices, sessions, ping or drain", NULL);
+        return usage_error("which command? status, devices, ops, sessions, ping or drain", NULL);
     ctl->command = command_find(words[0]);
     if (!ctl->command)
         return usage_error("there is no command", words[0]);

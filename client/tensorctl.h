@@ -1,4 +1,4 @@
-/* tensorctl's views of the daemon's Status message. One thread; nothing here keeps a pointer past its call. */
+/* tensorctl's views of the daemon's messages. One thread; nothing here keeps a pointer past its call. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,6 +14,11 @@ enum tensorctl_view { TENSORCTL_STATUS, TENSORCTL_DEVICES, TENSORCTL_SESSIONS };
 void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view);
 /* For programs: one JSON value and a newline, over several indented lines if `pretty`. Bytes are integers. */
 void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty);
+/* The same for the table of operations and what each device has of it. */
+void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list);
+void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *list);
+/* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
+void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
 

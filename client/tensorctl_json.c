@@ -105,6 +105,49 @@ static void tensorctl_json_memory(struct json *json, const Tensord__DeviceStatus
     json_close(json, '}');
 }
 
+/* null: not available. */
+static void json_reading(struct json *json, const char *key, const Tensord__Reading *reading, double unit) {
+    if (!reading)
+        json_real(json, key, NAN);
+    else if (unit == 1)
+        json_integer(json, key, reading->value);
+    else
+        json_real(json, key, (double)reading->value * unit);
+}
+
+static void json_reading_bool(struct json *json, const char *key, const Tensord__Reading *reading) {
+    if (reading)
+        json_bool(json, key, reading->value != 0);
+    else
+        json_real(json, key, NAN);
+}
+
+static void tensorctl_json_readings(struct json *json, const Tensord__DeviceReadings *from) {
+    static const Tensord__DeviceReadings none = TENSORD__DEVICE_READINGS__INIT;
+    const Tensord__DeviceReadings *readings = from ? from : &none;
+    const Tensord__Reading *xid = readings->xid && readings->xid->value ? readings->xid : NULL;
+
+    json_open(json, "readings", '{');
+    json_real(json, "age_s", from ? readings->age_s : NAN);
+    json_reading(json, "utilisation_gpu_percent", readings->utilisation_gpu, 1);
+    json_reading(json, "utilisation_memory_percent", readings->utilisation_memory, 1);
+    json_reading(json, "temperature_c", readings->temperature, 1);
+    json_reading(json, "power_draw_w", readings->power_draw, 1e-3);
+    json_reading(json, "power_limit_w", readings->power_limit, 1e-3);
+    json_reading(json, "clock_sm_mhz", readings->clock_sm, 1);
+    json_reading(json, "clock_memory_mhz", readings->clock_memory, 1);
+    json_reading_bool(json, "ecc_enabled", readings->ecc_enabled);
+    json_reading(json, "ecc_corrected", readings->ecc_corrected, 1);
+    json_reading(json, "ecc_uncorrected", readings->ecc_uncorrected, 1);
+    json_reading(json, "memory_total", readings->memory_total, 1);
+    json_reading(json, "memory_free", readings->memory_free, 1);
+    json_reading(json, "memory_others", readings->memory_others, 1);
+    json_bool(json, "xid_watched", readings->xid != NULL);
+    json_reading(json, "xid", xid, 1);
+    json_real(json, "xid_age_s", xid ? readings->xid_age_s : NAN);
+    json_close(json, '}');
+}
+
 static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus *device) {
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
     const Tensord__Device *about = device->device ? device->device : &unknown;
@@ -120,12 +163,18 @@ static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus
     json_text_or_null(json, "bus", about->bus);
     json_text_or_null(json, "driver", about->driver);
     json_text_or_null(json, "runtime", about->runtime);
+    json_text_or_null(json, "driver_version", about->driver_version);
+    if (about->memory_device)
+        json_integer(json, "memory_device", about->memory_device);
+    else
+        json_real(json, "memory_device", NAN);
     json_integer(json, "worker_pid", device->worker_pid);
     json_integer(json, "epoch", device->epoch);
     json_integer(json, "restarts", device->restarts);
     json_text_or_null(json, "last_fault", device->last_fault);
     json_real(json, "last_fault_age_s", *device->last_fault ? device->last_fault_age_s : NAN);
     tensorctl_json_memory(json, device);
+    tensorctl_json_readings(json, device->readings);
     json_integer(json, "queue_depth", device->queue_depth);
     json_integer(json, "ops_total", device->ops_total);
     json_real(json, "ops_per_s", device->ops_per_s);
@@ -190,6 +239,58 @@ void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorc
             tensorctl_json_session(&json, status->sessions[i]);
         json_close(&json, ']');
     }
+    json_close(&json, '}');
+    fputc('\n', out);
+}
+
+/* ---- operations ---- */
+
+static void json_dtypes(struct json *json, const char *key, const Tensord__OperationList *list, const uint32_t *dtypes,
+                        size_t n) {
+    json_open(json, key, '[');
+    for (size_t i = 0; i < n; ++i)
+        json_text(json, NULL, dtypes[i] < list->n_dtypes ? list->dtypes[dtypes[i]] : "");
+    json_close(json, ']');
+}
+
+static void tensorctl_json_operation(struct json *json, const Tensord__OperationList *list,
+                                     const Tensord__Operation *operation) {
+    json_open(json, NULL, '{');
+    json_text(json, "name", operation->name);
+    json_integer(json, "opcode", operation->opcode);
+    json_dtypes(json, "dtypes", list, operation->dtypes, operation->n_dtypes);
+    json_open(json, "devices", '{');
+    for (size_t i = 0; i < list->n_devices && i < operation->n_support; ++i) {
+        const Tensord__OperationSupport *support = operation->support[i];
+        if (!list->devices[i]->known)
+            continue;
+        json_open(json, list->devices[i]->name, '{');
+        json_bool(json, "complete", support->n_dtypes == operation->n_dtypes);
+        json_dtypes(json, "dtypes", list, support->dtypes, support->n_dtypes);
+        json_text_or_null(json, "reason", support->reason);
+        json_close(json, '}');
+    }
+    json_close(json, '}');
+    json_close(json, '}');
+}
+
+void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *list) {
+    struct json json = {.out = out, .pretty = true, .first = true};
+
+    json_open(&json, NULL, '{');
+    json_open(&json, "devices", '[');
+    for (size_t i = 0; i < list->n_devices; ++i) {
+        json_open(&json, NULL, '{');
+        json_text(&json, "name", list->devices[i]->name);
+        json_bool(&json, "known", list->devices[i]->known);
+        json_text_or_null(&json, "reason", list->devices[i]->reason);
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    json_open(&json, "operations", '[');
+    for (size_t i = 0; i < list->n_operations; ++i)
+        tensorctl_json_operation(&json, list, list->operations[i]);
+    json_close(&json, ']');
     json_close(&json, '}');
     fputc('\n', out);
 }

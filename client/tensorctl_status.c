@@ -73,24 +73,11 @@ static void tensorctl_title(FILE *out, const Tensord__DeviceStatus *device) {
     text_wrap(out, "  kind    ", worker);
 }
 
-/* What only some kinds of devices have. */
-static void tensorctl_identity(FILE *out, const Tensord__Device *about) {
-    char text[256];
-
-    if (!*about->uuid)
-        return;
-    snprintf(text, sizeof text, "%s at %s", about->uuid, about->bus);
-    text_wrap(out, "  uuid    ", text);
-    snprintf(text, sizeof text, "compute capability %s, driver for CUDA %s, runtime %s", about->capability,
-             about->driver, about->runtime);
-    text_wrap(out, "  cuda    ", text);
-}
-
 static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *device) {
     char age[TEXT_UNIT_MAX], fault[512];
 
     tensorctl_title(out, device);
-    tensorctl_identity(out, tensorctl_device(device));
+    tensorctl_gpu_write(out, device);
     tensorctl_memory(out, device);
     tensorctl_work(out, device);
     if (*device->last_fault) {
@@ -131,6 +118,12 @@ static void tensorctl_devices(FILE *out, const Tensord__Status *status) {
     for (size_t i = 0; i < status->n_devices; ++i)
         table_row(&table, i, out);
     table_finish(&table);
+    for (size_t i = 0; i < status->n_devices; ++i)
+        if (*tensorctl_device(status->devices[i])->uuid) {
+            fputc('\n', out);
+            text_line(out, "%s", tensorctl_device(status->devices[i])->name);
+            tensorctl_gpu_write(out, status->devices[i]);
+        }
 }
 
 /* ---- sessions ---- */

@@ -22,6 +22,25 @@ int device_count(const char *kind, unsigned *count, struct fault *fault) {
     return code == STATUS_OK ? vtable->count(count, fault) : code;
 }
 
+int device_list(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
+                struct fault *fault) {
+    const struct device_vtable *vtable;
+    *count = 0;
+    int code = device_find(kind, &vtable, fault);
+    if (code != STATUS_OK)
+        return code;
+    if (vtable->list)
+        return vtable->list(places, capacity, count, fault);
+    unsigned found;
+    code = vtable->count(&found, fault);
+    if (code != STATUS_OK)
+        return code;
+    *count = found < capacity ? found : capacity;
+    for (unsigned i = 0; i < *count; i++)
+        places[i] = (struct device_place){.index = i};
+    return STATUS_OK;
+}
+
 int device_open(const char *kind, const struct device_options *options, struct device **device, struct fault *fault) {
     const struct device_vtable *vtable;
     int code = device_find(kind, &vtable, fault);
@@ -35,4 +54,15 @@ void device_close(struct device *device) {
 
 void device_describe(const struct device *device, struct device_info *info) {
     device->vtable->describe(device, info);
+}
+
+void device_readings(struct device *device, struct device_readings *readings) {
+    *readings = (struct device_readings){0};
+    if (device->vtable->readings)
+        device->vtable->readings(device, readings);
+}
+
+int device_has_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
+    const struct device_vtable *vtable = device->vtable;
+    return (vtable->has_kernel ? vtable->has_kernel : vtable->supports)(device, opcode, dtype, fault);
 }

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/readings.h"
 #include "proto/shape.h"
 
 struct device;
@@ -13,6 +14,7 @@ struct device_options {
     unsigned index;        /* the 1 of "cpu:1" */
     unsigned threads;      /* threads for one launch; 0: one for each core this process may run on */
     uint64_t memory_total; /* bytes the pool may reserve; 0: four fifths of what the host (or its cgroup) has */
+    bool readings;         /* keep device_readings() up to date, which takes a thread where the device has any */
 };
 
 struct device_info {
@@ -22,12 +24,24 @@ struct device_info {
     unsigned processors;
     uint64_t memory_total; /* bytes that the pool may have */
     /* "" where a kind has no such thing, as have CPUs */
-    char uuid[48];    /* "GPU-c4a1…", the same in all programs and after every start */
-    char bus[24];     /* PCI address, "0000:3b:00.0" */
-    char driver[16];  /* the newest CUDA version that the driver can run: "13.0" */
-    char runtime[16]; /* the CUDA version that tensord runs: "13.0" */
+    char uuid[96];          /* "GPU-c4a1…", "MIG-5f3e…", the same in all programs and after every start */
+    char bus[24];           /* PCI address, "0000:3b:00.0" */
+    char driver[16];        /* the newest CUDA version that the driver can run: "13.0" */
+    char runtime[16];       /* the CUDA version that tensord runs: "13.0" */
+    uint64_t memory_device; /* bytes that the device has in all, as its runtime tells; 0 where that is the host's */
 };
 
+/* How the process that is to open a device gets at it: some can be told apart only by what the process has in its
+ * environment when it starts. */
+enum { DEVICE_PLACES_MAX = 256, DEVICE_ENVIRONMENT_MAX = 128 };
+struct device_place {
+    unsigned index;                           /* struct device_options */
+    char environment[DEVICE_ENVIRONMENT_MAX]; /* "NAME=value"; "" as it is */
+};
+
+/* The devices of a kind on this host, up to `capacity` of them. Always STATUS_OK for "cpu", of which there are as many as
+ * one likes to open: then one. STATUS_NO_DEVICE says why there is none. */
+int device_list(const char *kind, struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault);
 /* How many devices of a kind this host has. Always STATUS_OK for "cpu", of which there are as many as one likes to open:
  * then 1. STATUS_NO_DEVICE says why there is none. */
 int device_count(const char *kind, unsigned *count, struct fault *fault);
@@ -35,3 +49,8 @@ int device_count(const char *kind, unsigned *count, struct fault *fault);
 int device_open(const char *kind, const struct device_options *options, struct device **device, struct fault *fault);
 void device_close(struct device *device);
 void device_describe(const struct device *device, struct device_info *info);
+/* What the device says of itself now and then (device_options.readings). Waits for nothing: where the source of them does
+ * not answer any more, they grow old. */
+void device_readings(struct device *device, struct device_readings *readings);
+/* Whether the device has a kernel for the operation with this dtype presented (struct device_vtable, has_kernel). */
+int device_has_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);

@@ -57,6 +57,14 @@ struct device_vtable {
      * the result's where it has none), and what it needs besides can be had: STATUS_OK, or STATUS_UNSUPPORTED with the
      * reason. The engine asks before it binds. */
     int (*supports)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
+
+    /* Those that follow may be NULL. */
+    /* supports() without getting hold of what the kernel needs besides. NULL: supports() does not either. */
+    int (*has_kernel)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
+    /* The devices of count(), where an index alone does not get a process at each. Touches no device. */
+    int (*list)(struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault);
+    /* Copies what was read last; never waits for a device. Owner thread. */
+    void (*readings)(struct device *device, struct device_readings *readings);
 };
 
 /* A backend's own struct begins with this. */

@@ -56,6 +56,8 @@ enum {
     X(GET_STATUS, 50, GetStatus, "client")                                                                             \
     X(STATUS, 51, Status, "server")                                                                                    \
     X(DRAIN, 52, Drain, "client")                                                                                      \
+    X(LIST_OPERATIONS, 53, ListOperations, "client")                                                                   \
+    X(OPERATION_LIST, 54, OperationList, "server")                                                                     \
     X(LINK_DATA, 64, LinkData, "worker")
 
 enum frame_type {

@@ -37,7 +37,7 @@ struct config_key {
 
 static const struct config_key config_keys[] = {
     {"listen", CONFIG_URLS, CONFIG_FIELD(listen), "", 0, 0, "unix:/path or tcp://host:port; may be repeated"},
-    {"devices", CONFIG_DEVICE_LIST, CONFIG_FIELD(devices), "auto", 0, 0, "auto, cpu, cpu:0,cpu:1"},
+    {"devices", CONFIG_DEVICE_LIST, CONFIG_FIELD(devices), "auto", 0, 0, "auto, cpu, cuda, cpu:0,cuda:1"},
     {"log-level", CONFIG_LEVEL, CONFIG_FIELD(log_level), "info", 0, 0, "debug, info, warning or error"},
     {"socket-mode", CONFIG_MODE, CONFIG_FIELD(socket_mode), "0660", 0, 0777, "mode of Unix sockets, octal"},
     {"memory", CONFIG_BYTES, CONFIG_FIELD(memory), "0", 0, INT64_MAX, "bytes of each device; 0: automatic"},

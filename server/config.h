@@ -5,14 +5,15 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "proto/status.h"
+#include "engine/device.h"
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
 
 struct config_device {
     char name[32]; /* "cpu:0" */
     char kind[16];
-    uint32_t index;
+    uint32_t index;                           /* with which its worker opens it: not always the name's number */
+    char environment[DEVICE_ENVIRONMENT_MAX]; /* of its worker, besides the daemon's own: "NAME=value" or "" */
 };
 
 struct config {
@@ -22,8 +23,10 @@ struct config {
     unsigned n_devices;    /* at least 1 */
     bool devices_auto;     /* `devices` was "auto", */
     char devices_why[256]; /* and why that means the CPU */
-    /* Tells the devices of kinds other than cpu; NULL: there are none. Set before the file and the flags are read. */
-    int (*count_devices)(const char *kind, unsigned *count, struct fault *fault);
+    /* Tells the devices of kinds other than cpu (as device_list()); NULL: there are none. Set before the file and the
+     * flags are read. */
+    int (*list_devices)(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
+                        struct fault *fault);
     uint64_t log_level; /* enum log_level */
     uint64_t socket_mode;
     uint64_t memory; /* bytes of each device; 0: automatic */

@@ -4,24 +4,32 @@
 
 #include "server/config_value.h"
 
-enum { CONFIG_CPU_DEVICES = 256 }; /* as many as there are names for: they share the processors */
+/* Those of one kind. Of CPU devices there are as many as there are names for: they share the processors. */
+struct config_places {
+    struct device_place at[DEVICE_PLACES_MAX];
+    unsigned count;
+};
 
-static int config_count_devices(const struct config *config, const char *kind, unsigned *count, struct fault *fault) {
-    *count = CONFIG_CPU_DEVICES;
-    if (!strcmp(kind, "cpu"))
-        return STATUS_OK;
-    if (config->count_devices)
-        return config->count_devices(kind, count, fault);
-    return fault_set(fault, STATUS_NO_DEVICE, "there are CPU devices only");
+static int config_list_devices(const struct config *config, const char *kind, struct config_places *places,
+                               struct fault *fault) {
+    if (strcmp(kind, "cpu") != 0 && !config->list_devices)
+        return fault_set(fault, STATUS_NO_DEVICE, "there are CPU devices only");
+    if (strcmp(kind, "cpu") != 0)
+        return config->list_devices(kind, places->at, DEVICE_PLACES_MAX, &places->count, fault);
+    for (places->count = 0; places->count < DEVICE_PLACES_MAX; places->count++)
+        places->at[places->count] = (struct device_place){.index = places->count};
+    return STATUS_OK;
 }
 
-static int config_add_device(struct config *config, const char *kind, unsigned index, struct fault *fault) {
+static int config_add_device(struct config *config, const char *kind, const struct config_places *places,
+                             unsigned number, struct fault *fault) {
     struct config_device *device = &config->devices[config->n_devices];
     if (config->n_devices == CONFIG_DEVICES_MAX)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "more than %d devices", CONFIG_DEVICES_MAX);
     snprintf(device->kind, sizeof device->kind, "%s", kind);
-    snprintf(device->name, sizeof device->name, "%s:%u", kind, index);
-    device->index = index;
+    snprintf(device->name, sizeof device->name, "%s:%u", kind, number);
+    device->index = places->at[number].index;
+    memcpy(device->environment, places->at[number].environment, sizeof device->environment);
     for (unsigned i = 0; i < config->n_devices; i++)
         if (!strcmp(config->devices[i].name, device->name))
             return fault_set(fault, STATUS_INVALID_ARGUMENT, "device \"%s\" is named twice", device->name);
@@ -34,24 +42,25 @@ static int config_add_devices(struct config *config, const char *text, struct fa
     const char *colon = strchr(text, ':');
     size_t length = colon ? (size_t)(colon - text) : strlen(text);
     char kind[sizeof config->devices->kind] = "";
-    unsigned count;
-    uint64_t index = 0;
+    struct config_places places;
+    uint64_t number = 0;
     struct fault why;
     if (length < sizeof kind)
         snprintf(kind, sizeof kind, "%.*s", (int)length, text);
     if (!*kind || kind[strspn(kind, "abcdefghijklmnopqrstuvwxyz")] || !strcmp(kind, "auto"))
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
                          "no device \"%s\": a device is a kind and a number, such as cpu:0; or the list is auto", text);
-    if (config_count_devices(config, kind, &count, &why) != STATUS_OK)
+    if (config_list_devices(config, kind, &places, &why) != STATUS_OK)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "no device \"%s\" here: %s", text, why.message);
-    if (colon && config_value_count(colon + 1, 0, count - 1, &index, NULL))
+    if (colon && config_value_count(colon + 1, 0, places.count - 1, &number, NULL))
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "no device \"%s\" here: the number after \"%s:\" goes from 0 to %u", text, kind, count - 1);
+                         "no device \"%s\" here: the number after \"%s:\" goes from 0 to %u", text, kind,
+                         places.count - 1);
     if (colon || !strcmp(kind, "cpu"))
-        return config_add_device(config, kind, (unsigned)index, fault);
+        return config_add_device(config, kind, &places, (unsigned)number, fault);
     int error = STATUS_OK;
-    for (unsigned i = 0; i < count && !error; i++)
-        error = config_add_device(config, kind, i, fault);
+    for (unsigned i = 0; i < places.count && !error; i++)
+        error = config_add_device(config, kind, &places, i, fault);
     return error;
 }
 
@@ -75,13 +84,13 @@ int config_value_devices(struct config *config, const char *text, struct fault *
 
 int config_find_devices(struct config *config, struct fault *fault) {
     struct config found = *config;
-    unsigned count;
-    int error = config_count_devices(config, "cuda", &count, fault);
+    struct config_places places;
+    int error = config_list_devices(config, "cuda", &places, fault);
     if (!config->devices_auto || error)
         return error;
     found.n_devices = 0;
-    for (unsigned i = 0; i < count && i < CONFIG_DEVICES_MAX; i++)
-        config_add_device(&found, "cuda", i, fault);
+    for (unsigned i = 0; i < places.count && i < CONFIG_DEVICES_MAX; i++)
+        config_add_device(&found, "cuda", &places, i, fault);
     *config = found;
     return STATUS_OK;
 }

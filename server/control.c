@@ -11,6 +11,7 @@
 #include "server/log.h"
 #include "server/packet.h"
 #include "server/status.h"
+#include "server/status_operations.h"
 
 enum {
     CONTROL_CONNECTIONS_MAX = 256,
@@ -116,6 +117,14 @@ static int control_status(struct control *control, const struct frame_header *he
     return STATUS_OK;
 }
 
+static int control_list_operations(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                                   struct fault *fault) {
+    (void)bytes;
+    if (status_append_operations(control->front, header->sequence, &control->out, &control->out_size))
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list of operations");
+    return STATUS_OK;
+}
+
 static bool control_may_drain(const struct control *control) {
     return control->peer.has_uid && (control->peer.uid == 0 || control->peer.uid == geteuid());
 }
@@ -156,6 +165,7 @@ static const struct control_request {
     {FRAME_LIST_DEVICES, false, control_list_devices},
     {FRAME_GET_STATUS, false, control_status},
     {FRAME_DRAIN, false, control_drain},
+    {FRAME_LIST_OPERATIONS, false, control_list_operations},
 };
 
 static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,

@@ -1,5 +1,5 @@
-/* A control connection: Hello, Ping, ListDevices, GetStatus and Drain, answered by the front itself. One reply at a
- * time: while it leaves, nothing more is read; a peer that does not take it is cut. Front thread only. */
+/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus and Drain, answered by the front itself.
+ * One reply at a time: while it leaves, nothing more is read; a peer that does not take it is cut. Front thread only. */
 #pragma once
 
 #include <stdbool.h>

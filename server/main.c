@@ -1,4 +1,4 @@
-/* tensord: the front; with the hidden command "worker" one of its workers, with "count" what counts devices for it. */
+/* tensord: the front; with the hidden command "worker" one of its workers, with "count" what lists devices for it. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ int main(int count, char **arguments) {
     if (count == 3 && !strcmp(arguments[1], "count"))
         return probe_main(arguments[2]);
     config_init(&config);
-    config.count_devices = probe_count;
+    config.list_devices = probe_list;
     if (config_read_flags(&config, count, arguments, &action, &fault)) {
         fprintf(stderr, "tensord: %s\n", fault.message);
         return EXIT_USAGE;

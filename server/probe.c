@@ -12,18 +12,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/device.h"
-
 enum { PROBE_TIMEOUT_MS = 30000, PROBE_FD = STDOUT_FILENO };
 
-/* What the process says: "COUNT" or "- REASON". */
 int probe_main(const char *kind) {
+    static struct device_place places[DEVICE_PLACES_MAX];
     struct fault fault;
     unsigned count;
-    if (device_count(kind, &count, &fault) == STATUS_OK)
-        printf("%u", count);
-    else
-        printf("- %s", fault.message);
+    if (device_list(kind, places, DEVICE_PLACES_MAX, &count, &fault) != STATUS_OK)
+        printf("- %s\n", fault.message);
+    for (unsigned i = 0; i < count; i++)
+        printf("%u%s%s\n", places[i].index, *places[i].environment ? " " : "", places[i].environment);
     return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -69,39 +67,68 @@ static int probe_spawn(const char *kind, int out, pid_t *process) {
     return error;
 }
 
-static int probe_understand(const char *kind, const char *text, unsigned *count, struct fault *fault) {
+/* One line; false where it is none of probe_main()'s. */
+static bool probe_read_place(char *line, struct device_place *place) {
     char *end;
-    unsigned long number = strtoul(text, &end, 10);
-    if (end != text && !*end && number > 0 && number < 1024) {
-        *count = (unsigned)number;
-        return STATUS_OK;
-    }
-    if (text[0] == '-' && text[1] == ' ')
-        return fault_set(fault, STATUS_NO_DEVICE, "%s", text + 2);
-    return fault_set(fault, STATUS_NO_DEVICE, "the %s backend died when it was asked for its devices", kind);
+    unsigned long index = strtoul(line, &end, 10);
+    if (end == line || index >= DEVICE_PLACES_MAX || (*end && *end != ' '))
+        return false;
+    const char *environment = *end ? end + 1 : "";
+    if (*end && (!strchr(environment, '=') || strlen(environment) >= sizeof place->environment))
+        return false;
+    *place = (struct device_place){.index = (unsigned)index};
+    snprintf(place->environment, sizeof place->environment, "%s", environment);
+    return true;
 }
 
-int probe_count(const char *kind, unsigned *count, struct fault *fault) {
-    char text[sizeof fault->message];
-    pid_t process;
-    int ends[2], status;
-    *count = 0;
-    if (pipe2(ends, O_CLOEXEC))
-        return fault_set(fault, STATUS_INTERNAL, "no pipe to ask for devices: %s", strerror(errno));
-    int error = probe_spawn(kind, ends[1], &process);
-    close(ends[1]);
-    if (error) {
-        close(ends[0]);
-        return fault_set(fault, STATUS_INTERNAL, "no process to ask for devices: %s", strerror(error));
+static int probe_understand(const char *kind, char *text, struct device_place *places, unsigned capacity,
+                            unsigned *count, struct fault *fault) {
+    unsigned found = 0;
+    bool whole = true;
+    char *rest = text;
+    if (text[0] == '-' && text[1] == ' ')
+        return fault_set(fault, STATUS_NO_DEVICE, "%.*s", (int)strcspn(text + 2, "\n"), text + 2);
+    for (char *line; whole && found < capacity && (line = strsep(&rest, "\n"));) {
+        if (!rest) /* what comes after the last end of a line */
+            whole = !*line;
+        else if ((whole = probe_read_place(line, &places[found])))
+            found++;
     }
-    bool answered = probe_read(ends[0], text, sizeof text);
+    if (!whole || found == 0)
+        return fault_set(fault, STATUS_NO_DEVICE, "the %s backend died when it was asked for its devices", kind);
+    *count = found;
+    return STATUS_OK;
+}
+
+/* What the process says, in `text`; false where it does not come to an end in time. */
+static bool probe_run(const char *kind, int ends[2], char *text, size_t size, int *error) {
+    pid_t process;
+    int status;
+    *error = probe_spawn(kind, ends[1], &process);
+    close(ends[1]);
+    bool answered = *error || probe_read(ends[0], text, size);
     close(ends[0]);
+    if (*error)
+        return true;
     if (!answered)
         kill(process, SIGKILL);
     while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
     }
+    return answered;
+}
+
+int probe_list(const char *kind, struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault) {
+    static char text[DEVICE_PLACES_MAX * (DEVICE_ENVIRONMENT_MAX + 8)];
+    int ends[2], error;
+    *count = 0;
+    text[0] = 0;
+    if (pipe2(ends, O_CLOEXEC))
+        return fault_set(fault, STATUS_INTERNAL, "no pipe to ask for devices: %s", strerror(errno));
+    bool answered = probe_run(kind, ends, text, sizeof text, &error);
+    if (error)
+        return fault_set(fault, STATUS_INTERNAL, "no process to ask for devices: %s", strerror(error));
     if (!answered)
         return fault_set(fault, STATUS_NO_DEVICE, "the %s backend did not say in %d s which devices there are", kind,
                          PROBE_TIMEOUT_MS / 1000);
-    return probe_understand(kind, text, count, fault);
+    return probe_understand(kind, text, places, capacity, count, fault);
 }

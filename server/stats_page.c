@@ -35,6 +35,7 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
     info->bus[sizeof info->bus - 1] = 0;
     info->driver[sizeof info->driver - 1] = 0;
     info->runtime[sizeof info->runtime - 1] = 0;
+    device->readings.driver[sizeof device->readings.driver - 1] = 0;
     for (struct stats_session *s = sessions; s < sessions + count; s++) {
         s->principal[sizeof s->principal - 1] = 0;
         s->peer[sizeof s->peer - 1] = 0;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "engine/session.h"
+#include "server/stats_operations.h"
 
 enum { STATS_SESSIONS_MAX = 1024 };
 
@@ -27,6 +28,7 @@ struct stats_device {
     uint64_t arrived, connections;                     /* handed over by the front since start; of these open now */
     uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
+    struct device_readings readings;
 };
 
 struct stats_page {
@@ -35,6 +37,7 @@ struct stats_page {
     /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
      * left them when the worker dies. Outside the lock. */
     _Atomic uint64_t taken;
+    struct stats_operations operations; /* there since the worker is ready; outside the lock */
     struct stats_device device;
     uint32_t n_sessions;
     struct stats_session sessions[STATS_SESSIONS_MAX];

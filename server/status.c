@@ -26,14 +26,53 @@ static void status_fill_device(const struct worker_slot *slot, Tensord__Device *
     device->bus = (char *)info->bus;
     device->driver = (char *)info->driver;
     device->runtime = (char *)info->runtime;
+    device->driver_version = (char *)slot->snapshot.device.readings.driver;
+    device->memory_device = info->memory_device;
+}
+
+/* The message and what hangs on it. */
+struct status_readings {
+    Tensord__DeviceReadings message;
+    Tensord__Reading values[READING_COUNT];
+};
+
+static Tensord__Reading *status_fill_reading(const struct device_readings *from, enum reading reading,
+                                             struct status_readings *to) {
+    if (!device_readings_has(from, reading))
+        return NULL;
+    tensord__reading__init(&to->values[reading]);
+    to->values[reading].value = from->values[reading];
+    return &to->values[reading];
+}
+
+/* NULL where the device has none. */
+static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *slot, uint64_t now,
+                                                     struct status_readings *to) {
+    const struct device_readings *from = &slot->snapshot.device.readings;
+    Tensord__DeviceReadings *message = &to->message;
+    if (!from->at_ns && !slot->xid)
+        return NULL;
+    tensord__device_readings__init(message);
+    message->age_s = status_seconds(now, from->at_ns ? from->at_ns : slot->xid_ns);
+#define X(NAME, field) message->field = status_fill_reading(from, READING_##NAME, to);
+    READING_TABLE(X)
+#undef X
+    if (slot->xid) { /* of an earlier process, maybe */
+        message->xid = &to->values[READING_XID];
+        tensord__reading__init(message->xid);
+        message->xid->value = slot->xid;
+        message->xid_age_s = status_seconds(now, slot->xid_ns);
+    }
+    return message;
 }
 
 static void status_fill_device_status(const struct worker_slot *slot, uint64_t now, Tensord__Device *device,
-                                      Tensord__DeviceStatus *status) {
+                                      struct status_readings *readings, Tensord__DeviceStatus *status) {
     const struct stats_device *stats = &slot->snapshot.device;
     tensord__device_status__init(status);
     status_fill_device(slot, device);
     status->device = device;
+    status->readings = status_fill_readings(slot, now, readings);
     status->worker_pid = slot->process ? (uint32_t)slot->process->process.pid : 0;
     status->epoch = slot->epoch;
     status->restarts = slot->restarts;
@@ -129,11 +168,12 @@ int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_
     const struct supervisor *supervisor = &front->supervisor;
     Tensord__Device devices[CONFIG_DEVICES_MAX];
     Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
+    struct status_readings readings[CONFIG_DEVICES_MAX];
     Tensord__Status status = TENSORD__STATUS__INIT;
     supervisor_refresh(&front->supervisor);
     uint64_t now = uv_hrtime();
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
-        status_fill_device_status(&supervisor->slots[i], now, &devices[i], &states[i]);
+        status_fill_device_status(&supervisor->slots[i], now, &devices[i], &readings[i], &states[i]);
         pointers[i] = &states[i];
     }
     size_t sessions = status_count_sessions(supervisor);

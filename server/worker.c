@@ -186,6 +186,7 @@ static int worker_open(struct worker *worker, const struct channel_message *star
         .index = start->start.index,
         .threads = start->start.threads,
         .memory_total = start->start.memory_total,
+        .readings = true,
     };
     struct engine_options engine_options = {service_wake, &worker->service};
     struct device *device;
@@ -279,6 +280,8 @@ int worker_main(int channel, int stats_page) {
         worker_report(channel, &fault);
         return 1;
     }
+    if (worker.stats.page)
+        stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
     worker.service.active = true;
     worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
     channel_send(channel, &ready, -1);

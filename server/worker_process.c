@@ -156,8 +156,22 @@ static int worker_process_make_page(struct worker_process *process) {
     return fd;
 }
 
-static int worker_process_spawn(struct worker_process *process, uv_loop_t *loop, const char *device, int channel,
-                                int page) {
+/* This process's environment with one variable more, or another one; the caller frees the array. NULL: no memory. */
+static char **worker_process_environment(const char *assignment) {
+    size_t n = 0, kept = 0, name = strcspn(assignment, "=") + 1;
+    while (environ[n])
+        n++;
+    char **list = calloc(n + 2, sizeof(char *));
+    for (size_t i = 0; list && i < n; i++)
+        if (strncmp(environ[i], assignment, name) != 0)
+            list[kept++] = environ[i];
+    if (list)
+        list[kept] = (char *)(uintptr_t)assignment;
+    return list;
+}
+
+static int worker_process_spawn(struct worker_process *process, uv_loop_t *loop, const char *device, char **environment,
+                                int channel, int page) {
     char name[32], parent[24];
     snprintf(name, sizeof name, "%s", device);
     snprintf(parent, sizeof parent, "%d", getpid());
@@ -173,13 +187,15 @@ static int worker_process_spawn(struct worker_process *process, uv_loop_t *loop,
         .exit_cb = worker_process_exited,
         .file = "/proc/self/exe", /* the same binary even if another has been installed meanwhile */
         .args = arguments,
+        .env = environment, /* NULL: all of this one's */
         .stdio_count = sizeof stdio / sizeof *stdio,
         .stdio = stdio,
     };
     return uv_spawn(loop, &process->process, &options);
 }
 
-static int worker_process_launch(struct worker_process *process, uv_loop_t *loop, const char *device) {
+static int worker_process_launch(struct worker_process *process, uv_loop_t *loop, const char *device,
+                                 char **environment) {
     int ends[2], page = worker_process_make_page(process);
     if (page < 0)
         return -errno;
@@ -193,15 +209,16 @@ static int worker_process_launch(struct worker_process *process, uv_loop_t *loop
     } else {
         process->channel = ends[0];
         process->handles = 2; /* a process handle that did not start must be closed as well */
-        error = worker_process_spawn(process, loop, device, ends[1], page);
+        error = worker_process_spawn(process, loop, device, environment, ends[1], page);
     }
     close(ends[1]);
     close(page);
     return error;
 }
 
-int worker_process_start(uv_loop_t *loop, const char *device, const struct worker_process_events *events, void *owner,
-                         struct worker_process **result, struct fault *fault) {
+int worker_process_start(uv_loop_t *loop, const char *device, const char *environment,
+                         const struct worker_process_events *events, void *owner, struct worker_process **result,
+                         struct fault *fault) {
     struct worker_process *process = calloc(1, sizeof *process);
     if (!process)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a worker process");
@@ -210,7 +227,9 @@ int worker_process_start(uv_loop_t *loop, const char *device, const struct worke
     process->events = events;
     process->owner = owner;
     process->process.data = process->poll.data = process;
-    int error = worker_process_launch(process, loop, device);
+    char **variables = *environment ? worker_process_environment(environment) : NULL;
+    int error = *environment && !variables ? UV_ENOMEM : worker_process_launch(process, loop, device, variables);
+    free(variables);
     if (error) {
         worker_process_destroy(process);
         return fault_set(fault, STATUS_INTERNAL, "the worker process cannot start: %s", uv_strerror(error));

@@ -37,9 +37,11 @@ struct worker_process {
     void *owner;
 };
 
-/* Starts this program again as the worker of `device`; the name is for people who list processes. */
-int worker_process_start(uv_loop_t *loop, const char *device, const struct worker_process_events *events, void *owner,
-                         struct worker_process **process, struct fault *fault);
+/* Starts this program again as the worker of `device`; the name is for people who list processes. `environment`:
+ * "NAME=value", in the place of what this process has for NAME; or "". */
+int worker_process_start(uv_loop_t *loop, const char *device, const char *environment,
+                         const struct worker_process_events *events, void *owner, struct worker_process **process,
+                         struct fault *fault);
 /* Sends or queues. Takes `fd` (-1: none) in any case. STATUS_LIMIT where the queue is full, STATUS_DEVICE_LOST where
  * the channel is gone. */
 int worker_process_send(struct worker_process *process, const struct channel_message *message, int fd);

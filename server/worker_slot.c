@@ -73,8 +73,8 @@ void worker_slot_start(struct worker_slot *slot) {
     slot->taken = slot->taken_on_page = 0;
     slot->cause[0] = 0;
     slot->snapshot.written_ns = slot->started_ns;
-    if (worker_process_start(slot->loop, slot->device.name, &worker_slot_process_events, slot, &slot->process,
-                             &fault)) {
+    if (worker_process_start(slot->loop, slot->device.name, slot->device.environment, &worker_slot_process_events, slot,
+                             &slot->process, &fault)) {
         worker_slot_failed(slot, fault.message);
         return;
     }
@@ -142,6 +142,8 @@ static void worker_slot_ready(struct worker_slot *slot) {
     char pid[16], epoch[24], ms[24];
     slot->ready_ns = uv_hrtime();
     worker_slot_refresh(slot);
+    stats_operations_read(&slot->process->page->operations, slot->operations);
+    slot->operations_known = true;
     log_event(LOG_LEVEL_INFO, "worker_ready", "device", slot->device.name, "pid",
               log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
               log_text(epoch, sizeof epoch, "%llu", (unsigned long long)slot->epoch), "after_ms",
@@ -239,6 +241,7 @@ static void worker_slot_exited(void *owner, int64_t status, int signal) {
               log_text(code, sizeof code, "%lld", (long long)status), "signal",
               log_text(number, sizeof number, "%d", signal), "cause", meant ? "drained" : cause, NULL);
     slot->taken = worker_slot_taken_on_page(slot); /* its messages have all been read */
+    worker_slot_refresh(slot);                     /* an Xid may be its last word */
     worker_process_destroy(slot->process);
     slot->process = NULL;
     worker_slot_clear_snapshot(slot);
@@ -299,6 +302,15 @@ void worker_slot_drain(struct worker_slot *slot) {
         worker_slot_kill(slot, "not ready when the daemon stopped");
 }
 
+/* An Xid often ends the process that is told of it. */
+static void worker_slot_keep_xid(struct worker_slot *slot) {
+    const struct device_readings *readings = &slot->snapshot.device.readings;
+    if (!device_readings_has(readings, READING_XID) || !readings->xid_at_ns)
+        return;
+    slot->xid = readings->values[READING_XID];
+    slot->xid_ns = readings->xid_at_ns;
+}
+
 void worker_slot_refresh(struct worker_slot *slot) {
     static struct stats_session scratch[STATS_SESSIONS_MAX]; /* a torn copy must not replace a good one */
     struct stats_device device;
@@ -312,6 +324,7 @@ void worker_slot_refresh(struct worker_slot *slot) {
     if (sessions < 0)
         return;
     slot->snapshot.device = device;
+    worker_slot_keep_xid(slot);
     slot->snapshot.n_sessions = (unsigned)sessions;
     slot->snapshot.written_ns = written;
     memcpy(slot->snapshot.sessions, scratch, (size_t)sessions * sizeof *scratch);
@@ -363,7 +376,8 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
     };
     /* Untouched pages of it cost no memory. */
     slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);
-    if (!slot->snapshot.sessions)
+    slot->operations = calloc(1, sizeof *slot->operations);
+    if (!slot->snapshot.sessions || !slot->operations)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the sessions of %s", slot->device.name);
     uv_timer_init(loop, &slot->restart);
     slot->restart.data = slot;
@@ -376,4 +390,6 @@ void worker_slot_finish(struct worker_slot *slot) {
     uv_close((uv_handle_t *)&slot->restart, NULL);
     free(slot->snapshot.sessions);
     slot->snapshot.sessions = NULL;
+    free(slot->operations);
+    slot->operations = NULL;
 }

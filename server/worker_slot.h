@@ -57,6 +57,9 @@ struct worker_slot {
     char cause[256];                             /* why this process ends, as far as known before it does */
     char last_fault[256];                        /* "" while there was none */
     uint64_t last_fault_ns;
+    uint64_t xid, xid_ns;                /* the last one that any of its processes was told; 0: none */
+    struct stats_operations *operations; /* as the last process that was ready wrote them down */
+    bool operations_known;
     struct worker_snapshot snapshot;
     uint64_t handed; /* connections given to this process; those beyond the snapshot's `arrived` are on their way */
     uint64_t taken;  /* of these, what the process has taken out of its channel; the last one's until the next start */

@@ -78,6 +78,7 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
     uint32_t n = 0;
 
     engine_stats(service->engine, &device.engine);
+    device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);
     for (const struct connection *at = service->connections; at; at = at->next)
         device.connections++;

@@ -122,10 +122,18 @@ static bool cpu_has_kernel(const struct cpu *cpu, unsigned opcode, enum dtype dt
                                      : true;
 }
 
+static int cpu_finds_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
+    if (__builtin_expect(!cpu_has_kernel((struct cpu *)device, opcode, dtype), 0)) {
+        return fault_set(fault, STATUS_UNSUPPORTED, "a cpu device has no kernel for this with %s", dtype_name(dtype));
+    }
+    return STATUS_OK;
+}
+
 static int cpu_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
     struct cpu *cpu = (struct cpu *)device;
-    if (__builtin_expect(!cpu_has_kernel(cpu, opcode, dtype), 0)) {
-        return fault_set(fault, STATUS_UNSUPPORTED, "a cpu device has no kernel for this with %s", dtype_name(dtype));
+    int code = cpu_finds_kernel(device, opcode, dtype, fault);
+    if (__builtin_expect(code != STATUS_OK, 0)) {
+        return code;
     }
     return opcode == OP_MATMUL && dtype_kind(dtype) == DTYPE_KIND_FLOAT ? blas_load(&cpu->blas, fault) : STATUS_OK;
 }
@@ -211,4 +219,5 @@ const struct device_vtable cpu_device_vtable = {
     .release = cpu_release,
     .launch = cpu_launch,
     .supports = cpu_supports,
+    .has_kernel = cpu_finds_kernel,
 };

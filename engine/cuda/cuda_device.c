@@ -108,14 +108,15 @@ static int cuda_reserve(struct device *base, size_t bytes, void **segment, struc
     if (code != STATUS_OK)
         return code;
     CUDA_TRY(fault, cudaMalloc(segment, bytes));
+    monitor_reserved(((struct cuda_device *)base)->monitor, (int64_t)bytes);
     return STATUS_OK;
 }
 
 static void cuda_release(struct device *base, void *segment, size_t bytes) {
     struct fault fault;
-    (void)bytes;
     if (cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK)
         cudaFree(segment);
+    monitor_reserved(((struct cuda_device *)base)->monitor, -(int64_t)bytes);
 }
 
 /* Pinned, and at the same address for the device. */
@@ -138,18 +139,6 @@ static void cuda_host_release(struct device *base, void *segment, size_t bytes) 
 
 extern const struct device_vtable cuda_device_vtable;
 
-static int cuda_count(unsigned *count, struct fault *fault) {
-    int found = 0; /* CUDA leaves it untouched where it fails */
-    cudaError_t error = cudaGetDeviceCount(&found);
-    /* 35 where there is no driver, 100 where there is one and no device. */
-    if (error == cudaErrorInsufficientDriver || error == cudaErrorNoDevice || (error == cudaSuccess && found == 0))
-        return fault_set(fault, STATUS_NO_DEVICE, "no GPU here: %s", cudaGetErrorString(error));
-    if (error != cudaSuccess)
-        return fault_set(fault, STATUS_NO_DEVICE, "CUDA cannot tell its devices: %s", cudaGetErrorString(error));
-    *count = (unsigned)found;
-    return STATUS_OK;
-}
-
 /* "13.0" of 13000. */
 static void cuda_version_text(char *text, size_t size, int version) {
     snprintf(text, size, "%d.%d", version / 1000, version % 1000 / 10);
@@ -159,19 +148,31 @@ static int cuda_read_identity(struct cuda_device *device, const struct cudaDevic
                               struct fault *fault) {
     struct device_info *info = &device->info;
     const uint8_t *id = (const uint8_t *)properties->uuid.bytes;
+    const char *part = cuda_visible_part();
     int driver, runtime, used = snprintf(info->uuid, sizeof info->uuid, "GPU-");
     CUDA_TRY(fault, cudaDriverGetVersion(&driver));
     CUDA_TRY(fault, cudaRuntimeGetVersion(&runtime));
-    CUDA_TRY(fault, cudaDeviceGetPCIBusId(info->bus, sizeof info->bus, device->cuda.ordinal));
     cuda_version_text(info->driver, sizeof info->driver, driver);
     cuda_version_text(info->runtime, sizeof info->runtime, runtime);
     for (int i = 0; i < 16; i++) /* 8-4-4-4-12 digits, as nvidia-smi writes it */
         used += snprintf(info->uuid + used, sizeof info->uuid - (size_t)used, "%s%02x",
                          i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+    if (part) /* CUDA may tell the whole GPU's */
+        snprintf(info->uuid, sizeof info->uuid, "%s", part);
     snprintf(info->kind, sizeof info->kind, "%s", cuda_device_vtable.kind);
     snprintf(info->model, sizeof info->model, "%.127s", properties->name);
     snprintf(info->capability, sizeof info->capability, "%d.%d", properties->major, properties->minor);
     info->processors = (unsigned)properties->multiProcessorCount;
+    return STATUS_OK;
+}
+
+/* Before anything of the device's memory is taken. Without a monitor there are no readings, and no harm is done. */
+static int cuda_watch(struct cuda_device *device, bool readings, struct fault *fault) {
+    struct device_info *info = &device->info;
+    CUDA_TRY(fault, cudaDeviceGetPCIBusId(info->bus, sizeof info->bus, device->cuda.ordinal));
+    if (readings)
+        device->monitor = monitor_start(info->bus, cuda_visible_part());
+    monitor_wait(device->monitor);
     return STATUS_OK;
 }
 
@@ -191,6 +192,7 @@ static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct 
     cudaMemPool_t pool;
     uint64_t keep = UINT64_MAX;
     CUDA_TRY(fault, cudaMemGetInfo(&free_bytes, &total_bytes));
+    device->info.memory_device = total_bytes;
     device->memory_total = wanted ? wanted : free_bytes > 2 * cuda_kept ? free_bytes - cuda_kept : free_bytes / 2;
     /* Scratch memory that is given back stays in CUDA's pool. */
     CUDA_TRY(fault, cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal));
@@ -205,16 +207,20 @@ static int cuda_open(const struct device_options *options, struct device **resul
     device->base.vtable = &cuda_device_vtable;
     device->cuda.ordinal = (int)options->index;
     pthread_mutex_init(&device->events_lock, NULL);
-    int code = cuda_enter(&device->cuda, fault);
+    int code = cuda_watch(device, options->readings, fault);
+    if (code == STATUS_OK)
+        code = cuda_enter(&device->cuda, fault);
     if (code == STATUS_OK)
         code = cuda_read_properties(device, fault);
     if (code == STATUS_OK)
         code = cuda_read_memory(device, options->memory_total, fault);
     if (code != STATUS_OK) {
+        monitor_stop(device->monitor);
         pthread_mutex_destroy(&device->events_lock);
         free(device);
         return code;
     }
+    monitor_opened(device->monitor);
     *result = &device->base;
     return STATUS_OK;
 }
@@ -226,6 +232,7 @@ static void cuda_close(struct device *base) {
         blas_destroy(device->cuda.blas);
         cuda_events_destroy(device);
     }
+    monitor_stop(device->monitor);
     pthread_mutex_destroy(&device->events_lock);
     free(device);
 }
@@ -234,6 +241,10 @@ static void cuda_describe(const struct device *base, struct device_info *info) {
     const struct cuda_device *device = (const struct cuda_device *)base;
     *info = device->info;
     info->memory_total = device->memory_total;
+}
+
+static void cuda_readings(struct device *base, struct device_readings *readings) {
+    monitor_read(((struct cuda_device *)base)->monitor, readings);
 }
 
 const struct device_vtable cuda_device_vtable = {
@@ -249,6 +260,8 @@ const struct device_vtable cuda_device_vtable = {
     .launch = cuda_launch,
     .async = &cuda_async,
     .supports = cuda_supports,
+    .list = cuda_list,
+    .readings = cuda_readings,
 };
 
 extern const struct device_module tensord_device_module;

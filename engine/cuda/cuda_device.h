@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "engine/cuda/cuda.h"
+#include "engine/cuda/monitor.h"
 #include "engine/device_impl.h"
 
 struct device_event {
@@ -21,6 +22,7 @@ struct cuda_device {
     uint64_t memory_total; /* bytes that the pool may take */
     int priority_least, priority_greatest;
     struct device_info info; /* as read when it was opened */
+    struct monitor *monitor; /* NULL: no readings */
     pthread_mutex_t events_lock;
     struct device_event *events; /* unused ones */
 };
@@ -31,3 +33,9 @@ int cuda_enter(const struct cuda *cuda, struct fault *fault);
 /* cuda_stream.c */
 extern const struct device_async cuda_async;
 void cuda_events_destroy(struct cuda_device *device);
+
+/* cuda_places.c */
+int cuda_count(unsigned *count, struct fault *fault);
+int cuda_list(struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault);
+/* The UUID of the one MIG device that this process sees, as its environment says; NULL where it sees whole GPUs. */
+const char *cuda_visible_part(void);

@@ -1,19 +1,21 @@
-/* A stand-in for the CUDA runtime and cublasLt, as shared libraries of the same names, which the real module loads where
+/* A stand-in for the CUDA runtime, cublasLt and NVML (nvml.c), as shared libraries of the same names, which the real module loads where
  * there is no GPU. Copies, memsets, events and streams really happen, on a thread for each stream; kernels and products
  * take their turn on the stream and do nothing. So it shows control flow, never results.
  *
  * Environment, read at the first call:
- *   FAKECUDA_DEVICES  how many there are, 1 by default; 0: a driver without a device, -1: no driver
+ *   FAKECUDA_DEVICES  how many there are, 1 by default; 0: a driver without a device, -1: no driver, -2: one that is
+ *                     too old
  *   FAKECUDA_MEMORY   bytes of each, 2 GiB by default
  *   FAKECUDA_FAIL     "N:CODE": the N-th call that can fail does, with this cudaError; "cudaMalloc:N:CODE": the N-th of
  *                     this function. Errors after which CUDA wants the process to end stay for all calls to come.
+ *   CUDA_VISIBLE_DEVICES  as CUDA takes it
  *   FAKECUDA_LOG      1: says at exit how often each function was called
  * A cudaEventQuery() that finds the event not reached is not counted, since how often that happens is a matter of time.
  *
  * It is stricter than CUDA where that shows mistakes: a stream, an event or memory of another device than the calling
  * thread's is refused, and what is copied must lie in live memory.
  *
- * This header is for the two libraries, and for tests that look inside. */
+ * This header is for the libraries, and for tests that look inside. */
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -65,8 +67,20 @@ void fakecuda_stream_figures(struct fakecuda_figures *figures);
 
 /* ---- memory.c ---- */
 
-int fakecuda_device(void); /* the calling thread's */
+int fakecuda_device(void);  /* the calling thread's */
+bool fakecuda_opened(void); /* this process has made a context */
 /* The host's address of memory that work on a device's stream may use; NULL where it may not. */
 void *fakecuda_reach(const void *address, size_t bytes, int device);
 void fakecuda_free_now(void *address);
 void fakecuda_memory_figures(struct fakecuda_figures *figures);
+
+/* ---- visible.c ---- */
+
+enum { FAKECUDA_UUID_MAX = 48 };
+
+/* Which device this process has as number `ordinal`; -1: none. */
+int fakecuda_visible(int ordinal);
+void fakecuda_uuid(int device, char text[FAKECUDA_UUID_MAX]);
+/* How many MIG devices it is divided into; -1: it is whole. */
+int fakecuda_parts(int device);
+void fakecuda_part_uuid(int device, int part, char text[FAKECUDA_UUID_MAX]);

@@ -21,6 +21,7 @@ struct block {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
 static _Thread_local int current;
+static _Atomic bool opened;
 
 /* ---- devices ---- */
 
@@ -28,22 +29,33 @@ int fakecuda_device(void) {
     return current;
 }
 
+bool fakecuda_opened(void) {
+    return opened;
+}
+
 cudaError_t cudaGetDeviceCount(int *count) {
-    long devices = fakecuda_setting("FAKECUDA_DEVICES", 1);
+    int devices = (int)fakecuda_setting("FAKECUDA_DEVICES", 1);
     cudaError_t error = fakecuda_call(__func__);
-    if (error == cudaSuccess && devices <= 0)
-        error = fakecuda_error(devices < 0 ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
+    if (error == cudaSuccess && devices < 0)
+        error = fakecuda_error(cudaErrorInsufficientDriver);
+    devices = 0;
+    while (fakecuda_visible(devices) >= 0)
+        devices++;
+    if (error == cudaSuccess && devices == 0)
+        error = fakecuda_error(cudaErrorNoDevice);
     if (error == cudaSuccess)
-        *count = (int)devices;
+        *count = devices;
     return error;
 }
 
 cudaError_t cudaSetDevice(int device) {
     cudaError_t error = fakecuda_call(__func__);
-    if (error == cudaSuccess && (device < 0 || device >= fakecuda_setting("FAKECUDA_DEVICES", 1)))
+    if (error == cudaSuccess && fakecuda_visible(device) < 0)
         error = fakecuda_error(cudaErrorInvalidDevice);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess) {
         current = device;
+        opened = true;
+    }
     return error;
 }
 
@@ -52,7 +64,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     if (error != cudaSuccess)
         return error;
     memset(properties, 0, sizeof *properties);
-    snprintf(properties->name, sizeof properties->name, "stand-in %d for a GPU", device);
+    snprintf(properties->name, sizeof properties->name, "stand-in %d for a GPU", fakecuda_visible(device));
+    properties->uuid.bytes[15] = (char)(fakecuda_visible(device) + 1);
     properties->multiProcessorCount = 16;
     properties->major = 9;
     properties->sharedMemPerBlock = 48 << 10;
@@ -69,12 +82,14 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
     cudaError_t error = fakecuda_call(__func__);
     if (error == cudaSuccess)
-        snprintf(text, (size_t)length, "0000:%02x:00.0", device + 1);
+        snprintf(text, (size_t)length, "0000:%02x:00.0", fakecuda_visible(device) + 1);
     return error;
 }
 
+/* 0 where there is no driver; where there is one, it is too old for this runtime if the setting says so. */
 cudaError_t cudaDriverGetVersion(int *version) {
-    *version = CUDART_VERSION;
+    long devices = fakecuda_setting("FAKECUDA_DEVICES", 1);
+    *version = devices == -1 ? 0 : devices < 0 ? 11080 : CUDART_VERSION;
     return fakecuda_call(__func__);
 }
 

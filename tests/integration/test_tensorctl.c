@@ -1,5 +1,6 @@
 /* tensorctl: what it prints for people and for programs. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "tests/integration/client.h"
 #include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
+#include "tests/integration/json.h"
 #include "tests/integration/status.h"
 #include "tests/integration/wire.h"
 
@@ -46,24 +48,8 @@ TestSuite(tensorctl, .init = start, .fini = stop, .timeout = 60);
                 (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, __VA_ARGS__, NULL}, NULL, \
                 RUN_MS)
 
-/* Runs a Python check over the output, which is bound to `d`; `expression` must be true. */
 static void json_holds(const char *expression) {
-    char script[4096], path[100];
-    struct command python;
-    snprintf(path, sizeof path, "%s/out.json", tensord.directory);
-    FILE *file = fopen(path, "w");
-    fwrite(command.out, 1, command.out_bytes, file);
-    fclose(file);
-    snprintf(script, sizeof script,
-             "import json, sys\n"
-             "d = json.load(open(sys.argv[1]))\n"
-             "ints = lambda o, keys: all(type(o[k]) is int for k in keys.split())\n"
-             "has = lambda o, keys: all(k in o for k in keys.split())\n"
-             "sys.exit(0 if (%s) else 1)\n",
-             expression);
-    command_run(&python, (const char *const[]){"python3", "-c", script, path, NULL}, NULL, RUN_MS);
-    cr_assert_eq(python.code, 0, "not true: %s\n%s\n%s", expression, python.err, command.out);
-    command_finish(&python);
+    json_expect(command.out, command.out_bytes, expression);
 }
 
 Test(tensorctl, status_json_has_its_keys) {
@@ -146,6 +132,39 @@ Test(tensorctl, devices_json) {
     TENSORCTL("devices", "--json");
     cr_assert_eq(command.code, 0, "%s", command.err);
     json_holds("'cpu:1' in json.dumps(d)");
+    json_holds("all(no(x, 'uuid bus driver runtime driver_version memory_device') for x in d['devices'])");
+    json_holds("all(x['readings'].pop('xid_watched') is False and len(x['readings']) == 16 for x in d['devices'])");
+    json_holds("all(v is None for x in d['devices'] for k, v in x['readings'].items() if k != 'xid_watched')");
+}
+
+Test(tensorctl, ops_json_names_every_operation_and_its_devices) {
+    TENSORCTL("ops", "--json");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    json_holds("[x['name'] for x in d['devices'] if x['known']] == ['cpu:0', 'cpu:1']");
+    json_holds("{'add': 48, 'matmul': 128, 'reshape': 32}.items() <= {x['name']: x['opcode'] for x in "
+               "d['operations']}.items()");
+    json_holds("all(list(x['devices']) == ['cpu:0', 'cpu:1'] for x in d['operations'])");
+    json_holds(
+        "all(y['complete'] and y['dtypes'] == x['dtypes'] and y['reason'] is None for x in d['operations'] for y "
+        "in x['devices'].values())");
+    json_holds("{x['name'] for x in d['operations'] if not x['dtypes']} >= {'free', 'slice', 'concat'}");
+}
+
+Test(tensorctl, ops_text_says_that_none_is_missing) {
+    TENSORCTL("ops");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert(strstr(command.out, "\ncpu:0: none missing\ncpu:1: none missing\n"), "%s", command.out);
+    cr_assert(strstr(command.out, "\nlogical_not"), "%s", command.out);
+}
+
+/* The front answers, from what the worker wrote down when it was ready. */
+Test(tensorctl, ops_of_a_device_that_hangs_are_known) {
+    int worker = status_worker_pid(tensord.url, "cpu:0");
+    kill(worker, SIGSTOP);
+    TENSORCTL("ops");
+    kill(worker, SIGCONT);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert(strstr(command.out, "\ncpu:0: none missing\n"), "%s", command.out);
 }
 
 Test(tensorctl, sessions_json) {
@@ -161,7 +180,7 @@ Test(tensorctl, options_may_come_before_the_command) {
 }
 
 Test(tensorctl, text_fits_eighty_columns) {
-    static const char *const WORDS[] = {"status", "devices", "sessions", "ping"};
+    static const char *const WORDS[] = {"status", "devices", "ops", "sessions", "ping"};
     for (size_t i = 0; i < sizeof WORDS / sizeof *WORDS; i++) {
         TENSORCTL(WORDS[i]);
         cr_assert_eq(command.code, 0, "%s: %s", WORDS[i], command.err);

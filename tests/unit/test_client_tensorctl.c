@@ -18,6 +18,20 @@ static Tensord__FailureCount failures[3], *failure_list[3];
 #define TEXT_MEAN "\033[2J\x9b\r\nred\xe2\x80\xaetxt"
 #define TEXT_LONG TEXT_63 " " TEXT_63 " " TEXT_63 TEXT_63 TEXT_63
 
+static Tensord__DeviceReadings readings;
+static Tensord__Reading most = TENSORD__READING__INIT;
+
+static Tensord__DeviceReadings *fill_readings(void) {
+    readings = (Tensord__DeviceReadings)TENSORD__DEVICE_READINGS__INIT;
+    most.value = UINT64_MAX;
+    readings.utilisation_gpu = readings.utilisation_memory = readings.temperature = &most;
+    readings.power_draw = readings.power_limit = readings.clock_sm = readings.clock_memory = &most;
+    readings.ecc_enabled = readings.ecc_corrected = readings.ecc_uncorrected = readings.xid = &most;
+    readings.memory_total = readings.memory_free = readings.memory_others = &most;
+    readings.age_s = readings.xid_age_s = 1e300;
+    return &readings;
+}
+
 static void fill_device(Tensord__DeviceStatus *device, Tensord__Device *of, char *name) {
     *of = (Tensord__Device)TENSORD__DEVICE__INIT;
     *device = (Tensord__DeviceStatus)TENSORD__DEVICE_STATUS__INIT;
@@ -25,10 +39,11 @@ static void fill_device(Tensord__DeviceStatus *device, Tensord__Device *of, char
     of->kind = "cuda";
     of->state = "quarantined";
     of->model = TEXT_63;
-    of->capability = of->uuid = of->bus = of->driver = of->runtime = TEXT_63;
+    of->capability = of->uuid = of->bus = of->driver = of->runtime = of->driver_version = TEXT_63;
     of->processors = UINT32_MAX;
-    of->memory_total = UINT64_MAX;
+    of->memory_total = of->memory_device = UINT64_MAX;
     device->device = of;
+    device->readings = (of - about) & 1 ? NULL : fill_readings();
     device->worker_pid = device->restarts = UINT32_MAX;
     device->epoch = UINT64_MAX;
     device->last_fault = TEXT_LONG;
@@ -154,4 +169,71 @@ Test(client_tensorctl, json_is_json_for_any_text_and_number) {
     for (size_t i = 0; i + 1 < size; i++)
         cr_expect((unsigned char)text[i] >= 0x20);
     free(text);
+}
+
+/* ---- operations ---- */
+
+enum { OPERATIONS = 3 };
+
+static char *dtype_names[] = {"invalid", "bool", "i32", "f16", "bf16", "f32"};
+static uint32_t numbers[] = {1, 2, 3, 4, 5, 6000};
+
+static void fill_operation(Tensord__Operation *operation, char *name, uint32_t *dtypes, size_t n,
+                           Tensord__OperationSupport **support) {
+    *operation = (Tensord__Operation)TENSORD__OPERATION__INIT;
+    operation->name = name;
+    operation->dtypes = dtypes;
+    operation->n_dtypes = n;
+    operation->support = support;
+    operation->n_support = DEVICES;
+}
+
+static char *operations_shown(const Tensord__OperationList *list, bool json) {
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    (json ? tensorctl_json_write_operations : tensorctl_operations_write)(file, list);
+    fclose(file);
+    return text;
+}
+
+Test(client_tensorctl, what_a_device_lacks_is_told_with_the_reason) {
+    Tensord__OperationList list = TENSORD__OPERATION_LIST__INIT;
+    static Tensord__OperationDevice about_devices[DEVICES], *device_pointers[DEVICES];
+    static Tensord__OperationSupport support[DEVICES], *support_pointers[DEVICES];
+    static Tensord__Operation operations[OPERATIONS], *operation_pointers[OPERATIONS];
+    for (size_t i = 0; i < DEVICES; i++) {
+        about_devices[i] = (Tensord__OperationDevice)TENSORD__OPERATION_DEVICE__INIT;
+        about_devices[i].name = i == 0 ? "cuda:0" : i == 1 ? "cuda:1" : TEXT_63;
+        about_devices[i].known = i != 1;
+        about_devices[i].reason = TEXT_LONG;
+        device_pointers[i] = &about_devices[i];
+        support[i] = (Tensord__OperationSupport)TENSORD__OPERATION_SUPPORT__INIT;
+        support[i].dtypes = numbers + 4;
+        support[i].n_dtypes = 1;
+        support[i].reason = "no kernel for f16";
+        support_pointers[i] = &support[i];
+        list.devices = device_pointers;
+    }
+    fill_operation(&operations[0], "exp", numbers + 2, 3, support_pointers);
+    fill_operation(&operations[1], "view", NULL, 0, support_pointers);
+    fill_operation(&operations[2], TEXT_MEAN, numbers, 6, support_pointers); /* a dtype of tomorrow */
+    for (size_t i = 0; i < OPERATIONS; i++)
+        operation_pointers[i] = &operations[i];
+    list.operations = operation_pointers;
+    list.n_operations = OPERATIONS;
+    list.n_devices = 2;
+    list.dtypes = dtype_names;
+    list.n_dtypes = sizeof dtype_names / sizeof *dtype_names;
+    char *text = operations_shown(&list, false);
+    cr_expect(strstr(text, "  all but bool i32       cuda:0: no f16 bf16\n"), "%s", text);
+    cr_expect(strstr(text, "cuda:0: 2 missing, or not with every dtype\n    exp with f16 bf16: no kernel for f16\n"),
+              "%s", text);
+    cr_expect(strstr(text, "cuda:1: not known:"), "%s", text);
+    every_line_fits(text);
+    list.n_devices = DEVICES;
+    every_line_fits(operations_shown(&list, false));
+    free(operations_shown(&list, true));
+    text = operations_shown(&(Tensord__OperationList)TENSORD__OPERATION_LIST__INIT, false);
+    every_line_fits(text);
 }

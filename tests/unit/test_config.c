@@ -181,6 +181,38 @@ Test(config, wrong_flags_are_refused_by_name) {
     }
 }
 
+/* Three of the kind: two that a process gets at by its environment, and one that it sees as number 7. */
+static int three_devices(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
+                         struct fault *fault) {
+    if (strcmp(kind, "cuda") != 0)
+        return fault_set(fault, STATUS_NO_DEVICE, "no %s", kind);
+    cr_assert(capacity >= 3);
+    *count = 3;
+    for (unsigned i = 0; i < 2; i++) {
+        places[i] = (struct device_place){.index = 0};
+        snprintf(places[i].environment, sizeof places[i].environment, "PART=%u", i);
+    }
+    places[2] = (struct device_place){.index = 7};
+    return STATUS_OK;
+}
+
+Test(config, devices_keep_the_way_to_them) {
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    config.list_devices = three_devices;
+    cr_assert(config_set(&config, "devices", "cuda:2,cuda:1,cpu:4", &fault) == STATUS_OK, "%s", fault.message);
+    cr_assert(config.n_devices == 3 && config.devices[0].index == 7 && !*config.devices[0].environment);
+    cr_assert_str_eq(config.devices[1].name, "cuda:1");
+    cr_assert_str_eq(config.devices[1].environment, "PART=1");
+    cr_assert(config.devices[1].index == 0 && config.devices[2].index == 4 && !*config.devices[2].environment);
+    cr_assert(config_set(&config, "devices", "cuda:3", &fault) == STATUS_INVALID_ARGUMENT);
+    cr_assert(strstr(fault.message, "goes from 0 to 2"), "%s", fault.message);
+    cr_assert(config_set(&config, "devices", "auto", &fault) == STATUS_OK);
+    cr_assert(config_find_devices(&config, &fault) == STATUS_OK && config.n_devices == 3);
+    cr_assert_str_eq(config.devices[0].environment, "PART=0");
+}
+
 Test(config, help_and_version_are_actions) {
     struct config config;
     struct fault fault;

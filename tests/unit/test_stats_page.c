@@ -98,6 +98,11 @@ Test(stats_page, a_page_with_nonsense_stays_within_bounds) {
     cr_assert(strlen(sessions[0].peer) == sizeof sessions[0].peer - 1);
     cr_assert(strlen(sessions[STATS_SESSIONS_MAX - 1].last_failure) == sizeof sessions[0].last_failure - 1);
     cr_assert(strlen(device.engine.device.model) == sizeof device.engine.device.model - 1);
+    cr_assert(strlen(device.readings.driver) == sizeof device.readings.driver - 1);
+    struct stats_operations *operations = malloc(sizeof *operations);
+    stats_operations_read(&page->operations, operations);
+    cr_assert(strlen(operations->rows[OP_CODE_MAX - 1].reason) == STATS_REASON_MAX - 1);
+    free(operations);
     free(sessions);
     free(page);
 }
