@@ -37,7 +37,8 @@
  * stderr), and blocks only in calls marked "Blocks".
  *
  * Names, broadcasting and promotion follow the Python Array API standard; neural-network operations follow PyTorch.
- * Where the standard leaves a mix of kinds open, bool < int < float and the higher kind's dtype wins. */
+ * Where the standard leaves a mix of kinds open, bool < int < float and the higher kind's dtype wins. The f8 formats
+ * promote with nothing, as in PyTorch and JAX: cast first. */
 #ifndef TENSORD_H
 #define TENSORD_H
 
@@ -74,7 +75,9 @@ typedef enum td_dtype {
     TD_F16 = 7,  /* IEEE 754 binary16 */
     TD_BF16 = 8, /* the upper half of a binary32 */
     TD_F32 = 9,
-    TD_F64 = 10
+    TD_F64 = 10,
+    TD_F8E4M3 = 11, /* OCP FP8 E4M3, PyTorch's float8_e4m3fn: up to 448, NaN, no infinities */
+    TD_F8E5M2 = 12  /* OCP FP8 E5M2: the upper half of a binary16 */
 } td_dtype;
 
 typedef enum td_status {
@@ -260,7 +263,8 @@ TD_API td_tensor *td_copy_to(td_tensor *tensor, td_device *device);
 /* ---- operations ----
  *
  * None of them blocks. Inputs must be on one device; the result is there, too. Unless a comment says otherwise, every dtype
- * is taken. Errors at the call, which then returns NULL and has enqueued nothing:
+ * is taken, but for the f8 formats. These are for storage and products: they are taken by td_full, td_eye, td_cast,
+ * td_copy, views, td_where, td_concat, td_stack, td_take, td_take_along_axis, td_one_hot and td_matmul. Errors at the call, which then returns NULL and has enqueued nothing:
  *   TD_E_SHAPE              extents do not fit each other, are negative, or exceed rank 8 or 2^63 - 1 bytes
  *   TD_E_DTYPE              a dtype that the operation does not take, or that is none
  *   TD_E_INVALID_ARGUMENT   an axis outside -rank … rank - 1 or named twice, a step of 0, a count or value out of range
@@ -290,7 +294,10 @@ TD_API td_tensor *td_normal(td_device *device, td_dtype dtype, int rank, const i
                             double deviation);
 
 /* x in another dtype, same shape. Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is
- * != 0. */
+ * != 0. To floats it rounds once, whatever the two dtypes, to nearest, ties to even. What is then out of range becomes an
+ * infinity; in f8e4m3, which has none, NaN: that is what is above 464, half-way from 448 to the 480 that would be next. So
+ * cast PyTorch, JAX and the OCP's specification where it does not saturate; to saturate, take the minimum and maximum with
+ * -448 and 448 before the cast. */
 TD_API td_tensor *td_cast(td_tensor *x, td_dtype dtype);
 /* A contiguous copy with storage of its own. */
 TD_API td_tensor *td_copy(td_tensor *x);
@@ -380,7 +387,10 @@ TD_API td_tensor *td_log_softmax(td_tensor *x, int axis);
 /* ---- products, joining, indexing ---- */
 
 /* NumPy's matmul: (…, m, k) by (…, k, n) is (…, m, n), leading axes broadcast; rank 1 stands for a row on the left and a
- * column on the right, whose axis the result lacks. Dtypes promote, but not to bool; f16 and bf16 accumulate in f32. */
+ * column on the right, whose axis the result lacks. Dtypes promote, but not to bool; f16 and bf16 accumulate in f32.
+ * Two f8 operands, of one format or of both, also accumulate in f32, and the result is f32, since tensors carry no scales and
+ * f8e4m3 would overflow at 448: PyTorch's torch._scaled_mm with scales of 1 and out_dtype float32. Multiply the result by the
+ * operands' scales. */
 TD_API td_tensor *td_matmul(td_tensor *a, td_tensor *b);
 /* 1 to 255 tensors, dtypes promoted. concat: one after another along an axis, the other extents equal. stack: of equal
  * shapes, along a new axis at position `axis` of the result. */

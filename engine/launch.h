@@ -21,7 +21,8 @@
  *   TAKE_ALONG_AXIS  x [outer, n, inner], indices i64 [outer, k, inner], output the same, all contiguous
  *   ONE_HOT      indices i64 [n], output [n, classes], contiguous
  *
- * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. */
+ * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. Of a product that is one dtype for all, or f8 of
+ * either format for a and b, and f32 for the output. */
 #pragma once
 
 #include <stdbool.h>

@@ -9,7 +9,8 @@ static const struct {
 #undef X
 };
 
-/* One row for each dtype, columns in the order of DTYPE_TABLE; symmetric, as a test checks. */
+/* One row for each dtype, columns in the order of DTYPE_TABLE; symmetric, as a test checks. What is not listed is
+ * DTYPE_INVALID. */
 #define ROW(a, ...) [DTYPE_##a] = {DTYPE_INVALID, __VA_ARGS__}
 #define B DTYPE_BOOL
 #define U8 DTYPE_U8
@@ -32,6 +33,8 @@ static const unsigned char promotion[DTYPE_COUNT][DTYPE_COUNT] = {
     ROW(BF16, BF16, BF16, BF16, BF16, BF16, BF16, F32, BF16, F32, F64),
     ROW(F32, F32, F32, F32, F32, F32, F32, F32, F32, F32, F64),
     ROW(F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, F64),
+    [DTYPE_F8E4M3] = {[DTYPE_F8E4M3] = DTYPE_F8E4M3},
+    [DTYPE_F8E5M2] = {[DTYPE_F8E5M2] = DTYPE_F8E5M2},
 };
 
 bool dtype_valid(int dtype) {

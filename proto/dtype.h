@@ -15,7 +15,9 @@
     X(F16, 7, "f16", 2, FLOAT)                                                                                         \
     X(BF16, 8, "bf16", 2, FLOAT)                                                                                       \
     X(F32, 9, "f32", 4, FLOAT)                                                                                         \
-    X(F64, 10, "f64", 8, FLOAT)
+    X(F64, 10, "f64", 8, FLOAT)                                                                                        \
+    X(F8E4M3, 11, "f8e4m3", 1, FLOAT)                                                                                  \
+    X(F8E5M2, 12, "f8e5m2", 1, FLOAT)
 
 enum dtype {
     DTYPE_INVALID = 0,
@@ -34,8 +36,15 @@ size_t dtype_size(enum dtype dtype);
 const char *dtype_name(enum dtype dtype);
 enum dtype_kind dtype_kind(enum dtype dtype);
 
+/* The two formats of 8 bits (engine/formula_f8.h). They are stored, moved, cast, and multiplied as matrices with a result
+ * in f32; op_infer() refuses them for everything else. */
+static inline bool dtype_is_f8(enum dtype dtype) {
+    return dtype == DTYPE_F8E4M3 || dtype == DTYPE_F8E5M2;
+}
+
 /* Array API promotion within a kind (u8 with i8 is i16, f16 with bf16 is f32). Where the standard leaves a mix of kinds
- * open, the higher kind wins with its own dtype, as in PyTorch and JAX: bool < int < float (i64 with f16 is f16). */
+ * open, the higher kind wins with its own dtype, as in PyTorch and JAX: bool < int < float (i64 with f16 is f16). The f8
+ * formats promote with nothing but themselves, as in both: DTYPE_INVALID. */
 enum dtype dtype_promote(enum dtype a, enum dtype b);
 /* The floating dtype in which exp, mean and the like compute: a float stays what it is, all else is f32. */
 enum dtype dtype_to_float(enum dtype dtype);

@@ -6,7 +6,7 @@
  *
  * Attributes travel as two columns, integers and floats, in the order given in each row's comment. Axes may count from
  * the end (shape_axis). The rule `arithmetic` takes bool (add is or, multiply is and), the `numeric` ones and matmul
- * do not. */
+ * do not. f8 tensors are taken by what makes, moves and casts elements, and by matmul, which gives f32 for them. */
 #pragma once
 
 #include "proto/shape.h"
@@ -46,7 +46,8 @@ enum op_family {
     X(UNIFORM, 5, "uniform", CREATE, random, 0, 0, OP_VARIES, 2)                                                       \
     /* the same; floats: mean, standard deviation */                                                                   \
     X(NORMAL, 6, "normal", CREATE, random, 0, 0, OP_VARIES, 2)                                                         \
-    /* ints: dtype. Float to integer truncates and saturates, NaN gives 0; anything to bool is `!= 0`. */              \
+    /* ints: dtype. Float to integer truncates and saturates, NaN gives 0; anything to bool is `!= 0`.                 \
+     * To floats it rounds once, to nearest, ties to even; in f8e4m3, what is then beyond 448 becomes NaN. */          \
     X(CAST, 16, "cast", ELEMENTWISE, cast, 1, 1, 1, 0)                                                                 \
     X(COPY, 17, "copy", ELEMENTWISE, same, 1, 1, 0, 0)                                                                 \
     /* ints: extents…, one of them may be -1 */                                                                        \

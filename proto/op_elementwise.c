@@ -38,7 +38,13 @@ int op_rule_floating1(const struct op_call *call, struct tensor_type *out, struc
 /* Shape of the result and promoted dtype of two inputs. */
 static inline int combine(const struct tensor_type *a, const struct tensor_type *b, struct tensor_type *out,
                           struct fault *fault) {
-    out->dtype = a->dtype == b->dtype ? a->dtype : dtype_promote(a->dtype, b->dtype);
+    out->dtype = a->dtype;
+    if (a->dtype != b->dtype) {
+        int status = op_promote(a->dtype, b->dtype, &out->dtype, fault);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
     if (shape_equal(a, b)) {
         copy_shape(out, a);
         return STATUS_OK;

@@ -18,6 +18,18 @@ static const unsigned char operands[OP_CODE_MAX] = {
 #undef X
 };
 
+/* Operations of f8 tensors: what makes, moves and converts elements, and products. The others would compute in numbers of
+ * 3 or 4 bits, and are asked for in a wider dtype. */
+static const bool takes_f8[OP_CODE_MAX] = {
+    [OP_FULL] = true,         [OP_EYE] = true,         [OP_CAST] = true,
+    [OP_COPY] = true,         [OP_RESHAPE] = true,     [OP_PERMUTE_DIMS] = true,
+    [OP_SLICE] = true,        [OP_SQUEEZE] = true,     [OP_MATRIX_TRANSPOSE] = true,
+    [OP_BROADCAST_TO] = true, [OP_EXPAND_DIMS] = true, [OP_WHERE] = true,
+    [OP_MATMUL] = true,       [OP_CONCAT] = true,      [OP_STACK] = true,
+    [OP_TAKE] = true,         [OP_ONE_HOT] = true,     [OP_TAKE_ALONG_AXIS] = true,
+    [OP_FREE] = true,
+};
+
 static int refuse_inputs(const struct op_info *info, unsigned n_inputs, struct fault *fault) {
     if (info->inputs_min == info->inputs_max) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s takes %d inputs, not %u", info->name, info->inputs_min,
@@ -50,8 +62,21 @@ static int check_inputs(const struct op_call *call, struct fault *fault) {
             return fault_set(fault, STATUS_INVALID_ARGUMENT, "input %u has no valid type: dtype %d, rank %d", i,
                              (int)input->dtype, input->rank);
         }
+        if (dtype_is_f8(input->dtype) && !takes_f8[call->opcode]) {
+            return fault_set(fault, STATUS_DTYPE, "takes no %s: cast to f16, bf16 or f32 first",
+                             dtype_name(input->dtype));
+        }
     }
     return STATUS_OK;
+}
+
+/* Also where it has no inputs to tell from. */
+static int check_result(const struct op_call *call, const struct tensor_type *result, struct fault *fault) {
+    if (dtype_is_f8(result->dtype) && !takes_f8[call->opcode]) {
+        return fault_set(fault, STATUS_DTYPE, "gives no %s: ask for f16, bf16 or f32, and cast that",
+                         dtype_name(result->dtype));
+    }
+    return type_check(result, fault);
 }
 
 int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
@@ -78,12 +103,22 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
     struct tensor_type result;
     status = rules[opcode](&call, &result, fault);
     if (status == STATUS_OK) {
-        status = type_check(&result, fault);
+        status = check_result(&call, &result, fault);
     }
     if (status == STATUS_OK) {
         *out = result;
     }
     return status;
+}
+
+int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault) {
+    enum dtype both = dtype_promote(a, b);
+    if (both == DTYPE_INVALID) {
+        return fault_set(fault, STATUS_DTYPE, "%s and %s do not promote: cast one of them first", dtype_name(a),
+                         dtype_name(b));
+    }
+    *out = both;
+    return STATUS_OK;
 }
 
 int op_rule_none(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
@@ -97,7 +132,7 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     case OP_OPERAND_OWN:
         return inputs[i]->dtype;
     case OP_OPERAND_RESULT:
-        return out->dtype;
+        return dtype_is_f8(inputs[i]->dtype) ? inputs[i]->dtype : out->dtype;
     case OP_OPERAND_BOOL:
         return DTYPE_BOOL;
     case OP_OPERAND_PROMOTED:

@@ -16,11 +16,26 @@ static struct tensor_type batch_of(const struct tensor_type *type) {
     return batch;
 }
 
+/* Products of f8 carry no scale, and those of e4m3 would often pass its 448: they are f32. The two formats may meet. */
+static int matmul_dtype(const struct op_call *call, enum dtype *dtype, struct fault *fault) {
+    enum dtype a = call->inputs[0]->dtype, b = call->inputs[1]->dtype;
+    if (dtype_is_f8(a) && dtype_is_f8(b)) {
+        *dtype = DTYPE_F32;
+        return STATUS_OK;
+    }
+    int status = op_promote(a, b, dtype, fault);
+    if (status == STATUS_OK && *dtype == DTYPE_BOOL) {
+        return fault_set(fault, STATUS_DTYPE, "takes numbers, not bool");
+    }
+    return status;
+}
+
 int op_rule_matmul(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *a = call->inputs[0], *b = call->inputs[1];
-    enum dtype dtype = dtype_promote(a->dtype, b->dtype);
-    if (dtype == DTYPE_BOOL) {
-        return fault_set(fault, STATUS_DTYPE, "takes numbers, not bool");
+    enum dtype dtype;
+    int status = matmul_dtype(call, &dtype, fault);
+    if (status != STATUS_OK) {
+        return status;
     }
     if (a->rank == 0 || b->rank == 0) {
         return refuse_matmul(call, "neither may be a scalar", fault);
@@ -62,7 +77,7 @@ int op_rule_concat(const struct op_call *call, struct tensor_type *out, struct f
         if (__builtin_add_overflow(sum.shape[axis], extent, &sum.shape[axis])) {
             return fault_set(fault, STATUS_SHAPE, "extents along axis %d add up to more than 2^63 - 1", axis);
         }
-        sum.dtype = dtype_promote(sum.dtype, next.dtype);
+        status = op_promote(sum.dtype, next.dtype, &sum.dtype, fault);
     }
     *out = sum;
     return status;
@@ -83,7 +98,10 @@ int op_rule_stack(const struct op_call *call, struct tensor_type *out, struct fa
         if (!shape_equal(call->inputs[i], x)) {
             return refuse_join(call, i, fault);
         }
-        out->dtype = dtype_promote(out->dtype, call->inputs[i]->dtype);
+        status = op_promote(out->dtype, call->inputs[i]->dtype, &out->dtype, fault);
+        if (status != STATUS_OK) {
+            return status;
+        }
     }
     out->rank = x->rank + 1;
     for (int i = 0; i < out->rank; i++) {

@@ -21,13 +21,16 @@ typedef int op_rule(const struct op_call *call, struct tensor_type *out, struct 
 /* The dtype in which a kernel wants an input, for op_operand_dtype(). */
 enum op_operand {
     OP_OPERAND_OWN,      /* as it is */
-    OP_OPERAND_RESULT,   /* the result's */
+    OP_OPERAND_RESULT,   /* the result's; f8, of which products give f32, as it is */
     OP_OPERAND_BOOL,     /* bool */
     OP_OPERAND_PROMOTED, /* what the first two inputs promote to */
     OP_OPERAND_INDEX,    /* i64 */
     OP_OPERAND_WHERE,    /* first: bool; others: the result's */
     OP_OPERAND_TAKE,     /* first: the result's; others: i64 */
 };
+
+/* What both promote to. The failure names them, where there is no such dtype. */
+int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault);
 
 /* X(rule, operands). A row of OP_TABLE whose rule is missing here does not compile, one without its function does not
  * link. */

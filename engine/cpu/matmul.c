@@ -1,6 +1,6 @@
 /* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32 or f64 whose
  * operands BLAS can read goes to it as it is. Any other is computed block by block from packed copies: matrices with odd
- * strides or with extents beyond an int, f16 and bf16 in f32, integers and bool in kernels of our own. */
+ * strides or with extents beyond an int, f16, bf16 and f8 in f32, integers and bool in kernels of our own. */
 #include "engine/cpu/cpu.h"
 
 #include <limits.h>
@@ -21,7 +21,7 @@ struct matrix {
 struct job {
     struct cpu *cpu;
     const struct operand *a, *b, *c;
-    enum dtype dtype, packed; /* of the operands, and what blocks of them are packed as */
+    enum dtype dtype, packed; /* of the result, and what blocks of the operands are packed as */
     int64_t size, packed_size;
     cpu_product_function *product; /* NULL: BLAS */
     int64_t m, n, k;
@@ -144,9 +144,14 @@ static void convert(const struct cpu *cpu, enum dtype from, const struct matrix 
     }
 }
 
-static struct matrix pack(const struct job *job, const struct matrix *x, char *to) {
+static int64_t operand_size(const struct operand *operand) {
+    return (int64_t)dtype_size((enum dtype)operand->dtype);
+}
+
+/* Of `x`, a part of `operand`. */
+static struct matrix pack(const struct job *job, const struct operand *operand, const struct matrix *x, char *to) {
     struct matrix packed = {to, x->rows, x->columns, x->columns, 1};
-    convert(job->cpu, job->dtype, x, job->packed, &packed);
+    convert(job->cpu, (enum dtype)operand->dtype, x, job->packed, &packed);
     return packed;
 }
 
@@ -179,10 +184,10 @@ static void multiply_in_blocks(const struct job *job, const struct matrix *a, co
             struct matrix result = {c_block, rows, columns, columns, 1};
             for (int64_t l = 0; l < a->columns; l += BLOCK_DEPTH) {
                 int64_t depth = least(BLOCK_DEPTH, a->columns - l);
-                struct matrix left = matrix_part(a, i, rows, l, depth, size);
-                struct matrix right = matrix_part(b, l, depth, j, columns, size);
-                left = pack(job, &left, a_block);
-                right = pack(job, &right, b_block);
+                struct matrix left = matrix_part(a, i, rows, l, depth, operand_size(job->a));
+                struct matrix right = matrix_part(b, l, depth, j, columns, operand_size(job->b));
+                left = pack(job, job->a, &left, a_block);
+                right = pack(job, job->b, &right, b_block);
                 block_multiply(job, &left, &right, &result, l == 0);
             }
             struct matrix target = matrix_part(c, i, rows, j, columns, size);
@@ -194,27 +199,26 @@ static void multiply_in_blocks(const struct job *job, const struct matrix *a, co
 /* ---- sharing out ---- */
 
 /* The matrix of an operand in batch number `batch`, counted over the axes before the last two. */
-static struct matrix batch_matrix(const struct operand *operand, int64_t batch, int64_t size) {
+static struct matrix batch_matrix(const struct operand *operand, int64_t batch) {
     int last = operand->rank - 1;
     int64_t offset = 0;
     for (int i = last - 2; i >= 0; i--) {
         offset += batch % operand->shape[i] * operand->strides[i];
         batch /= operand->shape[i];
     }
-    return (struct matrix){(char *)operand->data + offset * size, operand->shape[last - 1], operand->shape[last],
-                           operand->strides[last - 1], operand->strides[last]};
+    return (struct matrix){(char *)operand->data + offset * operand_size(operand), operand->shape[last - 1],
+                           operand->shape[last], operand->strides[last - 1], operand->strides[last]};
 }
 
 static void job_rectangle(const struct job *job, int64_t batch, unsigned row, unsigned column, char *scratch) {
     int64_t i = cpu_part_begin(job->m, row, job->grid_rows), i_end = cpu_part_begin(job->m, row + 1, job->grid_rows);
     int64_t j = cpu_part_begin(job->n, column, job->grid_columns);
     int64_t j_end = cpu_part_begin(job->n, column + 1, job->grid_columns);
-    struct matrix a = batch_matrix(job->a, batch, job->size), b = batch_matrix(job->b, batch, job->size);
-    struct matrix c = batch_matrix(job->c, batch, job->size);
+    struct matrix a = batch_matrix(job->a, batch), b = batch_matrix(job->b, batch), c = batch_matrix(job->c, batch);
     c.row_stride = job->n; /* of one row the stride may be anything */
     c.column_stride = 1;
-    a = matrix_part(&a, i, i_end - i, 0, job->k, job->size);
-    b = matrix_part(&b, 0, job->k, j, j_end - j, job->size);
+    a = matrix_part(&a, i, i_end - i, 0, job->k, operand_size(job->a));
+    b = matrix_part(&b, 0, job->k, j, j_end - j, operand_size(job->b));
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
     if (!job->direct || !blas_multiply(&job->cpu->blas, job->dtype, &a, &b, &c, false)) {
         multiply_in_blocks(job, &a, &b, &c, scratch);
@@ -276,7 +280,7 @@ static void job_type(struct job *job) {
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     const struct operand *a = &launch->inputs[0], *b = &launch->inputs[1], *c = &launch->output;
-    *job = (struct job){.cpu = cpu, .a = a, .b = b, .c = c, .dtype = (enum dtype)a->dtype, .batches = 1};
+    *job = (struct job){.cpu = cpu, .a = a, .b = b, .c = c, .dtype = (enum dtype)c->dtype, .batches = 1};
     job->size = (int64_t)dtype_size(job->dtype);
     job->m = a->shape[a->rank - 2];
     job->k = a->shape[a->rank - 1];
@@ -289,10 +293,10 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
 
 /* Scratch for all parts, where any of them may need it. */
 static int job_scratch(struct job *job, struct fault *fault) {
-    struct matrix a = batch_matrix(job->a, 0, job->size), b = batch_matrix(job->b, 0, job->size);
+    struct matrix a = batch_matrix(job->a, 0), b = batch_matrix(job->b, 0);
     struct layout layout;
-    job->direct = job->packed == job->dtype && !job->product && layout_find(&a, &layout) && layout_find(&b, &layout) &&
-                  job->n <= INT_MAX;
+    job->direct = job->packed == (enum dtype)job->a->dtype && !job->product && layout_find(&a, &layout) &&
+                  layout_find(&b, &layout) && job->n <= INT_MAX;
     if (job->direct) {
         return STATUS_OK;
     }

@@ -116,7 +116,8 @@ WHERE_ROW(where_8, uint64_t)
      [DTYPE_BF16] = CPU_NAME(name##_bf16), [DTYPE_F32] = CPU_NAME(name##_f32), [DTYPE_F64] = CPU_NAME(name##_f64)}
 #define BY_SIZE(one, two, four, eight)                                                                                 \
     {[DTYPE_BOOL] = one, [DTYPE_U8] = one, [DTYPE_I8] = one, [DTYPE_I16] = two, [DTYPE_I32] = four,                    \
-     [DTYPE_I64] = eight, [DTYPE_F16] = two, [DTYPE_BF16] = two, [DTYPE_F32] = four, [DTYPE_F64] = eight}
+     [DTYPE_I64] = eight, [DTYPE_F16] = two, [DTYPE_BF16] = two, [DTYPE_F32] = four, [DTYPE_F64] = eight,              \
+     [DTYPE_F8E4M3] = one, [DTYPE_F8E5M2] = one}
 
 cpu_row_function *CPU_NAME(elementwise)[CPU_OPCODES][DTYPE_COUNT] = {
     /* of truth values, a sum is "or" and a product is "and" */

@@ -1,5 +1,6 @@
 /* Conversions between all pairs of dtypes, and copies. The output may be strided too. */
 #include "engine/cpu/rows.h"
+#include "engine/formula_f8.h"
 
 #define COPY_ROW(name, T)                                                                                              \
     void CPU_NAME(name)(const struct cpu_row *row) {                                                                   \
@@ -44,9 +45,13 @@ COPY_ROW(copy_8, uint64_t)
         }                                                                                                              \
     }
 
+#define CAST_TO_F8(from, T, value)                                                                                     \
+    CAST_ROW(from, f8e4m3, T, uint8_t, formula_to_f8e4m3(value(a)))                                                    \
+    CAST_ROW(from, f8e5m2, T, uint8_t, formula_to_f8e5m2(value(a)))
+
 /* From an integer or bool (which is a macro's name, hence "truth"); `odd` makes a float that is safe to round again. */
 #define CAST_FROM_INTEGER(from, T, odd)                                                                                \
-    CAST_ROW(from, truth, T, uint8_t, a != 0)                                                                           \
+    CAST_ROW(from, truth, T, uint8_t, a != 0)                                                                          \
     CAST_ROW(from, u8, T, uint8_t, (uint8_t)a)                                                                         \
     CAST_ROW(from, i8, T, int8_t, (int8_t)a)                                                                           \
     CAST_ROW(from, i16, T, int16_t, (int16_t)a)                                                                        \
@@ -55,7 +60,8 @@ COPY_ROW(copy_8, uint64_t)
     CAST_ROW(from, f16, T, uint16_t, half_to_f16(odd(a)))                                                              \
     CAST_ROW(from, bf16, T, uint16_t, half_to_bf16(odd(a)))                                                            \
     CAST_ROW(from, f32, T, float, (float)a)                                                                            \
-    CAST_ROW(from, f64, T, double, (double)a)
+    CAST_ROW(from, f64, T, double, (double)a)                                                                          \
+    CAST_TO_F8(from, T, odd)
 CAST_FROM_INTEGER(truth, uint8_t, (float))
 CAST_FROM_INTEGER(u8, uint8_t, (float))
 CAST_FROM_INTEGER(i8, int8_t, (float))
@@ -64,11 +70,11 @@ CAST_FROM_INTEGER(i32, int32_t, formula_odd_i32)
 CAST_FROM_INTEGER(i64, int64_t, formula_odd_i64)
 
 #define CAST_FROM_FLOAT(from, T, type, value)                                                                          \
-    CAST_ROW(from, truth, T, uint8_t, value(a) != 0)                                                                    \
-    CAST_ROW(from, u8, T, uint8_t, formula_##type##_to_u8(value(a)))                                                             \
-    CAST_ROW(from, i8, T, int8_t, formula_##type##_to_i8(value(a)))                                                              \
-    CAST_ROW(from, i16, T, int16_t, formula_##type##_to_i16(value(a)))                                                           \
-    CAST_ROW(from, i32, T, int32_t, formula_##type##_to_i32(value(a)))                                                           \
+    CAST_ROW(from, truth, T, uint8_t, value(a) != 0)                                                                   \
+    CAST_ROW(from, u8, T, uint8_t, formula_##type##_to_u8(value(a)))                                                   \
+    CAST_ROW(from, i8, T, int8_t, formula_##type##_to_i8(value(a)))                                                    \
+    CAST_ROW(from, i16, T, int16_t, formula_##type##_to_i16(value(a)))                                                 \
+    CAST_ROW(from, i32, T, int32_t, formula_##type##_to_i32(value(a)))                                                 \
     CAST_ROW(from, i64, T, int64_t, formula_##type##_to_i64(value(a)))
 CAST_FROM_FLOAT(f16, uint16_t, float, half_from_f16)
 CAST_FROM_FLOAT(bf16, uint16_t, float, half_from_bf16)
@@ -87,6 +93,19 @@ CAST_ROW(f32, bf16, float, uint16_t, half_to_bf16(a))
 CAST_ROW(f16_strided, f32, uint16_t, float, half_from_f16(a))
 CAST_ROW(f32_strided, f16, float, uint16_t, half_to_f16(a))
 
+#define CAST_FROM_F8(from, value)                                                                                      \
+    CAST_FROM_FLOAT(from, uint8_t, float, value)                                                                       \
+    CAST_ROW(from, bf16, uint8_t, uint16_t, half_to_bf16(value(a)))                                                    \
+    CAST_ROW(from, f32, uint8_t, float, value(a))                                                                      \
+    CAST_ROW(from, f64, uint8_t, double, (double)value(a))
+CAST_FROM_F8(f8e4m3, formula_from_f8e4m3)
+CAST_FROM_F8(f8e5m2, formula_from_f8e5m2)
+CAST_ROW(f8e4m3, f8e5m2, uint8_t, uint8_t, formula_to_f8e5m2(formula_from_f8e4m3(a)))
+CAST_ROW(f8e5m2, f8e4m3, uint8_t, uint8_t, formula_to_f8e4m3(formula_from_f8e5m2(a)))
+CAST_TO_F8(bf16, uint16_t, half_from_bf16)
+CAST_TO_F8(f32, float, )
+CAST_TO_F8(f64, double, formula_odd)
+
 /* These two have instructions of their own, which the compiler does not find by itself. */
 static void f16_to_f32(const struct cpu_row *row) {
     if (row->stride[0] != 1 || row->stride[1] != 1) {
@@ -104,19 +123,47 @@ static void f32_to_f16(const struct cpu_row *row) {
     half_store_f16(row->n, (const void *)row->data[1], (void *)row->data[0], 1);
 }
 
+/* Between f16 and f8 in two steps, so that the first or last one has its instruction. */
+#define CAST_F16_AND(f8)                                                                                               \
+    static void f16_to_##f8(const struct cpu_row *row) {                                                               \
+        float buffer[CPU_BLOCK];                                                                                       \
+        const int64_t sa = row->stride[1], sz = row->stride[0];                                                        \
+        for (int64_t i = 0; i < row->n; i += CPU_BLOCK) {                                                              \
+            int64_t n = row->n - i < CPU_BLOCK ? row->n - i : CPU_BLOCK;                                               \
+            half_load_f16(n, (const uint16_t *)(const void *)row->data[1] + i * sa, sa, buffer);                       \
+            f32_to_##f8(&(struct cpu_row){n, {row->data[0] + i * sz, (char *)buffer}, {sz, 1}});                       \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void f8##_to_f16(const struct cpu_row *row) {                                                               \
+        float buffer[CPU_BLOCK];                                                                                       \
+        const int64_t sa = row->stride[1], sz = row->stride[0];                                                        \
+        for (int64_t i = 0; i < row->n; i += CPU_BLOCK) {                                                              \
+            int64_t n = row->n - i < CPU_BLOCK ? row->n - i : CPU_BLOCK;                                               \
+            f8##_to_f32(&(struct cpu_row){n, {(char *)buffer, row->data[1] + i * sa}, {1, sa}});                       \
+            half_store_f16(n, buffer, (uint16_t *)(void *)row->data[0] + i * sz, sz);                                  \
+        }                                                                                                              \
+    }
+CAST_F16_AND(f8e4m3)
+CAST_F16_AND(f8e5m2)
+
 #define f16_to_f16 CPU_NAME(copy_2)
 #define bf16_to_bf16 CPU_NAME(copy_2)
 #define f32_to_f32 CPU_NAME(copy_4)
 #define f64_to_f64 CPU_NAME(copy_8)
+#define f8e4m3_to_f8e4m3 CPU_NAME(copy_1)
+#define f8e5m2_to_f8e5m2 CPU_NAME(copy_1)
 
 #define CASTS(from)                                                                                                    \
-    {[DTYPE_BOOL] = from##_to_truth, [DTYPE_U8] = from##_to_u8,   [DTYPE_I8] = from##_to_i8,                            \
-     [DTYPE_I16] = from##_to_i16,   [DTYPE_I32] = from##_to_i32, [DTYPE_I64] = from##_to_i64,                          \
-     [DTYPE_F16] = from##_to_f16,   [DTYPE_BF16] = from##_to_bf16, [DTYPE_F32] = from##_to_f32,                        \
-     [DTYPE_F64] = from##_to_f64}
+    {                                                                                                                  \
+        [DTYPE_BOOL] = from##_to_truth, [DTYPE_U8] = from##_to_u8, [DTYPE_I8] = from##_to_i8,                          \
+        [DTYPE_I16] = from##_to_i16, [DTYPE_I32] = from##_to_i32, [DTYPE_I64] = from##_to_i64,                         \
+        [DTYPE_F16] = from##_to_f16, [DTYPE_BF16] = from##_to_bf16, [DTYPE_F32] = from##_to_f32,                       \
+        [DTYPE_F64] = from##_to_f64, [DTYPE_F8E4M3] = from##_to_f8e4m3, [DTYPE_F8E5M2] = from##_to_f8e5m2              \
+    }
 
 cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT] = {
-    [DTYPE_BOOL] = CASTS(truth), [DTYPE_U8] = CASTS(u8),     [DTYPE_I8] = CASTS(i8),   [DTYPE_I16] = CASTS(i16),
-    [DTYPE_I32] = CASTS(i32),   [DTYPE_I64] = CASTS(i64),   [DTYPE_F16] = CASTS(f16), [DTYPE_BF16] = CASTS(bf16),
-    [DTYPE_F32] = CASTS(f32),   [DTYPE_F64] = CASTS(f64),
+    [DTYPE_BOOL] = CASTS(truth), [DTYPE_U8] = CASTS(u8),         [DTYPE_I8] = CASTS(i8),
+    [DTYPE_I16] = CASTS(i16),    [DTYPE_I32] = CASTS(i32),       [DTYPE_I64] = CASTS(i64),
+    [DTYPE_F16] = CASTS(f16),    [DTYPE_BF16] = CASTS(bf16),     [DTYPE_F32] = CASTS(f32),
+    [DTYPE_F64] = CASTS(f64),    [DTYPE_F8E4M3] = CASTS(f8e4m3), [DTYPE_F8E5M2] = CASTS(f8e5m2),
 };

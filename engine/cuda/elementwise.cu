@@ -182,10 +182,11 @@ template <typename T> struct where {
 
 } // namespace
 
-/* ---- the table: rows by opcode, in its order; columns by dtype ---- */
+/* ---- the table: rows by opcode, in its order; columns by dtype; most rows end before f8, which is not computed in ---- */
 
 static_assert(DTYPE_BOOL == 1 && DTYPE_U8 == 2 && DTYPE_I8 == 3 && DTYPE_I16 == 4 && DTYPE_I32 == 5 && DTYPE_I64 == 6 &&
-                  DTYPE_F16 == 7 && DTYPE_BF16 == 8 && DTYPE_F32 == 9 && DTYPE_F64 == 10 && DTYPE_COUNT == 11,
+                  DTYPE_F16 == 7 && DTYPE_BF16 == 8 && DTYPE_F32 == 9 && DTYPE_F64 == 10 &&
+                  DTYPE_F8E4M3 == 11 && DTYPE_F8E5M2 == 12 && DTYPE_COUNT == 13,
               "columns are in the order of dtypes");
 
 #define NONE space_kernels()
@@ -242,7 +243,7 @@ static const struct space_kernels table[][DTYPE_COUNT] = {
     FLOATING(unary, sigmoid_of),
     NUMBERS(unary, relu_of, NONE, IDENTITY, int8_t),
     {NONE, WHERE(uint8_t), WHERE(uint8_t), WHERE(uint8_t), WHERE(uint16_t), WHERE(uint32_t), WHERE(uint64_t),
-     WHERE(uint16_t), WHERE(uint16_t), WHERE(uint32_t), WHERE(uint64_t)},
+     WHERE(uint16_t), WHERE(uint16_t), WHERE(uint32_t), WHERE(uint64_t), WHERE(uint8_t), WHERE(uint8_t)},
 };
 static_assert(OP_SUBTRACT == OP_ADD + 1 && OP_MULTIPLY == OP_ADD + 2 && OP_DIVIDE == OP_ADD + 3 &&
                   OP_POW == OP_ADD + 4 && OP_MAXIMUM == OP_ADD + 5 && OP_MINIMUM == OP_ADD + 6 &&

@@ -1,14 +1,18 @@
-/* Element types in kernels: f16 and bf16 are computed in f32 and rounded once. CUDA C++ only. */
+/* Element types in kernels: f16 and bf16 are computed in f32 and rounded once; f8 is only converted. CUDA C++ only. */
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#include <cuda_fp8.h>
+#endif
+
 #include "engine/cuda/cuda.h"
 
 #define FORMULA_FUNCTION static __host__ __device__ __forceinline__
-#include "engine/formula.h"
+#include "engine/formula_f8.h"
 
 #define NUMBER_FUNCTION static __host__ __device__ __forceinline__
 
@@ -20,6 +24,50 @@ NUMBER_FUNCTION float number_widen(__half x) {
 }
 NUMBER_FUNCTION float number_widen(__nv_bfloat16 x) {
     return __bfloat162float(x);
+}
+
+/* ---- f8: from compute capability 8.9 on there are instructions, which saturate, otherwise the formulas ---- */
+
+struct f8e4m3 {
+    uint8_t bits;
+};
+struct f8e5m2 {
+    uint8_t bits;
+};
+
+NUMBER_FUNCTION float number_widen(f8e4m3 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(x.bits, __NV_E4M3)));
+#else
+    return formula_from_f8e4m3(x.bits);
+#endif
+}
+NUMBER_FUNCTION float number_widen(f8e5m2 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    return __half2float(__half(__nv_cvt_fp8_to_halfraw(x.bits, __NV_E5M2)));
+#else
+    return formula_from_f8e5m2(x.bits);
+#endif
+}
+
+/* What an instruction would saturate is mended. */
+NUMBER_FUNCTION f8e4m3 number_to_f8e4m3(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    uint8_t bits = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
+    uint8_t sign = (uint8_t)(__float_as_uint(x) >> 24 & 0x80);
+    return {(uint8_t)(x != x ? 0x7f : fabsf(x) > 464.0f ? sign | 0x7f : bits)};
+#else
+    return {formula_to_f8e4m3(x)};
+#endif
+}
+NUMBER_FUNCTION f8e5m2 number_to_f8e5m2(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    uint8_t bits = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E5M2);
+    uint8_t sign = (uint8_t)(__float_as_uint(x) >> 24 & 0x80);
+    return {(uint8_t)(x != x ? 0x7f : fabsf(x) >= 61440.0f ? sign | 0x7c : bits)};
+#else
+    return {formula_to_f8e5m2(x)};
+#endif
 }
 
 /* number_narrow<R>(x): a computed value as it is stored. */
@@ -36,6 +84,17 @@ template <> struct number_store<__half> {
 template <> struct number_store<__nv_bfloat16> {
     static __host__ __device__ __forceinline__ __nv_bfloat16 from(float x) {
         return __float2bfloat16_rn(x);
+    }
+};
+
+template <> struct number_store<f8e4m3> {
+    static __host__ __device__ __forceinline__ f8e4m3 from(float x) {
+        return number_to_f8e4m3(x);
+    }
+};
+template <> struct number_store<f8e5m2> {
+    static __host__ __device__ __forceinline__ f8e5m2 from(float x) {
+        return number_to_f8e5m2(x);
     }
 };
 
@@ -93,6 +152,8 @@ NUMBER_CAST_PLAIN(double)
     };
 NUMBER_CAST_HALF(__half)
 NUMBER_CAST_HALF(__nv_bfloat16)
+NUMBER_CAST_HALF(f8e4m3)
+NUMBER_CAST_HALF(f8e5m2)
 
 /* ---- on the host: a value in any dtype's bytes, repeated to eight ---- */
 
@@ -124,6 +185,10 @@ static inline uint64_t number_pattern(enum dtype dtype, int64_t integer, double 
         return number_repeat<float>((float)value);
     case DTYPE_F64:
         return number_repeat<double>(value);
+    case DTYPE_F8E4M3:
+        return number_repeat<f8e4m3>(number_cast<f8e4m3>::from(value));
+    case DTYPE_F8E5M2:
+        return number_repeat<f8e5m2>(number_cast<f8e5m2>::from(value));
     default:
         return (uint64_t)integer;
     }

@@ -16,13 +16,17 @@ enum {
     TAKES_INTS = 1 << DTYPE_U8 | 1 << DTYPE_I8 | 1 << DTYPE_I16 | 1 << DTYPE_I32 | 1 << DTYPE_I64,
     TAKES_FLOATS = 1 << DTYPE_F16 | 1 << DTYPE_BF16 | 1 << DTYPE_F32 | 1 << DTYPE_F64,
     TAKES_NUMBERS = TAKES_INTS | TAKES_FLOATS,
-    TAKES_ALL = TAKES_BOOL | TAKES_NUMBERS,
+    TAKES_ALL = TAKES_BOOL | TAKES_NUMBERS, /* of those that are computed with */
+    TAKES_F8 = 1 << DTYPE_F8E4M3 | 1 << DTYPE_F8E5M2,
+    TAKES_STORED = TAKES_ALL | TAKES_F8,
 };
 
 /* NULL for an operation that has no row. */
 const struct op_case *op_case_find(unsigned opcode);
 bool op_case_takes(const struct op_case *row, enum dtype dtype);
 enum dtype op_case_dtype(struct suite *suite, const struct op_case *row);
+/* One that promotes with `dtype`. */
+enum dtype op_case_partner(struct suite *suite, const struct op_case *row, enum dtype dtype);
 
 void case_create(struct suite *suite, const struct op_case *row);
 void case_random(struct suite *suite, const struct op_case *row);

@@ -148,9 +148,10 @@ static void where_once(struct suite *suite, const struct op_case *row, int rank,
     int64_t narrow[VALUES_RANK_MAX];
     struct sample inputs[3];
     const struct sample *pointers[3];
+    enum dtype dtype = op_case_dtype(suite, row), dtypes[] = {DTYPE_BOOL, dtype, op_case_partner(suite, row, dtype)};
     for (int i = 0; i < 3; i++) {
         int narrow_rank = suite_narrower(suite, rank, shape, narrow);
-        inputs[i] = suite_input(suite, i ? op_case_dtype(suite, row) : DTYPE_BOOL, narrow_rank, narrow, row->fill);
+        inputs[i] = suite_input(suite, dtypes[i], narrow_rank, narrow, row->fill);
         pointers[i] = &inputs[i];
     }
     struct sample result =

@@ -13,7 +13,8 @@ static void join_once(struct suite *suite, const struct op_case *row, unsigned n
         memcpy(own, shape, sizeof own);
         if (!stack)
             own[axis < 0 ? axis + rank : axis] = suite_below(suite, 5);
-        inputs[i] = suite_input(suite, mixed ? op_case_dtype(suite, row) : dtype, rank, own, row->fill);
+        enum dtype own_dtype = mixed ? op_case_partner(suite, row, dtype) : dtype;
+        inputs[i] = suite_input(suite, own_dtype, rank, own, row->fill);
         pointers[i] = &inputs[i];
     }
     struct sample result = suite_run(

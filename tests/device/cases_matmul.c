@@ -53,7 +53,7 @@ static void product_transposed(struct suite *suite, enum dtype dtype, int64_t m,
 void case_matmul(struct suite *suite, const struct op_case *row) {
     for (enum dtype a = DTYPE_BOOL; a < DTYPE_COUNT; a++) {
         for (enum dtype b = DTYPE_BOOL; b < DTYPE_COUNT; b++) {
-            if (op_case_takes(row, reference_promote(a, b)))
+            if (op_case_takes(row, reference_promote(a, b)) || (value_is_f8(a) && value_is_f8(b)))
                 for (int i = 0; i < SUITE_REPEAT(a == b ? 40 : 4); i++)
                     product_random(suite, a, b);
         }

@@ -124,7 +124,7 @@ void case_view(struct suite *suite, const struct op_case *row) {
         for (int64_t more = suite_below(suite, 4); more > 0 && x.values->count < 10000; more--)
             view_step(suite, &x, (int)suite_below(suite, VIEW_KINDS));
         suite_check(suite, &x);
-        struct sample read = suite_unary(suite, OP_LOGICAL_NOT, &x);
+        struct sample read = suite_unary(suite, value_is_f8(x.values->dtype) ? OP_COPY : OP_LOGICAL_NOT, &x);
         case_settle(suite, &read);
         suite_free(suite, &x);
     }

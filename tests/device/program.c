@@ -98,6 +98,8 @@ static void step_unary(struct program *program) {
     unsigned opcode = opcodes[suite_below(program->suite, program->exact_only ? 5 : 8)];
     if (!x || (x->values->dtype == DTYPE_BOOL && opcode != OP_COPY && opcode != OP_LOGICAL_NOT && opcode != OP_SQRT))
         return;
+    if (value_is_f8(x->values->dtype) && opcode != OP_COPY)
+        return;
     program_apply(program, opcode, &x, 1, 0, NULL);
 }
 
@@ -122,6 +124,8 @@ static void step_binary(struct program *program) {
         return;
     if (reference_promote(a->dtype, b->dtype) == DTYPE_BOOL && (opcode == OP_SUBTRACT || opcode == OP_POW))
         return;
+    if (value_is_f8(a->dtype) || value_is_f8(b->dtype))
+        return;
     program_apply(program, opcode, inputs, 2, 0, NULL);
 }
 
@@ -132,7 +136,8 @@ static void step_where(struct program *program) {
     if (!inputs[0] || !inputs[1] || !inputs[2] || inputs[0]->values->dtype != DTYPE_BOOL)
         return;
     const struct values *c = inputs[0]->values, *a = inputs[1]->values, *b = inputs[2]->values;
-    if (reference_broadcast(a->rank, a->shape, b->rank, b->shape, &rank, shape) &&
+    if (reference_promote(a->dtype, b->dtype) != DTYPE_INVALID &&
+        reference_broadcast(a->rank, a->shape, b->rank, b->shape, &rank, shape) &&
         reference_broadcast(c->rank, c->shape, rank, shape, &rank, shape))
         program_apply(program, OP_WHERE, inputs, 3, 0, NULL);
 }
@@ -141,7 +146,9 @@ static void step_reduce(struct program *program) {
     static const unsigned opcodes[] = {OP_ANY, OP_ALL, OP_SUM, OP_PROD, OP_ARGMAX, OP_ARGMIN, OP_MAX, OP_MIN};
     struct sample *x = program_full_slot(program);
     unsigned opcode = opcodes[suite_below(program->suite, 8)];
-    if (!x || x->values->count == 0 || (program->exact_only && x->values->f && opcode != OP_ANY && opcode != OP_ALL))
+    if (!x || value_is_f8(x->values->dtype))
+        return;
+    if (x->values->count == 0 || (program->exact_only && x->values->f && opcode != OP_ANY && opcode != OP_ALL))
         return;
     if (x->values->f && opcode == OP_PROD) /* overflow on the way depends on the order */
         return;
@@ -160,7 +167,7 @@ static void step_matmul(struct program *program) {
     const struct values *a = inputs[0]->values, *b = inputs[1]->values;
     enum dtype dtype = reference_promote(a->dtype, b->dtype);
     /* Floats would need numbers that do not overflow. */
-    if (a->rank != 2 || b->rank != 2 || a->shape[1] != b->shape[0] || dtype == DTYPE_BOOL || value_is_float(dtype))
+    if (a->rank != 2 || b->rank != 2 || a->shape[1] != b->shape[0] || dtype <= DTYPE_BOOL || value_is_float(dtype))
         return;
     program_apply(program, OP_MATMUL, inputs, 2, 0, NULL);
 }
@@ -208,7 +215,8 @@ static void step_join(struct program *program) {
         return;
     const struct values *first = inputs[0]->values;
     for (int i = 1; i < 3; i++)
-        if (!values_same_type(inputs[i]->values, inputs[i]->values->dtype, first->rank, first->shape))
+        if (!values_same_type(inputs[i]->values, inputs[i]->values->dtype, first->rank, first->shape) ||
+            reference_promote(first->dtype, inputs[i]->values->dtype) == DTYPE_INVALID)
             return;
     if (first->count * 3 > PROGRAM_ELEMENTS_MAX || first->rank > 4)
         return;

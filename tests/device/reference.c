@@ -41,6 +41,8 @@ static const uint8_t promote_floats[4][4] = {
 };
 
 enum dtype reference_promote(enum dtype a, enum dtype b) {
+    if (value_is_f8(a) || value_is_f8(b))
+        return a == b ? a : DTYPE_INVALID;
     if (a == DTYPE_BOOL)
         return b;
     if (b == DTYPE_BOOL)

@@ -16,6 +16,7 @@ struct reference_request {
 /* NULL for what the operation refuses, an index out of range included. The caller destroys the result. */
 struct values *reference_run(const struct reference_request *request);
 
+/* DTYPE_INVALID: they do not. */
 enum dtype reference_promote(enum dtype a, enum dtype b);
 struct values *reference_cast(const struct values *x, enum dtype dtype);
 /* Result shape of broadcasting; false where the shapes do not fit. */

@@ -112,6 +112,8 @@ static bool opcode_compares(unsigned opcode) {
 
 /* The dtype that inputs are cast to first, and the result's; DTYPE_INVALID: refused. */
 static enum dtype binary_operand(unsigned opcode, enum dtype a, enum dtype b) {
+    if (value_is_f8(a) || value_is_f8(b))
+        return DTYPE_INVALID;
     if (opcode == OP_LOGICAL_AND || opcode == OP_LOGICAL_OR)
         return DTYPE_BOOL;
     enum dtype dtype = reference_promote(a, b);
@@ -169,6 +171,8 @@ static struct values *elementwise_where(const struct reference_request *r) {
         !reference_broadcast(c->rank, c->shape, rank, both, &rank, shape))
         return NULL;
     enum dtype dtype = reference_promote(x->dtype, y->dtype);
+    if (dtype == DTYPE_INVALID)
+        return NULL;
     struct values *condition = presented(c, DTYPE_BOOL, rank, shape);
     struct values *a = presented(x, dtype, rank, shape), *b = presented(y, dtype, rank, shape);
     struct values *out = values_create(dtype, rank, shape);
@@ -189,7 +193,7 @@ static struct values *elementwise_unary(const struct reference_request *r) {
     bool floating = r->opcode >= OP_EXP && r->opcode <= OP_SIGMOID;
     if (r->opcode == OP_COPY)
         return values_copy(given);
-    if (given->dtype == DTYPE_BOOL && !floating)
+    if ((given->dtype == DTYPE_BOOL && !floating) || value_is_f8(given->dtype))
         return NULL;
     struct values *x = reference_cast(given, floating && !given->f ? DTYPE_F32 : given->dtype);
     for (int64_t k = 0; k < x->count; k++) {

@@ -46,6 +46,8 @@ struct values *reference_join(const struct reference_request *r) {
         if (!join_fits(first, r->inputs[i], axis, stack))
             return NULL;
         dtype = reference_promote(dtype, r->inputs[i]->dtype);
+        if (dtype == DTYPE_INVALID)
+            return NULL;
         total += stack ? 1 : r->inputs[i]->shape[axis];
     }
     for (int i = 0; i < first->rank + stack; i++)

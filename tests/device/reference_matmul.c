@@ -60,8 +60,9 @@ struct values *reference_matmul(const struct reference_request *r) {
     int64_t n = y->rank > 1 ? y->shape[y->rank - 1] : 1, k_other = y->shape[y->rank > 1 ? y->rank - 2 : 0];
     int rank;
     int64_t shape[VALUES_RANK_MAX];
-    enum dtype dtype = reference_promote(x->dtype, y->dtype);
-    if (k != k_other || dtype == DTYPE_BOOL ||
+    bool f8 = value_is_f8(x->dtype) && value_is_f8(y->dtype);
+    enum dtype dtype = f8 ? DTYPE_F32 : reference_promote(x->dtype, y->dtype);
+    if (k != k_other || dtype == DTYPE_BOOL || dtype == DTYPE_INVALID ||
         !reference_broadcast(x->rank > 2 ? x->rank - 2 : 0, x->shape, y->rank > 2 ? y->rank - 2 : 0, y->shape, &rank,
                              shape))
         return NULL;

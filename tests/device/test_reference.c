@@ -6,11 +6,13 @@
 #include "tests/device/suite.h"
 #include "tests/device/tolerance.h"
 
-Test(reference, every_half_keeps_its_bits) {
-    for (enum dtype dtype = DTYPE_F16; dtype <= DTYPE_BF16; dtype++) {
+Test(reference, every_narrow_float_keeps_its_bits) {
+    static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F8E4M3, DTYPE_F8E5M2};
+    for (int i = 0; i < 4; i++) {
+        enum dtype dtype = dtypes[i];
         struct values *one = values_create(dtype, 0, NULL);
-        for (unsigned bits = 0; bits < 65536; bits++) {
-            uint16_t given = (uint16_t)bits, back;
+        for (unsigned bits = 0; bits < 1u << value_size(dtype) * 8; bits++) {
+            uint16_t given = (uint16_t)bits, back = 0;
             values_decode(one, &given);
             values_encode(one, &back);
             if (!isnan(one->f[0]))
@@ -41,6 +43,15 @@ Test(reference, known_values_round_as_published) {
     cr_assert_eq(value_round(DTYPE_F16, 0x1.8p-25L), 0x1p-24L);
     cr_assert_eq(value_round(DTYPE_BF16, 1 + 0x1p-8L), 1.0L);
     cr_assert_eq(value_round(DTYPE_BF16, 1 + 0x3p-8L), 1 + 0x1p-6L);
+    cr_assert_eq(value_max(DTYPE_F8E4M3), 448.0L);
+    cr_assert_eq(value_max(DTYPE_F8E5M2), 57344.0L);
+    cr_assert_eq(value_round(DTYPE_F8E4M3, 464.0L), 448.0L);
+    cr_assert(isnan(value_round(DTYPE_F8E4M3, 464.01L)));
+    cr_assert(isnan(value_round(DTYPE_F8E4M3, INFINITY)));
+    cr_assert_eq(value_round(DTYPE_F8E4M3, 0x1p-10L), 0.0L);
+    cr_assert_eq(value_round(DTYPE_F8E4M3, 0x1.8p-9L), 0x1p-8L);
+    cr_assert_eq(value_round(DTYPE_F8E5M2, 61439.0L), 57344.0L);
+    cr_assert_eq(value_round(DTYPE_F8E5M2, 61440.0L), (long double)INFINITY);
     cr_assert_eq(value_wrap(DTYPE_I8, 128), -128);
     cr_assert_eq(value_wrap(DTYPE_U8, -1), 255);
     cr_assert_eq(reference_promote(DTYPE_U8, DTYPE_I8), DTYPE_I16);

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "tests/device/suite.h"
+#include "tests/device/cases.h"
 
 enum { NONE = STATUS_COUNT }; /* any failure will do */
 
@@ -159,5 +159,42 @@ Test(refusals, each_is_the_failure_of_one_operation) {
     }
     for (int i = 0; i < OPERANDS; i++)
         suite_check(&suite, &samples[i]);
+    suite_close(&suite);
+}
+
+/* Whatever the suite does not run with the f8 formats refuses them, as inputs and as the result, and asks for a cast. */
+Test(refusals, f8_is_not_computed_in) {
+    struct suite suite;
+    unsigned refused = 0;
+    suite_open(&suite, 10);
+    for (enum dtype dtype = DTYPE_F8E4M3; dtype <= DTYPE_F8E5M2; dtype++) {
+        struct sample x = suite_sample(&suite, dtype, 2, (int64_t[]){3, 3}, FILL_COUNT);
+        for (unsigned opcode = 1; opcode < OP_CODE_MAX; opcode++) {
+            const struct op_info *info = op_info(opcode);
+            if (!info || op_case_takes(op_case_find(opcode), dtype))
+                continue;
+            uint64_t ids[] = {x.id, x.id, x.id}, result;
+            struct failure failure = {0};
+            int64_t create[] = {dtype, 0, 0, 5}, first[OP_INTS_MAX] = {0};
+            bool creates = info->family == OP_FAMILY_CREATE;
+            struct op_request request = {.opcode = opcode,
+                                         .n_inputs = (unsigned)info->inputs_min,
+                                         .inputs = ids,
+                                         .n_ints = creates                   ? 4
+                                                   : info->ints == OP_VARIES ? 1
+                                                                             : (unsigned)info->ints,
+                                         .ints = creates ? create : first,
+                                         .n_floats = (unsigned)info->floats,
+                                         .floats = (double[OP_FLOATS_MAX]){0, 1, 1}};
+            int code = suite_submit(&suite, &request, &result);
+            cr_assert_eq(code, STATUS_DTYPE, "%s: %s", info->name, status_name(code));
+            cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_DTYPE);
+            cr_assert(strstr(failure.message, value_name(dtype)) && strstr(failure.message, "cast"), "%s: %s",
+                      info->name, failure.message);
+            refused++;
+        }
+        suite_check(&suite, &x);
+    }
+    cr_assert_gt(refused, 70u);
     suite_close(&suite);
 }

@@ -5,29 +5,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* precision counts the implicit bit; exponents are those of 1.xxx * 2^e */
+/* precision counts the implicit bit; exponents are those of 1.xxx * 2^e. A format without infinities has numbers at its top
+ * exponent, all but the last one, which is NaN. */
 struct float_format {
     int precision, exponent_min, exponent_max;
+    bool finite;
 };
 
 static const struct float_format float_formats[DTYPE_COUNT] = {
-    [DTYPE_F16] = {11, -14, 15},
-    [DTYPE_BF16] = {8, -126, 127},
-    [DTYPE_F32] = {24, -126, 127},
-    [DTYPE_F64] = {53, -1022, 1023},
+    [DTYPE_F16] = {11, -14, 15, false},     [DTYPE_BF16] = {8, -126, 127, false}, [DTYPE_F32] = {24, -126, 127, false},
+    [DTYPE_F64] = {53, -1022, 1023, false}, [DTYPE_F8E4M3] = {4, -6, 8, true},    [DTYPE_F8E5M2] = {3, -14, 15, false},
 };
 
 static const struct {
     const char *name;
     size_t size;
 } value_dtypes[DTYPE_COUNT] = {
-    [DTYPE_BOOL] = {"bool", 1}, [DTYPE_U8] = {"u8", 1},   [DTYPE_I8] = {"i8", 1},   [DTYPE_I16] = {"i16", 2},
-    [DTYPE_I32] = {"i32", 4},   [DTYPE_I64] = {"i64", 8}, [DTYPE_F16] = {"f16", 2}, [DTYPE_BF16] = {"bf16", 2},
-    [DTYPE_F32] = {"f32", 4},   [DTYPE_F64] = {"f64", 8},
+    [DTYPE_BOOL] = {"bool", 1}, [DTYPE_U8] = {"u8", 1},         [DTYPE_I8] = {"i8", 1},
+    [DTYPE_I16] = {"i16", 2},   [DTYPE_I32] = {"i32", 4},       [DTYPE_I64] = {"i64", 8},
+    [DTYPE_F16] = {"f16", 2},   [DTYPE_BF16] = {"bf16", 2},     [DTYPE_F32] = {"f32", 4},
+    [DTYPE_F64] = {"f64", 8},   [DTYPE_F8E4M3] = {"f8e4m3", 1}, [DTYPE_F8E5M2] = {"f8e5m2", 1},
 };
 
 bool value_is_float(enum dtype dtype) {
     return float_formats[dtype].precision != 0;
+}
+
+bool value_is_f8(enum dtype dtype) {
+    return value_is_float(dtype) && value_dtypes[dtype].size == 1;
 }
 
 size_t value_size(enum dtype dtype) {
@@ -68,7 +73,7 @@ int64_t value_wrap(enum dtype dtype, int64_t value) {
 
 long double value_max(enum dtype dtype) {
     const struct float_format *format = &float_formats[dtype];
-    return ldexpl(2.0L - ldexpl(1, 1 - format->precision), format->exponent_max);
+    return ldexpl(2.0L - ldexpl(format->finite ? 2 : 1, 1 - format->precision), format->exponent_max);
 }
 
 long double value_min_normal(enum dtype dtype) {
@@ -84,12 +89,15 @@ long double value_ulp(enum dtype dtype, long double value) {
 }
 
 long double value_round(enum dtype dtype, long double value) {
-    if (!isfinite(value) || value == 0)
+    long double beyond = float_formats[dtype].finite ? NAN : INFINITY;
+    if (isinf(value))
+        return copysignl(beyond, value);
+    if (isnan(value) || value == 0)
         return value;
     long double ulp = value_ulp(dtype, value);
     long double rounded = rintl(value / ulp) * ulp; /* both steps exact: ulp is a power of two */
     if (fabsl(rounded) > value_max(dtype))
-        return copysignl(INFINITY, value);
+        return copysignl(beyond, value);
     return copysignl(rounded, value);
 }
 
@@ -166,13 +174,13 @@ size_t values_bytes(const struct values *values) {
     return (size_t)values->count * value_size(values->dtype);
 }
 
-/* The bits of a representable number in a format of 16 bits. */
-static uint16_t half_encode(enum dtype dtype, long double value) {
+/* The bits of a representable number in a format of 16 or 8 bits. */
+static uint16_t narrow_encode(enum dtype dtype, long double value) {
     const struct float_format *format = &float_formats[dtype];
-    int fraction = format->precision - 1;
-    unsigned sign = signbit(value) ? 0x8000 : 0, top = (unsigned)(format->exponent_max * 2 + 1) << fraction;
+    int fraction = format->precision - 1, bias = 1 - format->exponent_min;
+    unsigned sign = signbit(value) ? 1u << (8 * value_size(dtype) - 1) : 0, top = (unsigned)(bias * 2 + 1) << fraction;
     if (isnan(value))
-        return (uint16_t)(top | 1u << (fraction - 1));
+        return (uint16_t)(top | (format->finite ? (1u << fraction) - 1 : 1u << (fraction - 1)));
     if (isinf(value))
         return (uint16_t)(sign | top);
     long double magnitude = fabsl(value);
@@ -180,21 +188,22 @@ static uint16_t half_encode(enum dtype dtype, long double value) {
         return (uint16_t)(sign | (unsigned)(magnitude / value_ulp(dtype, 0)));
     int exponent = ilogbl(magnitude);
     unsigned mantissa = (unsigned)(magnitude / value_ulp(dtype, value)) - (1u << fraction);
-    return (uint16_t)(sign | (unsigned)(exponent + format->exponent_max) << fraction | mantissa);
+    return (uint16_t)(sign | (unsigned)(exponent + bias) << fraction | mantissa);
 }
 
-static long double half_decode(enum dtype dtype, uint16_t bits) {
+static long double narrow_decode(enum dtype dtype, uint16_t bits) {
     const struct float_format *format = &float_formats[dtype];
-    int fraction = format->precision - 1, top = format->exponent_max * 2 + 1;
-    int exponent = (bits & 0x7fff) >> fraction, mantissa = bits & ((1 << fraction) - 1);
+    int fraction = format->precision - 1, bias = 1 - format->exponent_min, sign = 1 << (8 * (int)value_size(dtype) - 1);
+    int exponent = (bits & (sign - 1)) >> fraction, mantissa = bits & ((1 << fraction) - 1);
+    bool last = mantissa == (1 << fraction) - 1;
     long double magnitude;
-    if (exponent == top)
+    if (exponent == bias * 2 + 1 && (last || !format->finite))
         magnitude = mantissa ? NAN : INFINITY;
     else if (exponent == 0)
         magnitude = (long double)mantissa * value_ulp(dtype, 0);
     else
-        magnitude = ldexpl((long double)(mantissa + (1 << fraction)), exponent - format->exponent_max - fraction);
-    return bits & 0x8000 ? -magnitude : magnitude;
+        magnitude = ldexpl((long double)(mantissa + (1 << fraction)), exponent - bias - fraction);
+    return bits & sign ? -magnitude : magnitude;
 }
 
 void values_encode(const struct values *values, void *bytes) {
@@ -206,9 +215,10 @@ void values_encode(const struct values *values, void *bytes) {
         } else if (values->dtype == DTYPE_F32) {
             memcpy(at, &(float){(float)values->f[k]}, size);
         } else if (values->f) {
-            memcpy(at, &(uint16_t){half_encode(values->dtype, values->f[k])}, size);
+            memcpy(at, &(uint16_t){narrow_encode(values->dtype, values->f[k])},
+                   size); /* little-endian: the low bytes */
         } else {
-            memcpy(at, &values->i[k], size); /* little-endian: the low bytes */
+            memcpy(at, &values->i[k], size);
         }
     }
 }
@@ -219,7 +229,7 @@ void values_decode(struct values *values, const void *bytes) {
         const char *at = (const char *)bytes + (size_t)k * size;
         double wide;
         float single;
-        uint16_t half;
+        uint16_t narrow = 0;
         int64_t integer = 0;
         if (values->dtype == DTYPE_F64) {
             memcpy(&wide, at, size);
@@ -228,8 +238,8 @@ void values_decode(struct values *values, const void *bytes) {
             memcpy(&single, at, size);
             values->f[k] = single;
         } else if (values->f) {
-            memcpy(&half, at, size);
-            values->f[k] = half_decode(values->dtype, half);
+            memcpy(&narrow, at, size);
+            values->f[k] = narrow_decode(values->dtype, narrow);
         } else {
             memcpy(&integer, at, size);
             /* A bool byte other than 0 and 1 must not pass for true. */

@@ -49,6 +49,7 @@ int64_t values_offset(int rank, const int64_t *index, const int64_t *strides);
 /* ---- dtypes ---- */
 
 bool value_is_float(enum dtype dtype);
+bool value_is_f8(enum dtype dtype);
 size_t value_size(enum dtype dtype);
 const char *value_name(enum dtype dtype);
 int value_bits(enum dtype dtype); /* of an integer dtype */
@@ -57,7 +58,7 @@ int64_t value_low(enum dtype dtype);
 int64_t value_high(enum dtype dtype);
 /* Modulo 2^bits; bool: 0 or 1. */
 int64_t value_wrap(enum dtype dtype, int64_t value);
-/* To nearest, ties to even, in one step. */
+/* To nearest, ties to even, in one step; beyond the range infinity, or NaN in a format that has none. */
 long double value_round(enum dtype dtype, long double value);
 /* Distance to the next representable number at this magnitude; that of the denormals below the normal range. */
 long double value_ulp(enum dtype dtype, long double value);

@@ -11,7 +11,7 @@ MAGIC = 0x31445354
 HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
 BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
 STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
-F32, I64 = 9, 6
+F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
 FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE = (
     1, 2, 3, 4, 5, 6, 16, 17, 32, 33, 34, 35)
 ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX, MATMUL, CONCAT, STACK, TAKE, ALONG, ONE_HOT = (
@@ -178,6 +178,9 @@ def scripts():
         op(FULL, [], [F32, 0, 0xf2], [0]) + op(CAST, [1], [0xf0]) + op(RESHAPE, [1], [0xef, 0xef]) + op(WHERE, [1, 1, 1])
     yield "consume", op(EXP, [1], consume=1) + op(ADD, [3, 3], consume=3) + op(ADD, [4, 1]) + op(FREE, [4, 4])
     yield "empty", op(FULL, [], [F32, 0, 0, 4], [64]) + op(SUM, [3], [0, 0]) + op(MATMUL, [3, 3]) + op(ARGMAX, [3], [0])
+    yield "f8", op(CAST, [1], [F8E4M3]) + op(TRANSPOSE, [3]) + op(MATMUL, [3, 4]) + op(CAST, [1], [F8E5M2]) + \
+        op(MATMUL, [4, 6]) + op(CONCAT, [3, 6], [0]) + op(CONCAT, [6, 6], [1]) + op(ADD, [3, 3]) + op(CAST, [9], [F32]) + \
+        op(ARANGE, [], [F8E5M2, 0, 8, 1], [64, 96, 68]) + op(FULL, [], [F8E4M3, 1, 3], [64]) + op(TAKE, [13, 2], [0])
     yield "slices", op(SLICE, [2], [0xf0, 0xf0, 0xf0]) + op(SLICE, [2], [0xf2, 0xf0, 0xef]) + op(SLICE, [2], [0, 3, 0])
 
 

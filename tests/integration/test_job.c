@@ -50,7 +50,7 @@ Test(job, result_is_known_in_shape_and_dtype_at_once) {
 }
 
 Test(job, every_dtype_comes_back_as_it_went) {
-    for (int dtype = TD_BOOL; dtype <= TD_F64; dtype++) {
+    for (int dtype = TD_BOOL; dtype <= TD_F8E5M2; dtype++) {
         uint8_t sent[8 * 105], got[sizeof sent];
         size_t bytes = 105 * td_dtype_size((td_dtype)dtype);
         client_noise(sent, sizeof sent, (unsigned)dtype);
@@ -60,6 +60,25 @@ Test(job, every_dtype_comes_back_as_it_went) {
         cr_assert(!td_fetch(tensor, got, bytes), "%s: %s", td_dtype_name((td_dtype)dtype), td_last_error()->message);
         cr_assert_arr_eq(got, sent, bytes, "%s", td_dtype_name((td_dtype)dtype));
     }
+}
+
+Test(job, f8_is_for_storage_and_products) {
+    float host[] = {1, 0.3F, -500, 448};
+    uint8_t stored[4];
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(2, 2), host);
+    td_tensor *narrow = td_cast(x, TD_F8E4M3), *wide = td_cast(x, TD_F8E5M2);
+    cr_assert_eq(td_tensor_bytes(narrow), 4);
+    cr_assert(!td_fetch(narrow, stored, sizeof stored), "%s", td_last_error()->message);
+    cr_assert_arr_eq(stored, ((uint8_t[]){0x38, 0x2a, 0xff, 0x7e}), 4);
+    td_tensor *product = td_matmul(wide, td_transpose(wide)); /* 1, 0.3125; -512, 448 */
+    cr_assert_eq(td_tensor_dtype(product), TD_F32);
+    client_expect(product, (float[]){1.09765625F, -372, -372, 462848}, 4);
+    cr_assert_null(td_add(narrow, narrow));
+    cr_assert_eq(td_last_error()->code, TD_E_DTYPE);
+    cr_assert(strstr(td_last_error()->message, "takes no f8e4m3: cast to f16, bf16 or f32 first"), "%s",
+              td_last_error()->message);
+    cr_assert_null(td_matmul(narrow, x));
+    cr_assert(strstr(td_last_error()->message, "f8e4m3 and f32 do not promote"), "%s", td_last_error()->message);
 }
 
 Test(job, empty_and_scalar_tensors_work) {

@@ -8,6 +8,7 @@ Test(op_create, full) {
         {OP_FULL, "", INTS(DTYPE_F32, 0, 2, 3), FLOATS(1.5), .result = "f32(2,3)"},
         {OP_FULL, "", INTS(DTYPE_F16, 0), FLOATS(INFINITY), .result = "f16()"},
         {OP_FULL, "", INTS(DTYPE_BOOL, 1, 0), FLOATS(0), .result = "bool(0)"},
+        {OP_FULL, "", INTS(DTYPE_F8E4M3, 7, 2), FLOATS(0.5), .result = "f8e4m3(2)"},
         {OP_FULL, "", INTS(DTYPE_U8, 255, 1), FLOATS(0), .result = "u8(1)"},
         {OP_FULL, "", INTS(DTYPE_I64, INT64_MIN, 1), FLOATS(0), .result = "i64(1)"},
         {OP_FULL, "", INTS(DTYPE_BOOL, 2, 0), FLOATS(0), FAILS(INVALID_ARGUMENT, "2 is no value of bool")},
@@ -63,7 +64,7 @@ Test(op_create,
 }
 , ARANGE_I(DTYPE_BOOL, 0, 2, 1), FAILS(DTYPE, "bool")
 }
-, ARANGE_I(12, 0, 2, 1), FAILS(DTYPE, "12")
+, ARANGE_I(99, 0, 2, 1), FAILS(DTYPE, "99")
 }
 ,
 }
@@ -92,6 +93,8 @@ Test(op_create,
 }
 , ARANGE_F(DTYPE_F64, 0, 4e18, 1), FAILS(SHAPE, "2^63")
 }
+, ARANGE_F(DTYPE_F8E4M3, 0, 2, 1), FAILS(DTYPE, "gives no f8e4m3: ask for")
+}
 , ARANGE_F(DTYPE_F64, 0, 1, 5e-324), FAILS(SHAPE, "too many")
 }
 ,
@@ -118,6 +121,7 @@ Test(op_create, random_numbers) {
         {OP_UNIFORM, "", INTS(DTYPE_F16, 7, 0), FLOATS(2, 2), .result = "f16()"},
         {OP_NORMAL, "", INTS(DTYPE_F64, 7, 5, 0), FLOATS(0, 0), .result = "f64(0)"},
         {OP_UNIFORM, "", INTS(DTYPE_I32, 7, 0, 2), FLOATS(0, 1), FAILS(DTYPE, "i32")},
+        {OP_NORMAL, "", INTS(DTYPE_F8E5M2, 7, 0, 2), FLOATS(0, 1), FAILS(DTYPE, "gives no f8e5m2: ask for f16")},
         {OP_UNIFORM, "", INTS(DTYPE_F32, 7, 0, 2), FLOATS(1, 0), FAILS(INVALID_ARGUMENT, "from 1 to 0")},
         {OP_UNIFORM, "", INTS(DTYPE_F32, 7, 0, 2), FLOATS(NAN, 0), FAILS(INVALID_ARGUMENT, "nan")},
         {OP_UNIFORM, "", INTS(DTYPE_F32, 7, 0, 2), FLOATS(-1e308, 1e308), FAILS(INVALID_ARGUMENT, NULL)},

@@ -36,6 +36,7 @@ Test(op_elementwise, unary_operations_keep_the_shape) {
         {OP_EXP, "i64(3)", .result = "f32(3)"},        {OP_SIGMOID, "bf16(3)", .result = "bf16(3)"},
         {OP_LOG, "bool(3)", .result = "f32(3)"},       {OP_RELU, "i32(3)", .result = "i32(3)"},
         {OP_COPY, "bool(3)", .result = "bool(3)"},     {OP_CAST, "f32(3)", INTS(DTYPE_BOOL), .result = "bool(3)"},
+        {OP_COPY, "f8e4m3(3)", .result = "f8e4m3(3)"}, {OP_CAST, "f32(3)", INTS(DTYPE_F8E5M2), .result = "f8e5m2(3)"},
     };
     INFER_CHECK(cases);
 }
@@ -44,6 +45,7 @@ Test(op_elementwise, where_broadcasts_three_and_promotes_two) {
     static const struct infer_case cases[] = {
         {OP_WHERE, "bool(4,1) i8(3) f32()", .result = "f32(4,3)"},
         {OP_WHERE, "bool(0) f32(1) f32()", .result = "f32(0)"},
+        {OP_WHERE, "bool(3) f8e5m2(3) f8e5m2()", .result = "f8e5m2(3)"},
         {OP_WHERE, "u8(3) f32(3) f32(3)", FAILS(DTYPE, "u8, not bool")},
         {OP_WHERE, "bool(2) f32(3) f32(3)", FAILS(SHAPE, "cannot broadcast (2,) with (3,)")},
     };
@@ -58,7 +60,14 @@ Test(op_elementwise, what_does_not_fit_is_named) {
         {OP_NEGATIVE, "bool(2)", FAILS(DTYPE, "bool")},
         {OP_RELU, "bool(2)", FAILS(DTYPE, "bool")},
         {OP_CAST, "f32(2)", INTS(0), FAILS(DTYPE, "0 is no dtype")},
-        {OP_CAST, "f32(2)", INTS(11), FAILS(DTYPE, "11 is no dtype")},
+        {OP_ADD, "f8e4m3(2) f8e4m3(2)", FAILS(DTYPE, "takes no f8e4m3: cast to f16, bf16 or f32 first")},
+        {OP_MULTIPLY, "f32(2) f8e5m2(2)", FAILS(DTYPE, "takes no f8e5m2: cast")},
+        {OP_EQUAL, "f8e5m2(2) f8e5m2(2)", FAILS(DTYPE, "f8e5m2")},
+        {OP_LOGICAL_NOT, "f8e4m3(2)", FAILS(DTYPE, "f8e4m3")},
+        {OP_EXP, "f8e4m3(2)", FAILS(DTYPE, "f8e4m3")},
+        {OP_WHERE, "bool(2) f8e4m3(2) f32(2)", FAILS(DTYPE, "f8e4m3 and f32 do not promote: cast one of them first")},
+        {OP_WHERE, "f8e4m3(2) f32(2) f32(2)", FAILS(DTYPE, "f8e4m3, not bool")},
+        {OP_CAST, "f32(2)", INTS(99), FAILS(DTYPE, "99 is no dtype")},
         {OP_CAST, "u8(9223372036854775807)", INTS(DTYPE_I16), FAILS(SHAPE, "2^63")},
         {OP_ADD, "u8(4294967296,1) u8(1,4294967296)", FAILS(SHAPE, "2^63")},
         {OP_ADD, "u8(4611686018427387904) f64(1)", FAILS(SHAPE, "2^63")},

@@ -70,6 +70,9 @@ Test(op_reduce, softmax_takes_floats_and_an_axis) {
         {OP_SOFTMAX, "f32(2,3)", INTS(-1), .result = "f32(2,3)"},
         {OP_LOG_SOFTMAX, "bf16(0,3)", INTS(0), .result = "bf16(0,3)"},
         {OP_SOFTMAX, "i32(2,3)", INTS(-1), FAILS(DTYPE, "i32")},
+        {OP_SOFTMAX, "f8e4m3(2,3)", INTS(-1), FAILS(DTYPE, "takes no f8e4m3: cast")},
+        {OP_SUM, "f8e4m3(2,3)", INTS(0), FAILS(DTYPE, "takes no f8e4m3: cast")},
+        {OP_ARGMAX, "f8e5m2(2,3)", INTS(0), FAILS(DTYPE, "takes no f8e5m2: cast")},
         {OP_SOFTMAX, "f32(2,3)", INTS(2), FAILS(INVALID_ARGUMENT, "axis 2")},
         {OP_SOFTMAX, "f32()", INTS(0), FAILS(INVALID_ARGUMENT, "rank 0")},
     };

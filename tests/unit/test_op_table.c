@@ -70,6 +70,9 @@ Test(op_table, kernels_see_operands_in_the_dtype_they_compute_in) {
     cr_assert_eq(operand(OP_ARGMAX, 0, DTYPE_F16, DTYPE_U8, DTYPE_I64), DTYPE_F16);
     cr_assert_eq(operand(OP_TAKE, 0, DTYPE_F16, DTYPE_U8, DTYPE_F16), DTYPE_F16);
     cr_assert_eq(operand(OP_TAKE, 1, DTYPE_F16, DTYPE_U8, DTYPE_F16), DTYPE_I64);
+    cr_assert_eq(operand(OP_MATMUL, 0, DTYPE_I8, DTYPE_F16, DTYPE_F16), DTYPE_F16);
+    cr_assert_eq(operand(OP_MATMUL, 0, DTYPE_F8E4M3, DTYPE_F8E5M2, DTYPE_F32), DTYPE_F8E4M3);
+    cr_assert_eq(operand(OP_MATMUL, 1, DTYPE_F8E4M3, DTYPE_F8E5M2, DTYPE_F32), DTYPE_F8E5M2);
     cr_assert_eq(operand(OP_ONE_HOT, 0, DTYPE_U8, DTYPE_U8, DTYPE_F32), DTYPE_I64);
 }
 
