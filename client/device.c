@@ -19,6 +19,11 @@ static void device_free(td_device *device) {
         device->streams = stream->next;
         free(stream);
     }
+    while (device->kernels) {
+        struct td_kernel *kernel = device->kernels;
+        device->kernels = kernel->next;
+        free(kernel);
+    }
     if (device->open)
         batch_give(&device->batches, device->open);
     batch_pool_finish(&device->batches);
@@ -42,6 +47,7 @@ int device_create(int fd, const char *name, size_t queue_bytes, size_t chunk_byt
     device->fd = fd;
     device->next_id = device->next_sequence = 1;
     device->next_stream = 1;
+    device->next_kernel = 1;
     device->io.wake_fd = -1;
     pthread_mutex_init(&device->lock, NULL);
     bool memory = queue_init(&device->queue, queue_bytes, chunk_bytes);

@@ -39,6 +39,8 @@ struct td_device {
     uint64_t next_sequence; /* of the next operation */
     struct td_stream *streams;
     uint32_t next_stream;
+    struct td_kernel *kernels;
+    uint64_t next_kernel;
 
     struct tensor_pool tensors;
     struct scope_part *parts; /* of scopes that hold handles of this device; under the scopes' lock too */
@@ -53,6 +55,13 @@ struct td_stream {
     struct td_device *device;
     struct td_stream *next;
     uint32_t number;
+};
+
+struct td_kernel {
+    struct td_device *device;
+    struct td_kernel *next, *previous;
+    uint64_t id;
+    char name[64]; /* for messages; may be cut */
 };
 
 /* Runs a session over `fd`, which it takes over (also on failure). Blocks for nothing. */

@@ -1,7 +1,9 @@
 #include "client/error.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/dtype.h"
@@ -21,7 +23,32 @@ DTYPE_TABLE(X)
 #undef X
 SAME(TD_RANK_MAX, SHAPE_RANK_MAX);
 
-static _Thread_local td_error last_error;
+static _Thread_local td_error last_error = {.details = ""};
+
+/* ---- details ---- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t details_key; /* frees a thread's details at its end */
+static bool details_key_made;
+
+static void details_key_create(void) {
+    details_key_made = !pthread_key_create(&details_key, free);
+}
+
+static void details_set(char *details) {
+    if (*last_error.details) {
+        free((char *)(uintptr_t)last_error.details);
+        pthread_setspecific(details_key, NULL);
+    }
+    last_error.details = "";
+    pthread_once(&once, details_key_create);
+    if (details && *details && details_key_made && !pthread_setspecific(details_key, details))
+        last_error.details = details;
+    else
+        free(details);
+}
+
+/* ---- the last error ---- */
 
 const td_error *td_last_error(void) {
     return &last_error;
@@ -31,9 +58,16 @@ const char *td_strerror(int code) {
     return status_text(code);
 }
 
-int error_store(const td_error *error) {
+int error_store_details(const td_error *error, char *details) {
+    details_set(details);
+    details = (char *)(uintptr_t)last_error.details;
     last_error = *error;
+    last_error.details = details;
     return error->code;
+}
+
+int error_store(const td_error *error) {
+    return error_store_details(error, NULL);
 }
 
 int error_set(enum status code, const char *format, ...) {
@@ -45,6 +79,7 @@ int error_set(enum status code, const char *format, ...) {
     error->code = code;
     error->operation[0] = error->label[0] = 0;
     error->sequence = 0;
+    details_set(NULL);
     return code;
 }
 
@@ -72,12 +107,14 @@ void error_compose(td_error *error, int code, const char *message, const char *o
         snprintf(text, sizeof text, "%s%s%s: %s", operation, *operation && *label ? " " : "", label, message);
     error->code = code;
     error->sequence = sequence;
+    error->details = "";
     copy_text(error->message, sizeof error->message, text);
     copy_text(error->operation, sizeof error->operation, operation);
     copy_text(error->label, sizeof error->label, label);
 }
 
 int error_fault(const struct fault *fault, const char *operation, const char *label) {
+    details_set(NULL);
     error_compose(&last_error, fault->code, fault->message, operation, label, 0);
     return fault->code;
 }

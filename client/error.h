@@ -8,6 +8,8 @@
 /* All set the thread's last error and return its code, so that a check is one line. */
 int error_set(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int error_store(const td_error *error);
+/* The same with more words, malloc'ed, which it takes over; may be NULL. */
+int error_store_details(const td_error *error, char *details);
 /* `operation` and `label` may be NULL; where an operation is named the message begins with it. */
 int error_fault(const struct fault *fault, const char *operation, const char *label);
 

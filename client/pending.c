@@ -28,8 +28,12 @@ void pending_finish(struct pending *pending) {
 }
 
 void request_init(struct request *request, enum request_kind kind, enum frame_type type, td_tensor *tensor) {
-    *request = (struct request){
-        .kind = kind, .tensor = tensor, .fd = -1, .reply = type == FRAME_FETCH ? FRAME_FETCH_CHUNK : FRAME_DONE};
+    *request = (struct request){.kind = kind,
+                                .tensor = tensor,
+                                .fd = -1,
+                                .reply = type == FRAME_FETCH            ? FRAME_FETCH_CHUNK
+                                         : type == FRAME_KERNEL_COMPILE ? FRAME_KERNEL_COMPILED
+                                                                        : FRAME_DONE};
     size_t bytes = 0;
     if (tensor) {
         /* Fetch and Wait have the same one field. */
@@ -47,22 +51,34 @@ void request_init(struct request *request, enum request_kind kind, enum frame_ty
     pthread_cond_init(&request->wake, NULL);
 }
 
-void pending_push(td_device *device, struct request *request) {
+/* Gives the request its number, which goes into its frame, and links it. */
+static void pending_link(td_device *device, struct request *request, uint8_t *frame, struct frame_header *header) {
     struct pending *pending = &device->pending;
     request->sequence = pending->next_sequence++;
-    struct frame_header header;
-    (void)frame_header_decode(request->frame, FRAME_MESSAGE_MAX, 0, &header, NULL);
-    header.sequence = request->sequence;
-    frame_header_encode(&header, request->frame);
-    if (header.type == FRAME_SYNC)
-        request->item.gate = device->queue.tickets;
+    (void)frame_header_decode(frame, FRAME_MESSAGE_MAX, 0, header, NULL);
+    header->sequence = request->sequence;
+    frame_header_encode(header, frame);
     request->next = NULL;
     request->previous = pending->last;
     *(pending->last ? &pending->last->next : &pending->first) = request;
     pending->last = request;
     pending->n_async += request->kind != REQUEST_WAITED;
+}
+
+void pending_push(td_device *device, struct request *request) {
+    struct frame_header header;
+    pending_link(device, request, request->frame, &header);
+    if (header.type == FRAME_SYNC)
+        request->item.gate = device->queue.tickets;
     device_seal(device);
     queue_push(&device->queue, &request->item);
+}
+
+void pending_push_frame(td_device *device, struct request *request, struct frame_item *frame) {
+    struct frame_header header;
+    pending_link(device, request, frame->bytes, &header);
+    device_seal(device);
+    queue_push(&device->queue, &frame->item);
 }
 
 /* One that is still queued here cannot have been answered: whoever answers it makes it up. */

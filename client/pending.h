@@ -25,7 +25,7 @@ struct request {
     enum frame_type reply;
     uint64_t sequence;
     struct td_tensor *tensor; /* NULL: none, or released meanwhile */
-    uint8_t *data;            /* FETCH: where the bytes go; [bytes] */
+    uint8_t *data;            /* FETCH: where the bytes go; [bytes]. KERNEL_COMPILED: the log, malloc'ed; NULL: none */
     uint64_t bytes, received;
 
     atomic_bool done; /* written under the lock */
@@ -57,6 +57,8 @@ void pending_finish(struct pending *pending);
 void request_init(struct request *request, enum request_kind kind, enum frame_type type, struct td_tensor *tensor);
 /* Numbers it and pushes it behind everything enqueued so far; a Sync behind all uploads too. */
 void pending_push(struct td_device *device, struct request *request);
+/* Numbers a request whose frame is in an item of its own, and pushes that. Takes over the frame. */
+void pending_push_frame(struct td_device *device, struct request *request, struct frame_item *frame);
 /* Flushes and waits for the end of a REQUEST_WAITED; its status. */
 int pending_wait(struct td_device *device, struct request *request);
 struct request *pending_find(struct pending *pending, uint64_t sequence);

@@ -96,6 +96,11 @@ static void sender_add_payload(struct sender *sender, struct upload *upload, siz
 /* A batch and the small frames after it go out in one system call; an upload's first chunk ends the load. */
 static void sender_load_items(struct queue *queue) {
     struct sender *sender = &queue->sender;
+    if (queue->first->kind == ITEM_FRAME_OWNED && queue->first->frame_bytes > SMALL_MAX) {
+        sender->large = (struct frame_item *)queue_pop(queue);
+        sender->charge += sender->large->item.bytes;
+        return;
+    }
     if (queue->first->kind == ITEM_BATCH) {
         sender->batch = (struct batch *)queue_pop(queue);
         sender->charge += sender->batch->item.bytes;
@@ -150,6 +155,7 @@ static void sender_unload(td_device *device, bool sent) {
     struct sender *sender = &queue->sender;
     struct upload *upload = sender->upload;
     queue->bytes -= sender->charge;
+    free(sender->large);
     if (sender->batch)
         batch_give(&device->batches, sender->batch);
     if (upload) {
@@ -190,12 +196,18 @@ static int sender_send(int fd, struct sender *sender) {
         sender->pack_bytes = batch_pack(sender->batch, sender->pack);
         sender->packed = true;
     }
+    const struct item *large = sender->large ? &sender->large->item : NULL;
+    if (sender->sent == 0 && large)
+        trace_frames("->", large->frame, large->frame_bytes);
     if (sender->sent == 0)
         trace_frames("->", sender->small, sender->small_bytes);
-    size_t total = sender->pack_bytes + sender->small_bytes + sender->payload_bytes;
+    size_t large_bytes = large ? large->frame_bytes : 0;
+    size_t total = large_bytes + sender->pack_bytes + sender->small_bytes + sender->payload_bytes;
     while (sender->sent < total) {
-        struct iovec parts[3];
+        struct iovec parts[4];
         size_t n = 0, skip = sender->sent;
+        if (large)
+            n = part(parts, n, large->frame, large_bytes, &skip);
         n = part(parts, n, sender->pack, sender->pack_bytes, &skip);
         n = part(parts, n, sender->small, sender->small_bytes, &skip);
         if (sender->upload)

@@ -54,8 +54,9 @@ struct upload {
 
 /* What the sender has in hand; its owner's alone while `busy`, except for the two flags. */
 struct sender {
-    bool busy;   /* somebody is the sender */
-    bool loaded; /* there is something in hand */
+    bool busy;                /* somebody is the sender */
+    bool loaded;              /* there is something in hand */
+    struct frame_item *large; /* alone: a frame that is too large for `small` */
     struct batch *batch;
     bool packed;
     uint8_t *pack; /* the batch as bytes */
@@ -65,7 +66,7 @@ struct sender {
     size_t charge;         /* what all of it counts in the queue's `bytes` */
     struct upload *upload; /* whose next `payload_bytes` go last */
     size_t payload_bytes;
-    size_t sent; /* of all three */
+    size_t sent; /* of all four */
 };
 
 struct queue {

@@ -1,6 +1,7 @@
 /* What comes from the daemon on a data connection. Runs on whichever thread is the reader. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -91,16 +92,57 @@ static int receive_chunk(td_device *device, const struct frame_header *header, c
     return code;
 }
 
+/* Under the lock. The payload is the compiler's log, which a caller without memory for it does without. */
+static int accept_compiled(td_device *device, struct request *request, const Tensord__KernelCompiled *compiled,
+                           uint64_t payload, uint8_t **sink, struct fault *fault) {
+    if (request->bytes)
+        return fault_set(fault, STATUS_PROTOCOL, "a second answer to one compilation");
+    request->error.code = 0;
+    if (compiled->error)
+        error_from_wire(&request->error, compiled->error);
+    request->bytes = payload;
+    if (payload) {
+        request->data = malloc((size_t)payload + 1);
+        if (request->data)
+            request->data[payload] = 0;
+        *sink = request->data;
+    } else {
+        pending_complete(device, request, request->error.code ? &request->error : NULL);
+    }
+    return 0;
+}
+
+static int receive_compiled(td_device *device, const struct frame_header *header, const uint8_t *message,
+                            uint8_t **sink, struct fault *fault) {
+    ProtobufCMessage *compiled;
+    int code = frame_unpack(&tensord__kernel_compiled__descriptor, header, message, &compiled, fault);
+    if (code)
+        return code;
+    pthread_mutex_lock(&device->lock);
+    struct request *request = pending_find(&device->pending, header->sequence);
+    if (request && request->reply == FRAME_KERNEL_COMPILED)
+        code = accept_compiled(device, request, (const Tensord__KernelCompiled *)compiled, header->payload_bytes, sink,
+                               fault);
+    else
+        code = fault_set(fault, STATUS_PROTOCOL, "KERNEL_COMPILED for %llu, which waits for none",
+                         (unsigned long long)header->sequence);
+    pthread_mutex_unlock(&device->lock);
+    protobuf_c_message_free_unpacked(compiled, NULL);
+    return code;
+}
+
 static int on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                       struct fault *fault) {
     struct reception *reception = owner;
     trace_frame("<-", header, message);
-    if (header->payload_bytes && header->type != FRAME_FETCH_CHUNK)
+    if (header->payload_bytes && header->type != FRAME_FETCH_CHUNK && header->type != FRAME_KERNEL_COMPILED)
         return fault_set(fault, STATUS_PROTOCOL, "%s with %llu bytes behind it", frame_type_name(header->type),
                          (unsigned long long)header->payload_bytes);
     switch (header->type) {
     case FRAME_FETCH_CHUNK:
         return receive_chunk(reception->device, header, message, sink, fault);
+    case FRAME_KERNEL_COMPILED:
+        return receive_compiled(reception->device, header, message, sink, fault);
     case FRAME_DONE:
         return receive_done(reception->device, header, message, fault);
     case FRAME_ERROR:
@@ -118,7 +160,8 @@ static int on_payload(void *owner, const struct frame_header *header, struct fau
     if (request) {
         request->received += header->payload_bytes;
         if (request->received == request->bytes)
-            pending_complete(device, request, NULL);
+            pending_complete(device, request,
+                             request->reply == FRAME_KERNEL_COMPILED && request->error.code ? &request->error : NULL);
     }
     pthread_mutex_unlock(&device->lock);
     return 0;

@@ -74,14 +74,24 @@ static bool tensor_free(td_tensor *tensor) {
     return true;
 }
 
-bool tensor_release(td_tensor *tensor) {
-    td_device *device = tensor->device;
+/* Nobody finds the handle any more. */
+static void tensor_unlink(td_tensor *tensor) {
     if (tensor->part)
         scope_part_remove(tensor);
     if (tensor->test) {
         tensor->test->tensor = NULL;
         tensor->test = NULL;
     }
+}
+
+void tensor_forget(td_tensor *tensor) {
+    tensor_unlink(tensor);
+    tensor_give(&tensor->device->tensors, tensor);
+}
+
+bool tensor_release(td_tensor *tensor) {
+    td_device *device = tensor->device;
+    tensor_unlink(tensor);
     if (device->lost || tensor_free(tensor)) {
         tensor_give(&device->tensors, tensor);
     } else {

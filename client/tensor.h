@@ -41,6 +41,8 @@ void tensor_give(struct tensor_pool *pool, struct td_tensor *tensor);
 /* Frees all memory of handles. */
 void tensor_pool_finish(struct tensor_pool *pool);
 
+/* Gives back a handle whose tensor is released by something that has been queued. */
+void tensor_forget(struct td_tensor *tensor);
 /* What td_release does; true: the I/O thread must be woken. */
 bool tensor_release(struct td_tensor *tensor);
 /* Queues the frees that had no room before, as far as there is room now. */

@@ -64,6 +64,7 @@ typedef struct td_connection td_connection;
 typedef struct td_device td_device;
 typedef struct td_stream td_stream;
 typedef struct td_tensor td_tensor;
+typedef struct td_kernel td_kernel;
 
 typedef enum td_dtype {
     TD_BOOL = 1, /* one byte, 0 or 1 */
@@ -125,6 +126,8 @@ typedef struct td_error {
     char operation[32];    /* the operation that failed first, "" where there was none */
     char label[TD_LABEL_MAX + 1]; /* its label with scopes, "forward/logits" */
     uint64_t sequence;     /* its number among the device's operations in this session, from 1; 0: none */
+    const char *details;   /* all that there is to say, where that is more: a compiler's log. "" else; never NULL. It lives
+                              until the thread's next failure */
 } td_error;
 
 /* The last failure of a call made by this thread; never NULL. Successful calls leave it as it is, the thread's next
@@ -406,6 +409,93 @@ TD_API td_tensor *td_take(td_tensor *x, td_tensor *indices, int axis);
 TD_API td_tensor *td_take_along_axis(td_tensor *x, td_tensor *indices, int axis);
 /* A new last axis of extent `classes` (1 to 2^31 - 1), 1 at the index, 0 elsewhere. */
 TD_API td_tensor *td_one_hot(td_tensor *indices, int64_t classes, td_dtype dtype);
+
+/* ---- user kernels ----
+ *
+ * Kernels of your own, in CUDA C++, on a CUDA device whose operator allows it (the daemon's setting user-kernels):
+ *
+ *     static const char source[] =
+ *         "extern \"C\" __global__ void saxpy(float *z, const float *x, const float *y, float a, int n) {"
+ *         "    int i = blockIdx.x * blockDim.x + threadIdx.x;"
+ *         "    if (i < n) z[i] = a * x[i] + y[i];"
+ *         "}";
+ *     if (td_kernel_compile(device, source, "saxpy", &saxpy))
+ *         return fprintf(stderr, "%s\n%s\n", td_last_error()->message, td_last_error()->details), 1;
+ *     td_kernel_launch(saxpy, TD_DIM((n + 255) / 256), TD_DIM(256), 0,
+ *                      TD_ARGS(td_arg_out(&z, TD_F32, TD_SHAPE(n)), td_arg_in(x), td_arg_in(y), td_arg_f32(2),
+ *                              td_arg_i32(n)));
+ *
+ * A kernel runs in the daemon's process for the device, with the rights of that: what it reads and writes outside of its
+ * arguments is not checked. An address that is not there costs the device: its worker ends with everybody's tensors on it,
+ * and td_sync() and td_fetch() report TD_E_DEVICE_LOST with the kernel's name. */
+
+/* Compiles `name` of a source: an extern "C" kernel, or an expression such as "scale<float>" of a template that the
+ * source has (at most 255 bytes; the source, at most 1 MiB less a few bytes). C++17; of headers it may include CUDA's
+ * own, by names between angle brackets: <cuda_fp16.h>. The daemon remembers what it compiled lately. Sources may have
+ * __device__ variables, which begin anew in each kernel. Kernels end with their device, too. Blocks, for a tenth of a
+ * second to several. Errors: TD_E_DENIED (the operator does not allow it), TD_E_UNSUPPORTED (a device that takes none,
+ * a host without NVRTC or with a driver older than CUDA 12.4's), TD_E_INVALID_ARGUMENT (the source:
+ * td_last_error()->details is the compiler's log, up to 256 KiB of it), TD_E_LIMIT (256 kernels in a session, 64
+ * parameters), TD_E_TIMED_OUT (more than 120 s), TD_E_AGAIN, TD_E_NO_HOST_MEMORY, a lost device. */
+TD_API int td_kernel_compile(td_device *device, const char *source, const char *name, td_kernel **kernel);
+/* Launches that were enqueued still run. Takes NULL. Does not block. */
+TD_API void td_kernel_release(td_kernel *kernel);
+
+/* Extents along x, y and z: TD_DIM(256) is 256 by 1 by 1. Those left out, and 0 for y and z, are 1. */
+typedef struct td_dim {
+    int64_t x, y, z;
+} td_dim;
+#define TD_DIM(...) td_dim_of((const int64_t[4]){__VA_ARGS__})
+static inline td_dim td_dim_of(const int64_t extents[4]) {
+    td_dim dim;
+    dim.x = extents[0];
+    dim.y = extents[1] ? extents[1] : 1;
+    dim.z = extents[2] ? extents[2] : 1;
+    return dim;
+}
+
+/* What a parameter is given; made by the functions below. */
+typedef struct td_kernel_arg {
+    int kind;
+    int rank;
+    td_dtype dtype;
+    const int64_t *shape; /* borrowed */
+    td_tensor *input;
+    td_tensor **output;
+    uint64_t bits;
+} td_kernel_arg;
+#define TD_ARGS(...)                                                                                                   \
+    (int)(sizeof((td_kernel_arg[]){__VA_ARGS__}) / sizeof(td_kernel_arg)), (const td_kernel_arg[]){__VA_ARGS__}
+
+/* The address of x's elements, which lie there one after the other in row-major order: where x is a view of another
+ * layout, a copy of it. Aligned to the dtype's size at least. The kernel must not write there: x, and all that shares
+ * its memory, would change. NULL for a tensor without elements. */
+TD_API td_kernel_arg td_arg_in(td_tensor *x);
+/* The address of a new tensor's elements, all of them 0 in the beginning (clearing them costs the time of writing them
+ * once); its handle is put into *y. */
+TD_API td_kernel_arg td_arg_out(td_tensor **y, td_dtype dtype, int rank, const int64_t *shape);
+/* The address of a new tensor's elements, in the beginning a copy of x; for kernels that change only some. x stays. */
+TD_API td_kernel_arg td_arg_update(td_tensor **y, td_tensor *x);
+/* The same, and x is released by a launch that does not fail at the call: if nobody else uses its memory, as another
+ * handle or a view would, the new tensor has that, and nothing is copied. y may be the place of x itself. */
+TD_API td_kernel_arg td_arg_consume(td_tensor **y, td_tensor *x);
+/* Numbers. */
+TD_API td_kernel_arg td_arg_i32(int32_t value);
+TD_API td_kernel_arg td_arg_u32(uint32_t value);
+TD_API td_kernel_arg td_arg_i64(int64_t value);
+TD_API td_kernel_arg td_arg_u64(uint64_t value);
+TD_API td_kernel_arg td_arg_f32(float value);
+TD_API td_kernel_arg td_arg_f64(double value);
+
+/* Enqueues a launch over a grid of blocks, with so many bytes of dynamic shared memory for each; arguments (1 to 64)
+ * in the order of the kernel's parameters, at least one of them an output. On failure all outputs are NULL (but for
+ * the place of a consumed input, which stays). Does not block. It is an operation like others: it runs in the order of
+ * its stream, after those that make its inputs, and one cause poisons all of its outputs. Errors at the call:
+ * TD_E_INVALID_ARGUMENT, TD_E_SHAPE, TD_E_DTYPE, and as of operations. Failures that poison: TD_E_INVALID_ARGUMENT
+ * (another number of arguments than the kernel has parameters, or of other sizes; a grid or a block that the device
+ * does not take), TD_E_OUT_OF_MEMORY, TD_E_LIMIT. printf() in a kernel goes to the daemon's output. */
+TD_API int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared_bytes, int count,
+                            const td_kernel_arg *args);
 
 /* The library's version, "0.1.0". */
 TD_API const char *td_version(void);

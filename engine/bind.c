@@ -204,10 +204,11 @@ static bool inputs_tainted(const struct binding *binding) {
     return false;
 }
 
-static int push_taint(struct binding *binding, struct taint *result, struct taint *inputs[3], struct check *check) {
-    struct record *record = stream_push(binding->stream, RECORD_TAINT, sizeof *record, 20);
+int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3], struct check *check,
+                    struct fault *fault) {
+    struct record *record = stream_push(stream, RECORD_TAINT, sizeof *record, 20);
     if (!record)
-        return plan_no_memory(&binding->fault);
+        return plan_no_memory(fault);
     record->taint.result = taint_ref(result);
     for (int i = 0; i < 3; i++)
         record->taint.inputs[i] = inputs[i] ? taint_ref(inputs[i]) : NULL;
@@ -227,7 +228,8 @@ static int bind_taint(struct binding *binding, struct taint *taint) {
             continue;
         if (n == 3) { /* the taint stands for those so far, as its own input of the next step */
             struct taint *step = taint_create();
-            code = step ? push_taint(binding, step, inputs, NULL) : plan_no_memory(&binding->fault);
+            code = step ? bind_push_taint(binding->stream, step, inputs, NULL, &binding->fault)
+                        : plan_no_memory(&binding->fault);
             taint_unref(binding->step);
             binding->step = step;
             inputs[0] = step;
@@ -237,7 +239,7 @@ static int bind_taint(struct binding *binding, struct taint *taint) {
         inputs[n++] = binding->inputs[i]->taint;
     }
     if (code == STATUS_OK)
-        code = push_taint(binding, taint, inputs, binding->check);
+        code = bind_push_taint(binding->stream, taint, inputs, binding->check, &binding->fault);
     if (code == STATUS_OK)
         binding->check = NULL;
     taint_unref(binding->step);

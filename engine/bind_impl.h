@@ -9,6 +9,11 @@ int bind_input(struct binding *binding, unsigned i, struct view *view);
 void bind_finish_views(struct binding *binding, struct view *views, unsigned count);
 struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs);
 
+/* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be
+ * NULL), of which it takes over one reference on success. */
+int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3], struct check *check,
+                    struct fault *fault);
+
 /* One for each family; the output has its storage, and every operand has elements. */
 int bind_reduce(struct binding *binding);
 int bind_softmax(struct binding *binding);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "engine/device.h"
+#include "engine/device_kernels.h"
 #include "engine/launch.h"
 
 struct device_stream; /* the backend's */
@@ -65,6 +66,7 @@ struct device_vtable {
     int (*list)(struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault);
     /* Copies what was read last; never waits for a device. Owner thread. */
     void (*readings)(struct device *device, struct device_readings *readings);
+    const struct device_kernels *kernels; /* NULL: it takes none from clients */
 };
 
 /* A backend's own struct begins with this. */

@@ -50,6 +50,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     engine->pool.lost = engine->staging.lost = engine_pool_lost;
     engine->pool.owner = engine->staging.owner = engine;
     reports_init(&engine->reports, device);
+    flight_init(&engine->flight);
     int error = device->vtable->async ? pthread_create(&engine->reaper, NULL, reaper_main, engine) : 0;
     if (error)
         return error;
@@ -132,6 +133,8 @@ void engine_destroy(struct engine *engine) {
     if (!engine)
         return;
     engine_stop(engine);
+    kernel_store_finish(engine);
+    flight_finish(&engine->flight);
     pool_finish(&engine->pool);
     pool_finish(&engine->staging);
     reports_finish(&engine->reports);
@@ -256,6 +259,7 @@ void engine_latch(struct engine *engine, const struct fault *fault) {
     pthread_mutex_lock(&engine->lock);
     if (!atomic_load(&engine->broken)) {
         engine->latched = *fault;
+        flight_blame(&engine->flight, &engine->latched);
         atomic_store(&engine->broken, true);
     }
     pthread_mutex_unlock(&engine->lock);
@@ -459,6 +463,8 @@ void engine_poll(struct engine *engine) {
     if (atomic_load(&engine->broken))
         for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
             engine_fire(engine, stream);
+    if (engine->kernels.running)
+        kernel_store_sweep(engine);
     if (engine->sessions == 0 && engine->pool.reserved > ENGINE_KEEP_BYTES)
         pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
     if (engine->sessions == 0 && engine->staging.reserved > ENGINE_KEEP_BYTES)

@@ -4,6 +4,8 @@
 #include <pthread.h>
 
 #include "engine/engine.h"
+#include "engine/flight.h"
+#include "engine/kernel_impl.h"
 #include "engine/pool.h"
 #include "engine/tensor.h"
 
@@ -33,6 +35,7 @@ struct engine {
     struct pool pool;
     struct pool staging; /* host memory on the way to and from the device */
     struct reports reports;
+    struct kernel_store kernels;
     struct stream *touched;      /* streams with unpublished records */
     struct stream *streams_free; /* recycled */
     struct stream *outsides_free;
@@ -62,6 +65,7 @@ struct engine {
     struct stream_chunk *chunks;
     unsigned chunks_count;
     struct fault latched;   /* a sticky failure of the device */
+    struct flight flight;   /* user kernels that may have caused it */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */
     pthread_cond_t reap;    /* the reaper sleeps on it */

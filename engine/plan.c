@@ -108,6 +108,22 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     return STATUS_OK;
 }
 
+int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
+                     uint64_t weight, struct record **record, struct fault *fault) {
+    size_t bytes = offsetof(struct record, kernel) + sizeof(struct kernel_launch) + n_arguments * sizeof(uint64_t);
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < n && code == STATUS_OK; i++)
+        code = reserve_use(stream, storages[i], fault);
+    if (code != STATUS_OK)
+        return code;
+    *record = stream_push(stream, RECORD_KERNEL, bytes > sizeof **record ? bytes : sizeof **record, weight);
+    if (!*record)
+        return plan_no_memory(fault);
+    for (unsigned i = 0; i < n; i++)
+        record_use(stream, storages[i]);
+    return STATUS_OK;
+}
+
 /* About what a pass over these operands costs, in nanoseconds. */
 uint64_t plan_weight(const struct view *out, const struct view *in) {
     uint64_t bytes = (uint64_t)view_elements(out) * dtype_size(out->dtype); /* either is below 2^63 */

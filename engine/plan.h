@@ -16,6 +16,9 @@ struct plan {
 
 /* Enqueues the launch and notes its use of all storage. */
 int plan_push(struct stream *stream, const struct plan *plan, struct fault *fault);
+/* Enqueues a user kernel's launch, which the caller fills, and notes its use of this storage. */
+int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
+                     uint64_t weight, struct record **record, struct fault *fault);
 /* About what a pass over these operands costs, in nanoseconds; `in` may be NULL. */
 uint64_t plan_weight(const struct view *out, const struct view *in);
 

@@ -78,6 +78,7 @@ void session_destroy(struct session *session) {
     while (session->landings)
         landing_abandon(session->landings);
     session_drop_tensors(session);
+    kernel_table_finish(engine, &session->kernels);
     *session->previous = session->next;
     if (session->next)
         session->next->previous = session->previous;

@@ -16,6 +16,7 @@ struct session {
     struct engine *engine;
     struct session_limits limits;
     struct tensor_table tensors;
+    struct kernel_table kernels;
     uint64_t last_id;        /* highest id ever used: ids only grow */
     uint64_t refused_id;     /* the first that was not bound for the limit of tensors; 0: none */
     uint32_t refused_stream; /* the last that was not opened for the limit of streams; 0: none */

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "engine/device_kernels.h"
 #include "engine/launch.h"
 #include "engine/taint.h"
 
@@ -27,6 +28,7 @@ struct device_stream;
 
 enum record_kind {
     RECORD_LAUNCH, /* a struct launch follows */
+    RECORD_KERNEL, /* a struct kernel_launch follows */
     RECORD_WAIT,   /* go on when another stream has reached a point */
     RECORD_TAINT,  /* settle a taint (engine/taint.h) */
     RECORD_CHUNK,  /* the queue goes on in the next chunk */
@@ -39,6 +41,7 @@ struct record {
     uint64_t weight; /* rough cost in nanoseconds */
     union {
         struct launch launch;
+        struct kernel_launch kernel;
         struct {
             struct stream *stream;
             uint64_t number;

@@ -44,6 +44,21 @@ static void submitter_launch(struct engine *engine, struct stream *stream, const
         engine_latch(engine, &fault);
 }
 
+static void submitter_launch_kernel(struct engine *engine, struct stream *stream, const struct kernel_launch *launch) {
+    const struct device_vtable *vtable = engine->device->vtable;
+    struct device_stream *device_stream = NULL;
+    struct fault fault;
+    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+        return;
+    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
+        return;
+    stream->unmarked = true;
+    flight_note(&engine->flight, stream, stream->executed + 1, launch->name);
+    if (vtable->kernels->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
+        engine_latch(engine, &fault);
+}
+
 /* Makes what follows on the stream wait, on the device, for what is on another one there. */
 static void submitter_order(struct engine *engine, struct stream *stream, struct stream *other) {
     const struct device_async *async = engine->device->vtable->async;
@@ -78,6 +93,9 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
         submitter_launch(engine, stream, &record->launch);
+        return true;
+    case RECORD_KERNEL:
+        submitter_launch_kernel(engine, stream, &record->kernel);
         return true;
     case RECORD_WAIT:
         return submitter_wait(engine, stream, record);

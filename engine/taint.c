@@ -66,6 +66,9 @@ struct failure *check_failure(const struct check *check) {
     const struct report *report = check->report;
     if (!check->reports)
         fault_set(&fault, check->code, "%s", check->message);
+    else if (check->launch)
+        fault_set(&fault, check_code(check), "the device refuses the launch: %s (its error %" PRId64 ")",
+                  status_text((int)check_code(check)), report->value);
     else
         fault_set(&fault, check_code(check),
                   "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,

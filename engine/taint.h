@@ -23,6 +23,7 @@ struct check {
     char label[FAILURE_LABEL_MAX + 1];
     uint64_t sequence;
     int axis;
+    bool launch; /* it is about a user kernel's launch, of which the report's value is the device's own number for it */
     char message[256]; /* where there is no report */
     bool counted;      /* owner thread: it stands in its session's figures */
 };

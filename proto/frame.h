@@ -51,6 +51,10 @@ enum {
     X(STREAM_CLOSE, 25, StreamClose, "client")                                                                         \
     X(COPY_OUT, 26, CopyOut, "client")                                                                                 \
     X(COPY_IN, 27, CopyIn, "client")                                                                                   \
+    X(KERNEL_COMPILE, 40, KernelCompile, "client")                                                                     \
+    X(KERNEL_COMPILED, 41, KernelCompiled, "server")                                                                   \
+    X(KERNEL_LAUNCH, 42, KernelLaunch, "client")                                                                       \
+    X(KERNEL_RELEASE, 43, KernelRelease, "client")                                                                     \
     X(LIST_DEVICES, 48, ListDevices, "client")                                                                         \
     X(DEVICE_LIST, 49, DeviceList, "server")                                                                           \
     X(GET_STATUS, 50, GetStatus, "client")                                                                             \

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "proto/batch.h"
+#include "proto/kernel.h"
+#include "server/compile.h"
 #include "server/connection.h"
 
 /* Queues the reply that has been put into `answer`. */
@@ -32,6 +34,8 @@ static void answer_destroy(struct answer *answer) {
         feed_finish(&answer->feed);
     else if (answer->kind == ANSWER_WAIT && answer->previous)
         wait_cancel(&answer->wait);
+    else if (answer->kind == ANSWER_COMPILE)
+        compile_let_go(answer->compile);
     answer_unlink(answer);
     connection_discharge(answer->connection, answer->cost);
     free(answer);
@@ -155,6 +159,42 @@ int answer_wait(struct connection *connection, uint64_t sequence, uint64_t id) {
     return STATUS_OK;
 }
 
+int answer_compile(struct connection *connection, uint64_t sequence, uint64_t kernel, const char *source,
+                   const char *name) {
+    struct answer *answer = answer_create(connection, ANSWER_COMPILE, sequence, strlen(source));
+    struct fault fault;
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    if (compile_start(answer, kernel, source, name, &answer->compile, &fault) == STATUS_OK) {
+        answer_link(answer);
+        return STATUS_OK;
+    }
+    answer->kind = ANSWER_PLAIN;
+    reply_fault(&answer->reply, FRAME_KERNEL_COMPILED, sequence, &fault);
+    answer_queue(answer);
+    return STATUS_OK;
+}
+
+void answer_compiled(struct answer *answer) {
+    struct kernel_job *job = &answer->compile->job;
+    Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    struct fault fault;
+    size_t log = job->log ? strlen(job->log) : 0;
+
+    answer_unlink(answer);
+    if (kernel_job_bind(job, answer->connection->session, answer->compile->kernel, &fault) != STATUS_OK) {
+        error.code = fault.code;
+        error.message = fault.message;
+        error.operation = "kernel";
+        compiled.error = &error;
+    }
+    reply_message_data(&answer->reply, FRAME_KERNEL_COMPILED, answer->sequence, &compiled.base, (uint8_t *)job->log,
+                       log < KERNEL_LOG_MAX ? log : KERNEL_LOG_MAX);
+    answer_queue(answer);
+}
+
 void answer_cancel_all(struct connection *connection) {
     while (connection->pending)
         answer_destroy(connection->pending);
@@ -163,15 +203,20 @@ void answer_cancel_all(struct connection *connection) {
 void answer_fail_all(struct connection *connection, const struct fault *fault) {
     while (connection->pending) {
         struct answer *answer = connection->pending;
-        bool fetch = answer->kind == ANSWER_FETCH;
+        unsigned type = FRAME_DONE;
 
-        if (fetch)
+        if (answer->kind == ANSWER_FETCH) {
+            type = FRAME_FETCH_CHUNK;
             feed_finish(&answer->feed);
-        else
+        } else if (answer->kind == ANSWER_COMPILE) {
+            type = FRAME_KERNEL_COMPILED;
+            compile_let_go(answer->compile);
+        } else {
             wait_cancel(&answer->wait);
+        }
         answer_unlink(answer);
         answer->kind = ANSWER_PLAIN;
-        reply_fault(&answer->reply, fetch ? FRAME_FETCH_CHUNK : FRAME_DONE, answer->sequence, fault);
+        reply_fault(&answer->reply, type, answer->sequence, fault);
         answer_queue(answer);
     }
 }

@@ -6,6 +6,7 @@
 #include "engine/session.h"
 #include "server/feed.h"
 
+struct compile;
 struct connection;
 
 struct answer {
@@ -14,10 +15,11 @@ struct answer {
     struct answer *next, **previous; /* among the connection's pending ones; previous is NULL once called */
     uint64_t sequence, cost;
     bool begun; /* of a fetch: the first frame has been made */
-    enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT } kind;
+    enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT, ANSWER_COMPILE } kind;
     union {
         struct feed feed;
         struct wait wait;
+        struct compile *compile; /* its log is part of the reply */
     };
 };
 
@@ -26,7 +28,12 @@ int answer_message(struct connection *connection, unsigned type, uint64_t sequen
 int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id);
 /* id 0: everything enqueued so far. */
 int answer_wait(struct connection *connection, uint64_t sequence, uint64_t id);
-/* FRAME_DONE with an error, or the connection's last frame where `type` is FRAME_ERROR. */
+/* Compiles a kernel and binds it to the id. */
+int answer_compile(struct connection *connection, uint64_t sequence, uint64_t kernel, const char *source,
+                   const char *name);
+/* Called by the compilation when it is done. */
+void answer_compiled(struct answer *answer);
+/* FRAME_DONE or FRAME_KERNEL_COMPILED with an error, or the connection's last frame where `type` is FRAME_ERROR. */
 struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault);
 
 /* Takes back what has not been answered yet, silently; or answers it with `fault`. */

@@ -2,6 +2,7 @@
  * file descriptor beside it. Both ends are the same binary, so messages are plain structs. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/status.h"
@@ -50,6 +51,7 @@ struct channel_message {
         struct {
             uint64_t session;   /* number for the new session */
             char principal[64]; /* "uid:1000" */
+            bool user_kernels;  /* it may compile them */
             char peer[64];      /* "unix", "127.0.0.1:40212" */
         } connection;
         struct {

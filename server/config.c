@@ -24,7 +24,8 @@ struct config_key {
         CONFIG_MODE,
         CONFIG_BYTES,
         CONFIG_COUNT,
-        CONFIG_DURATION
+        CONFIG_DURATION,
+        CONFIG_PRINCIPALS
     } kind;
     size_t offset;
     const char *initial;
@@ -67,6 +68,8 @@ static const struct config_key config_keys[] = {
      "before a worker's restart, doubled up to 5s"},
     {"quarantine-after", CONFIG_COUNT, CONFIG_FIELD(quarantine_after), "5", 0, CONFIG_QUARANTINE_MAX,
      "failures of a worker in a minute; 0: never"},
+    {"user-kernels", CONFIG_PRINCIPALS, CONFIG_FIELD(user_kernels), "none", 0, 0,
+     "who may run CUDA code of their own: none, all, uid:1000,uid:1001"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -129,6 +132,8 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_count(value, key->minimum, key->maximum, number, fault);
     case CONFIG_DURATION:
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
+    case CONFIG_PRINCIPALS:
+        return config_value_principals(value, (char *)number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }

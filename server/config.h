@@ -8,6 +8,7 @@
 #include "engine/device.h"
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
+enum { CONFIG_PRINCIPALS_MAX = 512 };
 
 struct config_device {
     char name[32]; /* "cpu:0" */
@@ -36,7 +37,8 @@ struct config {
     uint64_t session_bytes, session_tensors, session_streams, session_operations, session_out_bytes;
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
-    uint64_t quarantine_after; /* failures in a minute; 0: never */
+    uint64_t quarantine_after;                /* failures in a minute; 0: never */
+    char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
 };
 
 /* What the command line asks for besides. */
@@ -54,4 +56,6 @@ int config_read_flags(struct config *config, int count, char **arguments, enum c
                       struct fault *fault);
 /* Replaces "auto" by what there is: every CUDA device, or else one CPU device and the reason in `fault`. */
 int config_find_devices(struct config *config, struct fault *fault);
+/* Whether this principal may compile kernels of its own. */
+bool config_allows_kernels(const struct config *config, const char *principal);
 void config_print_help(FILE *out);

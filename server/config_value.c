@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,4 +76,47 @@ int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, 
                          maximum);
     *value = number;
     return STATUS_OK;
+}
+
+/* What arrival.c calls peers: a kind, and a name where the kind has such. */
+static bool config_value_is_principal(const char *text) {
+    size_t kind = strspn(text, "abcdefghijklmnopqrstuvwxyz");
+    if (!strncmp(text, "uid:", 4)) {
+        size_t digits = strspn(text + 4, "0123456789");
+        return digits > 0 && !text[4 + digits];
+    }
+    return kind > 0 && (!text[kind] || (text[kind] == ':' && text[kind + 1]));
+}
+
+int config_value_principals(const char *text, char *list, struct fault *fault) {
+    char copy[CONFIG_PRINCIPALS_MAX], clean[CONFIG_PRINCIPALS_MAX];
+    size_t used = 0;
+    if (strlen(text) >= sizeof copy)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list is longer than %zu bytes", sizeof copy - 1);
+    snprintf(copy, sizeof copy, "%s", text);
+    char *rest = copy;
+    for (char *part; (part = strsep(&rest, ","));) {
+        part = config_value_trim(part);
+        bool alone = !strcmp(part, "none") || !strcmp(part, "all");
+        if ((alone && (used || rest)) || !config_value_is_principal(part))
+            return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                             "\"%.100s\" is no list of principals such as uid:1000,uid:1001; or none, or all", text);
+        used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
+    }
+    snprintf(list, CONFIG_PRINCIPALS_MAX, "%s", clean);
+    return STATUS_OK;
+}
+
+bool config_allows_kernels(const struct config *config, const char *principal) {
+    const char *list = config->user_kernels;
+    size_t length = strlen(principal);
+    if (!strcmp(list, "none") || !strcmp(list, "all"))
+        return !strcmp(list, "all");
+    for (const char *at = list; *at;) {
+        size_t part = strcspn(at, ",");
+        if (part == length && !strncmp(at, principal, length))
+            return true;
+        at += part + (at[part] == ',');
+    }
+    return false;
 }

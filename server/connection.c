@@ -464,6 +464,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection->poll.data = connection;
     connection->fd = fd;
     connection->number = options->session;
+    connection->user_kernels = options->user_kernels;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
     snprintf(connection->principal, sizeof connection->principal, "%s", options->principal);

@@ -15,8 +15,8 @@
 
 enum {
     CONNECTION_NAME_BYTES = 64,
-    CONNECTION_READ_BYTES = 1 << 20,  /* read in one turn, */
-    CONNECTION_READ_FRAMES = 64,      /* and frames handled in one */
+    CONNECTION_READ_BYTES = 1 << 20,    /* read in one turn, */
+    CONNECTION_READ_FRAMES = 64,        /* and frames handled in one */
     CONNECTION_WRITE_BYTES = 512 << 10, /* written in one turn */
     CONNECTION_BUFFER_BYTES = 64 << 10,
     CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
@@ -30,6 +30,7 @@ struct connection_options {
     struct service *service;
     uint64_t session;             /* number of the session */
     const char *principal, *peer; /* copied, cut at 63 bytes */
+    bool user_kernels;            /* it may compile them */
 };
 
 enum connection_state {
@@ -64,6 +65,7 @@ struct connection {
 
     uint64_t number;
     char principal[CONNECTION_NAME_BYTES], peer[CONNECTION_NAME_BYTES], client[CONNECTION_NAME_BYTES];
+    bool user_kernels;
     uint64_t started_ns;
     struct session *session; /* NULL before Hello */
     uint64_t operations;     /* numbered so far */

@@ -42,6 +42,15 @@ void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const 
     reply_head(reply, message, 0);
 }
 
+void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
+                        const uint8_t *data, size_t bytes) {
+    reply_begin(reply, type, sequence);
+    reply->data = data;
+    reply->total = bytes;
+    reply->bulk = bytes > REPLY_SMALL_MAX;
+    reply_head(reply, message, bytes);
+}
+
 /* The frame for the bytes from `offset` on. */
 static void reply_chunk(struct reply *reply) {
     uint64_t left = reply->total - reply->offset;
@@ -80,6 +89,7 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
     Tensord__LinkData data = TENSORD__LINK_DATA__INIT;
     Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
     const ProtobufCMessage *message = &error.base;
 
     error.code = failure->code;
@@ -87,13 +97,15 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     error.operation = (char *)failure->operation;
     error.label = (char *)failure->label;
     error.sequence = failure->sequence;
-    chunk.error = data.error = done.error = &error;
+    chunk.error = data.error = done.error = compiled.error = &error;
     if (type == FRAME_FETCH_CHUNK)
         message = &chunk.base;
     else if (type == FRAME_LINK_DATA)
         message = &data.base;
     else if (type == FRAME_DONE)
         message = &done.base;
+    else if (type == FRAME_KERNEL_COMPILED)
+        message = &compiled.base;
     reply_begin(reply, type, sequence);
     reply_head(reply, message, 0);
 }

@@ -261,6 +261,9 @@ static const struct request_row request_rows[] = {
     [FRAME_STREAM_CLOSE] = {&tensord__stream_close__descriptor, request_stream_close},
     [FRAME_COPY_OUT] = {&tensord__copy_out__descriptor, request_copy_out},
     [FRAME_COPY_IN] = {&tensord__copy_in__descriptor, request_copy_in},
+    [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .answered = true},
+    [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch},
+    [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release},
 };
 
 /* The row for this frame, once everything has been checked that needs no look into the message. */

@@ -21,6 +21,14 @@ int request_upload(struct connection *connection, const struct frame_header *hea
 int request_upload_chunk(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
+/* KernelCompile, KernelLaunch and KernelRelease, likewise. */
+int request_kernel_compile(struct connection *connection, const struct frame_header *header,
+                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_kernel_launch(struct connection *connection, const struct frame_header *header,
+                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_kernel_release(struct connection *connection, const struct frame_header *header,
+                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+
 /* Whether no text in a message has a NUL byte. protobuf-c ends a text at its first one without a word, so what was sent
  * is looked at before. */
 bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes);

@@ -211,6 +211,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     service->wire = debug && strstr(debug, "wire");
     service_limits(&service->limits);
     link_table_init(&service->links);
+    compile_queue_init(&service->compiles);
     uv_async_init(loop, &service->async, service_on_async);
     uv_check_init(loop, &service->check);
     uv_idle_init(loop, &service->idle);
@@ -229,8 +230,13 @@ int service_start(struct service *service, struct engine *engine, struct fault *
 }
 
 void service_finish(struct service *service) {
-    while (service->connections)
-        connection_destroy(service->connections, "the device is closed");
+    for (;;) {
+        while (service->connections)
+            connection_destroy(service->connections, "the device is closed");
+        if (!service->compiles.running)
+            break;
+        uv_run(service->loop, UV_RUN_ONCE); /* until the compilers that have no client any more notice */
+    }
     link_table_finish(service);
     arena_finish(&service->arena);
     engine_destroy(service->engine); /* before the handle that its submitter wakes */

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "server/arena.h"
 #include "server/channel.h"
+#include "server/compile.h"
 #include "server/link.h"
 #include "server/stats_page.h"
 
@@ -45,6 +46,7 @@ struct service {
     struct service_options options;
     struct arena arena;
     struct link_table links;
+    struct compile_queue compiles;
     struct connection *connections; /* all of them, newest first */
     struct connection *dirty;       /* have replies to write */
     struct connection *more;        /* may have frames buffered to go on with */

@@ -56,6 +56,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         .session = message->connection.session,
         .principal = message->connection.principal,
         .peer = message->connection.peer,
+        .user_kernels = message->connection.user_kernels,
     };
     struct connection *connection;
     struct fault fault = {0};

@@ -275,6 +275,7 @@ int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, cons
     message.connection.session = session;
     snprintf(message.connection.principal, sizeof message.connection.principal, "%s", principal);
     snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer);
+    message.connection.user_kernels = config_allows_kernels(slot->config, principal);
     int error = worker_slot_send(slot, &message, fd);
     if (!error)
         slot->handed++;

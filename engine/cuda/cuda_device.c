@@ -262,6 +262,7 @@ const struct device_vtable cuda_device_vtable = {
     .supports = cuda_supports,
     .list = cuda_list,
     .readings = cuda_readings,
+    .kernels = &cuda_kernels,
 };
 
 extern const struct device_module tensord_device_module;

@@ -30,6 +30,8 @@ struct cuda_device {
 /* Makes the device the calling thread's: CUDA keeps that for each thread. Before every other call of CUDA. */
 int cuda_enter(const struct cuda *cuda, struct fault *fault);
 
+/* user_kernel.c */
+extern const struct device_kernels cuda_kernels;
 /* cuda_stream.c */
 extern const struct device_async cuda_async;
 void cuda_events_destroy(struct cuda_device *device);

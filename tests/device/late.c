@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* What is added to real addresses: x86-64 and AArch64 programs have nothing up there. */
 #define LATE_OFFSET (UINT64_C(1) << 62)
@@ -26,8 +27,9 @@ struct device_event {
 
 struct late_item {
     struct late_item *next;
-    enum { LATE_LAUNCH, LATE_RECORD, LATE_WAIT, LATE_END } kind;
+    enum { LATE_LAUNCH, LATE_KERNEL, LATE_RECORD, LATE_WAIT, LATE_END } kind;
     const struct launch *launch;
+    const struct kernel_launch *kernel;
     struct device_event *event;
 };
 
@@ -98,6 +100,126 @@ static void late_run(struct late *late, const struct launch *launch) {
     }
 }
 
+/* ---- user kernels: functions of this file, by name; a source says nothing but whether it compiles ---- */
+
+struct late_kernel {
+    struct device_kernel base;
+    void (*run)(const uint64_t *arguments);
+};
+
+static void *argument_address(uint64_t argument) {
+    return real_address((void *)(uintptr_t)argument);
+}
+
+static float argument_float(uint64_t argument) {
+    float value;
+    memcpy(&value, &argument, sizeof value);
+    return value;
+}
+
+/* (float *z, const float *x, const float *y, float a, int n) */
+static void run_saxpy(const uint64_t *arguments) {
+    float *z = argument_address(arguments[0]), a = argument_float(arguments[3]);
+    const float *x = argument_address(arguments[1]), *y = argument_address(arguments[2]);
+    for (int i = 0; i < (int)arguments[4]; i++)
+        z[i] = a * x[i] + y[i];
+}
+
+/* (int *x, long long first, long long n): adds one to n of x's elements. */
+static void run_count(const uint64_t *arguments) {
+    int32_t *x = argument_address(arguments[0]);
+    for (uint64_t i = 0; i < arguments[2]; i++)
+        x[arguments[1] + i]++;
+}
+
+/* (float *small, float *large, const float *x, int n): one more output than others have. */
+static void run_split(const uint64_t *arguments) {
+    float *small = argument_address(arguments[0]), *large = argument_address(arguments[1]);
+    const float *x = argument_address(arguments[2]);
+    for (int i = 0; i < (int)arguments[3]; i++)
+        *(x[i] < 0 ? &small[i] : &large[i]) = x[i];
+}
+
+/* (double *z, const double *a, const double *b, long long n) */
+static void run_mean(const uint64_t *arguments) {
+    double *z = argument_address(arguments[0]);
+    const double *a = argument_address(arguments[1]), *b = argument_address(arguments[2]);
+    for (uint64_t i = 0; i < arguments[3]; i++)
+        z[i] = (a[i] + b[i]) * 0.5;
+}
+
+static const struct late_function {
+    const char *name;
+    void (*run)(const uint64_t *arguments); /* NULL: a device does not survive it */
+    uint32_t n;
+    uint32_t bytes[8];
+} late_functions[] = {
+    {"saxpy", run_saxpy, 5, {8, 8, 8, 4, 4}}, {"axpy<float>", run_saxpy, 5, {8, 8, 8, 4, 4}},
+    {"count", run_count, 3, {8, 8, 8}},       {"split", run_split, 4, {8, 8, 8, 4}},
+    {"mean", run_mean, 4, {8, 8, 8, 8}},      {"crash", NULL, 1, {8}},
+};
+
+static void late_run_kernel(const struct kernel_launch *launch) {
+    ((const struct late_kernel *)launch->kernel)->run(launch->arguments);
+}
+
+static const struct late_function *late_find(const char *name) {
+    for (size_t i = 0; i < sizeof late_functions / sizeof *late_functions; i++)
+        if (!strcmp(late_functions[i].name, name))
+            return &late_functions[i];
+    return NULL;
+}
+
+/* A name "endless" takes until nobody waits for it any more. */
+static int late_compile(struct device *device, const char *source, const char *name, const _Atomic bool *cancelled,
+                        struct device_code **code, char **log, struct fault *fault) {
+    (void)device;
+    while (!strcmp(name, "endless") && !atomic_load(cancelled))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    *log = strdup(strstr(source, "#error") ? "kernel.cu(1): error: #error directive\n1 error detected\n" : "a word\n");
+    if (strstr(source, "#error"))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "kernel.cu(1): error: #error directive");
+    if (!late_find(name))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the source has no kernel %.100s", name);
+    *code = calloc(1, sizeof **code);
+    (*code)->symbol = late_find(name)->name;
+    return STATUS_OK;
+}
+
+static int late_load(struct device *device, const struct device_code *code, struct device_kernel **result,
+                     struct fault *fault) {
+    const struct late_function *function = late_find(code->symbol);
+    struct late_kernel *kernel = calloc(1, sizeof *kernel);
+    (void)device, (void)fault;
+    kernel->run = function->run;
+    for (int i = 0; i < 3; i++) {
+        kernel->base.grid_max[i] = 65535;
+        kernel->base.block_max[i] = i < 2 ? 1024 : 64;
+    }
+    kernel->base.threads_max = 512;
+    kernel->base.shared_max = 1024;
+    kernel->base.n_parameters = function->n;
+    memcpy(kernel->base.parameter_bytes, function->bytes, sizeof function->bytes);
+    *result = &kernel->base;
+    return STATUS_OK;
+}
+
+/* One that asks for 77 bytes of shared memory is refused as only a device can. */
+static int late_launch_kernel(struct device *device, struct device_stream *stream, const struct kernel_launch *launch,
+                              struct fault *fault);
+
+static void late_release_kernel(struct device *device, struct device_kernel *kernel) {
+    (void)device;
+    free(kernel);
+}
+
+static const struct device_kernels late_kernels = {
+    .compile = late_compile,
+    .load = late_load,
+    .launch = late_launch_kernel,
+    .release = late_release_kernel,
+};
+
 static struct late_item *stream_pop(struct device_stream *stream) {
     pthread_mutex_lock(&stream->lock);
     while (!stream->first)
@@ -117,6 +239,9 @@ static void *stream_main(void *argument) {
         switch (item->kind) {
         case LATE_LAUNCH:
             late_run(stream->late, item->launch);
+            break;
+        case LATE_KERNEL:
+            late_run_kernel(item->kernel);
             break;
         case LATE_RECORD:
             event_reach(item->event);
@@ -141,6 +266,29 @@ static void stream_push_item(struct device_stream *stream, struct late_item fill
     stream->last = &item->next;
     pthread_cond_signal(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
+}
+
+/* A lost device does nothing any more, also not what its stream was given before. */
+static void stream_run_dry(struct device_stream *stream) {
+    struct device_event *event = event_create();
+    stream_push_item(stream, (struct late_item){.kind = LATE_RECORD, .event = event});
+    event_await(event);
+}
+
+static int late_launch_kernel(struct device *device, struct device_stream *stream, const struct kernel_launch *launch,
+                              struct fault *fault) {
+    (void)device;
+    if (!((const struct late_kernel *)launch->kernel)->run) {
+        stream_run_dry(stream);
+        return fault_set(fault, STATUS_DEVICE_LOST, "an illegal memory access was encountered");
+    }
+    if (launch->shared == 77) {
+        launch->report->value = 701;
+        atomic_store(&launch->report->code, STATUS_OUT_OF_MEMORY);
+        return STATUS_OK;
+    }
+    stream_push_item(stream, (struct late_item){.kind = LATE_KERNEL, .kernel = launch});
+    return STATUS_OK;
 }
 
 /* ---- the vtable ---- */
@@ -279,6 +427,7 @@ static const struct device_vtable late_vtable = {
     .launch = late_launch,
     .async = &late_async,
     .supports = late_supports,
+    .kernels = &late_kernels,
 };
 
 int late_open(const struct device_options *options, struct device **device, struct fault *fault) {

@@ -70,6 +70,23 @@ const char *cudaGetErrorString(cudaError_t error) {
     return error == cudaErrorMemoryAllocation ? "out of memory" : "an error of the emulated device";
 }
 
+/* There is no driver. */
+#if CUDART_VERSION >= 12050
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status) {
+    (void)name, (void)version, (void)flags, (void)status;
+    *function = NULL;
+    return cudaSuccess;
+}
+#else
+cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *status) {
+    (void)name, (void)flags, (void)status;
+    *function = NULL;
+    return cudaSuccess;
+}
+#endif
+
 /* ---- memory ---- */
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total) {

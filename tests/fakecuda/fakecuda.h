@@ -1,6 +1,6 @@
-/* A stand-in for the CUDA runtime, cublasLt and NVML (nvml.c), as shared libraries of the same names, which the real module loads where
+/* A stand-in for the CUDA runtime, cublasLt, NVRTC and NVML (nvml.c), as shared libraries of the same names, which the real module loads where
  * there is no GPU. Copies, memsets, events and streams really happen, on a thread for each stream; kernels and products
- * take their turn on the stream and do nothing. So it shows control flow, never results.
+ * take their turn on the stream and do nothing, but for user kernels that say what they do (code.h). So it shows control flow, never results.
  *
  * Environment, read at the first call:
  *   FAKECUDA_DEVICES  how many there are, 1 by default; 0: a driver without a device, -1: no driver, -2: one that is
@@ -27,7 +27,7 @@ struct fakecuda_figures {
     char failed[64];       /* the function that was made to fail; "" none yet */
     uint64_t device_bytes; /* allocated now, */
     uint64_t host_bytes;   /* and of pinned memory */
-    unsigned streams, events;
+    unsigned streams, events, libraries;
 };
 void fakecuda_figures(struct fakecuda_figures *figures);
 
@@ -46,11 +46,16 @@ void fakecuda_lose(cudaError_t error);
 void fakecuda_fail_figures(struct fakecuda_figures *figures);
 long fakecuda_setting(const char *name, long otherwise);
 
+/* ---- kernel.c, driver.c ---- */
+
+bool fakecuda_extents_fit(dim3 grid, dim3 block);
+void fakecuda_driver_figures(struct fakecuda_figures *figures);
+
 /* ---- stream.c ---- */
 
 /* One thing on a stream. */
 struct fakecuda_item {
-    enum { ITEM_KERNEL, ITEM_COPY, ITEM_SET, ITEM_FREE, ITEM_RECORD, ITEM_WAIT, ITEM_END } kind;
+    enum { ITEM_KERNEL, ITEM_COPY, ITEM_SET, ITEM_STORE, ITEM_TRAP, ITEM_FREE, ITEM_RECORD, ITEM_WAIT, ITEM_END } kind;
     void *to;
     const void *from;
     size_t bytes;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/kernel.h"
+
 enum { JOB_CHUNK = 1 << 20, JOB_LARGE = (5 << 20) / 4 + 3, JOB_SMALL = 24, JOB_STREAMS = 3, JOB_PARTS = 3 };
 
 static void job_wrong(struct job *job, const char *what, uint64_t number) {
@@ -251,6 +253,51 @@ static void job_streams(struct job *job, uint64_t x) {
     session_stream_close(job->session, 2, &fault);
 }
 
+/* ---- user kernels ---- */
+
+static int job_compile(struct job *job, uint64_t id, const char *source) {
+    struct kernel_job compiling;
+    struct fault fault;
+    int code = kernel_job_init(&compiling, job->engine, source, "store", &fault);
+    if (code != STATUS_OK)
+        return code;
+    code = session_kernel_id(job->session, id, &fault);
+    kernel_job_run(&compiling);
+    if (code == STATUS_OK)
+        code = kernel_job_bind(&compiling, job->session, id, &fault);
+    kernel_job_finish(&compiling);
+    return code;
+}
+
+/* A kernel that fills the first word of its output, from what an upload brought; once more from the cache. */
+static void job_kernels(struct job *job, uint64_t x) {
+    static const char source[] = "fakecuda: parameters 8 4 8; fakecuda: store;";
+    static const struct tensor_type type = {.dtype = DTYPE_I32, .rank = 1, .shape = {1}};
+    uint64_t turned = job_do(job, OP_MATRIX_TRANSPOSE, NUMBERS(x), nothing);
+    for (uint64_t id = 1; id <= 3; id++) {
+        struct fault fault;
+        int code = job_compile(job, id, source);
+        job_code(job, code, "compile");
+        const struct kernel_argument_value arguments[] = {
+            {KERNEL_OUTPUT, 0}, {KERNEL_BITS32, 4711}, {KERNEL_INPUT, turned}};
+        struct kernel_request request = {.kernel = id,
+                                         .grid = {1, 1, 1},
+                                         .block = {32, 1, 1},
+                                         .n_arguments = 3,
+                                         .n_types = 1,
+                                         .arguments = arguments,
+                                         .types = &type,
+                                         .first_output = ++job->next_id,
+                                         .sequence = ++job->sequence};
+        if (code == STATUS_OK)
+            job_code(job, session_launch(job->session, &request), "launch");
+        if (code == STATUS_OK)
+            job_fetch(job, request.first_output, 1, 4711);
+        if (code == STATUS_OK && id == 2)
+            session_kernel_release(job->session, id, &fault);
+    }
+}
+
 static void job_work(struct job *job) {
     uint64_t small = job_upload(job, JOB_SMALL, 100, false), large = job_upload(job, JOB_LARGE, 7, false);
     uint64_t late = job_upload(job, JOB_SMALL, 5, true), wide = job_upload(job, JOB_LARGE, 9, true);
@@ -267,6 +314,7 @@ static void job_work(struct job *job) {
     job_reductions(job, x);
     job_products(job);
     job_indices(job, x);
+    job_kernels(job, x);
     job_streams(job, x);
     job_fetch(job, wide, JOB_LARGE, 9);
     job_sync(job);

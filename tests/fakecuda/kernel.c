@@ -70,7 +70,7 @@ cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function) {
     return error;
 }
 
-static bool extents_fit(dim3 grid, dim3 block) {
+bool fakecuda_extents_fit(dim3 grid, dim3 block) {
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
     return threads >= 1 && threads <= 1024 && block.z <= 64 && grid.x >= 1 && grid.x <= INT32_MAX && grid.y >= 1 &&
            grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535;
@@ -80,7 +80,7 @@ static bool extents_fit(dim3 grid, dim3 block) {
 static cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream) {
     if (!kernel)
         return fakecuda_error(cudaErrorInvalidDeviceFunction);
-    if (!extents_fit(grid, block) || shared > 227 << 10)
+    if (!fakecuda_extents_fit(grid, block) || shared > 227 << 10)
         return fakecuda_error(cudaErrorInvalidConfiguration);
     return fakecuda_put(stream, &(struct fakecuda_item){.kind = ITEM_KERNEL});
 }

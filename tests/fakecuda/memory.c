@@ -69,6 +69,11 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     properties->multiProcessorCount = 16;
     properties->major = 9;
     properties->sharedMemPerBlock = 48 << 10;
+    properties->maxThreadsPerBlock = 1024;
+    for (int i = 0; i < 3; i++) {
+        properties->maxGridSize[i] = i ? 65535 : INT32_MAX;
+        properties->maxThreadsDim[i] = i < 2 ? 1024 : 64;
+    }
     properties->sharedMemPerBlockOptin = 227 << 10;
     return cudaSuccess;
 }
@@ -187,6 +192,7 @@ void fakecuda_figures(struct fakecuda_figures *figures) {
     fakecuda_fail_figures(figures);
     fakecuda_stream_figures(figures);
     fakecuda_memory_figures(figures);
+    fakecuda_driver_figures(figures);
 }
 
 /* ---- memory ---- */

@@ -36,6 +36,8 @@ static void item_move(const struct CUstream_st *stream, const struct fakecuda_it
     void *from = item->kind == ITEM_COPY ? fakecuda_reach(item->from, item->bytes, stream->device) : to;
     if (!to || !from)
         fakecuda_lose(cudaErrorIllegalAddress);
+    else if (item->kind == ITEM_STORE)
+        memcpy(to, &item->value, item->bytes);
     else if (item->kind == ITEM_COPY)
         memmove(to, from, item->bytes);
     else
@@ -53,8 +55,12 @@ static void item_run(const struct CUstream_st *stream, const struct fakecuda_ite
     switch (item->kind) {
     case ITEM_COPY:
     case ITEM_SET:
+    case ITEM_STORE:
         if (!fakecuda_lost())
             item_move(stream, item);
+        break;
+    case ITEM_TRAP:
+        fakecuda_lose(cudaErrorIllegalAddress);
         break;
     case ITEM_FREE:
         fakecuda_free_now(item->to);

@@ -96,12 +96,12 @@ static void run_job(struct engine *engine, bool sticky) {
 /* A failing call that gives something back leaves it behind; nothing else may. */
 static void run_leaks(bool sticky) {
     const struct fakecuda_figures *left = &run->figures;
-    if (sticky || strstr(left->failed, "Free") || strstr(left->failed, "Destroy"))
+    if (sticky || strstr(left->failed, "Free") || strstr(left->failed, "Destroy") || strstr(left->failed, "Unload"))
         return;
-    if (left->device_bytes || left->host_bytes || left->streams || left->events)
-        run_wrong("left behind: %llu bytes of the device, %llu pinned, %u streams, %u events",
+    if (left->device_bytes || left->host_bytes || left->streams || left->events || left->libraries)
+        run_wrong("left behind: %llu bytes of the device, %llu pinned, %u streams, %u events, %u libraries",
                   (unsigned long long)left->device_bytes, (unsigned long long)left->host_bytes, left->streams,
-                  left->events);
+                  left->events, left->libraries);
 }
 
 static int run_main(const char *fail) {
@@ -179,10 +179,11 @@ static void sweep(unsigned long calls, unsigned long first, unsigned long step, 
 /* One call of each function on its own: the numbers above depend on how the threads happen to run. */
 static void sweep_functions(void) {
     static const char *const functions[] = {
-        "cudaMalloc",      "cudaHostAlloc",   "cudaMallocAsync",     "cudaStreamCreateWithPriority",
-        "cudaEventRecord", "cudaEventQuery",  "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
-        "cudaMemcpyAsync", "cudaMemsetAsync", "cudaLaunchKernel",    "cudaSetDevice",
-        "cublasLtCreate",  "cublasLtMatmul",  "cudaFreeAsync",       "cublasLtMatmulAlgoGetHeuristic",
+        "cudaMalloc",        "cudaHostAlloc",      "cudaMallocAsync",     "cudaStreamCreateWithPriority",
+        "cudaEventRecord",   "cudaEventQuery",     "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
+        "cudaMemcpyAsync",   "cudaMemsetAsync",    "cudaLaunchKernel",    "cudaSetDevice",
+        "cublasLtCreate",    "cublasLtMatmul",     "cudaFreeAsync",       "cublasLtMatmulAlgoGetHeuristic",
+        "cuLibraryLoadData", "cuFuncGetParamInfo", "cuLaunchKernel",      "cudaGetDriverEntryPointByVersion",
     };
     static const int codes[] = {cudaErrorMemoryAllocation, cudaErrorIllegalAddress, cudaErrorECCUncorrectable};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)

@@ -202,3 +202,99 @@ Test(fakecuda, any_call_may_fail) {
         expect_survival(fail, false);
     }
 }
+
+/* ---- user kernels ---- */
+
+static const char store_source[] = "fakecuda: parameters 8 4; fakecuda: store;";
+
+static int store(td_device *device, const char *source, const char *name, int32_t value) {
+    td_kernel *kernel;
+    td_tensor *y;
+    int32_t got[2] = {0, 0};
+    int code = td_kernel_compile(device, source, name, &kernel);
+    if (code)
+        return code;
+    td_kernel_launch(kernel, TD_DIM(2), TD_DIM(64), 0, TD_ARGS(td_arg_out(&y, TD_I32, TD_SHAPE(2)), td_arg_i32(value)));
+    code = td_fetch(y, got, sizeof got);
+    td_kernel_release(kernel);
+    td_release(y);
+    cr_assert(code || got[0] == value, "%d, not %d", got[0], value);
+    return code;
+}
+
+static void start_with_kernels(struct daemon *tensord, struct client *client, const char *who, const char *fail) {
+    char environment[96];
+    snprintf(environment, sizeof environment, "FAKECUDA_FAIL=%s", fail);
+    daemon_start(tensord, &(struct daemon_options){.devices = "cuda:0,cpu:0",
+                                                   .flags = (const char *const[]){"--user-kernels", who, NULL},
+                                                   .environment = (const char *const[]){environment, NULL}});
+    client_open(client, tensord->url, "cuda:0");
+}
+
+Test(fakecuda, user_kernels_write_what_they_are_told) {
+    struct daemon tensord;
+    struct client client;
+    td_kernel *kernel;
+    start_with_kernels(&tensord, &client, "all", "");
+    for (int32_t i = 1; i < 20; i++)
+        cr_assert_eq(store(client.device, store_source, "store", i), TD_OK, "%s", td_last_error()->message);
+    cr_assert_eq(td_kernel_compile(client.device, "#error", "store", &kernel), TD_E_INVALID_ARGUMENT);
+    cr_assert(strstr(td_last_error()->details, "1 error detected"), "%s", td_last_error()->details);
+    cr_assert_eq(td_kernel_compile(client.device, "#include \"/etc/passwd\"", "store", &kernel), TD_E_INVALID_ARGUMENT);
+    cr_assert(strstr(td_last_error()->message, "#include"), "%s", td_last_error()->message);
+    cr_assert_eq(store(client.device, "fakecuda: parameters 8; fakecuda: store;", "one", 1), TD_E_INVALID_ARGUMENT);
+    cr_assert(strstr(td_last_error()->message, "2 arguments, and the kernel takes 1"), "%s", td_last_error()->message);
+    cr_assert_eq(store(client.device, store_source, "store", 77), TD_OK, "%s", td_last_error()->message);
+    client_close(&client);
+    cr_assert(status_settles(tensord.url, &(struct status_baseline){"cuda:0", 0, 0}, 5000));
+    daemon_stop(&tensord);
+}
+
+Test(fakecuda, user_kernels_need_the_operators_leave) {
+    struct daemon tensord;
+    struct client client;
+    start_with_kernels(&tensord, &client, "none", "");
+    cr_assert_eq(store(client.device, store_source, "store", 1), TD_E_DENIED, "%s", td_last_error()->message);
+    client_close(&client);
+    daemon_stop(&tensord);
+}
+
+Test(fakecuda, deadly_user_kernel_costs_its_worker_and_is_named) {
+    struct daemon tensord;
+    struct client client;
+    td_kernel *kernel;
+    td_tensor *y;
+    int32_t got;
+    start_with_kernels(&tensord, &client, "all", "");
+    td_device *other = open_device(&client, "cpu:0");
+    cr_assert(!td_kernel_compile(client.device, "fakecuda: parameters 8; fakecuda: trap;", "deadly", &kernel));
+    td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_I32, TD_SCALAR)));
+    cr_assert_eq(td_fetch(y, &got, sizeof got), TD_E_DEVICE_LOST);
+    cr_assert(strstr(td_last_error()->message, "deadly"), "%s", td_last_error()->message);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", "ready", 2}, 10000);
+    client_expect(client_ramp(other, 3, 1), (float[]){1, 2, 3}, 3);
+    cr_assert_eq(store(open_device(&client, "cuda:0"), store_source, "store", 5), TD_OK, "%s",
+                 td_last_error()->message);
+    client_close(&client);
+    daemon_stop(&tensord);
+}
+
+/* What the driver and the compiler may fail at costs that kernel; the next try is as if nothing had been. */
+Test(fakecuda, failures_of_compilers_and_loaders_are_a_kernels_own) {
+    static const char *const fails[] = {
+        "nvrtcCreateProgram:1:2", "nvrtcCompileProgram:1:2", "nvrtcGetCUBIN:1:2",      "cuLibraryLoadData:1:2",
+        "cuLibraryGetKernel:1:2", "cuKernelGetFunction:1:2", "cuFuncSetAttribute:1:2", "cuLaunchKernel:1:2",
+    };
+    for (size_t i = 0; i < sizeof fails / sizeof *fails; i++) {
+        struct daemon tensord;
+        struct client client;
+        start_with_kernels(&tensord, &client, "all", fails[i]);
+        int code = store(client.device, store_source, "store", 1);
+        cr_assert(code == TD_E_OUT_OF_MEMORY || code == TD_E_NO_HOST_MEMORY, "%s: %d %s", fails[i], code,
+                  td_last_error()->message);
+        cr_assert_eq(store(client.device, store_source, "store", 2), TD_OK, "%s: %s", fails[i],
+                     td_last_error()->message);
+        client_close(&client);
+        daemon_stop(&tensord);
+    }
+}

@@ -124,7 +124,7 @@ static void harness_check(void) {
 static void harness_run(const uint8_t *bytes, size_t size) {
     static uint64_t session;
     struct connection_options options = {
-        .service = &service, .session = ++session, .principal = "uid:0", .peer = "fuzz"};
+        .service = &service, .session = ++session, .principal = "uid:0", .peer = "fuzz", .user_kernels = true};
     struct connection *connection;
     struct fault fault;
     int fds[2];

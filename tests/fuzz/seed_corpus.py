@@ -11,6 +11,7 @@ MAGIC = 0x31445354
 HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
 BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
 STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
+KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_LAUNCH, KERNEL_RELEASE = 40, 41, 42, 43
 F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
 FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE = (
     1, 2, 3, 4, 5, 6, 16, 17, 32, 33, 34, 35)
@@ -80,6 +81,16 @@ def copy_in(identity, dtype, shape, ticket):
     return fixed(1, identity) + number(2, dtype) + data(3, zigzag(shape)) + data(5, ticket) + fixed(7, identity)
 
 
+def launch(first, kinds, values, outputs=(), kernel=1, grid=(1, 1, 1), block=(1, 1, 1), label=b""):
+    """`outputs`: pairs of dtype and shape."""
+    message = fixed(1, kernel) + fixed(2, first) + fixed(3, first)
+    message += data(5, b"".join(map(varint, grid))) + data(6, b"".join(map(varint, block)))
+    message += data(8, b"".join(map(varint, kinds))) + data(9, struct.pack(f"<{len(values)}Q", *values))
+    for dtype, shape in outputs:
+        message += data(10, number(1, dtype) + data(2, zigzag(shape)))
+    return message + (data(11, label) if label else b"")
+
+
 def frame(kind, message=b"", payload=b"", sequence=0, magic=MAGIC, flags=0, reserved=0, lengths=None):
     message_bytes, payload_bytes = lengths or (len(message), len(payload))
     header = struct.pack("<IHHIIQQ", magic, kind, flags, message_bytes, reserved, payload_bytes, sequence)
@@ -146,6 +157,15 @@ def malformed_messages():
     yield "stream_close_unknown", STREAM_CLOSE, number(1, 5), b""
     yield "copy_out", COPY_OUT, fixed(1, 1) + data(2, b"cpu:1") + data(3, b"t" * 16), b""
     yield "copy_ticket", COPY_OUT, fixed(1, 1) + data(2, b"cpu:1") + data(3, b"t"), b""
+    yield "compile", KERNEL_COMPILE, fixed(1, 1) + data(2, b"__global__ void f() {}") + data(3, b"f"), b""
+    yield "compiled", KERNEL_COMPILED, b"", b""
+    yield "release", KERNEL_RELEASE, fixed(1, 1), b""
+    yield "launch", KERNEL_LAUNCH, launch(1, [2, 1, 3, 4, 5], [0, 1, 1, 7, 8], [(F32, [4])], label=b"l"), b""
+    yield "launch_types", KERNEL_LAUNCH, launch(1, [2, 2], [0, 0], [(99, [4]), (F32, [-1, big])]), b""
+    yield "launch_counts", KERNEL_LAUNCH, launch(1, [2, 1], [0], [(F32, [4])] * 3), b""
+    yield "launch_many", KERNEL_LAUNCH, launch(1, [2] * 65, [0] * 65, [(F32, [4])] * 65), b""
+    yield "launch_grid", KERNEL_LAUNCH, launch(1, [2], [0], [(F32, [4])], grid=(0, 1), block=(1,) * 9), b""
+    yield "launch_ids", KERNEL_LAUNCH, launch((1 << 64) - 1, [2, 2], [0, 0], [(F32, [4])] * 2), b""
     yield "copy_in", COPY_IN, copy_in(1, F32, [4], b"t" * 16), b""
 
 

@@ -107,13 +107,14 @@ static size_t pack_scripted(const struct fake_frame *row, uint8_t *out) {
     Tensord__Error error = TENSORD__ERROR__INIT;
     Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
     Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
     Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
     Tensord__DeviceList list = TENSORD__DEVICE_LIST__INIT;
     Tensord__Device device = TENSORD__DEVICE__INIT, *devices[1] = {&device};
     error.code = row->error == FAKE_CODE_0 ? 0 : row->error;
     chunk.offset = row->offset;
     chunk.total = row->total;
-    chunk.error = done.error = row->error ? &error : NULL;
+    chunk.error = done.error = compiled.error = row->error ? &error : NULL;
     welcome.version = (uint32_t)(1 + row->version);
     welcome.device = device.name = (char *)(uintptr_t)(row->device ? row->device : "cpu:0");
     welcome.chunk_bytes_max = row->chunk;
@@ -125,6 +126,8 @@ static size_t pack_scripted(const struct fake_frame *row, uint8_t *out) {
         return protobuf_c_message_pack(&chunk.base, out);
     case FRAME_ERROR:
         return protobuf_c_message_pack(&error.base, out);
+    case FRAME_KERNEL_COMPILED:
+        return protobuf_c_message_pack(&compiled.base, out);
     case FRAME_WELCOME:
         return protobuf_c_message_pack(&welcome.base, out);
     case FRAME_DEVICE_LIST:
@@ -333,6 +336,55 @@ static void on_copy(struct connection *connection, const struct frame_header *he
     tensord__copy_in__free_unpacked(in, NULL);
 }
 
+/* A source that begins with "wrong" does not compile, and has a log of some length. */
+static void on_compile(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    Tensord__KernelCompile *compile = tensord__kernel_compile__unpack(NULL, header->message_bytes, message);
+    Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    static uint8_t log[100000];
+    bool wrong = !strncmp(compile->source, "wrong", 5);
+    note(connection->fake, "compile %llu %s, %zu bytes\n", (unsigned long long)compile->kernel, compile->name,
+         strlen(compile->source));
+    memset(log, 'l', sizeof log);
+    error.code = STATUS_INVALID_ARGUMENT;
+    error.message = "line 1";
+    error.operation = "kernel";
+    compiled.error = wrong ? &error : NULL;
+    if (!played(connection, &connection->fake->script, header->sequence))
+        reply(connection, FRAME_KERNEL_COMPILED, header->sequence, &compiled.base, log, wrong ? sizeof log : 0);
+    tensord__kernel_compile__free_unpacked(compile, NULL);
+}
+
+static void on_launch(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    Tensord__KernelLaunch *launch = tensord__kernel_launch__unpack(NULL, header->message_bytes, message);
+    uint64_t id = launch->first_output;
+    size_t type = 0;
+    note(connection->fake, "launch %llu (%u,%u,%u)x(%u,%u,%u)+%u stream %u%s%s:", (unsigned long long)launch->kernel,
+         launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2],
+         launch->shared, launch->stream, *launch->label ? " " : "", launch->label);
+    if (launch->sequence != connection->operations + 1)
+        note(connection->fake, " bad sequence");
+    for (size_t i = 0; i < launch->n_arguments; i++) {
+        note(connection->fake, " %u:%llx", launch->arguments[i], (unsigned long long)launch->values[i]);
+        if (launch->arguments[i] != 2 && launch->arguments[i] != 3)
+            continue;
+        note(connection->fake, "=%llu", (unsigned long long)id);
+        const Tensord__KernelOutput *output = launch->arguments[i] == 2 ? launch->outputs[type++] : NULL;
+        struct tensor_type made;
+        if (id < TENSORS && output && !type_make(&made, output->dtype, output->shape, output->n_shape, NULL)) {
+            connection->tensors[id].type = made;
+            connection->tensors[id].n = (uint64_t)type_bytes(&made);
+        } else if (id < TENSORS && !output) {
+            connection->tensors[id].type = connection->tensors[launch->values[i]].type;
+            connection->tensors[id].n = connection->tensors[launch->values[i]].n;
+        }
+        id++;
+    }
+    note(connection->fake, "\n");
+    connection->operations++;
+    tensord__kernel_launch__free_unpacked(launch, NULL);
+}
+
 static void on_frame(struct connection *connection, const struct frame_header *header, const uint8_t *message,
                      const uint8_t *payload) {
     size_t bytes = header->message_bytes, payload_bytes = (size_t)header->payload_bytes;
@@ -359,6 +411,12 @@ static void on_frame(struct connection *connection, const struct frame_header *h
     case FRAME_WAIT:
     case FRAME_SYNC:
         on_question(connection, header, message);
+        break;
+    case FRAME_KERNEL_COMPILE:
+        on_compile(connection, header, message);
+        break;
+    case FRAME_KERNEL_LAUNCH:
+        on_launch(connection, header, message);
         break;
     case FRAME_COPY_IN:
     case FRAME_COPY_OUT:

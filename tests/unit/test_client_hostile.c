@@ -114,6 +114,55 @@ Test(client_hostile, wrong_answers_end_the_session_and_reach_nothing_else) {
     fake_daemon_stop(&fake);
 }
 
+#define COMPILED(...)                                                                                                  \
+    { FRAME_KERNEL_COMPILED, __VA_ARGS__ }
+
+/* The same for a compilation. */
+static struct row compile_rows[] = {
+    {"a right answer", {COMPILED()}, 0, 0},
+    {"a right answer with words", {COMPILED(.payload = 100)}, 0, 0},
+    {"a right failure", {COMPILED(.error = TD_E_DENIED)}, TD_E_DENIED, 0},
+    {"a right failure with words",
+     {COMPILED(.error = TD_E_INVALID_ARGUMENT, .payload = 3000)},
+     TD_E_INVALID_ARGUMENT,
+     0},
+    {"a failure without a code", {COMPILED(.error = FAKE_CODE_0, .payload = 9)}, TD_E_INTERNAL, 0},
+    {"another number", {COMPILED(.sequence = 1)}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"two answers", {COMPILED(), COMPILED()}, 0, TD_E_PROTOCOL},
+    {"two answers with words", {COMPILED(.payload = 8), COMPILED(.payload = 8)}, 0, TD_E_PROTOCOL},
+    {"Done for a compilation", {{FRAME_DONE}}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a chunk for a compilation", {WHOLE}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a message that is none", {COMPILED(.garbage = true)}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"a payload of 1 TiB", {COMPILED(.more_payload = 1ull << 40)}, TD_E_PROTOCOL, TD_E_PROTOCOL},
+    {"Error", {{FRAME_ERROR, .error = TD_E_LIMIT}}, TD_E_LIMIT, TD_E_LIMIT},
+};
+
+static void one_compilation(td_connection *connection, const struct row *row) {
+    td_device *device;
+    td_kernel *kernel = NULL;
+    cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
+    fake.script = row->frames;
+    int code = td_kernel_compile(device, "source", "f", &kernel);
+    cr_expect_eq(code, row->fetch, "%s: compiling gave %d (%s)", row->name, code, td_last_error()->message);
+    cr_expect_eq(kernel == NULL, code != 0, "%s", row->name);
+    size_t words = code == TD_E_INVALID_ARGUMENT ? 3000 : code == TD_E_INTERNAL ? 9 : 0; /* the payload's, but zeros */
+    cr_expect(!code || strlen(td_last_error()->details) <= words, "%s", row->name);
+    int sync = td_sync(device);
+    cr_expect_eq(sync, row->sync, "%s: the sync gave %d (%s)", row->name, sync, td_last_error()->message);
+    td_kernel_release(kernel);
+    td_device_close(device);
+}
+
+Test(client_hostile, wrong_answers_to_a_compilation_end_the_session) {
+    td_connection *connection;
+    fake_daemon_start(&fake);
+    cr_assert_eq(td_connect(fake.url, NULL, &connection), 0);
+    for (size_t i = 0; i < sizeof compile_rows / sizeof *compile_rows; i++)
+        one_compilation(connection, &compile_rows[i]);
+    td_close(connection);
+    fake_daemon_stop(&fake);
+}
+
 static atomic_int calls, last_status;
 
 static void count(void *user, int status) {

@@ -100,6 +100,23 @@ static int asynchronous(td_tensor *x, float *out) {
     return code;
 }
 
+static int kernels(td_device *device, td_tensor *x) {
+    td_kernel *kernel;
+    td_tensor *y, *z;
+    int code = td_kernel_compile(device, "wrong", "f", &kernel);
+    if (code != TD_E_INVALID_ARGUMENT)
+        return code ? code : -1;
+    code = td_kernel_compile(device, "right", "f", &kernel);
+    if (code)
+        return code;
+    code = td_kernel_launch(kernel, TD_DIM(1), TD_DIM(32), 0,
+                            TD_ARGS(td_arg_out(&y, TD_F32, TD_SHAPE(4)), td_arg_update(&z, x), td_arg_i32(1)));
+    if (code && (y || z))
+        return -1;
+    td_kernel_release(kernel);
+    return code;
+}
+
 static int work(td_device *device, td_device *other, float *values, size_t n, float *out) {
     td_stream *stream;
     int code = td_stream_open(device, 1, &stream);
@@ -119,6 +136,8 @@ static int work(td_device *device, td_device *other, float *values, size_t n, fl
         code = asynchronous(x, out);
     if (!code && !td_copy_to(x, other))
         code = td_last_error()->code;
+    if (!code)
+        code = kernels(device, x);
     return code ? code : td_sync(device);
 }
 

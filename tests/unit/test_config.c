@@ -36,6 +36,35 @@ Test(config, defaults_are_one_cpu_device_and_the_default_socket) {
     cr_assert(config.log_level == LOG_LEVEL_INFO);
 }
 
+Test(config, user_kernels_are_for_nobody_until_somebody_is_named) {
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    cr_assert(!config_allows_kernels(&config, "uid:0"));
+    cr_assert_eq(config_set(&config, "user-kernels", "uid:1000, uid:10,tcp", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert(config_allows_kernels(&config, "uid:1000") && config_allows_kernels(&config, "uid:10"));
+    cr_assert(config_allows_kernels(&config, "tcp"));
+    cr_assert(!config_allows_kernels(&config, "uid:1") && !config_allows_kernels(&config, "uid:100"));
+    cr_assert(!config_allows_kernels(&config, "") && !config_allows_kernels(&config, "uid:1000,uid:10"));
+    cr_assert_eq(config_set(&config, "user-kernels", "all", &fault), STATUS_OK);
+    cr_assert(config_allows_kernels(&config, "uid:1") && config_allows_kernels(&config, "tcp"));
+    cr_assert_eq(config_set(&config, "user-kernels", "none", &fault), STATUS_OK);
+    cr_assert(!config_allows_kernels(&config, "none") && !config_allows_kernels(&config, "uid:0"));
+}
+
+Test(config, lists_of_principals_that_are_none_are_refused) {
+    static const char *const wrong[] = {"uid:",      "uid:x",     "uid:1,",     ",uid:1",      "1000",
+                                        "all,uid:1", "uid:1,all", "uid:1,none", "uid:1 uid:2", "Uid:1"};
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cr_assert_eq(config_set(&config, "user-kernels", wrong[i], &fault), STATUS_INVALID_ARGUMENT, "%s", wrong[i]);
+        cr_assert(strstr(fault.message, "principals"), "%s", fault.message);
+    }
+    cr_assert(!config_allows_kernels(&config, "uid:1"));
+}
+
 Test(config, a_file_sets_every_kind_of_key) {
     static const char text[] = "# a comment\n"
                                "listen = unix:/tmp/a.sock, tcp://127.0.0.1:7077\n"

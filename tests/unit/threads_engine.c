@@ -1,16 +1,19 @@
 /* The engine's threads under ThreadSanitizer, hence a plain main: random graphs over several streams and sessions on
  * the CPU device, with small and large tensors, so that owner, submitter and the device's team all have their part.
  * Every value is checked against the same sums done here. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/kernel.h"
 #include "engine/session.h"
 #include "tests/device/late.h"
 
 enum { STREAMS = 4, TENSORS = 24, ROUNDS = 400 };
 
 static struct engine *engine;
+static bool kernels; /* the device takes them */
 static uint32_t seed = 12345;
 
 static unsigned pick(unsigned limit) {
@@ -31,6 +34,7 @@ struct graph {
     uint64_t ids[TENSORS], next_id, sequence;
     double value[TENSORS];
     int64_t elements;
+    uint64_t kernel; /* the newest one's id */
 };
 
 static void submit(struct graph *graph, struct op_request *request) {
@@ -49,6 +53,45 @@ static void fill(struct graph *graph, unsigned at) {
     graph->value[at] = value;
 }
 
+static void *run_job(void *job) {
+    kernel_job_run(job);
+    return NULL;
+}
+
+/* A kernel, compiled by another thread while the engine's are at work; the one before is released. */
+static void compile(struct graph *graph) {
+    struct kernel_job job;
+    struct fault fault;
+    pthread_t thread;
+    expect(kernel_job_init(&job, engine, "a source", "mean", &fault) == STATUS_OK, "kernel");
+    expect(session_kernel_id(graph->session, graph->kernel + 1, &fault) == STATUS_OK, "kernel's id");
+    expect(!pthread_create(&thread, NULL, run_job, &job), "thread");
+    if (graph->kernel)
+        session_kernel_release(graph->session, graph->kernel, &fault);
+    engine_kick(engine);
+    engine_poll(engine);
+    pthread_join(thread, NULL);
+    expect(kernel_job_bind(&job, graph->session, ++graph->kernel, &fault) == STATUS_OK, "bind");
+    kernel_job_finish(&job);
+}
+
+static void launch_mean(struct graph *graph, uint64_t a, uint64_t b) {
+    const struct kernel_argument_value arguments[] = {
+        {KERNEL_OUTPUT, 0}, {KERNEL_INPUT, a}, {KERNEL_INPUT, b}, {KERNEL_BITS64, (uint64_t)graph->elements}};
+    const struct tensor_type type = {.dtype = DTYPE_F64, .rank = 1, .shape = {graph->elements}};
+    struct kernel_request request = {.kernel = graph->kernel,
+                                     .stream = pick(STREAMS),
+                                     .grid = {1, 1, 1},
+                                     .block = {1, 1, 1},
+                                     .n_arguments = 4,
+                                     .n_types = 1,
+                                     .arguments = arguments,
+                                     .types = &type,
+                                     .first_output = ++graph->next_id,
+                                     .sequence = ++graph->sequence};
+    expect(session_launch(graph->session, &request) == STATUS_OK, "launch");
+}
+
 static void graph_init(struct graph *graph, int64_t elements) {
     struct fault fault;
     struct session_limits limits = {.tensors = 1000, .streams = STREAMS};
@@ -58,13 +101,13 @@ static void graph_init(struct graph *graph, int64_t elements) {
         expect(session_stream_open(graph->session, i, (int)i - 2, &fault) == STATUS_OK, "stream");
     for (unsigned i = 0; i < TENSORS; i++)
         fill(graph, i);
+    if (kernels)
+        compile(graph);
 }
 
-/* One random operation: the mean of two tensors replaces a third. */
-static void graph_step(struct graph *graph) {
-    unsigned a = pick(TENSORS), b = pick(TENSORS), to = pick(TENSORS);
+static void mean(struct graph *graph, unsigned a, unsigned b, bool consume) {
     uint64_t inputs[2] = {graph->ids[a], graph->ids[b]};
-    struct op_request add = {.opcode = OP_ADD, .n_inputs = 2, .inputs = inputs, .consume = to == a};
+    struct op_request add = {.opcode = OP_ADD, .n_inputs = 2, .inputs = inputs, .consume = consume};
     submit(graph, &add);
     uint64_t sum = graph->next_id;
     double half = 0.5;
@@ -74,7 +117,19 @@ static void graph_step(struct graph *graph) {
     uint64_t product[2] = {sum, graph->next_id};
     struct op_request scale = {.opcode = OP_MULTIPLY, .n_inputs = 2, .inputs = product, .consume = 3};
     submit(graph, &scale);
-    if (to != a) {
+}
+
+/* One random operation: the mean of two tensors replaces a third. */
+static void graph_step(struct graph *graph) {
+    unsigned a = pick(TENSORS), b = pick(TENSORS), to = pick(TENSORS);
+    if (kernels && pick(50) == 0)
+        compile(graph);
+    bool launches = kernels && pick(3) == 0;
+    if (launches)
+        launch_mean(graph, graph->ids[a], graph->ids[b]);
+    else
+        mean(graph, a, b, to == a);
+    if (launches || to != a) {
         struct op_request release = {.opcode = OP_FREE, .n_inputs = 1, .inputs = &graph->ids[to]};
         release.sequence = ++graph->sequence;
         expect(session_submit(graph->session, &release) == STATUS_OK, "free");
@@ -114,6 +169,7 @@ int main(int argc, char **argv) {
     bool late = argc > 1 && !strcmp(argv[1], "late");
     expect((late ? late_open(&options, &device, &fault) : device_open("cpu", &options, &device, &fault)) == STATUS_OK,
            "device");
+    kernels = late;
     expect(engine_create(device, &(struct engine_options){0}, &engine, &fault) == STATUS_OK, "engine");
     struct graph graphs[3];
     const int64_t sizes[3] = {16, 3000, 100000};

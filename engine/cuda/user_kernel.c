@@ -1,0 +1,211 @@
+/* User kernels: loaded and launched by the driver's own functions, which the runtime hands out (so that nothing is linked
+ * with libcuda), because the runtime has such functions only from CUDA 12.8 on. Their errors have the runtime's numbers. */
+#include <cuda.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cuda/compiler.h"
+#include "engine/cuda/cuda_device.h"
+
+struct cuda_kernel {
+    struct device_kernel base;
+    CUlibrary library;
+    CUfunction function;
+};
+
+/* ---- the driver's functions ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    bool found;
+    CUresult (*load)(CUlibrary *, const void *, CUjit_option *, void **, unsigned, CUlibraryOption *, void **,
+                     unsigned);
+    CUresult (*unload)(CUlibrary);
+    CUresult (*get_kernel)(CUkernel *, CUlibrary, const char *);
+    CUresult (*get_function)(CUfunction *, CUkernel);
+    CUresult (*get_attribute)(int *, CUfunction_attribute, CUfunction);
+    CUresult (*set_attribute)(CUfunction, CUfunction_attribute, int);
+    CUresult (*launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
+                       void **, void **);
+    CUresult (*get_parameter)(CUfunction, size_t, size_t *, size_t *);
+} driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const struct {
+    const char *name;
+    unsigned version; /* of CUDA, whose function of this name it is */
+    void *place;
+} driver_functions[] = {
+    {"cuLibraryLoadData", 12000, &driver.load},
+    {"cuLibraryUnload", 12000, &driver.unload},
+    {"cuLibraryGetKernel", 12000, &driver.get_kernel},
+    {"cuKernelGetFunction", 12000, &driver.get_function},
+    {"cuFuncGetAttribute", 12000, &driver.get_attribute},
+    {"cuFuncSetAttribute", 12000, &driver.set_attribute},
+    {"cuLaunchKernel", 12000, &driver.launch},
+    {"cuFuncGetParamInfo", 12040, &driver.get_parameter},
+};
+
+static cudaError_t driver_get(const char *name, unsigned version, void **function) {
+#if CUDART_VERSION >= 12050
+    return cudaGetDriverEntryPointByVersion(name, function, version, cudaEnableDefault, NULL);
+#else
+    (void)version;
+    return cudaGetDriverEntryPoint(name, function, cudaEnableDefault, NULL);
+#endif
+}
+
+/* All of them are needed: of parameters that nobody knows, a launch with too few would have the driver read beyond. */
+static int driver_find_locked(struct fault *fault) {
+    for (size_t i = 0; i < sizeof driver_functions / sizeof *driver_functions; i++) {
+        void *function = NULL;
+        cudaError_t error = driver_get(driver_functions[i].name, driver_functions[i].version, &function);
+        if (error != cudaSuccess && error != cudaErrorInvalidValue && error != cudaErrorNotSupported)
+            return cuda_fault(fault, error, driver_functions[i].name);
+        cudaGetLastError();
+        if (error != cudaSuccess || !function)
+            return fault_set(fault, STATUS_UNSUPPORTED, "user kernels need a driver of CUDA 12.4 or later: no %s",
+                             driver_functions[i].name);
+        memcpy(driver_functions[i].place, &function, sizeof function);
+    }
+    driver.found = true;
+    return STATUS_OK;
+}
+
+static int driver_find(struct fault *fault) {
+    pthread_mutex_lock(&driver.lock);
+    int code = driver.found ? STATUS_OK : driver_find_locked(fault);
+    pthread_mutex_unlock(&driver.lock);
+    return code;
+}
+
+#define DRIVER_TRY(fault, result, call)                                                                                \
+    do {                                                                                                               \
+        CUresult driver_try_result = (result);                                                                         \
+        if (driver_try_result != CUDA_SUCCESS)                                                                         \
+            return cuda_fault(fault, (cudaError_t)driver_try_result, call);                                            \
+    } while (0)
+
+/* ---- compiling and loading ---- */
+
+static int kernel_compile(struct device *base, const char *source, const char *name, const _Atomic bool *cancelled,
+                          struct device_code **code, char **log, struct fault *fault) {
+    struct compiler_request request = {.source = source,
+                                       .name = name,
+                                       .capability = ((struct cuda_device *)base)->cuda.capability,
+                                       .cancelled = cancelled};
+    return compiler_run(&request, code, log, fault);
+}
+
+static int kernel_read_parameters(struct cuda_kernel *kernel, struct fault *fault) {
+    size_t offset, bytes;
+    uint32_t n = 0;
+    for (;; n++) { /* until it is told that there is no such one */
+        CUresult result = driver.get_parameter(kernel->function, n, &offset, &bytes);
+        if (result == CUDA_ERROR_INVALID_VALUE)
+            break;
+        DRIVER_TRY(fault, result, "cuFuncGetParamInfo");
+        if (n == KERNEL_ARGUMENTS_MAX)
+            return fault_set(fault, STATUS_LIMIT, "the kernel has more than %d parameters", KERNEL_ARGUMENTS_MAX);
+        kernel->base.parameter_bytes[n] = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
+    }
+    kernel->base.n_parameters = n;
+    return STATUS_OK;
+}
+
+/* As much dynamic shared memory as the device can give, so that no launch has to ask for it. */
+static int kernel_read_limits(const struct cuda *cuda, struct cuda_kernel *kernel, struct fault *fault) {
+    struct device_kernel *base = &kernel->base;
+    struct cudaDeviceProp properties;
+    int threads = 0, shared = 0;
+    CUDA_TRY(fault, cudaGetDeviceProperties(&properties, cuda->ordinal));
+    for (int i = 0; i < 3; i++) {
+        base->grid_max[i] = (uint32_t)properties.maxGridSize[i];
+        base->block_max[i] = (uint32_t)properties.maxThreadsDim[i];
+    }
+    DRIVER_TRY(fault, driver.get_attribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel->function),
+               "cuFuncGetAttribute");
+    DRIVER_TRY(fault, driver.get_attribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->function),
+               "cuFuncGetAttribute");
+    base->threads_max = (uint32_t)threads;
+    base->shared_max = shared < cuda->shared_max ? (uint32_t)(cuda->shared_max - shared) : 0;
+    DRIVER_TRY(
+        fault,
+        driver.set_attribute(kernel->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)base->shared_max),
+        "cuFuncSetAttribute");
+    return STATUS_OK;
+}
+
+static int kernel_open(const struct cuda *cuda, const struct device_code *code, struct cuda_kernel *kernel,
+                       struct fault *fault) {
+    CUkernel handle;
+    DRIVER_TRY(fault, driver.load(&kernel->library, code->code, NULL, NULL, 0, NULL, NULL, 0), "cuLibraryLoadData");
+    DRIVER_TRY(fault, driver.get_kernel(&handle, kernel->library, code->symbol), "cuLibraryGetKernel");
+    /* Of this context, into which it is loaded here and now: a launch that had to do so might wait for the device. */
+    DRIVER_TRY(fault, driver.get_function(&kernel->function, handle), "cuKernelGetFunction");
+    int status = kernel_read_limits(cuda, kernel, fault);
+    return status == STATUS_OK ? kernel_read_parameters(kernel, fault) : status;
+}
+
+static void kernel_release(struct device *base, struct device_kernel *released) {
+    struct cuda_kernel *kernel = (struct cuda_kernel *)released;
+    struct fault fault;
+    if (kernel->library && cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK)
+        driver.unload(kernel->library);
+    free(kernel);
+}
+
+static int kernel_load(struct device *base, const struct device_code *code, struct device_kernel **result,
+                       struct fault *fault) {
+    const struct cuda *cuda = &((struct cuda_device *)base)->cuda;
+    int status = cuda_enter(cuda, fault);
+    if (status == STATUS_OK)
+        status = driver_find(fault);
+    if (status != STATUS_OK)
+        return status;
+    struct cuda_kernel *kernel = calloc(1, sizeof *kernel);
+    if (!kernel)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel");
+    status = kernel_open(cuda, code, kernel, fault);
+    if (status == STATUS_OK)
+        *result = &kernel->base;
+    else
+        kernel_release(base, &kernel->base);
+    return status;
+}
+
+/* ---- launching ---- */
+
+static enum status launch_status(CUresult result, int code) {
+    return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_INVALID_VALUE ? STATUS_INVALID_ARGUMENT
+                                                                                              : (enum status)code;
+}
+
+static int kernel_launch(struct device *base, struct device_stream *stream, const struct kernel_launch *launch,
+                         struct fault *fault) {
+    const struct cuda_kernel *kernel = (const struct cuda_kernel *)launch->kernel;
+    const uint32_t *grid = launch->grid, *block = launch->block;
+    void *parameters[KERNEL_ARGUMENTS_MAX];
+    int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    for (uint32_t i = 0; i < launch->n_arguments; i++)
+        parameters[i] = (void *)(uintptr_t)&launch->arguments[i];
+    CUresult result = driver.launch(kernel->function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                    launch->shared, stream->cuda.stream, parameters, NULL);
+    if (result == CUDA_SUCCESS)
+        return STATUS_OK;
+    code = cuda_fault(fault, (cudaError_t)result, "cuLaunchKernel");
+    if (code == STATUS_DEVICE_LOST)
+        return code;
+    launch->report->value = result;
+    atomic_store_explicit(&launch->report->code, (uint32_t)launch_status(result, code), memory_order_release);
+    return STATUS_OK;
+}
+
+const struct device_kernels cuda_kernels = {
+    .compile = kernel_compile,
+    .load = kernel_load,
+    .launch = kernel_launch,
+    .release = kernel_release,
+};

@@ -1,0 +1,20 @@
+/* Launches of user kernels, as both sides describe them. */
+#pragma once
+
+enum {
+    KERNEL_ARGUMENTS_MAX = 64,
+    KERNEL_NAME_MAX = 255,      /* bytes of a name or an expression for one */
+    KERNEL_LOG_MAX = 256 << 10, /* bytes of a compiler's log that travel */
+};
+
+/* What a kernel's parameter is given. Wire values. */
+enum kernel_argument {
+    KERNEL_INPUT = 1,  /* the address of a tensor's elements: contiguous, row-major, not to be written */
+    KERNEL_OUTPUT = 2, /* of a new tensor's, zero in the beginning */
+    KERNEL_UPDATE = 3, /* of a new tensor's, in the beginning a copy of another one */
+    KERNEL_BITS32 = 4, /* a number of four bytes, */
+    KERNEL_BITS64 = 5, /* or of eight */
+    /* As KERNEL_UPDATE, and the other tensor is released by the launch: if nobody else has its memory, that is the new
+     * one's. */
+    KERNEL_CONSUME = 6,
+};

@@ -1,0 +1,230 @@
+/* User kernels in the engine: what is compiled once, what is kept until it has run. On the late device, which runs functions
+ * in the place of kernels. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/kernel.h"
+#include "engine/kernel_impl.h"
+#include "engine/session_impl.h"
+#include "tests/device/late.h"
+
+static struct engine *engine;
+static struct session *session;
+static uint64_t sequence;
+
+static const struct session_limits limits = {.tensors = 1000, .streams = 64};
+
+static void start(void) {
+    struct device_options options = {.threads = 1, .memory_total = 64 << 20};
+    struct device *device;
+    struct fault fault;
+    sequence = 0;
+    cr_assert_eq(late_open(&options, &device, &fault), STATUS_OK);
+    cr_assert_eq(engine_create(device, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+}
+
+static void stop(void) {
+    session_destroy(session);
+    engine_destroy(engine);
+}
+
+TestSuite(engine_kernels, .init = start, .fini = stop, .timeout = 60);
+
+/* Whether it had to be compiled: the late device's compiler always says a word. */
+static bool compile(struct session *in, uint64_t id, const char *source, const char *name) {
+    struct kernel_job job;
+    struct fault fault;
+    cr_assert_eq(kernel_job_init(&job, engine, source, name, &fault), STATUS_OK);
+    cr_assert_eq(session_kernel_id(in, id, &fault), STATUS_OK, "%s", fault.message);
+    kernel_job_run(&job);
+    bool compiled = job.log != NULL;
+    cr_assert_eq(kernel_job_bind(&job, in, id, &fault), STATUS_OK, "%s", fault.message);
+    kernel_job_finish(&job);
+    return compiled;
+}
+
+/* x counted up on a stream; a new tensor. */
+static int count(uint64_t kernel, uint64_t output, uint64_t input, uint32_t stream) {
+    const struct kernel_argument_value arguments[] = {{KERNEL_UPDATE, input}, {KERNEL_BITS64, 0}, {KERNEL_BITS64, 4}};
+    struct kernel_request request = {.kernel = kernel,
+                                     .stream = stream,
+                                     .grid = {1, 1, 1},
+                                     .block = {1, 1, 1},
+                                     .n_arguments = 3,
+                                     .arguments = arguments,
+                                     .first_output = output,
+                                     .sequence = ++sequence};
+    return session_launch(session, &request);
+}
+
+static void full(uint64_t id) {
+    int64_t ints[] = {DTYPE_I32, 0, 4};
+    double value = 0;
+    struct op_request request = {.opcode = OP_FULL,
+                                 .n_ints = 3,
+                                 .ints = ints,
+                                 .n_floats = 1,
+                                 .floats = &value,
+                                 .output = id,
+                                 .sequence = ++sequence};
+    cr_assert_eq(session_submit(session, &request), STATUS_OK);
+}
+
+struct answer {
+    struct fetch fetch;
+    bool done;
+    int code;
+    int32_t first;
+};
+
+static void answered(struct fetch *fetch, const struct failure *failure) {
+    struct answer *answer = (struct answer *)fetch;
+    answer->done = true;
+    answer->code = failure ? (int)failure->code : STATUS_OK;
+    if (!failure)
+        memcpy(&answer->first, fetch->data, sizeof answer->first);
+}
+
+/* The first element; or the code of its failure, negative. */
+static int32_t fetched(uint64_t id) {
+    struct answer answer = {.fetch.done = answered};
+    session_fetch(session, id, &answer.fetch);
+    engine_kick(engine);
+    while (!answer.done)
+        engine_wait(engine);
+    fetch_release(&answer.fetch);
+    return answer.code ? -answer.code : answer.first;
+}
+
+Test(engine_kernels, equal_sources_are_compiled_once) {
+    struct session *other;
+    struct fault fault;
+    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert(compile(session, 1, "a", "count"));
+    cr_assert(!compile(session, 2, "a", "count"));
+    cr_assert(!compile(other, 1, "a", "count"));
+    cr_assert(compile(session, 3, "b", "count"));
+    cr_assert(compile(session, 4, "a", "saxpy"));
+    cr_assert_neq(kernel_table_find(&session->kernels, 1)->device_kernel,
+                  kernel_table_find(&other->kernels, 1)->device_kernel);
+    session_destroy(other);
+    cr_assert(!compile(session, 5, "a", "count"));
+}
+
+Test(engine_kernels, cache_forgets_what_was_asked_for_least_lately) {
+    enum { BYTES = 1 << 20, SOURCES = KERNEL_CACHE_BYTES / BYTES + 8 };
+    char *source = malloc(BYTES + 1);
+    memset(source, ' ', BYTES);
+    source[BYTES] = 0;
+    cr_assert(compile(session, 1, "kept", "count"));
+    for (int i = 0; i < SOURCES; i++) {
+        snprintf(source, 12, "%011d", i);
+        source[11] = ' ';
+        cr_assert(compile(session, (uint64_t)(2 * i + 2), source, "count"));
+        cr_assert(!compile(session, (uint64_t)(2 * i + 3), "kept", "count"));
+        cr_assert(engine->kernels.bytes <= KERNEL_CACHE_BYTES);
+    }
+    cr_assert(!compile(session, 1000, source, "count"));
+    snprintf(source, 12, "%011d", 0);
+    source[11] = ' ';
+    cr_assert(compile(session, 1001, source, "count"));
+    free(source);
+}
+
+Test(engine_kernels, jobs_that_overtake_each_other_keep_their_ids) {
+    struct kernel_job jobs[3];
+    struct fault fault;
+    for (uint64_t i = 0; i < 3; i++) {
+        cr_assert_eq(kernel_job_init(&jobs[i], engine, "a", i == 1 ? "saxpy" : "count", &fault), STATUS_OK);
+        cr_assert_eq(session_kernel_id(session, i + 1, &fault), STATUS_OK);
+        kernel_job_run(&jobs[i]);
+    }
+    for (uint64_t i = 3; i-- > 0;) {
+        cr_assert_eq(kernel_job_bind(&jobs[i], session, i + 1, &fault), STATUS_OK, "%s", fault.message);
+        kernel_job_finish(&jobs[i]);
+    }
+    cr_assert_str_eq(kernel_table_find(&session->kernels, 2)->name, "saxpy");
+    cr_assert_eq(session_kernel_id(session, 3, &fault), STATUS_DUPLICATE_ID);
+    cr_assert_eq(session_kernel_release(session, 2, &fault), STATUS_OK);
+    cr_assert_eq(session_kernel_release(session, 2, &fault), STATUS_INVALID_ARGUMENT);
+    full(1);
+    cr_assert_eq(count(2, 2, 1, 0), STATUS_INVALID_ARGUMENT);
+    cr_assert_eq(count(3, 3, 1, 0), STATUS_OK);
+    cr_assert_eq(fetched(2), -STATUS_INVALID_ARGUMENT);
+    cr_assert_eq(fetched(3), 1);
+}
+
+/* On more streams than storage remembers uses of; released while all of them have something to do. */
+Test(engine_kernels, released_kernel_runs_what_was_enqueued) {
+    enum { STREAMS = 40, EACH = 25 };
+    struct fault fault;
+    uint64_t next = 2;
+    compile(session, 1, "a", "count");
+    full(1);
+    for (uint32_t s = 1; s <= STREAMS; s++)
+        cr_assert_eq(session_stream_open(session, s, 0, &fault), STATUS_OK);
+    uint64_t last[STREAMS];
+    for (uint32_t s = 0; s < STREAMS; s++)
+        last[s] = 1;
+    for (int i = 0; i < EACH; i++)
+        for (uint32_t s = 0; s < STREAMS; s++) {
+            cr_assert_eq(count(1, next, last[s], s + 1), STATUS_OK);
+            if (last[s] != 1)
+                cr_assert_eq(session_submit(session, &(struct op_request){.opcode = OP_FREE,
+                                                                          .n_inputs = 1,
+                                                                          .inputs = &last[s],
+                                                                          .sequence = ++sequence}),
+                             STATUS_OK);
+            last[s] = next++;
+        }
+    cr_assert_eq(session_kernel_release(session, 1, &fault), STATUS_OK);
+    cr_assert(engine->kernels.running);
+    for (uint32_t s = 0; s < STREAMS; s++)
+        cr_assert_eq(fetched(last[s]), EACH, "stream %u", s + 1);
+    while (engine->kernels.running)
+        engine_poll(engine);
+    cr_assert(engine->kernels.unused);
+    compile(session, 2, "b", "count"); /* takes it off the device */
+    cr_assert_null(engine->kernels.unused);
+}
+
+Test(engine_kernels, session_that_ends_leaves_none_behind) {
+    struct session *other = session;
+    struct fault fault;
+    compile(session, 1, "a", "count");
+    full(1);
+    for (uint64_t i = 0; i < 100; i++)
+        cr_assert_eq(count(1, i + 2, 1, 0), STATUS_OK);
+    engine_kick(engine);
+    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    session_destroy(other);
+    while (engine->kernels.running)
+        engine_poll(engine);
+    struct engine_stats stats;
+    engine_stats(engine, &stats);
+    cr_assert_eq(stats.memory_live, 0);
+}
+
+Test(engine_kernels, loss_of_the_device_names_the_kernel) {
+    const struct kernel_argument_value argument = {KERNEL_OUTPUT, 0};
+    const struct tensor_type type = {.dtype = DTYPE_I32, .rank = 1, .shape = {4}};
+    struct kernel_request request = {.kernel = 1,
+                                     .grid = {1, 1, 1},
+                                     .block = {1, 1, 1},
+                                     .n_arguments = 1,
+                                     .n_types = 1,
+                                     .arguments = &argument,
+                                     .types = &type,
+                                     .first_output = 1,
+                                     .sequence = ++sequence};
+    struct fault fault;
+    compile(session, 1, "a", "crash");
+    cr_assert_eq(session_launch(session, &request), STATUS_OK);
+    cr_assert_eq(fetched(1), -STATUS_DEVICE_LOST);
+    cr_assert_eq(engine_fault(engine, &fault), STATUS_DEVICE_LOST);
+    cr_assert(strstr(fault.message, "illegal memory access") && strstr(fault.message, "user kernel ran: crash"), "%s",
+              fault.message);
+}
