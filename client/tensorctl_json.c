@@ -177,6 +177,8 @@ static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus
     tensorctl_json_readings(json, device->readings);
     json_integer(json, "queue_depth", device->queue_depth);
     json_integer(json, "ops_total", device->ops_total);
+    json_integer(json, "products_library", device->products_library);
+    json_integer(json, "products_slow", device->products_slow);
     json_real(json, "ops_per_s", device->ops_per_s);
     json_integer(json, "bytes_in", device->bytes_in);
     json_integer(json, "bytes_out", device->bytes_out);

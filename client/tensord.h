@@ -267,7 +267,8 @@ TD_API td_tensor *td_copy_to(td_tensor *tensor, td_device *device);
  *
  * None of them blocks. Inputs must be on one device; the result is there, too. Unless a comment says otherwise, every dtype
  * is taken, but for the f8 formats. These are for storage and products: they are taken by td_full, td_eye, td_cast,
- * td_copy, views, td_where, td_concat, td_stack, td_take, td_take_along_axis, td_one_hot and td_matmul. Errors at the call, which then returns NULL and has enqueued nothing:
+ * td_copy, views, td_where, td_concat, td_stack, td_take, td_take_along_axis, td_one_hot, td_matmul and td_linear. Errors
+ * at the call, which then returns NULL and has enqueued nothing:
  *   TD_E_SHAPE              extents do not fit each other, are negative, or exceed rank 8 or 2^63 - 1 bytes
  *   TD_E_DTYPE              a dtype that the operation does not take, or that is none
  *   TD_E_INVALID_ARGUMENT   an axis outside -rank … rank - 1 or named twice, a step of 0, a count or value out of range
@@ -393,8 +394,23 @@ TD_API td_tensor *td_log_softmax(td_tensor *x, int axis);
  * column on the right, whose axis the result lacks. Dtypes promote, but not to bool; f16 and bf16 accumulate in f32.
  * Two f8 operands, of one format or of both, also accumulate in f32, and the result is f32, since tensors carry no scales and
  * f8e4m3 would overflow at 448: PyTorch's torch._scaled_mm with scales of 1 and out_dtype float32. Multiply the result by the
- * operands' scales. */
+ * operands' scales. The fp8 tensor cores of GPUs add a few products at a time with some 14 bits, and these sums in f32. */
 TD_API td_tensor *td_matmul(td_tensor *a, td_tensor *b);
+
+typedef enum td_activation {
+    TD_ACTIVATION_NONE = 0,
+    TD_ACTIVATION_RELU = 1,     /* max(y, 0); a NaN stays one */
+    TD_ACTIVATION_GELU_TANH = 2 /* y/2 · (1 + tanh(√(2/π) · (y + 0.044715 y³))): torch's gelu(y, approximate='tanh') */
+} td_activation;
+
+/* A layer: activation(x · weightᵀ + bias), after torch.nn.functional.linear. x is (…, k), weight (n, k) or (k), bias (n),
+ * or () with a weight (k); the result is (…, n), or (…). Dtypes promote, all three of them, but not to bool; two f8 tensors
+ * make f32, as in td_matmul; GELU takes floats. f16 and bf16 are computed in f32, bias and activation included, and
+ * rounded once. Integers wrap around before relu. GPUs do all of it in one kernel where their library can; transposing the
+ * weight costs nothing. TD_E_SHAPE, TD_E_DTYPE, TD_E_INVALID_ARGUMENT: an unknown activation.
+ *
+ * `bias` NULL: none. So here NULL is not passed on: where the bias comes out of a call that may fail, check that first. */
+TD_API td_tensor *td_linear(td_tensor *x, td_tensor *weight, td_tensor *bias, td_activation activation);
 /* 1 to 255 tensors, dtypes promoted. concat: one after another along an axis, the other extents equal. stack: of equal
  * shapes, along a new axis at position `axis` of the result. */
 TD_API td_tensor *td_concat(td_tensor *const *tensors, int count, int axis);

@@ -137,6 +137,34 @@ static void matmul_merge(struct view *out, struct view *a, struct view *b, int b
     }
 }
 
+static void view_drop_axis(struct view *view, int axis) {
+    view->rank--;
+    for (int i = axis; i < view->rank; i++) {
+        view->shape[i] = view->shape[i + 1];
+        view->strides[i] = view->strides[i + 1];
+    }
+}
+
+/* Makes batches that share b, and whose rows of a follow one another, just more rows: one large product is faster than many
+ * small ones. */
+static void matmul_fold(struct view *out, struct view *a, struct view *b) {
+    for (int last = a->rank - 3; last >= 0; last--) {
+        int64_t rows = a->shape[last + 1];
+        if (b->strides[last] != 0 || a->strides[last] == 0 ||
+            (rows != 1 && a->strides[last] != rows * a->strides[last + 1]))
+            return;
+        if (rows == 1) {
+            a->strides[last + 1] = a->strides[last];
+            out->strides[last + 1] = out->strides[last];
+        }
+        a->shape[last + 1] *= a->shape[last];
+        out->shape[last + 1] = a->shape[last + 1];
+        view_drop_axis(out, last);
+        view_drop_axis(a, last);
+        view_drop_axis(b, last);
+    }
+}
+
 static void matmul_shape(const struct binding *binding, struct view *out, struct view *a, struct view *b) {
     bool row = a->rank == 1, column = b->rank == 1;
     matmul_promote(a, true);
@@ -150,20 +178,45 @@ static void matmul_shape(const struct binding *binding, struct view *out, struct
     matmul_batch(a, batch_rank, out->shape);
     matmul_batch(b, batch_rank, out->shape);
     matmul_merge(out, a, b, batch_rank);
+    matmul_fold(out, a, b);
+}
+
+/* The weight (n, k) as the matrix (k, n) that x is multiplied by, and the bias as n numbers one after another. */
+static int linear_present(struct binding *binding, struct view *views) {
+    struct view *weight = &views[1], *bias = &views[2];
+    if (weight->rank == 2) {
+        struct view old = *weight;
+        for (int i = 0; i < 2; i++) {
+            weight->shape[i] = old.shape[1 - i];
+            weight->strides[i] = old.strides[1 - i];
+        }
+    }
+    if (binding->request->n_inputs < 3)
+        return STATUS_OK;
+    if (bias->rank == 0) {
+        bias->rank = 1;
+        bias->shape[0] = bias->strides[0] = 1;
+    }
+    return view_make_contiguous(binding->session, binding->stream, bias, bias->dtype, &binding->fault);
 }
 
 int bind_matmul(struct binding *binding) {
-    struct view out, views[2];
-    unsigned made = 0;
+    struct view out, views[3] = {0};
+    unsigned made = 0, n_inputs = binding->request->n_inputs;
+    bool linear = binding->request->opcode == OP_LINEAR;
     int code = STATUS_OK;
-    for (; made < 2 && code == STATUS_OK; made++)
+    for (; made < n_inputs && code == STATUS_OK; made++)
         code = bind_input(binding, made, &views[made]);
+    if (code == STATUS_OK && linear)
+        code = linear_present(binding, views);
     if (code == STATUS_OK) {
         matmul_shape(binding, &out, &views[0], &views[1]);
-        struct plan plan = bind_plan(binding, &out, views, 2);
+        struct plan plan = bind_plan(binding, &out, views, n_inputs);
         int64_t depth = views[0].shape[views[0].rank - 1];
         double flops = 2.0 * (double)view_elements(&out) * (double)depth;
         plan.tf32 = binding->session->limits.allow_tf32;
+        plan.n_ints = linear ? 1 : 0;
+        plan.ints = binding->attributes.ints;
         plan.weight = 1000 + (flops < 1e18 ? (uint64_t)(flops / 20) : UINT64_C(50000000000000000));
         code = plan_push(binding->stream, &plan, &binding->fault);
     }

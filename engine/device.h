@@ -23,6 +23,9 @@ struct device_info {
     char capability[32]; /* compute capability, or a CPU's vector level: "avx512" */
     unsigned processors;
     uint64_t memory_total; /* bytes that the pool may have */
+    /* Products of floats since the device was opened: those that a library has computed, and those that it would not take,
+     * so that a far slower kernel of the device's own had to. 0 where a kind has only one way. */
+    uint64_t products_library, products_slow;
     /* "" where a kind has no such thing, as have CPUs */
     char uuid[96];          /* "GPU-c4a1…", "MIG-5f3e…", the same in all programs and after every start */
     char bus[24];           /* PCI address, "0000:3b:00.0" */

@@ -16,7 +16,10 @@
  *                possible, as is k = 0
  *   SOFTMAX      both operands rank 2 to 8, same shape, the axis last, the others merged where possible
  *   MATMUL       a [batch…, m, k], b [batch…, k, n], output [batch…, m, n] contiguous; the batch axes are equal (strides 0
- *                where broadcast); matrices with any strides, k may be 0 (the result is 0); rank 2 to 8
+ *                where broadcast), and are not just more rows of a; matrices with any strides, k may be 0 (the result
+ *                is 0); rank 2 to 8
+ *   LINEAR       as MATMUL, b being the weight's transpose; the third input, where there is one, is the bias [n],
+ *                contiguous; ints: activation. k = 0: activation(bias)
  *   TAKE         x [outer, n, inner], indices i64 [k], output [outer, k, inner], all contiguous
  *   TAKE_ALONG_AXIS  x [outer, n, inner], indices i64 [outer, k, inner], output the same, all contiguous
  *   ONE_HOT      indices i64 [n], output [n, classes], contiguous
@@ -59,7 +62,7 @@ struct launch {
     uint16_t opcode;
     uint8_t n_inputs;
     uint8_t n_ints, n_floats;
-    bool tf32;             /* MATMUL of f32: inputs may be rounded to TF32 */
+    bool tf32;             /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
     struct report *report; /* not NULL for OP_FAMILY_TAKE */
     const int64_t *ints;
     const double *floats;

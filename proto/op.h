@@ -6,7 +6,7 @@
  *
  * Attributes travel as two columns, integers and floats, in the order given in each row's comment. Axes may count from
  * the end (shape_axis). The rule `arithmetic` takes bool (add is or, multiply is and), the `numeric` ones and matmul
- * do not. f8 tensors are taken by what makes, moves and casts elements, and by matmul, which gives f32 for them. */
+ * do not. f8 tensors are taken by what makes, moves and casts elements, and by matmul and linear, which give f32 for them. */
 #pragma once
 
 #include "proto/shape.h"
@@ -104,6 +104,9 @@ enum op_family {
     X(SOFTMAX, 112, "softmax", SOFTMAX, softmax, 1, 1, 1, 0)                                                           \
     X(LOG_SOFTMAX, 113, "log_softmax", SOFTMAX, softmax, 1, 1, 1, 0)                                                   \
     X(MATMUL, 128, "matmul", MATMUL, matmul, 2, 2, 0, 0)                                                               \
+    /* inputs: x (…, k), weight (n, k) or (k), and perhaps bias (n) or (); ints: activation (enum op_activation).      \
+     * activation(x · weightᵀ + bias), computed in one go: halves in f32, with one rounding. */                        \
+    X(LINEAR, 129, "linear", MATMUL, linear, 2, 3, 1, 0)                                                               \
     /* ints: axis */                                                                                                   \
     X(CONCAT, 144, "concat", JOIN, concat, 1, OP_INPUTS_MAX, 1, 0)                                                     \
     X(STACK, 145, "stack", JOIN, stack, 1, OP_INPUTS_MAX, 1, 0)                                                        \
@@ -124,6 +127,14 @@ enum opcode {
 };
 
 #define OP_SLICE_NONE INT64_MIN
+
+/* What linear does to each element at its end. Wire values. */
+enum op_activation {
+    OP_ACTIVATION_NONE = 0,
+    OP_ACTIVATION_RELU = 1,      /* max(x, 0) */
+    OP_ACTIVATION_GELU_TANH = 2, /* x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))); of floats only */
+    OP_ACTIVATION_COUNT
+};
 
 struct op_attributes {
     const int64_t *ints;

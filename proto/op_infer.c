@@ -27,7 +27,7 @@ static const bool takes_f8[OP_CODE_MAX] = {
     [OP_BROADCAST_TO] = true, [OP_EXPAND_DIMS] = true, [OP_WHERE] = true,
     [OP_MATMUL] = true,       [OP_CONCAT] = true,      [OP_STACK] = true,
     [OP_TAKE] = true,         [OP_ONE_HOT] = true,     [OP_TAKE_ALONG_AXIS] = true,
-    [OP_FREE] = true,
+    [OP_FREE] = true,         [OP_LINEAR] = true,
 };
 
 static int refuse_inputs(const struct op_info *info, unsigned n_inputs, struct fault *fault) {

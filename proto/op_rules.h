@@ -64,6 +64,7 @@ int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault)
     X(reduce_arg, OWN)                                                                                                 \
     X(softmax, RESULT)                                                                                                 \
     X(matmul, RESULT)                                                                                                  \
+    X(linear, RESULT)                                                                                                  \
     X(concat, RESULT)                                                                                                  \
     X(stack, RESULT)                                                                                                   \
     X(take, TAKE)                                                                                                      \

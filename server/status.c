@@ -85,6 +85,8 @@ static void status_fill_device_status(const struct worker_slot *slot, uint64_t n
     status->memory_largest_free = stats->engine.memory_largest_free;
     status->queue_depth = stats->engine.queue_depth;
     status->ops_total = stats->engine.ops_total;
+    status->products_library = stats->engine.device.products_library;
+    status->products_slow = stats->engine.device.products_slow;
     status->bytes_in = stats->bytes_in;
     status->bytes_out = stats->bytes_out;
     status->ops_per_s = stats->ops_per_s;

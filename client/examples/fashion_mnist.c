@@ -107,7 +107,7 @@ static td_tensor *number(td_device *device, double value) {
 
 static struct network network_make(td_device *device, double batch, uint64_t seed) {
     static const char *const names[PARAMETERS] = {"w1", "b1", "w2", "b2"};
-    static const int64_t shapes[PARAMETERS][2] = {{PIXELS, HIDDEN}, {1, HIDDEN}, {HIDDEN, CLASSES}, {1, CLASSES}};
+    static const int64_t shapes[PARAMETERS][2] = {{HIDDEN, PIXELS}, {HIDDEN}, {CLASSES, HIDDEN}, {CLASSES}};
     struct network net = {.rate = number(device, learning_rate),
                           .momentum = number(device, momentum),
                           .batch = number(device, batch),
@@ -115,10 +115,11 @@ static struct network network_make(td_device *device, double batch, uint64_t see
                           .zero = number(device, 0)};
 
     for (int i = 0; i < PARAMETERS; ++i) {
-        double deviation = i == W1 || i == W2 ? sqrt(2.0 / (double)shapes[i][0]) : 0; /* He et al., 2015 */
+        int rank = i == W1 || i == W2 ? 2 : 1;
+        double deviation = rank == 2 ? sqrt(2.0 / (double)shapes[i][1]) : 0; /* He et al., 2015 */
         td_label(names[i]);
-        net.parameter[i] = td_normal(device, TD_F32, 2, shapes[i], seed + (uint64_t)i, 0, deviation);
-        net.velocity[i] = td_full(device, TD_F32, 2, shapes[i], 0);
+        net.parameter[i] = td_normal(device, TD_F32, rank, shapes[i], seed + (uint64_t)i, 0, deviation);
+        net.velocity[i] = td_full(device, TD_F32, rank, shapes[i], 0);
     }
     return net;
 }
@@ -127,9 +128,9 @@ static struct network network_make(td_device *device, double batch, uint64_t see
 static td_tensor *forward(const struct network *net, td_tensor *images, td_tensor **x, td_tensor **hidden) {
     td_tensor *const *p = net->parameter;
     *x = td_multiply(td_cast(images, TD_F32), net->scale);
-    *hidden = td_relu(td_add(td_matmul(*x, p[W1]), p[B1]));
+    *hidden = td_linear(*x, p[W1], p[B1], TD_ACTIVATION_RELU);
     td_label("logits");
-    return td_add(td_matmul(*hidden, p[W2]), p[B2]);
+    return td_linear(*hidden, p[W2], p[B2], TD_ACTIVATION_NONE);
 }
 
 /* Swaps a handle that outlives the step for its successor. */
@@ -153,13 +154,13 @@ static void train_step(struct network *net, td_tensor *images, td_tensor *labels
     replace(loss_sum, td_subtract(*loss_sum, log_likelihood));
 
     td_tensor *d_logits = td_divide(td_subtract(td_softmax(logits, -1), target), net->batch);
-    td_tensor *d_hidden = td_matmul(d_logits, td_transpose(net->parameter[W2]));
+    td_tensor *d_hidden = td_matmul(d_logits, net->parameter[W2]);
     td_tensor *d_sum = td_where(td_greater(hidden, net->zero), d_hidden, net->zero);
 
-    update(net, W2, td_matmul(td_transpose(hidden), d_logits));
-    update(net, B2, td_sum(d_logits, TD_AXES(0), 1));
-    update(net, W1, td_matmul(td_transpose(x), d_sum));
-    update(net, B1, td_sum(d_sum, TD_AXES(0), 1));
+    update(net, W2, td_matmul(td_transpose(d_logits), hidden));
+    update(net, B2, td_sum(d_logits, TD_AXES(0), 0));
+    update(net, W1, td_matmul(td_transpose(d_sum), x));
+    update(net, B1, td_sum(d_sum, TD_AXES(0), 0));
 }
 
 /* ---- training and testing ---- */

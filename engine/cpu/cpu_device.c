@@ -94,6 +94,7 @@ static cpu_driver *const drivers[CPU_OPCODES] = {
     [OP_SOFTMAX] = cpu_softmax,
     [OP_LOG_SOFTMAX] = cpu_softmax,
     [OP_MATMUL] = cpu_matmul,
+    [OP_LINEAR] = cpu_matmul,
     [OP_TAKE] = cpu_take,
     [OP_TAKE_ALONG_AXIS] = cpu_take_along_axis,
     [OP_ONE_HOT] = cpu_one_hot,
@@ -135,7 +136,8 @@ static int cpu_supports(struct device *device, unsigned opcode, enum dtype dtype
     if (__builtin_expect(code != STATUS_OK, 0)) {
         return code;
     }
-    return opcode == OP_MATMUL && dtype_kind(dtype) == DTYPE_KIND_FLOAT ? blas_load(&cpu->blas, fault) : STATUS_OK;
+    bool product = opcode == OP_MATMUL || opcode == OP_LINEAR;
+    return product && dtype_kind(dtype) == DTYPE_KIND_FLOAT ? blas_load(&cpu->blas, fault) : STATUS_OK;
 }
 
 /* ---- memory ---- */

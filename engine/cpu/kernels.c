@@ -50,6 +50,7 @@ const struct cpu_kernels CPU_NAME(kernels) = {
     .elementwise = CPU_NAME(elementwise),
     .cast = CPU_NAME(cast),
     .reductions = CPU_NAME(reductions),
+    .linear = CPU_NAME(linear),
     .softmax = CPU_NAME(softmax),
     .random = CPU_NAME(random),
     .product_u32 = CPU_NAME(product_u32),

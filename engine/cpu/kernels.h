@@ -57,6 +57,7 @@ struct cpu_kernels {
     cpu_row_function *(*elementwise)[DTYPE_COUNT];
     cpu_row_function *(*cast)[DTYPE_COUNT]; /* [from][to] */
     const struct cpu_reduction *(*reductions)[DTYPE_COUNT];
+    cpu_row_function *(*linear)[DTYPE_COUNT]; /* [activation][dtype]: of a product and a bias; halves as f32 */
     cpu_softmax_function *(*softmax)[DTYPE_COUNT];
     cpu_random_function *(*random)[DTYPE_COUNT];
     cpu_product_function *product_u32, *product_u64, *product_bool;

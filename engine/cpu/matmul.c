@@ -1,6 +1,9 @@
 /* Matrix products. Each batch's result is cut into a grid of rectangles for the threads. A rectangle of f32 or f64 whose
  * operands BLAS can read goes to it as it is. Any other is computed block by block from packed copies: matrices with odd
- * strides or with extents beyond an int, f16, bf16 and f8 in f32, integers and bool in kernels of our own. */
+ * strides or with extents beyond an int, f16, bf16 and f8 in f32, integers and bool in kernels of our own.
+ *
+ * Linear is a product with one more pass over each rectangle, or each block while it is still in f32, which adds the bias
+ * and applies the activation. */
 #include "engine/cpu/cpu.h"
 
 #include <limits.h>
@@ -24,6 +27,9 @@ struct job {
     enum dtype dtype, packed; /* of the result, and what blocks of the operands are packed as */
     int64_t size, packed_size;
     cpu_product_function *product; /* NULL: BLAS */
+    cpu_row_function *finish;      /* of linear; NULL: nothing is done at the end */
+    const struct operand *bias;    /* NULL: none */
+    enum dtype finished; /* in which the end is computed: integers in their own dtype, since relu is not modular */
     int64_t m, n, k;
     int64_t batches;
     unsigned grid_rows, grid_columns, parts;
@@ -172,8 +178,42 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* The bias from number `column` on, in the dtype in which the end is computed; where it has to be converted, in `room`. What
+ * stands for none is a number that changes nothing, not even a zero's sign. */
+static const void *finish_bias(const struct job *job, int64_t column, int64_t columns, char *room) {
+    static const float none_f32 = -0.0F;
+    static const double none_f64 = -0.0;
+    static const int64_t none_integer = 0;
+    if (!job->bias) {
+        return job->finished == DTYPE_F32   ? (const void *)&none_f32
+               : job->finished == DTYPE_F64 ? (const void *)&none_f64
+                                            : &none_integer;
+    }
+    enum dtype dtype = (enum dtype)job->bias->dtype;
+    char *data = (char *)job->bias->data + column * (int64_t)dtype_size(dtype);
+    if (dtype == job->finished) {
+        return data;
+    }
+    struct matrix slice = {data, 1, columns, columns, 1}, target = {room, 1, columns, columns, 1};
+    convert(job->cpu, dtype, &slice, job->finished, &target);
+    return room;
+}
+
+/* The end of linear, in place. `c` has the result's columns from number `column` on, at most BLOCK_COLUMNS of them where
+ * the bias has to be converted. */
+static void finish(const struct job *job, const struct matrix *c, int64_t column) {
+    _Alignas(8) char room[BLOCK_COLUMNS * sizeof(double)];
+    const void *bias = finish_bias(job, column, c->columns, room);
+    struct cpu_row run = {.n = c->columns, .stride = {1, 1, job->bias != NULL}};
+    for (int64_t i = 0; i < c->rows; i++) {
+        run.data[0] = run.data[1] = c->data + i * c->row_stride * (int64_t)dtype_size(job->finished);
+        run.data[2] = (char *)(uintptr_t)bias;
+        job->finish(&run);
+    }
+}
+
 static void multiply_in_blocks(const struct job *job, const struct matrix *a, const struct matrix *b,
-                               const struct matrix *c, char *scratch) {
+                               const struct matrix *c, int64_t first_column, char *scratch) {
     int64_t size = job->size, packed_size = job->packed_size;
     char *a_block = scratch, *b_block = a_block + (int64_t)BLOCK_ROWS * BLOCK_DEPTH * packed_size;
     char *c_block = b_block + (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS * packed_size;
@@ -191,7 +231,14 @@ static void multiply_in_blocks(const struct job *job, const struct matrix *a, co
                 block_multiply(job, &left, &right, &result, l == 0);
             }
             struct matrix target = matrix_part(c, i, rows, j, columns, size);
+            bool wide = job->finish && job->finished == job->packed;
+            if (wide) {
+                finish(job, &result, first_column + j);
+            }
             convert(job->cpu, job->packed, &result, job->dtype, &target);
+            if (job->finish && !wide) {
+                finish(job, &target, first_column + j);
+            }
         }
     }
 }
@@ -221,7 +268,9 @@ static void job_rectangle(const struct job *job, int64_t batch, unsigned row, un
     b = matrix_part(&b, 0, job->k, j, j_end - j, operand_size(job->b));
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
     if (!job->direct || !blas_multiply(&job->cpu->blas, job->dtype, &a, &b, &c, false)) {
-        multiply_in_blocks(job, &a, &b, &c, scratch);
+        multiply_in_blocks(job, &a, &b, &c, j, scratch);
+    } else if (job->finish) {
+        finish(job, &c, j);
     }
 }
 
@@ -278,6 +327,15 @@ static void job_type(struct job *job) {
     }
 }
 
+static void job_linear(struct job *job, const struct launch *launch) {
+    bool integers = dtype_kind(job->dtype) == DTYPE_KIND_INT;
+    job->bias = launch->n_inputs == 3 ? &launch->inputs[2] : NULL;
+    job->finished = integers ? job->dtype : job->packed;
+    if (job->bias || launch->ints[0] != OP_ACTIVATION_NONE) {
+        job->finish = job->cpu->kernels->linear[launch->ints[0]][job->finished];
+    }
+}
+
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     const struct operand *a = &launch->inputs[0], *b = &launch->inputs[1], *c = &launch->output;
     *job = (struct job){.cpu = cpu, .a = a, .b = b, .c = c, .dtype = (enum dtype)c->dtype, .batches = 1};
@@ -289,6 +347,25 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
         job->batches *= c->shape[i];
     }
     job_type(job);
+    if (launch->opcode == OP_LINEAR) {
+        job_linear(job, launch);
+    }
+}
+
+/* Without depth all rows of a linear's result are the same: activation(bias). */
+static void fill_rows(const struct job *job) {
+    _Alignas(8) char block[BLOCK_COLUMNS * sizeof(double)];
+    char *out = job->c->data;
+    for (int64_t j = 0; j < job->n; j += BLOCK_COLUMNS) {
+        int64_t columns = least(BLOCK_COLUMNS, job->n - j);
+        struct matrix made = {block, 1, columns, columns, 1}, target = {out + j * job->size, 1, columns, columns, 1};
+        memset(block, 0, sizeof block);
+        finish(job, &made, j);
+        convert(job->cpu, job->finished, &made, job->dtype, &target);
+    }
+    for (int64_t i = 1; i < job->batches * job->m; i++) {
+        memcpy(out + i * job->n * job->size, out, (size_t)(job->n * job->size));
+    }
 }
 
 /* Scratch for all parts, where any of them may need it. */
@@ -313,6 +390,10 @@ static int job_scratch(struct job *job, struct fault *fault) {
 int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
     struct job job;
     job_init(&job, cpu, launch);
+    if (job.k == 0 && job.finish) {
+        fill_rows(&job);
+        return STATUS_OK;
+    }
     if (job.k == 0) {
         memset(launch->output.data, 0, (size_t)(job.batches * job.m * job.n * job.size));
         return STATUS_OK;

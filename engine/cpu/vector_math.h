@@ -72,6 +72,12 @@ static inline float vector_sigmoid(float x) {
     return (x >= 0.0f ? 1.0f : e) / (1.0f + e) + (x != x ? x : 0.0f);
 }
 
+/* x/2 · (1 + tanh(u)) with u = √(2/π) · (x + 0.044715 x³), as x / (1 + e^-2u), in which nothing cancels. */
+static inline float vector_gelu_tanh(float x) {
+    float cubic = CPU_FMA(0.044715f * x * x, x, x);
+    return x / (1.0f + vector_exp(-1.59576912f * cubic));
+}
+
 /* Cosine and sine of 2πu for u in [0, 1]: u = q/4 + t with |t| <= 1/8, then polynomials of 2πt and the quadrant q. */
 static inline void vector_cosine_sine(float u, float *cosine, float *sine) {
     float shifted = CPU_FMA(u, 4.0f, VECTOR_ROUND), q = shifted - VECTOR_ROUND;

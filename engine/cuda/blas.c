@@ -4,16 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SETS = 256, WAYS = 4 };
+enum { SETS = 256, WAYS = 4, ALGORITHMS = 4 };
 
 /* What cublasLt wants to be told of a product, ready for the call; all of it is the plan's own memory. */
 struct blas_plan {
     struct blas_product product;
     uint64_t used; /* when last; 0: free */
-    bool found;
     size_t workspace;
     const struct blas_type *type;
-    cublasLtMatmulAlgo_t algorithm;
+    /* What cublasLt has to offer, the best first; `algorithms` 0: nothing. One that is refused when it is wanted makes
+     * room for the next. */
+    int algorithms, algorithm;
+    cublasLtMatmulAlgo_t offered[ALGORITHMS];
     cublasLtMatmulDescOpaque_t description;
     cublasLtMatrixLayoutOpaque_t a, b, d;
 };
@@ -26,7 +28,7 @@ struct cuda_blas {
 };
 
 /* How products of a dtype are computed. Half precision accumulates in float32 and is rounded once: partial sums are not
- * added up in the output's type. */
+ * added up in the output's type. With bias and activation (linear) it is so, too: these come before the rounding. */
 struct blas_type {
     cudaDataType element, scale;
     cublasComputeType_t compute, compute_tf32;
@@ -40,6 +42,10 @@ static const struct blas_type types[DTYPE_COUNT] = {
                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
     [DTYPE_F32] = {CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
                    CUBLASLT_REDUCTION_SCHEME_MASK},
+    [DTYPE_F8E4M3] = {CUDA_R_8F_E4M3, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F,
+                      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
+    [DTYPE_F8E5M2] = {CUDA_R_8F_E5M2, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F,
+                      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
     [DTYPE_F64] = {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
 };
 
@@ -103,7 +109,47 @@ struct attribute {
 #define ATTRIBUTE(name, value)                                                                                         \
     { (name), &(value), sizeof(value) }
 
-/* An epilogue (bias, activation) is one more of these. */
+/* The activations that cublasLt applies; its GELU is the one with tanh. */
+static const uint32_t epilogues[OP_ACTIVATION_COUNT] = {
+    [OP_ACTIVATION_NONE] = CUBLASLT_EPILOGUE_DEFAULT,
+    [OP_ACTIVATION_RELU] = CUBLASLT_EPILOGUE_RELU,
+    [OP_ACTIVATION_GELU_TANH] = CUBLASLT_EPILOGUE_GELU,
+};
+static const uint32_t epilogues_bias[OP_ACTIVATION_COUNT] = {
+    [OP_ACTIVATION_NONE] = CUBLASLT_EPILOGUE_BIAS,
+    [OP_ACTIVATION_RELU] = CUBLASLT_EPILOGUE_RELU_BIAS,
+    [OP_ACTIVATION_GELU_TANH] = CUBLASLT_EPILOGUE_GELU_BIAS,
+};
+
+static int plan_set(struct blas_plan *plan, const struct attribute *attribute, struct fault *fault) {
+    BLAS_TRY(fault, cublasLtMatmulDescSetAttribute(&plan->description, (cublasLtMatmulDescAttributes_t)attribute->name,
+                                                   attribute->value, attribute->size));
+    return STATUS_OK;
+}
+
+/* cublasLt takes the bias' alignment from its address, when it chooses an algorithm: until there is a real one, it is given
+ * one that is no more aligned than promised. */
+static int plan_describe_epilogue(struct blas_plan *plan, struct fault *fault) {
+    const struct blas_product *product = &plan->product;
+    const void *bias = (const void *)(uintptr_t)product->bias_alignment;
+    uint32_t epilogue = (bias ? epilogues_bias : epilogues)[product->activation];
+    const struct attribute attributes[] = {
+        ATTRIBUTE(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue),
+        ATTRIBUTE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias),
+    };
+    int code = epilogue == CUBLASLT_EPILOGUE_DEFAULT ? STATUS_OK : plan_set(plan, &attributes[0], fault);
+    return code == STATUS_OK && bias ? plan_set(plan, &attributes[1], fault) : code;
+}
+
+/* Tensor cores of Ada and Hopper add products of fp8 up in fewer bits than float32 has. With fast accumulation a whole sum
+ * is made so; without, which is slower (by how much has to be measured), it goes on in float32 every few instructions.
+ * Scales are left out: they are 1. */
+static int plan_describe_fp8(struct blas_plan *plan, struct fault *fault) {
+    int8_t fast = 0;
+    const struct attribute attribute = ATTRIBUTE(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
+    return dtype_is_f8((enum dtype)plan->product.a.dtype) ? plan_set(plan, &attribute, fault) : STATUS_OK;
+}
+
 static int plan_describe_product(struct blas_plan *plan, struct fault *fault) {
     const struct blas_product *product = &plan->product;
     cublasOperation_t a = product->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -114,11 +160,12 @@ static int plan_describe_product(struct blas_plan *plan, struct fault *fault) {
     };
     cublasComputeType_t compute = product->tf32 ? plan->type->compute_tf32 : plan->type->compute;
     BLAS_TRY(fault, cublasLtMatmulDescInit(&plan->description, compute, plan->type->scale));
-    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
-        BLAS_TRY(fault,
-                 cublasLtMatmulDescSetAttribute(&plan->description, (cublasLtMatmulDescAttributes_t)attributes[i].name,
-                                                attributes[i].value, attributes[i].size));
-    return STATUS_OK;
+    int code = STATUS_OK;
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes && code == STATUS_OK; i++)
+        code = plan_set(plan, &attributes[i], fault);
+    if (code == STATUS_OK)
+        code = plan_describe_fp8(plan, fault);
+    return code == STATUS_OK ? plan_describe_epilogue(plan, fault) : code;
 }
 
 /* `rows` and `columns` as op() presents them. */
@@ -131,8 +178,8 @@ static int plan_describe_matrix(const struct blas_plan *plan, const struct blas_
         ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batches),
         ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix->batch_stride),
     };
-    BLAS_TRY(fault,
-             cublasLtMatrixLayoutInit(layout, plan->type->element, stored_rows, stored_columns, matrix->leading));
+    BLAS_TRY(fault, cublasLtMatrixLayoutInit(layout, types[matrix->dtype].element, stored_rows, stored_columns,
+                                             matrix->leading));
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
         BLAS_TRY(fault, cublasLtMatrixLayoutSetAttribute(layout, (cublasLtMatrixLayoutAttribute_t)attributes[i].name,
                                                          attributes[i].value, attributes[i].size));
@@ -153,6 +200,19 @@ static int plan_describe(struct blas_plan *plan, struct fault *fault) {
 
 /* ---- algorithms ---- */
 
+/* Of what is offered, what works, and besides the best one only what needs no more memory than that. */
+static void plan_keep(struct blas_plan *plan, const cublasLtMatmulHeuristicResult_t *results, int found) {
+    plan->algorithm = plan->algorithms = 0;
+    plan->workspace = 0;
+    for (int i = 0; i < found && i < ALGORITHMS; i++) {
+        if (results[i].state != CUBLAS_STATUS_SUCCESS ||
+            (plan->algorithms && results[i].workspaceSize > plan->workspace))
+            continue;
+        plan->workspace = plan->algorithms ? plan->workspace : results[i].workspaceSize;
+        plan->offered[plan->algorithms++] = results[i].algo;
+    }
+}
+
 /* cublasLt takes 256 bytes for granted where it is not told the addresses' alignment. */
 static int plan_choose(struct cuda_blas *blas, struct blas_plan *plan, struct fault *fault) {
     const struct blas_product *product = &plan->product;
@@ -166,23 +226,22 @@ static int plan_choose(struct cuda_blas *blas, struct blas_plan *plan, struct fa
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, product->d.alignment),
     };
     cublasLtMatmulPreferenceOpaque_t preference;
-    cublasLtMatmulHeuristicResult_t result;
+    cublasLtMatmulHeuristicResult_t results[ALGORITHMS];
     int found = 0;
     BLAS_TRY(fault, cublasLtMatmulPreferenceInit(&preference));
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
         BLAS_TRY(fault, cublasLtMatmulPreferenceSetAttribute(&preference,
                                                              (cublasLtMatmulPreferenceAttributes_t)attributes[i].name,
                                                              attributes[i].value, attributes[i].size));
-    memset(&result, 0, sizeof result);
-    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(blas->handle, &plan->description, &plan->a, &plan->b,
-                                                           &plan->d, &plan->d, &preference, 1, &result, &found);
+    memset(results, 0, sizeof results);
+    cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(blas->handle, &plan->description, &plan->a, &plan->b, &plan->d, &plan->d,
+                                       &preference, ALGORITHMS, results, &found);
     if (blas_refuses(status))
         found = 0;
     else if (status != CUBLAS_STATUS_SUCCESS)
         return blas_fault(fault, status, "cublasLtMatmulAlgoGetHeuristic");
-    plan->found = found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
-    plan->algorithm = result.algo;
-    plan->workspace = plan->found ? result.workspaceSize : 0;
+    plan_keep(plan, results, found);
     return STATUS_OK;
 }
 
@@ -202,21 +261,21 @@ int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, s
     for (int i = 0; i < WAYS; i++) {
         if (set[i].used && memcmp(&set[i].product, product, sizeof *product) == 0) {
             set[i].used = ++blas->clock;
-            *out = set[i].found ? &set[i] : NULL;
+            *out = set[i].algorithms ? &set[i] : NULL;
             return STATUS_OK;
         }
         plan = set[i].used < plan->used ? &set[i] : plan;
     }
     memset(plan, 0, sizeof *plan);
     plan->product = *product;
-    plan->type = &types[product->dtype];
+    plan->type = &types[product->a.dtype];
     int code = plan_describe(plan, fault);
     if (code == STATUS_OK)
         code = plan_choose(blas, plan, fault);
     if (code != STATUS_OK)
         return code;
     plan->used = ++blas->clock;
-    *out = plan->found ? plan : NULL;
+    *out = plan->algorithms ? plan : NULL;
     return STATUS_OK;
 }
 
@@ -224,18 +283,33 @@ size_t blas_plan_workspace(const struct blas_plan *plan) {
     return plan->workspace;
 }
 
-int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const void *a, const void *b, void *d,
-                  void *workspace, cudaStream_t stream, bool *refused, struct fault *fault) {
+/* One algorithm's turn. */
+static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_plan *plan,
+                                    const struct blas_operands *operands, void *workspace, cudaStream_t stream) {
     static const float one = 1, zero = 0;
     static const double wide_one = 1, wide_zero = 0;
     bool wide = plan->type->scale == CUDA_R_64F;
     const void *alpha = wide ? (const void *)&wide_one : &one, *beta = wide ? (const void *)&wide_zero : &zero;
-    cublasStatus_t status = cublasLtMatmul(blas->handle, &plan->description, alpha, a, &plan->a, b, &plan->b, beta, d,
-                                           &plan->d, d, &plan->d, &plan->algorithm, workspace, plan->workspace, stream);
-    *refused = blas_refuses(status);
-    if (*refused)
-        plan->found = false;
-    else if (status != CUBLAS_STATUS_SUCCESS)
-        return blas_fault(fault, status, "cublasLtMatmul");
+    return cublasLtMatmul(blas->handle, &plan->description, alpha, operands->a, &plan->a, operands->b, &plan->b, beta,
+                          operands->d, &plan->d, operands->d, &plan->d, &plan->offered[plan->algorithm], workspace,
+                          plan->workspace, stream);
+}
+
+int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const struct blas_operands *operands, void *workspace,
+                  cudaStream_t stream, bool *refused, struct fault *fault) {
+    const struct attribute bias = ATTRIBUTE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands->bias);
+    int code = plan->product.bias_alignment ? plan_set(plan, &bias, fault) : STATUS_OK;
+    *refused = false;
+    if (code != STATUS_OK)
+        return code;
+    for (; plan->algorithm < plan->algorithms; plan->algorithm++) {
+        cublasStatus_t status = plan_multiply(blas, plan, operands, workspace, stream);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            return STATUS_OK;
+        if (!blas_refuses(status))
+            return blas_fault(fault, status, "cublasLtMatmul");
+    }
+    plan->algorithms = 0;
+    *refused = true;
     return STATUS_OK;
 }

@@ -10,15 +10,22 @@
 struct blas_matrix {
     int64_t leading;      /* elements from one column to the next, at least as many as a column has */
     int64_t batch_stride; /* elements from one batch to the next; may be 0 */
-    uint32_t transposed;
+    uint16_t dtype, transposed;
     uint32_t alignment; /* of all addresses that it will have, in bytes; a power of two up to 256 */
 };
 
-/* D [m, n] = op(A) [m, k] · op(B) [k, n], for each batch; D is not transposed. Compared as bytes: start from zeros. */
+/* D [m, n] = activation(op(A) [m, k] · op(B) [k, n] + bias [m]), for each batch with the same bias; D is not transposed.
+ * A and B have one dtype, or are two kinds of fp8. Compared as bytes: start from zeros. */
 struct blas_product {
     int64_t m, n, k, batches;
     struct blas_matrix a, b, d;
-    uint32_t dtype, tf32;
+    uint16_t tf32, activation; /* enum op_activation */
+    uint32_t bias_alignment;   /* as of matrices; 0: there is no bias. It has D's dtype */
+};
+
+struct blas_operands {
+    const void *a, *b, *bias;
+    void *d;
 };
 
 struct blas_plan;
@@ -36,7 +43,7 @@ int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, s
                    struct fault *fault);
 size_t blas_plan_workspace(const struct blas_plan *plan);
 
-/* `workspace` is as large as the plan wants, aligned to 256 bytes. *refused: cublasLt turned the product down after all;
- * nothing has been enqueued, and the plan will not be found again. */
-int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const void *a, const void *b, void *d,
-                  void *workspace, cudaStream_t stream, bool *refused, struct fault *fault);
+/* `workspace` is as large as the plan wants, aligned to 256 bytes. *refused: cublasLt turned the product down after all,
+ * with every algorithm that it had offered; nothing has been enqueued, and the plan will not be found again. */
+int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const struct blas_operands *operands, void *workspace,
+                  cudaStream_t stream, bool *refused, struct fault *fault);

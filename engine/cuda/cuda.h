@@ -32,7 +32,14 @@ struct cuda {
     int capability;         /* 90: compute capability 9.0 */
     int shared_max;         /* bytes of shared memory that one block may ask for */
     struct cuda_blas *blas; /* created with the first product */
+    /* Products of floats: that cublasLt computed, and that the module's own kernel did, for want of an algorithm or of
+     * memory. Written by the submitter's thread, read by any. */
+    uint64_t products_library, products_slow;
 };
+
+static inline void cuda_count_up(uint64_t *counter) {
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
 
 /* Puts a launch whose kernel is known to exist on the stream. An error is the device's: see cuda_fault(). */
 typedef int cuda_driver(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
@@ -41,7 +48,7 @@ cuda_driver cuda_elementwise, cuda_cast, cuda_copy;        /* elementwise.cu, ca
 cuda_driver cuda_full, cuda_arange, cuda_eye, cuda_random; /* create.cu, random.cu */
 cuda_driver cuda_reduce;                                   /* reduce.cu */
 cuda_driver cuda_softmax;                                  /* softmax.cu */
-cuda_driver cuda_matmul;                                   /* matmul.c or .cu */
+cuda_driver cuda_matmul;                                   /* matmul.c; linear as well */
 cuda_driver cuda_take, cuda_take_along_axis, cuda_one_hot; /* take.cu */
 
 /* Whether the drivers that look their kernel up by dtype have one. */

@@ -59,6 +59,7 @@ static cuda_driver *const cuda_drivers[CUDA_OPCODES] = {
     [OP_SOFTMAX] = cuda_softmax,
     [OP_LOG_SOFTMAX] = cuda_softmax,
     [OP_MATMUL] = cuda_matmul,
+    [OP_LINEAR] = cuda_matmul,
     [OP_TAKE] = cuda_take,
     [OP_TAKE_ALONG_AXIS] = cuda_take_along_axis,
     [OP_ONE_HOT] = cuda_one_hot,
@@ -241,6 +242,8 @@ static void cuda_describe(const struct device *base, struct device_info *info) {
     const struct cuda_device *device = (const struct cuda_device *)base;
     *info = device->info;
     info->memory_total = device->memory_total;
+    info->products_library = __atomic_load_n(&device->cuda.products_library, __ATOMIC_RELAXED);
+    info->products_slow = __atomic_load_n(&device->cuda.products_slow, __ATOMIC_RELAXED);
 }
 
 static void cuda_readings(struct device *base, struct device_readings *readings) {

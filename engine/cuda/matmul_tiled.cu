@@ -5,13 +5,14 @@
  *
  * Where there are few results of long sums, the depth is cut into parts whose accumulators a second kernel adds up,
  * always in the same order. Integers wrap modulo 2^32 or 2^64 on the way and are cut to their dtype in the end, as on
- * the CPU; floats accumulate in f64. */
+ * the CPU; floats accumulate in f64. Bias and activation come last, of floats before the sum is rounded. */
 #include "engine/cuda/matmul_tiled.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #include <string.h>
+
+#include "engine/cuda/activation.cuh"
 
 enum {
     TILE = 64,
@@ -33,10 +34,30 @@ struct tiled_plan {
     bool a_down, b_down;            /* the operand is read along its first axis */
 };
 
-/* ---- arithmetic: A accumulates, load() brings an element into it ---- */
+/* ---- arithmetic: Left times Right is Result, A accumulates, load() brings an element into it ---- */
 
-template <class Element, class Accumulator> struct tiled_numbers {
-    typedef Element T;
+template <class L, class R, class T> struct tiled_floats {
+    typedef L Left;
+    typedef R Right;
+    typedef T Result;
+    typedef double A;
+    /* fp8 has a conversion of its own, which is not implicit. */
+    template <class Element> __device__ static A load(Element x) {
+        return (A)number_widen(x);
+    }
+    __device__ static A add(A sum, A x) {
+        return sum + x;
+    }
+    __device__ static A multiply_add(A sum, A x, A y) {
+        return sum + x * y;
+    }
+    __device__ static void store(A sum, const T *bias, unsigned activation, T *out) {
+        *out = number_cast<T>::from(activation_apply<A>(activation, bias ? sum + load(*bias) : sum));
+    }
+};
+
+template <class T, class Accumulator> struct tiled_integers {
+    typedef T Left, Right, Result;
     typedef Accumulator A;
     __device__ static A load(T x) {
         return (A)x;
@@ -47,29 +68,16 @@ template <class Element, class Accumulator> struct tiled_numbers {
     __device__ static A multiply_add(A sum, A x, A y) {
         return sum + x * y;
     }
-    __device__ static void store(A sum, T *out) {
-        *out = (T)sum;
+    __device__ static void store(A sum, const T *bias, unsigned activation, T *out) {
+        *out = activation_apply<T>(activation, (T)(bias ? sum + (A)*bias : sum));
     }
 };
 
-template <> __device__ inline double tiled_numbers<__half, double>::load(__half x) {
-    return (double)__half2float(x);
-}
-template <> __device__ inline double tiled_numbers<__nv_bfloat16, double>::load(__nv_bfloat16 x) {
-    return (double)__bfloat162float(x);
-}
-template <> __device__ inline void tiled_numbers<__half, double>::store(double sum, __half *out) {
-    *out = __double2half(sum);
-}
-template <> __device__ inline void tiled_numbers<__nv_bfloat16, double>::store(double sum, __nv_bfloat16 *out) {
-    *out = __double2bfloat16(sum);
-}
-
 /* A bool is a byte of 0 or 1. */
 struct tiled_truth {
-    typedef uint8_t T;
+    typedef uint8_t Left, Right, Result;
     typedef uint32_t A;
-    __device__ static A load(T x) {
+    __device__ static A load(uint8_t x) {
         return x;
     }
     __device__ static A add(A sum, A x) {
@@ -78,8 +86,8 @@ struct tiled_truth {
     __device__ static A multiply_add(A sum, A x, A y) {
         return sum | (x & y);
     }
-    __device__ static void store(A sum, T *out) {
-        *out = (T)sum;
+    __device__ static void store(A sum, const uint8_t *, unsigned, uint8_t *out) {
+        *out = (uint8_t)sum;
     }
 };
 
@@ -110,8 +118,8 @@ __device__ inline int64_t tiled_result(const struct matmul_tiled &product, int64
 
 /* Brings TILE_DEPTH by TILE elements into shared memory: element (depth, side) from depth · depth_stride + side ·
  * side_stride, or zero from depth_left or side_left on. */
-template <class Op>
-__device__ inline void tiled_bring(typename Op::A (*tile)[TILE + 1], const typename Op::T *x, int64_t depth_stride,
+template <class Op, class T>
+__device__ inline void tiled_bring(typename Op::A (*tile)[TILE + 1], const T *x, int64_t depth_stride,
                                    int64_t side_stride, int64_t depth_left, int64_t side_left, bool along_depth) {
 #pragma unroll
     for (int u = 0; u < TILE_LOADS; u++) {
@@ -125,7 +133,9 @@ __device__ inline void tiled_bring(typename Op::A (*tile)[TILE + 1], const typen
 
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS) tiled_multiply(const __grid_constant__ tiled_plan plan) {
-    typedef typename Op::T T;
+    typedef typename Op::Left Left;
+    typedef typename Op::Right Right;
+    typedef typename Op::Result Result;
     typedef typename Op::A A;
     __shared__ A left[TILE_DEPTH][TILE + 1], right[TILE_DEPTH][TILE + 1];
     const struct matmul_tiled &p = plan.product;
@@ -136,7 +146,9 @@ __global__ void __launch_bounds__(TILE_THREADS) tiled_multiply(const __grid_cons
         int64_t column = rest % plan.columns * TILE, line = rest / plan.columns;
         int64_t row = line % plan.rows * TILE, batch = line / plan.rows;
         tiled_offsets at = tiled_batch(p, batch);
-        const T *a = (const T *)p.a + at.a + row * p.a_row, *b = (const T *)p.b + at.b + column * p.b_column;
+        const Left *a = (const Left *)p.a + at.a + row * p.a_row;
+        const Right *b = (const Right *)p.b + at.b + column * p.b_column;
+        const Result *bias = (const Result *)p.bias;
         int64_t begin = part * plan.part, end = p.k - begin < plan.part ? p.k : begin + plan.part;
         A sum[TILE_RESULTS][TILE_RESULTS] = {};
         for (int64_t k = begin; k < end; k += TILE_DEPTH) {
@@ -173,7 +185,8 @@ __global__ void __launch_bounds__(TILE_THREADS) tiled_multiply(const __grid_cons
                     int64_t results = plan.batches * p.m * p.n;
                     ((A *)plan.partials)[part * results + (batch * p.m + r) * p.n + c] = sum[i][j];
                 } else {
-                    Op::store(sum[i][j], (T *)p.c + at.c + r * p.c_row + c * p.c_column);
+                    Op::store(sum[i][j], bias ? bias + c : nullptr, p.activation,
+                              (Result *)p.c + at.c + r * p.c_row + c * p.c_column);
                 }
             }
         }
@@ -183,6 +196,8 @@ __global__ void __launch_bounds__(TILE_THREADS) tiled_multiply(const __grid_cons
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS) tiled_add_up(const __grid_constant__ tiled_plan plan) {
     typedef typename Op::A A;
+    typedef typename Op::Result Result;
+    const Result *bias = (const Result *)plan.product.bias;
     int64_t results = plan.batches * plan.product.m * plan.product.n;
     for (int64_t i = (int64_t)blockIdx.x * TILE_THREADS + threadIdx.x; i < results;
          i += (int64_t)gridDim.x * TILE_THREADS) {
@@ -190,7 +205,8 @@ __global__ void __launch_bounds__(TILE_THREADS) tiled_add_up(const __grid_consta
         for (int64_t part = 0; part < plan.parts; part++) {
             sum = Op::add(sum, ((const A *)plan.partials)[part * results + i]);
         }
-        Op::store(sum, (typename Op::T *)plan.product.c + tiled_result(plan.product, i));
+        Op::store(sum, bias ? bias + i % plan.product.n : nullptr, plan.product.activation,
+                  (Result *)plan.product.c + tiled_result(plan.product, i));
     }
 }
 
@@ -215,23 +231,47 @@ static cudaError_t tiled_launch(const struct cuda *cuda, const struct tiled_plan
     return error;
 }
 
-/* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64. */
-static const struct {
+struct tiled_kernel {
+    enum dtype a, b;
     cudaError_t (*launch)(const struct cuda *cuda, const struct tiled_plan *plan, cudaStream_t stream);
     int accumulator; /* bytes */
-} kernels[DTYPE_COUNT] = {
-    {nullptr, 0},
-    {tiled_launch<tiled_truth>, 4},
-    {tiled_launch<tiled_numbers<uint8_t, uint32_t>>, 4},
-    {tiled_launch<tiled_numbers<int8_t, uint32_t>>, 4},
-    {tiled_launch<tiled_numbers<int16_t, uint32_t>>, 4},
-    {tiled_launch<tiled_numbers<int32_t, uint32_t>>, 4},
-    {tiled_launch<tiled_numbers<int64_t, uint64_t>>, 8},
-    {tiled_launch<tiled_numbers<__half, double>>, 8},
-    {tiled_launch<tiled_numbers<__nv_bfloat16, double>>, 8},
-    {tiled_launch<tiled_numbers<float, double>>, 8},
-    {tiled_launch<tiled_numbers<double, double>>, 8},
 };
+
+template <class Op> static constexpr struct tiled_kernel tiled_kernel_of(enum dtype a, enum dtype b) {
+    return {a, b, tiled_launch<Op>, (int)sizeof(typename Op::A)};
+}
+template <class T> static constexpr struct tiled_kernel tiled_kernel_of_floats(enum dtype dtype) {
+    return tiled_kernel_of<tiled_floats<T, T, T>>(dtype, dtype);
+}
+template <class T, class A> static constexpr struct tiled_kernel tiled_kernel_of_integers(enum dtype dtype) {
+    return tiled_kernel_of<tiled_integers<T, A>>(dtype, dtype);
+}
+
+static const struct tiled_kernel kernels[] = {
+    tiled_kernel_of<tiled_truth>(DTYPE_BOOL, DTYPE_BOOL),
+    tiled_kernel_of_integers<uint8_t, uint32_t>(DTYPE_U8),
+    tiled_kernel_of_integers<int8_t, uint32_t>(DTYPE_I8),
+    tiled_kernel_of_integers<int16_t, uint32_t>(DTYPE_I16),
+    tiled_kernel_of_integers<int32_t, uint32_t>(DTYPE_I32),
+    tiled_kernel_of_integers<int64_t, uint64_t>(DTYPE_I64),
+    tiled_kernel_of_floats<__half>(DTYPE_F16),
+    tiled_kernel_of_floats<__nv_bfloat16>(DTYPE_BF16),
+    tiled_kernel_of_floats<float>(DTYPE_F32),
+    tiled_kernel_of_floats<double>(DTYPE_F64),
+    tiled_kernel_of<tiled_floats<__nv_fp8_e4m3, __nv_fp8_e4m3, float>>(DTYPE_F8E4M3, DTYPE_F8E4M3),
+    tiled_kernel_of<tiled_floats<__nv_fp8_e4m3, __nv_fp8_e5m2, float>>(DTYPE_F8E4M3, DTYPE_F8E5M2),
+    tiled_kernel_of<tiled_floats<__nv_fp8_e5m2, __nv_fp8_e4m3, float>>(DTYPE_F8E5M2, DTYPE_F8E4M3),
+    tiled_kernel_of<tiled_floats<__nv_fp8_e5m2, __nv_fp8_e5m2, float>>(DTYPE_F8E5M2, DTYPE_F8E5M2),
+};
+
+static const struct tiled_kernel *tiled_find(enum dtype a, enum dtype b) {
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        if (kernels[i].a == a && kernels[i].b == b) {
+            return &kernels[i];
+        }
+    }
+    return nullptr;
+}
 
 static int64_t magnitude(int64_t stride) {
     return stride < 0 ? -stride : stride;
@@ -261,12 +301,16 @@ static void plan_init(struct tiled_plan *plan, const struct cuda *cuda, const st
 
 int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, bool cut,
                      struct fault *fault) {
+    const struct tiled_kernel *kernel = tiled_find(product->a_dtype, product->b_dtype);
     struct tiled_plan plan;
+    if (!kernel) {
+        return fault_set(fault, STATUS_INTERNAL, "no kernel multiplies %s by %s", dtype_name(product->a_dtype),
+                         dtype_name(product->b_dtype));
+    }
     plan_init(&plan, cuda, product, cut);
     if (plan.parts > 1) {
         size_t results = (size_t)(plan.batches * product->m * product->n);
-        plan.partials =
-            cuda_scratch(stream, results * (size_t)plan.parts * (size_t)kernels[product->dtype].accumulator, fault);
+        plan.partials = cuda_scratch(stream, results * (size_t)plan.parts * (size_t)kernel->accumulator, fault);
         if (!plan.partials && fault->code != STATUS_OUT_OF_MEMORY) {
             return fault->code;
         }
@@ -275,6 +319,6 @@ int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct
             plan_init(&plan, cuda, product, false);
         }
     }
-    CUDA_TRY(fault, kernels[product->dtype].launch(cuda, &plan, stream->stream));
+    CUDA_TRY(fault, kernel->launch(cuda, &plan, stream->stream));
     return STATUS_OK;
 }

@@ -9,11 +9,13 @@ extern "C" {
 
 enum { MATMUL_BATCH_RANK_MAX = SHAPE_RANK_MAX - 2 };
 
-/* c [batch…, m, n] = a [batch…, m, k] · b [batch…, k, n], all of one dtype, any strides (in elements); k >= 1. */
+/* c [batch…, m, n] = activation(a [batch…, m, k] · b [batch…, k, n] + bias [n]), all of one dtype, or a and b
+ * of fp8 and the rest f32; any strides (in elements); k >= 1. */
 struct matmul_tiled {
-    const void *a, *b;
+    const void *a, *b, *bias; /* bias: NULL: none; contiguous */
     void *c;
-    enum dtype dtype;
+    enum dtype a_dtype, b_dtype;
+    unsigned activation; /* enum op_activation */
     int batch_rank;
     int64_t batch_shape[MATMUL_BATCH_RANK_MAX];
     int64_t a_batch[MATMUL_BATCH_RANK_MAX], b_batch[MATMUL_BATCH_RANK_MAX], c_batch[MATMUL_BATCH_RANK_MAX];

@@ -53,6 +53,7 @@ static const struct op_case op_cases[] = {
     {case_softmax, OP_SOFTMAX, TAKES_FLOATS, FILL_ORDINARY},
     {case_softmax, OP_LOG_SOFTMAX, TAKES_FLOATS, FILL_ORDINARY},
     {case_matmul, OP_MATMUL, TAKES_NUMBERS | TAKES_F8, FILL_ORDINARY},
+    {case_linear, OP_LINEAR, TAKES_NUMBERS | TAKES_F8, FILL_ORDINARY},
     {case_join, OP_CONCAT, TAKES_STORED, FILL_ANY},
     {case_join, OP_STACK, TAKES_STORED, FILL_ANY},
     {case_take, OP_TAKE, TAKES_STORED, FILL_ANY},

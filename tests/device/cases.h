@@ -39,6 +39,7 @@ void case_reduce(struct suite *suite, const struct op_case *row);
 void case_arg(struct suite *suite, const struct op_case *row);
 void case_softmax(struct suite *suite, const struct op_case *row);
 void case_matmul(struct suite *suite, const struct op_case *row);
+void case_linear(struct suite *suite, const struct op_case *row);
 void case_join(struct suite *suite, const struct op_case *row);
 void case_take(struct suite *suite, const struct op_case *row);
 void case_take_along_axis(struct suite *suite, const struct op_case *row);

@@ -24,6 +24,8 @@ static const uint8_t reference_family_of[OP_CODE_MAX] = {
 
 struct values *reference_run(const struct reference_request *request) {
     reference_function *function = reference_families[reference_family_of[request->opcode]];
+    if (request->opcode == OP_LINEAR)
+        function = reference_linear;
     return function ? function(request) : NULL;
 }
 

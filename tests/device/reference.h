@@ -35,8 +35,13 @@ struct values *reference_elementwise(const struct reference_request *request);
 struct values *reference_reduce(const struct reference_request *request);
 struct values *reference_softmax(const struct reference_request *request);
 struct values *reference_matmul(const struct reference_request *request);
+struct values *reference_linear(const struct reference_request *request);
 struct values *reference_join(const struct reference_request *request);
 struct values *reference_take(const struct reference_request *request);
+
+/* Widens what is allowed of a product of f8 tensors on GPUs, but for whole numbers: tensor cores add a few products up with
+ * some 14 bits before they go on in float32. `out` has a scale. */
+void reference_loosen_f8(struct values *out, const struct values *a, const struct values *b);
 
 /* uniform and normal, after the mapping that engine/philox.h documents. */
 struct values *reference_random(const struct reference_request *request);

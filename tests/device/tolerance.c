@@ -27,6 +27,7 @@ static const struct tolerance tolerances[OP_CODE_MAX] = {
     [OP_SOFTMAX] = {.ulps = {1, 1, 3, 3}, .accumulate = 4},
     [OP_LOG_SOFTMAX] = {.ulps = {1, 1, 3, 3}, .accumulate = 4},
     [OP_MATMUL] = {.ulps = {1, 1, 1, 1}, .accumulate = 2},
+    [OP_LINEAR] = {.ulps = {1, 1, 4, 4}, .accumulate = 2}, /* a function of a sum */
 };
 
 static const bool tolerance_listed[OP_CODE_MAX] = {
@@ -34,6 +35,7 @@ static const bool tolerance_listed[OP_CODE_MAX] = {
     [OP_MINIMUM] = true, [OP_EXP] = true,     [OP_LOG] = true,         [OP_TANH] = true,   [OP_SIGMOID] = true,
     [OP_RELU] = true,    [OP_SUM] = true,     [OP_PROD] = true,        [OP_MEAN] = true,   [OP_MAX] = true,
     [OP_MIN] = true,     [OP_SOFTMAX] = true, [OP_LOG_SOFTMAX] = true, [OP_MATMUL] = true,
+    [OP_LINEAR] = true,
 };
 
 static const struct tolerance tolerance_none = {.zero_signs = true};

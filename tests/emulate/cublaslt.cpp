@@ -1,15 +1,17 @@
 /* As much of cublasLt as blas.c calls, slow and plain. It looks at what it is given as closely as the real one would have
  * to: sizes of attributes, shapes that fit, addresses as aligned as was promised, a workspace where it asked for one. Every
- * few products it refuses one, early or late, so that both ways around it are taken. */
+ * few products it refuses one, early or late, now and then several times on end, so that all ways around it are taken. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "tests/emulate/block.h"
 
-enum { REFUSED_EARLY = 7, REFUSED_LATE = 11, WORKSPACE_EVERY = 2, WORKSPACE = 1000, BATCHES_MAX = 65535 };
+enum { WORKSPACE_EVERY = 2, WORKSPACE = 1000, BATCHES_MAX = 65535 };
 
 /* What the opaque structs of cublasLt hold here. */
 struct layout {
@@ -22,6 +24,9 @@ struct description {
     cublasComputeType_t compute;
     cudaDataType scale;
     int32_t a, b; /* cublasOperation_t */
+    uint32_t epilogue;
+    int8_t fast;
+    const void *bias;
 };
 struct preference {
     uint64_t workspace;
@@ -29,7 +34,7 @@ struct preference {
 };
 struct algorithm {
     uint64_t workspace;
-    uint32_t a, b, d;
+    uint32_t a, b, d, bias;
 };
 static_assert(sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
 static_assert(sizeof(struct description) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
@@ -37,6 +42,14 @@ static_assert(sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaque
 static_assert(sizeof(struct algorithm) <= sizeof(((cublasLtMatmulAlgo_t *)nullptr)->data), "fits");
 
 static unsigned asked, multiplied;
+
+/* One of seven, and every fifty times five of them. */
+static bool refused_early(unsigned n) {
+    return n % 7 == 0 || n % 50 / 5 == 4;
+}
+static bool refused_late(unsigned n) {
+    return n % 11 == 0 || n % 60 / 6 == 5;
+}
 
 static void expect(bool condition, const char *what) {
     if (!condition) {
@@ -94,7 +107,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t opaque, c
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t opaque, size_t size, cublasComputeType_t compute,
                                                cudaDataType scale) {
     memset((void *)opaque, 0, size);
-    *(struct description *)opaque = {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N};
+    *(struct description *)opaque = {
+        compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, 0, nullptr};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -106,6 +120,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cubla
         return set(&description->a, value, size);
     case CUBLASLT_MATMUL_DESC_TRANSB:
         return set(&description->b, value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return set(&description->epilogue, value, size);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return set(&description->bias, value, size);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+        return set(&description->fast, value, size);
     default:
         return CUBLAS_STATUS_INTERNAL_ERROR;
     }
@@ -145,28 +165,54 @@ static void expect_alignment(uint32_t bytes) {
     expect(bytes > 0 && bytes <= 256 && (bytes & (bytes - 1)) == 0, "an alignment that is no power of two up to 256");
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+static bool is_fp8(cudaDataType type) {
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+/* What fp8 products must be, beyond what they are taken for. */
+static bool fp8_takes(const struct layout *a, const struct layout *b, const struct layout *d,
+                      const struct preference *preference) {
+    return a->rows % 16 == 0 && a->columns % 16 == 0 && a->leading % 16 == 0 && b->leading % 16 == 0 &&
+           preference->a % 16 == 0 && preference->b % 16 == 0 && d->leading % 4 == 0;
+}
+
+static uint32_t address_alignment(const void *address) {
+    uintptr_t bits = (uintptr_t)address | 256;
+    return (uint32_t)(bits & -bits);
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t opaque_description,
+                                              cublasLtMatrixLayout_t opaque_a, cublasLtMatrixLayout_t opaque_b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t opaque_d,
                                               cublasLtMatmulPreference_t opaque, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
     const struct preference *preference = (const struct preference *)opaque;
+    const struct description *description = (const struct description *)opaque_description;
+    const struct layout *a = (const struct layout *)opaque_a, *b = (const struct layout *)opaque_b;
     const uint32_t alignments[] = {preference->a, preference->b, preference->c, preference->d};
-    struct algorithm algorithm = {0, preference->a, preference->b, preference->d};
     for (uint32_t bytes : alignments) {
         expect_alignment(bytes);
     }
     expect(wanted > 0, "room for no algorithm");
-    if (++asked % REFUSED_EARLY == 0) {
+    expect(!(description->epilogue & CUBLASLT_EPILOGUE_BIAS) || description->bias, "no address of a bias");
+    *found = 0;
+    bool ends = description->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+    if (refused_early(++asked) || (ends && description->scale == CUDA_R_64F) ||
+        (is_fp8(a->type) && !fp8_takes(a, b, (const struct layout *)opaque_d, preference))) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    if (asked % WORKSPACE_EVERY == 0 && preference->workspace >= WORKSPACE) {
-        algorithm.workspace = WORKSPACE;
+    for (; *found < wanted && *found < 2; ++*found) {
+        cublasLtMatmulHeuristicResult_t *result = &results[*found];
+        struct algorithm algorithm = {0, preference->a, preference->b, preference->d,
+                                      address_alignment(description->bias)};
+        if ((asked + (unsigned)*found) % WORKSPACE_EVERY == 0 && preference->workspace >= WORKSPACE) {
+            algorithm.workspace = WORKSPACE;
+        }
+        memset((void *)result, 0, sizeof *result);
+        memcpy((void *)result->algo.data, &algorithm, sizeof algorithm);
+        result->workspaceSize = algorithm.workspace;
+        result->state = CUBLAS_STATUS_SUCCESS;
     }
-    memset((void *)results, 0, sizeof *results);
-    memcpy((void *)results->algo.data, &algorithm, sizeof algorithm);
-    results->workspaceSize = algorithm.workspace;
-    results->state = CUBLAS_STATUS_SUCCESS;
-    *found = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -179,6 +225,12 @@ static double widen(__half x) {
 }
 static double widen(__nv_bfloat16 x) {
     return (double)__bfloat162float(x);
+}
+static double widen(__nv_fp8_e4m3 x) {
+    return (double)(float)x;
+}
+static double widen(__nv_fp8_e5m2 x) {
+    return (double)(float)x;
 }
 static double widen(double x) {
     return x;
@@ -197,22 +249,31 @@ static void narrow(double x, double *out) {
     *out = x;
 }
 
-/* d = op(a) · op(b) of one batch, matrices stored column after column. */
-template <class T>
+static double finish(uint32_t epilogue, double x) {
+    if (epilogue & CUBLASLT_EPILOGUE_GELU) {
+        double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+        return 0.5 * x * (1 + tanh(u));
+    }
+    return epilogue & CUBLASLT_EPILOGUE_RELU && x < 0 ? 0 : x;
+}
+
+/* d = op(a) · op(b) of one batch, and what follows; matrices stored column after column. */
+template <class A, class B, class D>
 static void multiply(const struct description *description, const struct layout *la, const void *a,
                      const struct layout *lb, const void *b, const struct layout *ld, void *d) {
     bool a_turned = description->a == CUBLAS_OP_T, b_turned = description->b == CUBLAS_OP_T;
     int64_t a_row = a_turned ? la->leading : 1, a_column = a_turned ? 1 : la->leading;
     int64_t b_row = b_turned ? lb->leading : 1, b_column = b_turned ? 1 : lb->leading;
     int64_t depth = (int64_t)(a_turned ? la->rows : la->columns);
+    const D *bias = description->epilogue & CUBLASLT_EPILOGUE_BIAS ? (const D *)description->bias : nullptr;
     for (int64_t j = 0; j < (int64_t)ld->columns; j++) {
         for (int64_t i = 0; i < (int64_t)ld->rows; i++) {
-            double sum = 0;
+            double sum = bias ? widen(bias[i]) : 0;
             for (int64_t k = 0; k < depth; k++) {
                 sum +=
-                    widen(((const T *)a)[i * a_row + k * a_column]) * widen(((const T *)b)[k * b_row + j * b_column]);
+                    widen(((const A *)a)[i * a_row + k * a_column]) * widen(((const B *)b)[k * b_row + j * b_column]);
             }
-            narrow(sum, (T *)d + j * ld->leading + i);
+            narrow(finish(description->epilogue, sum), (D *)d + j * ld->leading + i);
         }
     }
 }
@@ -221,14 +282,19 @@ typedef void multiply_function(const struct description *description, const stru
                                const struct layout *lb, const void *b, const struct layout *ld, void *d);
 
 static const struct product_row {
-    cudaDataType type, scale;
+    cudaDataType a, b, d, scale;
     multiply_function *multiply;
-    int64_t size;
+    int64_t size, d_size;
 } rows[] = {
-    {CUDA_R_16F, CUDA_R_32F, multiply<__half>, 2},
-    {CUDA_R_16BF, CUDA_R_32F, multiply<__nv_bfloat16>, 2},
-    {CUDA_R_32F, CUDA_R_32F, multiply<float>, 4},
-    {CUDA_R_64F, CUDA_R_64F, multiply<double>, 8},
+    {CUDA_R_16F, CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, multiply<__half, __half, __half>, 2, 2},
+    {CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUDA_R_32F, multiply<__half, __half, float>, 2, 4},
+    {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, multiply<__nv_bfloat16, __nv_bfloat16, __nv_bfloat16>, 2, 2},
+    {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUDA_R_32F, multiply<__nv_bfloat16, __nv_bfloat16, float>, 2, 4},
+    {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, multiply<float, float, float>, 4, 4},
+    {CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, multiply<double, double, double>, 8, 8},
+    {CUDA_R_8F_E4M3, CUDA_R_8F_E4M3, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e4m3, __nv_fp8_e4m3, float>, 1, 4},
+    {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e4m3, __nv_fp8_e5m2, float>, 1, 4},
+    {CUDA_R_8F_E5M2, CUDA_R_8F_E4M3, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e5m2, __nv_fp8_e4m3, float>, 1, 4},
 };
 
 static void expect_shapes(const struct description *description, const struct layout *a, const struct layout *b,
@@ -239,8 +305,10 @@ static void expect_shapes(const struct description *description, const struct la
     expect((a_turned ? a->rows : a->columns) == (b_turned ? b->columns : b->rows), "two different depths");
     expect(a->batches == d->batches && b->batches == d->batches, "different numbers of batches");
     expect(d->batches > 0 && d->batches <= BATCHES_MAX, "too many batches, or none");
+    expect(!is_fp8(a->type) || (a_turned && !b_turned), "fp8 matrices in another form than TN");
+    expect(!is_fp8(a->type) || !description->fast, "fp8 matrices whose products may be added up with less precision");
+    expect(!is_fp8(a->type) || description->epilogue == CUBLASLT_EPILOGUE_DEFAULT, "fp8 matrices with an epilogue");
     for (const struct layout *layout : {a, b, d}) {
-        expect(layout->type == a->type, "matrices of different types");
         expect(layout->leading >= (int64_t)layout->rows, "columns that overlap");
     }
 }
@@ -261,9 +329,9 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
     const struct product_row *row = rows;
     struct algorithm algorithm;
     memcpy(&algorithm, chosen->data, sizeof algorithm);
-    while (row->type != la->type) {
+    while (row->a != la->type || row->b != lb->type || row->d != ld->type) {
         row++;
-        expect(row != rows + sizeof rows / sizeof *rows, "a type that it has no product for");
+        expect(row != rows + sizeof rows / sizeof *rows, "types that it has no product for");
     }
     expect_shapes(description, la, lb, ld);
     expect(c == d && c_opaque == d_opaque, "two results");
@@ -271,7 +339,8 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
     expect(is_number(alpha, row->scale == CUDA_R_64F, 1) && is_number(beta, row->scale == CUDA_R_64F, 0),
            "a scale that is not one");
     expect(workspace_bytes >= algorithm.workspace, "too little workspace");
-    if (++multiplied % REFUSED_LATE == 0) {
+    expect((uintptr_t)description->bias % algorithm.bias == 0, "a bias that is less aligned than it was promised");
+    if (refused_late(++multiplied)) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     if (algorithm.workspace) {
@@ -281,7 +350,7 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
     for (int64_t batch = 0; batch < ld->batches; batch++) {
         const char *from_a = (const char *)a + batch * la->batch_stride * row->size;
         const char *from_b = (const char *)b + batch * lb->batch_stride * row->size;
-        char *to = (char *)d + batch * ld->batch_stride * row->size;
+        char *to = (char *)d + batch * ld->batch_stride * row->d_size;
         expect((uintptr_t)from_a % algorithm.a == 0 && (uintptr_t)from_b % algorithm.b == 0 &&
                    (uintptr_t)to % algorithm.d == 0,
                "an address that is less aligned than it was promised");

@@ -44,6 +44,8 @@ static const struct large_row products[] = {
     {OP_MATMUL, false, 2, {3, 5000}, .other = {5000, 4}},
     {OP_MATMUL, true, 2, {130, 700}, .other = {700, 5}},
     {OP_MATMUL, false, 3, {2, 70, 300}, .other = {2, 300, 65}},
+    {OP_LINEAR, false, 2, {3, 5000}, 1, {OP_ACTIVATION_RELU}, {4, 5000}},
+    {OP_LINEAR, true, 2, {130, 700}, 1, {OP_ACTIVATION_NONE}, {70, 700}},
 };
 
 static struct sample large_input(struct suite *suite, const struct op_case *kind, const struct large_row *row,

@@ -214,15 +214,41 @@ static void job_reductions(struct job *job, uint64_t x) {
     job_do(job, OP_FREE, NUMBERS(wide), nothing);
 }
 
+/* Of fp8 matrices: as they are, and, where both are e5m2, as f16 ones. */
+static void job_products_f8(struct job *job, uint64_t a) {
+    uint64_t narrow = job_do(job, OP_CAST, NUMBERS(a), NUMBERS(DTYPE_F8E4M3));
+    uint64_t wide = job_do(job, OP_CAST, NUMBERS(a), NUMBERS(DTYPE_F8E5M2));
+    uint64_t turned = job_do(job, OP_MATRIX_TRANSPOSE, NUMBERS(wide), nothing);
+    job_fetch(job, job_do(job, OP_MATMUL, NUMBERS(narrow, turned), nothing), 0, 0);
+    job_fetch(job, job_do(job, OP_MATMUL, NUMBERS(wide, turned), nothing), 0, 0);
+    job_do(job, OP_FREE, NUMBERS(narrow, wide, turned), nothing);
+}
+
 /* By cublasLt, with an operand that has to be packed first, and by the module's own kernel. */
 static void job_products(struct job *job) {
     uint64_t a = job_do(job, OP_NORMAL, nothing, NUMBERS(DTYPE_F32, 1, 0, 64, 512));
     uint64_t b = job_do(job, OP_SLICE, NUMBERS(a), NUMBERS(0, OP_SLICE_NONE, 2, 0, OP_SLICE_NONE, 2));
     uint64_t turned = job_do(job, OP_MATRIX_TRANSPOSE, NUMBERS(b), nothing);
     job_fetch(job, job_do(job, OP_MATMUL, NUMBERS(b, turned), nothing), 0, 0);
+    job_products_f8(job, a);
     uint64_t whole = job_do(job, OP_CAST, NUMBERS(a), NUMBERS(DTYPE_I32));
     uint64_t standing = job_do(job, OP_MATRIX_TRANSPOSE, NUMBERS(whole), nothing);
     job_fetch(job, job_do(job, OP_MATMUL, NUMBERS(whole, standing), nothing), 0, 0);
+}
+
+/* With bias and activation, by cublasLt; in a pass of the module's own (it knows no float64 with these); without depth. */
+static void job_linear(struct job *job) {
+    static const unsigned dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        uint64_t x = job_do(job, OP_NORMAL, nothing, NUMBERS(dtypes[i], 1, 0, 2, 64, 96));
+        uint64_t weight = job_do(job, OP_NORMAL, nothing, NUMBERS(dtypes[i], 1, 0, 32, 96));
+        uint64_t bias = job_do(job, OP_FULL, nothing, NUMBERS(dtypes[i], 0, 32));
+        job_fetch(job, job_do(job, OP_LINEAR, NUMBERS(x, weight, bias), NUMBERS(OP_ACTIVATION_GELU_TANH)), 0, 0);
+        uint64_t none = job_do(job, OP_SLICE, NUMBERS(x), NUMBERS(0, OP_SLICE_NONE, 1, 0, OP_SLICE_NONE, 1, 0, 0, 1));
+        uint64_t flat = job_do(job, OP_SLICE, NUMBERS(weight), NUMBERS(0, OP_SLICE_NONE, 1, 0, 0, 1));
+        job_do(job, OP_LINEAR, NUMBERS(none, flat, bias), NUMBERS(OP_ACTIVATION_RELU));
+        job_do(job, OP_FREE, NUMBERS(x, weight, bias, none, flat), nothing);
+    }
 }
 
 static void job_indices(struct job *job, uint64_t x) {
@@ -313,6 +339,7 @@ static void job_work(struct job *job) {
     job_answers(job);
     job_reductions(job, x);
     job_products(job);
+    job_linear(job);
     job_indices(job, x);
     job_kernels(job, x);
     job_streams(job, x);

@@ -15,10 +15,10 @@ KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_LAUNCH, KERNEL_RELEASE = 40, 41, 42, 43
 F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
 FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE = (
     1, 2, 3, 4, 5, 6, 16, 17, 32, 33, 34, 35)
-ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX, MATMUL, CONCAT, STACK, TAKE, ALONG, ONE_HOT = (
-    48, 66, 72, 96, 103, 112, 128, 144, 145, 146, 147, 148)
+ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX, MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT = (
+    48, 66, 72, 96, 103, 112, 128, 129, 144, 145, 146, 147, 148)
 # Rows of proto/op.h in their order: a script's opcode byte counts them.
-OPCODES = [1, 2, 3, 4, 5, 6, 16, 17, *range(32, 39), *range(48, 73), *range(96, 105), 112, 113, 128, *range(144, 149)]
+OPCODES = [1, 2, 3, 4, 5, 6, 16, 17, *range(32, 39), *range(48, 73), *range(96, 105), 112, 113, 128, 129, *range(144, 149)]
 
 
 # ---- protobuf by hand ----
@@ -189,6 +189,7 @@ def op(opcode, inputs=(), ints=(), floats=(), consume=0):
 def scripts():
     yield "elementwise", op(ADD, [1, 1]) + op(EXP, [3]) + op(SUM, [4], [1, 0]) + op(FREE, [3])
     yield "matmul", op(TRANSPOSE, [1]) + op(MATMUL, [1, 3]) + op(MATMUL, [3, 1]) + op(SOFTMAX, [5], [1])
+    yield "linear", op(LINEAR, [1, 1], [1]) + op(SUM, [1], [0, 1]) + op(LINEAR, [1, 1, 4], [2]) + op(LINEAR, [4, 1], [0])
     yield "views", op(RESHAPE, [1], [3, 2]) + op(PERMUTE, [3], [1, 0]) + op(SLICE, [4], [0, 2, 1, 0, 3, 2]) + op(COPY, [5])
     yield "create", op(ARANGE, [], [F32, 0, 8, 1], [64, 96, 68]) + op(EYE, [], [F32, 3, 4, 1]) + \
         op(UNIFORM, [], [F32, 1, 2, 3, 4], [64, 68]) + op(NORMAL, [], [F32, 1, 2, 100], [64, 68])

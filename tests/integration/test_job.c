@@ -36,6 +36,23 @@ Test(job, quick_start_of_the_header) {
     cr_assert_eq(result[1][1], 77);
 }
 
+Test(job, linear_with_and_without_bias) {
+    const float x_host[2][3] = {{1, 2, 3}, {-1, -2, -3}}, weight_host[2][3] = {{1, 1, 1}, {1, 0, -1}};
+    float result[2][2];
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(2, 3), x_host);
+    td_tensor *weight = td_upload(client.device, TD_F32, TD_SHAPE(2, 3), weight_host);
+    td_tensor *bias = td_full(client.device, TD_F32, TD_SHAPE(2), 0.5);
+    td_tensor *y = td_linear(x, weight, bias, TD_ACTIVATION_RELU);
+    cr_assert(!td_fetch(y, result, sizeof result), "%s", td_last_error()->message);
+    cr_assert_arr_eq((float *)result, ((float[]){6.5f, 0, 0, 2.5f}), sizeof result);
+    y = td_linear(x, weight, NULL, TD_ACTIVATION_NONE);
+    cr_assert(!td_fetch(y, result, sizeof result), "%s", td_last_error()->message);
+    cr_assert_arr_eq((float *)result, ((float[]){6, -2, -6, 2}), sizeof result);
+    cr_assert_null(td_linear(x, NULL, bias, TD_ACTIVATION_NONE));
+    cr_assert_null(td_linear(x, weight, bias, (td_activation)9));
+    cr_assert_eq(td_last_error()->code, TD_E_INVALID_ARGUMENT);
+}
+
 Test(job, result_is_known_in_shape_and_dtype_at_once) {
     td_tensor *a = td_full(client.device, TD_I32, TD_SHAPE(3, 1), 2);
     td_tensor *b = td_full(client.device, TD_F32, TD_SHAPE(4), 0.5);

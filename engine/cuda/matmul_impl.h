@@ -1,0 +1,99 @@
+/* What the files of matrix products share: matmul.c chooses how a product is computed, matmul_side.c brings its operands
+ * into a form that cublasLt takes, matmul_piece.c computes it piece by piece. Only the submitter's thread. */
+#pragma once
+
+#include "engine/cuda/blas.h"
+#include "engine/cuda/matmul_finish.h"
+#include "engine/cuda/matmul_tiled.h"
+
+enum {
+    BATCH_RANK_MAX = MATMUL_BATCH_RANK_MAX,
+    ALIGNMENT = 256,
+    PACK_ALIGNMENT = 16, /* bytes, of the rows or columns of a packed matrix: what cublasLt's fastest kernels want */
+};
+
+/* ---- operands ---- */
+
+/* How the elements of a matrix must lie: along its rows or its columns, one after another. */
+enum side_order { SIDE_ANY, SIDE_ALONG_ROWS, SIDE_ALONG_COLUMNS };
+
+/* Some of an operand's rows or columns, of some batches. */
+struct side_part {
+    const char *data;
+    int64_t rows, columns, batches;
+};
+
+/* One operand. Strides are in elements. */
+struct side {
+    const char *data;
+    enum dtype dtype;
+    int64_t rows, columns, row, column;
+    int64_t batch[BATCH_RANK_MAX];
+    /* how cublasLt gets it, by side_choose() */
+    enum dtype given;
+    bool packed, along_columns;
+    int64_t leading;         /* where it is not packed */
+    int64_t offset;          /* in the scratch memory, where it is */
+    struct side_part filled; /* what the scratch memory holds */
+};
+
+struct product;
+
+void side_init(struct side *side, const struct operand *x, int64_t rows, int64_t columns);
+/* `given`: the dtype that cublasLt shall get. `pack`: in scratch memory whatever the strides. Where the operand itself
+ * would do, it is taken as it is. */
+void side_choose(struct side *side, const struct product *product, enum dtype given, enum side_order order, bool pack);
+/* Bytes of scratch memory for so large a part; INT64_MAX: too many. */
+int64_t side_bytes(const struct side *side, const struct product *product, int64_t rows, int64_t columns,
+                   int64_t batches);
+/* The part as cublasLt is told of it. */
+struct blas_matrix side_matrix(const struct side *side, const struct product *product, const struct side_part *part);
+/* Enqueues the copy into scratch memory, where there must be one and it is not there yet. *data: where the part lies. */
+int side_fill(struct side *side, const struct product *product, const struct side_part *part, const char **data,
+              struct fault *fault);
+
+/* ---- products ---- */
+
+struct product {
+    struct cuda *cuda;
+    struct cuda_stream *stream;
+    enum dtype dtype; /* of the result */
+    bool tf32;
+    int64_t m, n, k;
+    int batch_rank, strided; /* the batch axis that cublasLt counts; -1: none */
+    int64_t batch_shape[BATCH_RANK_MAX], c_batch[BATCH_RANK_MAX];
+    struct side a, b;
+    char *c;
+    const char *bias;    /* NULL: none */
+    unsigned activation; /* enum op_activation */
+    /* how it is computed */
+    bool fused;      /* bias and activation by cublasLt */
+    enum dtype made; /* what cublasLt writes; where that is not `dtype`, into scratch memory, at `made_offset` */
+    int64_t m_most, n_most, batches_most; /* extents of the largest piece */
+    int64_t made_offset, workspace_offset;
+    char *scratch;
+};
+
+static inline int64_t product_size(enum dtype dtype) {
+    return (int64_t)dtype_size(dtype);
+}
+
+/* Bias or activation, which somebody has to see to. */
+static inline bool product_ends(const struct product *product) {
+    return product->bias || product->activation != OP_ACTIVATION_NONE;
+}
+
+/* The batch axis that cublasLt counts, as a stride: 0 where there is none. */
+static inline int64_t product_stride(const struct product *product, const int64_t *batch) {
+    return product->strided < 0 ? 0 : batch[product->strided];
+}
+
+struct matmul_tiled product_tiled(const struct product *product);
+
+/* ---- pieces ---- */
+
+/* Says whether cublasLt takes the first piece, which is the only one as a rule, and how large a workspace all of them
+ * want. */
+int piece_ask(const struct product *product, bool *taken, int64_t *workspace, struct fault *fault);
+/* Enqueues the product, piece by piece. Pieces that cublasLt refuses after all are done by the module's own kernel. */
+int piece_run_all(struct product *product, struct fault *fault);

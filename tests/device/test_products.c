@@ -1,0 +1,92 @@
+/* Products of floats whose extents, strides and addresses are odd: right, and left to the library where a device has one,
+ * whose own kernel for the rest is slower by orders of magnitude. */
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/device/cases.h"
+
+static const struct shape_row {
+    int64_t m, k, n;
+} shapes[] = {
+    {1, 1, 1},     {3, 5, 7},    {65, 67, 69}, {1, 2049, 33}, {33, 2049, 1}, {1, 999, 1},  {257, 1, 129},
+    {129, 3, 513}, {2, 8191, 2}, {17, 64, 63}, {64, 17, 64},  {65, 63, 64},  {1, 64, 501}, {501, 64, 1},
+    {64, 64, 96},  {5, 16, 16},  {16, 16, 5},  {16, 5, 16},   {100, 31, 99}, {31, 32, 33}, {40, 1000, 24},
+};
+
+static uint64_t slow_products(struct suite *suite) {
+    struct engine_stats stats;
+    suite_sync(suite);
+    engine_stats(suite->engine, &stats);
+    return stats.device.products_slow;
+}
+
+/* (rows, columns) out of a matrix with `more` rows and columns, beginning behind them; `turned`: stored the other way. */
+static struct sample odd_matrix(struct suite *suite, enum dtype dtype, int64_t rows, int64_t columns, int64_t more,
+                                bool turned) {
+    int64_t shape[2] = {rows + more, columns + more};
+    if (turned) {
+        shape[0] = columns + more;
+        shape[1] = rows + more;
+    }
+    struct sample x = suite_sample(suite, dtype, 2, shape, FILL_ORDINARY);
+    struct sample cut =
+        suite_attributes(suite, OP_SLICE, &x, 6, (int64_t[]){more, OP_SLICE_NONE, 1, more, OP_SLICE_NONE, 1});
+    suite_free(suite, &x);
+    if (!turned)
+        return cut;
+    x = suite_unary(suite, OP_MATRIX_TRANSPOSE, &cut);
+    suite_free(suite, &cut);
+    return x;
+}
+
+static void odd_product(struct suite *suite, enum dtype dtype, const struct shape_row *shape, unsigned way,
+                        bool linear) {
+    int64_t more = way >> 2 & 1, activation = OP_ACTIVATION_RELU;
+    struct sample a = odd_matrix(suite, dtype, shape->m, shape->k, more, way & 1);
+    struct sample b = linear ? odd_matrix(suite, dtype, shape->n, shape->k, more, way & 2)
+                             : odd_matrix(suite, dtype, shape->k, shape->n, more, way & 2);
+    struct sample bias = suite_sample(suite, dtype, 1, &shape->n, FILL_ORDINARY);
+    const struct sample *inputs[] = {&a, &b, &bias};
+    struct sample result = suite_run(suite, &(struct suite_call){.opcode = linear ? OP_LINEAR : OP_MATMUL,
+                                                                 .n_inputs = linear ? 3 : 2,
+                                                                 .inputs = inputs,
+                                                                 .n_ints = linear,
+                                                                 .ints = &activation});
+    case_settle(suite, &result);
+    suite_free(suite, &a);
+    suite_free(suite, &b);
+    suite_free(suite, &bias);
+}
+
+static void odd_products(enum dtype dtype) {
+    struct suite suite;
+    unsigned refused = 0;
+    suite_open(&suite, 4711);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (unsigned way = 0; way < 16; way++) {
+            uint64_t before = slow_products(&suite);
+            odd_product(&suite, dtype, &shapes[i], way & 7, way >> 3);
+            if (slow_products(&suite) == before)
+                continue;
+            refused++;
+            fprintf(stderr, "slow: %s (%" PRId64 ", %" PRId64 ", %" PRId64 "), way %u\n", dtype_name(dtype),
+                    shapes[i].m, shapes[i].k, shapes[i].n, way);
+        }
+    cr_expect_eq(refused, 0, "%u products of %s are slow", refused, dtype_name(dtype));
+    suite_close(&suite);
+}
+
+Test(products, odd_ones_of_f16_are_the_librarys, .timeout = 120) {
+    odd_products(DTYPE_F16);
+}
+Test(products, odd_ones_of_bf16_are_the_librarys, .timeout = 120) {
+    odd_products(DTYPE_BF16);
+}
+Test(products, odd_ones_of_f32_are_the_librarys, .timeout = 120) {
+    odd_products(DTYPE_F32);
+}
+Test(products, odd_ones_of_f64_are_the_librarys, .timeout = 120) {
+    odd_products(DTYPE_F64);
+}
