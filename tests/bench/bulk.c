@@ -1,92 +1,20 @@
 /* Large transfers: upload and fetch of 64 MiB against a raw copy over the same kind of socket. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/bench/bench.h"
 
-enum { BULK_CHUNK = 1 << 20, BULK_BUFFER = 4 << 20, BULK_RUNS = 9 };
+enum { BULK_RUNS = 9 };
 
-static void socket_buffers(int fd) {
-    int bytes = BULK_BUFFER;
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-}
-
-static void tcp_pair(int pair[2]) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, (struct sockaddr *)&address, &length) != 0)
-        exit(1);
-    pair[0] = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(pair[0], (struct sockaddr *)&address, sizeof address) != 0)
-        exit(1);
-    pair[1] = accept(listener, NULL, NULL);
-    close(listener);
-    for (int i = 0; i < 2; i++)
-        setsockopt(pair[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
-static void receive_all(int fd, char *data, size_t bytes, size_t chunk) {
-    size_t have = 0;
-    while (have < bytes) {
-        size_t want = bytes - have < chunk ? bytes - have : chunk;
-        ssize_t got = read(fd, data + have, want);
-        if (got <= 0)
-            exit(1);
-        have += (size_t)got;
-    }
-}
-
-static void send_all(int fd, const char *data, size_t bytes, size_t chunk) {
-    size_t sent = 0;
-    while (sent < bytes) {
-        size_t want = bytes - sent < chunk ? bytes - sent : chunk;
-        ssize_t put = write(fd, data + sent, want);
-        if (put <= 0)
-            exit(1);
-        sent += (size_t)put;
-    }
-}
-
-/* Bytes per second of a copy from this process into memory of another one, which answers with a byte at its end. */
-static double raw_rate(bool tcp, char *data, size_t bytes) {
-    int pair[2];
+/* Bytes per second. */
+static double raw_rate(bool tcp, const char *data, size_t bytes) {
+    struct bench_socket to;
     double rates[BULK_RUNS];
-    if (tcp)
-        tcp_pair(pair);
-    else if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
-        exit(1);
-    for (int i = 0; i < 2 && !tcp; i++)
-        socket_buffers(pair[i]);
-    pid_t child = fork();
-    if (child == 0) {
-        char *target = malloc(bytes);
-        memset(target, 1, bytes);
-        for (int i = 0; i < BULK_RUNS; i++) {
-            receive_all(pair[1], target, bytes, BULK_CHUNK);
-            send_all(pair[1], target, 1, 1);
-        }
-        _exit(0);
-    }
-    for (int i = 0; i < BULK_RUNS; i++) {
-        char done;
-        double begin = bench_now();
-        send_all(pair[0], data, bytes, BULK_CHUNK);
-        receive_all(pair[0], &done, 1, 1);
-        rates[i] = (double)bytes / (bench_now() - begin);
-    }
-    waitpid(child, NULL, 0);
-    close(pair[0]);
-    close(pair[1]);
+    bench_socket_open(&to, tcp, bytes, BULK_RUNS);
+    for (int i = 0; i < BULK_RUNS; i++)
+        rates[i] = (double)bytes / bench_socket_copy(&to, data);
+    bench_socket_close(&to);
     return bench_median(rates, BULK_RUNS);
 }
 
@@ -101,7 +29,7 @@ static void bulk_over(const struct bench_placement *placement, const char *url, 
     memset(back, 1, bytes);
     double raw = raw_rate(strcmp(kind, "TCP") == 0, data, bytes);
     struct bench_client client;
-    bench_client_open(&client, url);
+    bench_client_open(&client, url, NULL);
     /* Once to warm up: memory is then in the pool, as the raw copy's is in its process. */
     for (int i = -1; i < BULK_RUNS; i++) {
         double begin = bench_now();

@@ -35,7 +35,7 @@ static double daemon_matmul(const struct bench_daemon *daemon, const float *a, c
     const int64_t shape[2] = {matmul_n(), matmul_n()};
     double times[COMPUTE_RUNS];
     struct bench_client client;
-    bench_client_open(&client, daemon->url);
+    bench_client_open(&client, daemon->url, NULL);
     td_tensor *ta = bench_made(td_upload(client.device, TD_F32, 2, shape, a), "upload");
     td_tensor *tb = bench_made(td_upload(client.device, TD_F32, 2, shape, b), "upload");
     bench_check(td_wait(tb), "wait");

@@ -1,5 +1,4 @@
 /* A daemon for the benchmark, on the cores that this process is pinned to. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,6 +14,8 @@
 
 #include "tests/bench/bench.h"
 
+enum { NO_PROGRAM = 127, READY_SECONDS_MAX = 60 };
+
 static void die(const char *what) {
     fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -29,28 +30,44 @@ static int notify_listen(const char *path) {
     return fd;
 }
 
-static void wait_ready(int notify, pid_t pid) {
+static const char *daemon_program(void) {
+    const char *program = getenv("TENSORD_EXE");
+    return program ? program : "build/server/tensord";
+}
+
+/* False where it has ended (pid 0 then), or is not ready after a minute. */
+static bool wait_ready(int notify, struct bench_daemon *daemon, char why[BENCH_WHY]) {
     char text[256] = "";
+    int status;
+    const double end = bench_now() + READY_SECONDS_MAX;
     struct pollfd poll_fd = {.fd = notify, .events = POLLIN};
     while (!strstr(text, "READY=1")) {
-        if (poll(&poll_fd, 1, 10000) != 1 || waitpid(pid, NULL, WNOHANG) != 0)
-            die("the daemon did not become ready");
+        if (waitpid(daemon->pid, &status, WNOHANG) != 0) {
+            daemon->pid = 0;
+            if (WIFEXITED(status) && WEXITSTATUS(status) == NO_PROGRAM)
+                snprintf(why, BENCH_WHY, "cannot run %.120s: set TENSORD_EXE to the daemon", daemon_program());
+            return false;
+        }
+        if (bench_now() > end)
+            return false;
+        if (poll(&poll_fd, 1, 100) != 1)
+            continue;
         ssize_t got = recv(notify, text, sizeof text - 1, 0);
         text[got > 0 ? got : 0] = 0;
     }
+    return true;
 }
 
-static void run_daemon(const struct bench_daemon *daemon, const char *notify, const char *log) {
-    const char *program = getenv("TENSORD_EXE");
+static void run_daemon(const struct bench_daemon *daemon, const char *devices, const char *notify, const char *log) {
     char url[160];
     snprintf(url, sizeof url, "%s", daemon->url);
     int fd = open(log, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     dup2(fd, 2);
     setenv("NOTIFY_SOCKET", notify, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execl(program ? program : "build/server/tensord", "tensord", "--listen", url, "--listen", "tcp://127.0.0.1:0",
-          "--devices", "cpu", (char *)NULL);
-    _exit(127);
+    execl(daemon_program(), "tensord", "--listen", url, "--listen", "tcp://127.0.0.1:0", "--devices", devices,
+          (char *)NULL);
+    _exit(NO_PROGRAM);
 }
 
 /* event=listening url=tcp://… */
@@ -66,7 +83,30 @@ static void find_tcp(struct bench_daemon *daemon, const char *log) {
         fclose(file);
 }
 
-void bench_daemon_start(struct bench_daemon *daemon) {
+/* The last line of the log, where a daemon that ends says why. */
+static void last_words(const char *log, char why[BENCH_WHY]) {
+    char line[BENCH_WHY];
+    FILE *file = fopen(log, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (*line)
+            snprintf(why, BENCH_WHY, "the daemon did not become ready: %.200s", line);
+    }
+    if (file)
+        fclose(file);
+}
+
+static void remove_files(const struct bench_daemon *daemon) {
+    const char *const names[] = {"socket", "notify", "log"};
+    char path[160];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", daemon->directory, names[i]);
+        unlink(path);
+    }
+    rmdir(daemon->directory);
+}
+
+bool bench_daemon_open(struct bench_daemon *daemon, const char *devices, char why[BENCH_WHY]) {
     char notify[96], log[96];
     memset(daemon, 0, sizeof *daemon);
     snprintf(daemon->directory, sizeof daemon->directory, "/tmp/tensord-bench-XXXXXX");
@@ -81,76 +121,38 @@ void bench_daemon_start(struct bench_daemon *daemon) {
     if (daemon->pid < 0)
         die("fork");
     if (daemon->pid == 0)
-        run_daemon(daemon, notify, log);
-    wait_ready(fd, daemon->pid);
+        run_daemon(daemon, devices, notify, log);
+    snprintf(why, BENCH_WHY, "the daemon did not become ready");
+    bool ready = wait_ready(fd, daemon, why);
     daemon->start_ms = (bench_now() - begin) * 1e3;
     close(fd);
+    if (!ready) {
+        last_words(log, why);
+        bench_daemon_kill(daemon);
+        return false;
+    }
     find_tcp(daemon, log);
+    return true;
+}
+
+void bench_daemon_start(struct bench_daemon *daemon) {
+    char why[BENCH_WHY];
+    if (!bench_daemon_open(daemon, "cpu", why))
+        bench_fail("%s", why);
+}
+
+static void daemon_end(struct bench_daemon *daemon, int signal) {
+    if (daemon->pid > 0) {
+        kill(daemon->pid, signal);
+        waitpid(daemon->pid, NULL, 0);
+    }
+    remove_files(daemon);
 }
 
 void bench_daemon_stop(struct bench_daemon *daemon) {
-    kill(daemon->pid, SIGTERM);
-    waitpid(daemon->pid, NULL, 0);
-    const char *const names[] = {"socket", "notify", "log"};
-    char path[160];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", daemon->directory, names[i]);
-        unlink(path);
-    }
-    rmdir(daemon->directory);
+    daemon_end(daemon, SIGTERM);
 }
 
-static double process_memory(long pid) {
-    char path[64], line[256];
-    double total = 0;
-    snprintf(path, sizeof path, "/proc/%ld/smaps_rollup", pid);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file)) {
-        unsigned long long kib;
-        if (sscanf(line, "Pss: %llu kB", &kib) == 1)
-            total = (double)kib * 1024;
-    }
-    if (file)
-        fclose(file);
-    return total;
-}
-
-static long process_parent(long pid) {
-    char path[64];
-    long parent = 0;
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file && fscanf(file, "%*d (%*[^)]) %*c %ld", &parent) != 1)
-        parent = 0;
-    if (file)
-        fclose(file);
-    return parent;
-}
-
-double bench_daemon_memory(const struct bench_daemon *daemon) {
-    double total = process_memory(daemon->pid);
-    DIR *processes = opendir("/proc");
-    for (struct dirent *entry; processes && (entry = readdir(processes));) {
-        long pid = strtol(entry->d_name, NULL, 10);
-        if (pid > 0 && process_parent(pid) == daemon->pid)
-            total += process_memory(pid);
-    }
-    if (processes)
-        closedir(processes);
-    return total;
-}
-
-void bench_start(void) {
-    enum { RUNS = 9 };
-    double starts[RUNS], memory[RUNS];
-    for (int i = 0; i < RUNS; i++) {
-        struct bench_daemon daemon;
-        bench_daemon_start(&daemon);
-        starts[i] = daemon.start_ms;
-        memory[i] = bench_daemon_memory(&daemon) / (1 << 20);
-        bench_daemon_stop(&daemon);
-    }
-    double start = bench_median(starts, RUNS), idle = bench_median(memory, RUNS);
-    bench_row("start to ready", start, "ms", 100, start / 100, BENCH_LOWER, 1);
-    bench_row("idle memory, front and worker (PSS)", idle, "MiB", 40, idle / 40, BENCH_LOWER, 1);
+void bench_daemon_kill(struct bench_daemon *daemon) {
+    daemon_end(daemon, SIGKILL); /* its workers die with it */
 }

@@ -1,4 +1,5 @@
-/* Small operations: what one costs to enqueue, how many run in a second, and how long an answer takes. */
+/* Small operations: what one costs to enqueue, how many run in a second, of one client and of many, and how long an answer
+ * takes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,40 +10,17 @@
 #include "engine/session.h"
 #include "tests/bench/bench.h"
 
-static td_tensor *vector16(td_device *device, float value) {
-    float data[16];
-    for (int i = 0; i < 16; i++)
-        data[i] = value;
-    return bench_made(td_upload(device, TD_F32, TD_SHAPE(16), data), "upload");
-}
-
-/* x = x + b, `count` times; where the send queue is full, waits for what was made last. */
-static td_tensor *chain(td_tensor *x, td_tensor *b, long count) {
-    for (long i = 0; i < count; i++) {
-        td_tensor *next = td_add(x, b);
-        while (!next) {
-            if (td_last_error()->code != TD_E_AGAIN)
-                bench_check(td_last_error()->code, "add");
-            bench_check(td_wait(x), "wait");
-            next = td_add(x, b);
-        }
-        td_release(x);
-        x = next;
-    }
-    return x;
-}
-
 void bench_enqueue(const struct bench_placement *placement, const struct bench_daemon *daemon) {
     enum { RUNS = 15 };
     const long count = bench_quick ? 1000 : 100000;
     double costs[RUNS];
     struct bench_client client;
-    bench_client_open(&client, daemon->url);
-    td_tensor *b = vector16(client.device, 1), *x = vector16(client.device, 0);
+    bench_client_open(&client, daemon->url, NULL);
+    td_tensor *b = bench_vector16(client.device, 1), *x = bench_vector16(client.device, 0);
     for (int run = 0; run < RUNS; run++) {
         bench_check(td_sync(client.device), "sync");
         double begin = bench_thread_cpu();
-        x = chain(x, b, count);
+        x = bench_adds(x, b, count);
         costs[run] = (bench_thread_cpu() - begin) / (double)count * 1e9;
     }
     bench_check(td_sync(client.device), "sync");
@@ -126,13 +104,13 @@ void bench_chain(const struct bench_placement *placement, const struct bench_dae
     const long count = bench_quick ? 100000 : 10000000;
     double rates[RUNS], own[RUNS];
     struct bench_client client;
-    bench_client_open(&client, daemon->url);
+    bench_client_open(&client, daemon->url, NULL);
     for (int run = 0; run < RUNS; run++) {
         own[run] = engine_rate(count);
-        td_tensor *b = vector16(client.device, 1), *x = vector16(client.device, 0);
+        td_tensor *b = bench_vector16(client.device, 1), *x = bench_vector16(client.device, 0);
         float result[16];
         double begin = bench_now();
-        x = chain(x, b, count);
+        x = bench_adds(x, b, count);
         bench_check(td_fetch(x, result, sizeof result), "fetch");
         rates[run] = (double)count / (bench_now() - begin);
         if (result[0] != (float)count)
@@ -202,8 +180,8 @@ void bench_round_trip(const struct bench_placement *placement, const struct benc
     const int rounds = bench_quick ? 200 : 20000;
     double raw = raw_round_trip(rounds);
     struct bench_client client;
-    bench_client_open(&client, daemon->url);
-    td_tensor *x = vector16(client.device, 1);
+    bench_client_open(&client, daemon->url, NULL);
+    td_tensor *x = bench_vector16(client.device, 1);
     float data[16];
     double *times = malloc((size_t)rounds * sizeof *times);
     for (int i = 0; i < rounds; i++) {
@@ -217,4 +195,38 @@ void bench_round_trip(const struct bench_placement *placement, const struct benc
     char name[96];
     snprintf(name, sizeof name, "fetch of 64 bytes; raw + 20 us (%s)", placement->name);
     bench_row(name, value, "us", raw + 20, value / (raw + 20), BENCH_LOWER, 1);
+}
+
+/* ---- many clients: chains of adds, with a round trip every thousand, so that nobody is far ahead of what has run ---- */
+
+struct small {
+    td_tensor *x, *b;
+};
+
+static void *small_open(struct bench_client *client) {
+    static struct small small;
+    small = (struct small){bench_vector16(client->device, 0), bench_vector16(client->device, 0)};
+    return &small;
+}
+
+static long small_round(struct bench_client *client, void *state) {
+    struct small *small = state;
+    (void)client;
+    small->x = bench_adds(small->x, small->b, 1000);
+    bench_check(td_wait(small->x), "wait");
+    return 1000;
+}
+
+void bench_clients(const struct bench_placement *placement, const struct bench_daemon *daemon) {
+    const struct bench_work work = {small_open, small_round};
+    enum { CLIENTS = BENCH_CLIENTS_MAX };
+    const double seconds = bench_quick ? 0.2 : 4;
+    double one, many, slowest, ignored;
+    char name[96];
+    bench_clients_measure(daemon->url, &work, 1, seconds, &one, &ignored);
+    bench_clients_measure(daemon->url, &work, CLIENTS, seconds, &many, &slowest);
+    snprintf(name, sizeof name, "64 clients, total against one (%s)", placement->name);
+    bench_row(name, many, "op/s", one, many / one, BENCH_HIGHER, 0.8);
+    snprintf(name, sizeof name, "64 clients, slowest against mean (%s)", placement->name);
+    bench_row(name, slowest, "op/s", many / CLIENTS, slowest / (many / CLIENTS), BENCH_HIGHER, 0.5);
 }

@@ -18,12 +18,13 @@ enum { SUITE_STORY_MAX = 512 };
 #endif
 #endif
 
-/* Repetitions, reduced under a sanitizer. */
+/* Repetitions, reduced under a sanitizer, and where TENSORD_TEST_DIVIDE says by how much. */
 #ifdef SUITE_SANITIZED
-#define SUITE_REPEAT(n) ((n) / 6 + 1)
+#define SUITE_REPEAT(n) suite_repeat((n) / 6 + 1)
 #else
-#define SUITE_REPEAT(n) (n)
+#define SUITE_REPEAT(n) suite_repeat(n)
 #endif
+int suite_repeat(int times);
 
 struct suite {
     struct engine *engine;

@@ -192,6 +192,16 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (!stream || stream->device != fakecuda_device())
+        return fakecuda_error(cudaErrorInvalidResourceHandle);
+    pthread_mutex_lock(&lock);
+    while (stream->first || stream->busy)
+        pthread_cond_wait(&moved, &lock);
+    pthread_mutex_unlock(&lock);
+    return fakecuda_call(__func__);
+}
+
 /* ---- events ---- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *result, unsigned int flags) {

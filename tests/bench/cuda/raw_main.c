@@ -1,0 +1,138 @@
+/* The process that calls CUDA directly, from inside. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tests/bench/bench.h"
+#include "tests/bench/cuda/raw.h"
+#include "tests/bench/cuda/raw_cuda.h"
+
+enum { SMALL_BYTES = 64 };
+
+struct state {
+    cudaStream_t stream;
+    float *x, *b; /* of small adds; NULL: not yet */
+    void *from, *to;
+    uint64_t copy_bytes;
+    struct raw_product product;
+};
+
+static const char *cuda_words(cudaError_t error) {
+    return error == cudaSuccess ? NULL : cudaGetErrorString(error);
+}
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        cudaError_t try_error = (call);                                                                                \
+        if (try_error != cudaSuccess)                                                                                  \
+            return cuda_words(try_error);                                                                              \
+    } while (0)
+
+static const char *do_context(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    size_t free_bytes, total;
+    (void)state, (void)request;
+    TRY(cudaMemGetInfo(&free_bytes, &total));
+    reply->free_bytes = free_bytes;
+    return NULL;
+}
+
+static const char *do_launches(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    if (!state->x) {
+        TRY(cudaMalloc((void **)&state->x, SMALL_BYTES));
+        TRY(cudaMalloc((void **)&state->b, SMALL_BYTES));
+        TRY(cudaMemsetAsync(state->x, 0, SMALL_BYTES, state->stream));
+        TRY(cudaMemsetAsync(state->b, 0, SMALL_BYTES, state->stream));
+        TRY(cudaStreamSynchronize(state->stream));
+    }
+    double begin = bench_now();
+    TRY(raw_adds(state->x, state->b, request->count, state->stream));
+    TRY(cudaStreamSynchronize(state->stream));
+    reply->seconds = bench_now() - begin;
+    return NULL;
+}
+
+static const char *do_close(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    (void)request, (void)reply;
+    TRY(cudaFree(state->from));
+    TRY(cudaFree(state->to));
+    state->from = state->to = NULL;
+    raw_product_close(&state->product);
+    return NULL;
+}
+
+static const char *do_copy_open(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    const char *error = do_close(state, request, reply);
+    if (error)
+        return error;
+    state->copy_bytes = request->bytes;
+    TRY(cudaMalloc(&state->from, request->bytes));
+    TRY(cudaMalloc(&state->to, request->bytes));
+    TRY(raw_fill(state->from, RAW_F32, (int64_t)(request->bytes / sizeof(float)), 1, state->stream));
+    TRY(cudaStreamSynchronize(state->stream));
+    return NULL;
+}
+
+static const char *do_copy(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    double begin = bench_now();
+    for (int64_t i = 0; i < request->count; i++)
+        TRY(cudaMemcpyAsync(state->to, state->from, state->copy_bytes, cudaMemcpyDeviceToDevice, state->stream));
+    TRY(cudaStreamSynchronize(state->stream));
+    reply->seconds = bench_now() - begin;
+    return NULL;
+}
+
+static const char *do_product_open(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    const char *error = do_close(state, request, reply);
+    if (!error)
+        error = raw_product_open(&state->product, (int)request->type, request->n, state->stream);
+    if (error)
+        return error;
+    TRY(cudaStreamSynchronize(state->stream));
+    return NULL;
+}
+
+static const char *do_product(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    double begin = bench_now();
+    const char *error = request->kind == RAW_CHAIN ? raw_product_chain(&state->product, request->count, state->stream)
+                                                   : raw_product_run(&state->product, request->count, state->stream);
+    if (error)
+        return error;
+    TRY(cudaStreamSynchronize(state->stream));
+    reply->seconds = bench_now() - begin;
+    return NULL;
+}
+
+typedef const char *raw_do(struct state *state, const struct raw_request *request, struct raw_reply *reply);
+static raw_do *const does[RAW_KINDS] = {
+    [RAW_CONTEXT] = do_context,
+    [RAW_LAUNCHES] = do_launches,
+    [RAW_COPY_OPEN] = do_copy_open,
+    [RAW_COPY] = do_copy,
+    [RAW_PRODUCT_OPEN] = do_product_open,
+    [RAW_PRODUCT] = do_product,
+    [RAW_CHAIN] = do_product,
+    [RAW_CLOSE] = do_close,
+};
+
+static const char *state_init(struct state *state, int ordinal) {
+    int count; /* asked for, since it tells best why there is no GPU */
+    memset(state, 0, sizeof *state);
+    TRY(cudaGetDeviceCount(&count));
+    TRY(cudaSetDevice(ordinal));
+    TRY(cudaStreamCreateWithPriority(&state->stream, cudaStreamNonBlocking, 0));
+    return NULL;
+}
+
+int raw_main(int fd, int ordinal) {
+    struct state state;
+    struct raw_request request;
+    const char *broken = state_init(&state, ordinal);
+    while (recv(fd, &request, sizeof request, 0) == sizeof request) {
+        struct raw_reply reply = {0};
+        const char *error = broken ? broken : does[request.kind](&state, &request, &reply);
+        snprintf(reply.error, sizeof reply.error, "%s", error ? error : "");
+        if (send(fd, &reply, sizeof reply, MSG_NOSIGNAL) != sizeof reply)
+            return 1;
+    }
+    return 0; /* nobody asks any more */
+}

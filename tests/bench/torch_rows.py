@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""bench-cuda's rows in PyTorch eager, on the same GPU: what cuda_table.py sets beside them.
+
+usage: torch_rows.py [--device cuda:0] [--tiny] [--json FILE]
+
+Rows have bench-cuda's names and units. One that cannot be run says why. Transfers are between pageable host memory and the device: PyTorch has no socket to pass."""
+import argparse
+import json
+import statistics
+import sys
+import time
+
+ROUNDS = 5
+PRODUCTS = ("f32", "tf32", "bf16", "f16", "fp8")
+SIZES = (1024, 4096, 8192)
+
+
+class Bench:
+    """The device, and how long things take on it."""
+
+    def __init__(self, torch, options):
+        self.torch = torch
+        self.device = torch.device(options.device)
+        self.tiny = options.tiny
+        self.json = options.json
+        self.about = {"torch": torch.__version__, "cuda": torch.version.cuda}
+        self.rows = []
+
+    def sync(self):
+        if self.device.type == "cuda":
+            self.torch.cuda.synchronize(self.device)
+
+    def seconds(self, run, count):
+        self.sync()
+        begin = time.perf_counter()
+        for _ in range(count):
+            run()
+        self.sync()
+        return (time.perf_counter() - begin) / count
+
+    def measure(self, run):
+        """Median seconds of one run, after clocks and pools are warm; as often as fills a tenth of a second."""
+        warm, measured = (0.001, 0.001) if self.tiny else (0.3, 0.1)
+        count, one, begin = 1, self.seconds(run, 1), time.perf_counter()
+        while time.perf_counter() - begin < warm:
+            count = min(count * 4 if one * 5000 < warm else int(warm / 4 / one) + 1, 50000)
+            one = self.seconds(run, count)
+        count = max(3, min(int(measured / one), 50000))
+        return statistics.median(self.seconds(run, count) for _ in range(ROUNDS))
+
+    def uniform(self, *shape):
+        return self.torch.empty(shape, dtype=self.torch.float32, device=self.device).uniform_(-1, 1)
+
+    def row(self, name, unit, value, note=""):
+        self.add({"row": name, "value": value, "unit": unit, "note": note}, f"{value:.4g} {unit}")
+
+    def not_run(self, name, unit, reason):
+        text = " ".join(str(reason).split())[:200]
+        self.add({"row": name, "value": None, "unit": unit, "not_run": text}, "not run: " + text)
+
+    def add(self, row, text):
+        """What is known is written at once: whatever ends this program early leaves it there."""
+        print(f"{row['row']:46} {text}", flush=True)
+        self.rows.append(row)
+        if self.json:
+            with open(self.json, "w", encoding="utf-8") as file:
+                json.dump({"about": self.about, "rows": self.rows}, file, indent=1)
+
+
+# ---- the rows ----
+
+
+def chain(bench):
+    torch, count = bench.torch, 100 if bench.tiny else 10000
+    x = torch.zeros(16, device=bench.device)
+    step = torch.ones(16, device=bench.device)
+
+    def run():
+        y = x
+        for _ in range(count):
+            y = y + step
+
+    run()
+    seconds = statistics.median(bench.seconds(run, 1) for _ in range(15))
+    bench.row("chain of 10,000 adds of 16 floats", "op/s", count / seconds)
+
+
+def factors(bench, kind, n):
+    torch = bench.torch
+    dtype = {"f32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}.get(kind)
+    if dtype is None:
+        dtype = torch.float8_e4m3fn
+    return bench.uniform(n, n).to(dtype), bench.uniform(n, n).to(dtype)
+
+
+def product(bench, kind, n, name):
+    torch, note = bench.torch, ""
+    torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
+    a, b = factors(bench, kind, n)
+    run = lambda: a @ b
+    if kind == "fp8":
+        one = torch.ones((), device=bench.device)
+        out = torch.float32
+        run = lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=out)
+        try:
+            run()
+        except (RuntimeError, ValueError):
+            out, note = torch.bfloat16, "result in bf16"
+    seconds = bench.measure(run)
+    bench.row(name, "TFLOP/s", 2.0 * n**3 / seconds / 1e12, note=note)
+
+
+def products(bench):
+    for kind in PRODUCTS:
+        for n in SIZES:
+            name = f"product {kind} {n}"
+            try:
+                product(bench, kind, n // 32 if bench.tiny else n, name)
+            except Exception as error:  # of whatever kind PyTorch raises
+                bench.not_run(name, "TFLOP/s", error)
+
+
+def bandwidth(bench):
+    torch, size = bench.torch, 1 << 20 if bench.tiny else 1 << 30
+    side = int((size // 4) ** 0.5)
+    a, b = bench.uniform(side, side), bench.uniform(side, side)
+    narrow = a.view(-1, min(1024, side))
+    jobs = (
+        ("add of 1 GiB", 3, lambda: a + b),
+        ("cast f32 to bf16 of 1 GiB", 1.5, lambda: a.to(torch.bfloat16)),
+        ("transposed copy of 1 GiB", 2, lambda: a.t().contiguous()),
+        ("sum of 1 GiB, whole", 1, lambda: a.sum()),
+        ("sum of 1 GiB, rows", 1, lambda: a.sum(1)),
+        ("sum of 1 GiB, columns", 1, lambda: a.sum(0)),
+        ("softmax of 1 GiB, rows of 1,024", 2, lambda: torch.softmax(narrow, 1)),
+        ("softmax of 1 GiB, rows of 16,384", 2, lambda: torch.softmax(a, 1)),
+    )
+    for name, moved, run in jobs:
+        try:
+            bench.row(name, "GB/s", moved * size / bench.measure(run) / 1e9)
+        except Exception as error:
+            bench.not_run(name, "GB/s", error)
+
+
+def transfer(bench):
+    torch, size = bench.torch, 4 << 20 if bench.tiny else 1 << 30
+    host = torch.zeros(size // 4, dtype=torch.int32)
+    there = host.to(bench.device)
+    copy = bench.device.type == "cpu"
+    note = "pageable memory, no socket"
+    bench.row("upload of 1 GiB, Unix socket", "GB/s", size / bench.measure(lambda: host.to(bench.device, copy=copy)) / 1e9,
+              note=note)
+    bench.row("fetch of 1 GiB, Unix socket", "GB/s", size / bench.measure(lambda: there.to("cpu", copy=copy)) / 1e9,
+              note=note)
+
+
+def ten(bench):
+    n = 100 if bench.tiny else 10000
+    bench.torch.backends.cuda.matmul.allow_tf32 = False
+    a, b = bench.uniform(n, n), bench.uniform(n, n)
+    times = {"enqueued": [], "16 numbers fetched": [], "all fetched": []}
+
+    def run(fetch):
+        bench.sync()
+        begin = time.perf_counter()
+        x = a
+        for _ in range(10):
+            x = x @ b
+        enqueued = time.perf_counter() - begin
+        fetch(x)
+        return enqueued, time.perf_counter() - begin
+
+    for i in range(ROUNDS + 1):
+        enqueued, few = run(lambda x: x[0, :16].cpu())
+        _, whole = run(lambda x: x.cpu())
+        if i > 0:
+            for kind, seconds in zip(times, (enqueued * 1e3, few, whole)):
+                times[kind].append(seconds)
+    for kind, unit in zip(times, ("ms", "s", "s")):
+        bench.row(f"ten products of 10,000, {kind}", unit, statistics.median(times[kind]))
+
+
+# ---- the run ----
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--tiny", action="store_true", help="sizes that show only that everything runs")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError as error:
+        print(f"torch_rows: {error}", file=sys.stderr)
+        return 1
+    bench = Bench(torch, options)
+    for run in (chain, products, bandwidth, transfer, ten):
+        try:
+            run(bench)
+        except Exception as error:
+            bench.not_run(run.__name__, "", error)
+        if bench.device.type == "cuda":
+            torch.cuda.empty_cache()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
