@@ -102,6 +102,21 @@ static void tensorctl_json_memory(struct json *json, const Tensord__DeviceStatus
     json_integer(json, "live", device->memory_live);
     json_integer(json, "peak", device->memory_peak);
     json_integer(json, "largest_free", device->memory_largest_free);
+    json_integer(json, "workspaces", device->workspaces);
+    json_integer(json, "workspaces_limit", device->workspaces_limit);
+    json_close(json, '}');
+    json_open(json, "staging", '{');
+    json_integer(json, "total", device->staging_total);
+    json_integer(json, "reserved", device->staging_reserved);
+    json_integer(json, "held", device->staging_held);
+    json_integer(json, "waiting", device->staging_waiting);
+    json_close(json, '}');
+    json_open(json, "allocations", '{');
+    json_integer(json, "reservations", device->reservations);
+    json_integer(json, "releases", device->releases);
+    json_integer(json, "pinnings", device->pinnings);
+    json_integer(json, "unpinnings", device->unpinnings);
+    json_integer(json, "workspace_growths", device->workspace_growths);
     json_close(json, '}');
 }
 
@@ -176,6 +191,7 @@ static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus
     tensorctl_json_memory(json, device);
     tensorctl_json_readings(json, device->readings);
     json_integer(json, "queue_depth", device->queue_depth);
+    json_real(json, "stalled_s", device->stalled_s);
     json_integer(json, "ops_total", device->ops_total);
     json_integer(json, "products_library", device->products_library);
     json_integer(json, "products_slow", device->products_slow);

@@ -47,6 +47,32 @@ static void tensorctl_memory(FILE *out, const Tensord__DeviceStatus *device) {
     text_line(out, "          %s reserved, %s peak, largest free block %s", reserved, peak, most);
 }
 
+/* What is beside the pool, where there is any. */
+static void tensorctl_beside(FILE *out, const Tensord__DeviceStatus *device) {
+    char used[TEXT_UNIT_MAX], limit[TEXT_UNIT_MAX], pinned[TEXT_UNIT_MAX], total[TEXT_UNIT_MAX], held[TEXT_UNIT_MAX];
+    char takes[TEXT_UNIT_MAX], pins[TEXT_UNIT_MAX], grows[TEXT_UNIT_MAX], waiting[TEXT_UNIT_MAX], text[512];
+    int length = 0;
+
+    if (device->workspaces)
+        text_line(out, "          %s workspaces of %s", text_bytes(used, (double)device->workspaces),
+                  text_bytes(limit, (double)device->workspaces_limit));
+    if (device->staging_reserved)
+        length = snprintf(
+            text, sizeof text, "%s pinned of %s, %s on its way", text_bytes(pinned, (double)device->staging_reserved),
+            text_bytes(total, (double)device->staging_total), text_bytes(held, (double)device->staging_held));
+    if (device->staging_reserved && device->staging_waiting)
+        snprintf(text + length, sizeof text - (size_t)length, ", %s transfers wait",
+                 text_count(waiting, (double)device->staging_waiting));
+    if (device->staging_reserved)
+        text_wrap(out, "  staging ", text);
+    if (device->pinnings || device->workspace_growths) {
+        snprintf(text, sizeof text, "%s for device memory, %s for pinned memory, %s for larger workspaces",
+                 text_count(takes, (double)device->reservations), text_count(pins, (double)device->pinnings),
+                 text_count(grows, (double)device->workspace_growths));
+        text_wrap(out, "  calls   ", text);
+    }
+}
+
 static void tensorctl_work(FILE *out, const Tensord__DeviceStatus *device) {
     char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], done[TEXT_UNIT_MAX];
     char in[TEXT_UNIT_MAX], in_rate[TEXT_UNIT_MAX], sent[TEXT_UNIT_MAX], sent_rate[TEXT_UNIT_MAX];
@@ -79,7 +105,10 @@ static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *devic
     tensorctl_title(out, device);
     tensorctl_gpu_write(out, device);
     tensorctl_memory(out, device);
+    tensorctl_beside(out, device);
     tensorctl_work(out, device);
+    if (device->stalled_s >= 1)
+        text_line(out, "  stalled nothing has completed for %s", text_duration(age, device->stalled_s));
     if (*device->last_fault) {
         snprintf(fault, sizeof fault, "%s ago: %s", text_duration(age, device->last_fault_age_s), device->last_fault);
         text_wrap(out, "  fault   ", fault);

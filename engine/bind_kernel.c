@@ -365,8 +365,11 @@ int session_launch(struct session *session, const struct kernel_request *request
     int code = binding_bind_ids(&binding);
     if (code == STATUS_OK)
         code = binding_check(&binding, &cause);
-    if (code == STATUS_OK)
+    if (code == STATUS_OK) {
+        binding.stream->label = request->label;
         code = binding_launch(&binding);
+        binding.stream->label = NULL;
+    }
     if (code != STATUS_OK)
         binding_fail(&binding, cause);
     binding_consume(&binding);

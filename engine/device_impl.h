@@ -28,6 +28,16 @@ struct device_async {
     /* STATUS_OK and whether it has been reached; anything else is a failure of the device. */
     int (*event_reached)(struct device *device, struct device_event *event, bool *reached, struct fault *fault);
     void (*event_release)(struct device *device, struct device_event *event);
+    /* Gives back memory that launches keep from one to the next (struct device_workspaces). By the submitter. May be
+     * NULL. */
+    void (*trim)(struct device *device);
+};
+
+/* Memory that kernels and libraries need besides their operands. It is the device's own, outside the pool and charged to
+ * no session, so it is bounded: a launch that cannot have any goes without it, and is slower. */
+struct device_workspaces {
+    uint64_t bytes, limit; /* taken now; the most that it may be */
+    uint64_t growths;      /* how often more was taken, ever */
 };
 
 struct device_vtable {
@@ -53,6 +63,9 @@ struct device_vtable {
     int (*launch)(struct device *device, struct device_stream *stream, const struct launch *launch,
                   struct fault *fault);
     const struct device_async *async; /* NULL: launch() returns when the launch has run */
+
+    /* NULL: there are none. Owner thread, while the submitter runs. */
+    void (*workspaces)(struct device *device, struct device_workspaces *workspaces);
 
     /* Whether there is a kernel for this operation with this dtype presented (op_operand_dtype of its last input, or
      * the result's where it has none), and what it needs besides can be had: STATUS_OK, or STATUS_UNSUPPORTED with the

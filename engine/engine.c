@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
@@ -13,6 +14,12 @@ enum {
     ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
     ENGINE_STAGING_BYTES = 1 << 30,
 };
+
+uint64_t engine_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
 
 /* ---- life ---- */
 
@@ -26,12 +33,15 @@ static void engine_stop_reaper(struct engine *engine) {
     pthread_join(engine->reaper, NULL);
 }
 
-static void engine_pool_lost(void *owner, const struct fault *fault) {
-    struct engine *engine = owner;
+void engine_fail(struct engine *engine, const struct fault *fault) {
     engine_latch(engine, fault);
     pthread_mutex_lock(&engine->lock);
     engine_tell(engine);
     pthread_mutex_unlock(&engine->lock);
+}
+
+static void engine_pool_lost(void *owner, const struct fault *fault) {
+    engine_fail(owner, fault);
 }
 
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
@@ -46,9 +56,9 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     pthread_cond_init(&engine->reap, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pool_init(&engine->pool, device);
-    pool_init_host(&engine->staging, device, options->staging_total ? options->staging_total : ENGINE_STAGING_BYTES);
-    engine->pool.lost = engine->staging.lost = engine_pool_lost;
-    engine->pool.owner = engine->staging.owner = engine;
+    staging_init(&engine->staging, device, options->staging_total ? options->staging_total : ENGINE_STAGING_BYTES);
+    engine->pool.lost = engine->staging.pool.lost = engine_pool_lost;
+    engine->pool.owner = engine->staging.pool.owner = engine;
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);
     int error = device->vtable->async ? pthread_create(&engine->reaper, NULL, reaper_main, engine) : 0;
@@ -136,7 +146,7 @@ void engine_destroy(struct engine *engine) {
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
     pool_finish(&engine->pool);
-    pool_finish(&engine->staging);
+    staging_finish(&engine->staging);
     reports_finish(&engine->reports);
     session_free_tensors(engine);
     engine_free_lists(engine);
@@ -317,6 +327,14 @@ void engine_outside_reached(struct engine *engine, struct stream *stream) {
 
 /* ---- work ---- */
 
+static bool engine_kick_due(const struct engine *engine) {
+    return engine->touched || engine->kick_needed;
+}
+
+bool engine_due(const struct engine *engine) {
+    return engine_kick_due(engine) || staging_due(&engine->staging);
+}
+
 /* Hands what has been enqueued to the run queue; with the lock held. */
 static void engine_publish(struct engine *engine) {
     struct stream *touched = engine->touched;
@@ -343,7 +361,7 @@ static void engine_run_inline(struct engine *engine) {
 }
 
 void engine_kick(struct engine *engine) {
-    if (!engine->touched && !engine->kick_needed)
+    if (!engine_kick_due(engine))
         return;
     engine->kick_needed = false;
     pthread_mutex_lock(&engine->lock);
@@ -441,6 +459,16 @@ static void engine_fire(struct engine *engine, struct stream *stream) {
     } while (engine_answerable(engine, stream));
 }
 
+/* Not on a broken device: giving memory back may wait for it, and for ever. */
+static void engine_trim(struct engine *engine) {
+    if (engine->sessions || atomic_load(&engine->broken))
+        return;
+    if (engine->pool.reserved > ENGINE_KEEP_BYTES)
+        pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
+    if (engine->staging.pool.reserved > ENGINE_KEEP_BYTES)
+        pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
+}
+
 void engine_poll(struct engine *engine) {
     pthread_mutex_lock(&engine->lock);
     struct stream *signalled = engine->signalled;
@@ -465,17 +493,15 @@ void engine_poll(struct engine *engine) {
             engine_fire(engine, stream);
     if (engine->kernels.running)
         kernel_store_sweep(engine);
-    if (engine->sessions == 0 && engine->pool.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
-    if (engine->sessions == 0 && engine->staging.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->staging, ENGINE_KEEP_BYTES);
+    engine_trim(engine);
+    staging_poll(engine);
 }
 
 void engine_wait(struct engine *engine) {
     engine_kick(engine);
     pthread_mutex_lock(&engine->lock);
     engine->wake_sent = false;
-    while (!engine->signalled && !atomic_load(&engine->broken))
+    while (!engine->signalled && !atomic_load(&engine->broken) && !staging_due(&engine->staging))
         pthread_cond_wait(&engine->progress, &engine->lock);
     pthread_mutex_unlock(&engine->lock);
     engine_poll(engine);
@@ -494,6 +520,27 @@ static uint64_t engine_queued(const struct engine *engine) {
     return queued;
 }
 
+static void engine_stats_staging(struct engine *engine, struct engine_stats *stats) {
+    const struct staging *staging = &engine->staging;
+    bool pinned = engine->device->vtable->host_reserve;
+    stats->staging_total = staging->pool.total;
+    stats->staging_reserved = staging->pool.reserved;
+    stats->staging_held = staging->held;
+    for (const struct staging_wait *wait = staging->waits; wait; wait = wait->next)
+        stats->staging_waiting++;
+    stats->pinnings = pinned ? staging->pool.reservations + reports_reservations(&engine->reports) : 0;
+    stats->unpinnings = pinned ? staging->pool.releases : 0;
+}
+
+static void engine_stats_workspaces(struct engine *engine, struct engine_stats *stats) {
+    struct device_workspaces workspaces = {0};
+    if (engine->device->vtable->workspaces)
+        engine->device->vtable->workspaces(engine->device, &workspaces);
+    stats->workspaces = workspaces.bytes;
+    stats->workspaces_limit = workspaces.limit;
+    stats->workspace_growths = workspaces.growths;
+}
+
 void engine_stats(struct engine *engine, struct engine_stats *stats) {
     memset(stats, 0, sizeof *stats);
     device_describe(engine->device, &stats->device);
@@ -502,6 +549,11 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     stats->memory_live = engine->pool.live;
     stats->memory_peak = engine->pool.peak;
     stats->memory_largest_free = pool_largest_free(&engine->pool);
+    stats->reservations = engine->pool.reservations;
+    stats->releases = engine->pool.releases;
+    engine_stats_staging(engine, stats);
+    engine_stats_workspaces(engine, stats);
+    stats->stalled_ns = engine->stall.idle_ns;
     stats->queue_depth = engine_queued(engine);
     stats->ops_total = engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
     stats->sessions = engine->sessions;

@@ -15,7 +15,8 @@ struct engine_options {
      * NULL for an owner that uses engine_wait(). */
     void (*wake)(void *owner);
     void *owner;
-    uint64_t staging_total; /* bytes of host memory for what is on its way to and from the device; 0: 1 GiB */
+    /* Bytes of host memory for what is on its way to and from the device; 0: 1 GiB. What does not fit waits. */
+    uint64_t staging_total;
 };
 
 /* Takes over `device` on success. */
@@ -28,6 +29,9 @@ void engine_destroy(struct engine *engine);
  * and engine_poll() after it. A little work on an idle device is done before it returns, which spares two thread
  * switches; more goes to the submitter. Does not call callbacks. */
 void engine_kick(struct engine *engine);
+/* Whether it is time for both again without any other sign: callbacks have enqueued something, or given memory back for
+ * which somebody waits. */
+bool engine_due(const struct engine *engine);
 /* Calls the callbacks of what has completed. They may use sessions and fetches as they like, but not poll or wait. */
 void engine_poll(struct engine *engine);
 /* Blocks until there is something to poll, then polls. For owners without an event loop; only with wake == NULL. */
@@ -39,11 +43,31 @@ struct engine_stats {
     struct device_info device;
     /* bytes; live: in tensors, reserved: taken from the device, largest_free: largest tensor that fits now */
     uint64_t memory_total, memory_reserved, memory_live, memory_peak, memory_largest_free;
+    uint64_t workspaces, workspaces_limit; /* bytes that kernels and libraries keep besides, and may */
+    /* Bytes of host memory for copies to and from the device: all, pinned, on its way; and who waits for some. */
+    uint64_t staging_total, staging_reserved, staging_held, staging_waiting;
+    /* Calls that are no part of an operation's usual way, since start: segments of the device's memory taken and given
+     * back, the same of pinned host memory, and growths of workspaces. */
+    uint64_t reservations, releases, pinnings, unpinnings, workspace_growths;
+    uint64_t stalled_ns;  /* as of the last engine_stalled(): for so long nothing has completed of what is due */
     uint64_t queue_depth; /* operations enqueued and not yet run */
     uint64_t ops_total;   /* operations run since start */
     unsigned sessions;
 };
 void engine_stats(struct engine *engine, struct engine_stats *stats);
+
+/* What a device is at that completes nothing any more. */
+struct engine_stall {
+    uint64_t ns;
+    char operation[320];     /* "matmul (forward/logits)"; "" not known */
+    struct session *session; /* NULL: it has ended */
+};
+/* Whether the device has had something to do for so long without completing any of it, beyond four times what that is
+ * estimated to take, since a single operation may be long. 0: never. Counts from call to call, at most a second for
+ * each, so that a process that is stopped or swapped out is not the device's fault: ask several times a second. */
+bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_stall *stall);
+/* Gives the device up: as if it had failed for this cause. */
+void engine_fail(struct engine *engine, const struct fault *fault);
 
 /* Not STATUS_OK once the device has failed for good (sticky): everything pending and to come fails with
  * STATUS_DEVICE_LOST and this cause, and the worker must end. */

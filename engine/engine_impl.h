@@ -7,6 +7,7 @@
 #include "engine/flight.h"
 #include "engine/kernel_impl.h"
 #include "engine/pool.h"
+#include "engine/staging.h"
 #include "engine/tensor.h"
 
 enum {
@@ -33,7 +34,7 @@ struct engine {
 
     /* owner thread */
     struct pool pool;
-    struct pool staging; /* host memory on the way to and from the device */
+    struct staging staging; /* host memory on the way to and from the device */
     struct reports reports;
     struct kernel_store kernels;
     struct stream *touched;      /* streams with unpublished records */
@@ -48,6 +49,12 @@ struct engine {
     struct session *sessions_list;
     uint64_t ops_submitted;
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
+    struct {          /* stall.c */
+        uint64_t completed, looked_ns;
+        bool busy;        /* at the last look */
+        uint64_t idle_ns; /* for so long nothing has completed of what the device has to do */
+        uint64_t rest_ns; /* for so long the device has had nothing to do */
+    } stall;
 
     /* under the lock */
     pthread_mutex_t lock;
@@ -55,8 +62,10 @@ struct engine {
     pthread_cond_t progress; /* engine_wait() sleeps on it */
     struct run_queue run;
     uint64_t run_weight; /* published and not yet run, in nanoseconds, roughly */
-    bool submitting;     /* somebody has the submitter's role */
+    bool submitting;     /* somebody has the submitter's role, */
+    struct stream *turn; /* and this stream's turn it is; its records stay until that is over. NULL: between two */
     bool submitter_asleep;
+    bool trim_due; /* the submitter shall give workspaces back */
     bool stopping;
     bool wake_sent;           /* the owner has been told, and has not polled yet */
     struct stream *blocked;   /* runnable, but waiting for another stream's point */
@@ -74,6 +83,11 @@ struct engine {
     pthread_t thread, reaper;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
+
+/* The submitter gives workspaces back when it comes to it. Owner thread. */
+void engine_trim_workspaces(struct engine *engine);
+/* Nanoseconds of CLOCK_MONOTONIC. Any thread. */
+uint64_t engine_clock(void);
 
 /* Owner thread. */
 void engine_touch(struct engine *engine, struct stream *stream);

@@ -67,6 +67,14 @@ static int64_t *launch_operand(struct operand *operand, int64_t *room, const str
     return room + 2 * view->rank;
 }
 
+/* Behind the launch, where the stream says that its operation has a label. */
+static void launch_label(struct record *record, const char *label, size_t offset, size_t length) {
+    char *text = (char *)record + offset;
+    memcpy(text, label, length);
+    text[length] = 0;
+    record->label = (uint16_t)offset;
+}
+
 int plan_push(struct stream *stream, const struct plan *plan, struct fault *fault) {
     int code = reserve_use(stream, plan->out->storage, fault);
     int dims = plan->out->rank;
@@ -81,9 +89,13 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         return code;
     size_t head = offsetof(struct record, launch) + sizeof(struct launch) + plan->n_inputs * sizeof(struct operand);
     size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
-    struct record *record = stream_push(stream, RECORD_LAUNCH, head + words * sizeof(int64_t), plan->weight);
+    size_t bytes = head + words * sizeof(int64_t);
+    size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
+    struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), plan->weight);
     if (!record)
         return plan_no_memory(fault);
+    if (label)
+        launch_label(record, stream->label, bytes, label);
     struct launch *launch = &record->launch;
     launch->opcode = (uint16_t)plan->opcode;
     launch->n_inputs = (uint8_t)plan->n_inputs;
@@ -111,14 +123,18 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault) {
     size_t bytes = offsetof(struct record, kernel) + sizeof(struct kernel_launch) + n_arguments * sizeof(uint64_t);
+    size_t label = stream->label ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
     int code = STATUS_OK;
     for (unsigned i = 0; i < n && code == STATUS_OK; i++)
         code = reserve_use(stream, storages[i], fault);
     if (code != STATUS_OK)
         return code;
-    *record = stream_push(stream, RECORD_KERNEL, bytes > sizeof **record ? bytes : sizeof **record, weight);
+    bytes = bytes > sizeof **record ? bytes : sizeof **record;
+    *record = stream_push(stream, RECORD_KERNEL, bytes + (label ? label + 1 : 0), weight);
     if (!*record)
         return plan_no_memory(fault);
+    if (label)
+        launch_label(*record, stream->label, bytes, label);
     for (unsigned i = 0; i < n; i++)
         record_use(stream, storages[i]);
     return STATUS_OK;

@@ -274,6 +274,7 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     *segment = (struct segment){.data = data, .bytes = wanted, .first = storage, .next = pool->segments};
     pool->segments = segment;
     pool->reserved += wanted;
+    pool->reservations++;
     storage->data = data;
     storage->bytes = wanted;
     storage->segment = segment;
@@ -383,6 +384,7 @@ void pool_trim(struct pool *pool, uint64_t keep) {
         *link = segment->next;
         pool->release(pool->device, segment->data, segment->bytes);
         pool->reserved -= segment->bytes;
+        pool->releases++;
         free(segment);
     }
 }

@@ -4,7 +4,14 @@
  * next on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream
  * costs nothing. Recently freed storage waits in bins by size, the newest first; idle storage is merged with its
  * neighbours when a bin has nothing that fits, and so is busy storage before anybody is refused. Segments come from the
- * device and go back when nobody needs them. */
+ * device and go back when nobody needs them.
+ *
+ * Why not CUDA's own stream-ordered allocator, cudaMallocAsync, for tensors, too: who may have a block is decided here when
+ * an operation is enqueued, on the owner's thread, which knows the session to charge and can refuse the one operation
+ * with figures; cudaMallocAsync decides when the submitter comes to it, when it is too late to refuse, on another thread, and
+ * cannot tell the largest free block. It would be a call of the driver for each result and each free, where this is
+ * a look into a list. And one allocator serves all kinds of devices, so that its rules are tested where there is no GPU. Libraries' workspaces do come from cudaMallocAsync (engine/cuda/cuda_stream.c):
+ * only the submitter knows their sizes, they are few, and a launch can go without. */
 #pragma once
 
 #include "engine/device.h"
@@ -37,8 +44,9 @@ struct pool {
     void (*release)(struct device *device, void *segment, size_t bytes);
     void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
     void *owner;
-    uint64_t total;    /* bytes it may reserve */
-    uint64_t reserved; /* taken from the device */
+    uint64_t total;                  /* bytes it may reserve */
+    uint64_t reserved;               /* taken from the device */
+    uint64_t reservations, releases; /* of segments, ever: neither moves while work goes its usual way */
     uint64_t live, peak;
     struct segment *segments;
     struct storage *binned[POOL_BINS]; /* freed, perhaps not yet idle; newest first */

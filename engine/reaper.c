@@ -33,9 +33,20 @@ struct stream_mark reaper_mark(struct engine *engine, struct stream *stream) {
     return mark;
 }
 
+static struct stream_span span_join(const struct stream_span *a, const struct stream_span *b) {
+    return (struct stream_span){
+        .first = a->launches ? a->first : b->first,
+        .last = b->launches ? b->last : a->last,
+        .wait = b->wait ? b->wait : a->wait,
+        .launches = a->launches + b->launches,
+        .weight = a->weight + b->weight,
+    };
+}
+
 void reaper_take(struct engine *engine, struct stream *stream, struct stream_mark mark) {
     if (stream->marks_count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
         struct stream_mark *last = &stream->marks[(stream->marks_first + STREAM_MARKS - 1) % STREAM_MARKS];
+        mark.span = span_join(&last->span, &mark.span);
         if (mark.event && last->event)
             engine->device->vtable->async->event_release(engine->device, last->event);
         else if (!mark.event)
@@ -102,6 +113,7 @@ static bool reaper_pass_mark(struct engine *engine, struct stream *stream, uint6
         engine->device->vtable->async->event_release(engine->device, mark.event);
         pthread_mutex_lock(&engine->lock);
         stream->marks[stream->marks_first].event = NULL;
+        stream->marks[stream->marks_first].span = (struct stream_span){0};
         pthread_mutex_unlock(&engine->lock);
     }
     *number = mark.number;
@@ -166,12 +178,6 @@ static bool reaper_round(struct engine *engine) {
     return moved;
 }
 
-static uint64_t reaper_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Until new work is marked, or for a pause that grows with the time in which nothing has happened. */
 static void reaper_nap(struct engine *engine, uint64_t now, uint64_t idle_ns) {
     if (idle_ns < REAPER_EAGER_NS) {
@@ -190,18 +196,18 @@ static void reaper_nap(struct engine *engine, uint64_t now, uint64_t idle_ns) {
 
 void *reaper_main(void *argument) {
     struct engine *engine = argument;
-    uint64_t moved_ns = reaper_clock();
+    uint64_t moved_ns = engine_clock();
     pthread_mutex_lock(&engine->lock);
     while (engine->reaping || !engine->submitted) {
         if (!engine->reaping) {
             engine->reaper_asleep = true;
             pthread_cond_wait(&engine->reap, &engine->lock);
             engine->reaper_asleep = false;
-            moved_ns = reaper_clock();
+            moved_ns = engine_clock();
             continue;
         }
         bool moved = reaper_round(engine);
-        uint64_t now = reaper_clock();
+        uint64_t now = engine_clock();
         if (moved)
             moved_ns = now;
         else if (engine->reaping)

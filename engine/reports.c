@@ -48,6 +48,7 @@ static void reports_grow(struct reports *reports) {
     }
     segment->next = reports->segments;
     reports->segments = segment;
+    reports->reservations++;
     union report_slot *slots = segment->memory;
     for (size_t i = 0; i < REPORTS_SEGMENT_BYTES / sizeof *slots; i++)
         reports_put(reports, &slots[i]);
@@ -70,6 +71,13 @@ struct report *reports_take(struct reports *reports) {
         return NULL;
     slot->report = (struct report){0};
     return &slot->report;
+}
+
+uint64_t reports_reservations(struct reports *reports) {
+    pthread_mutex_lock(&reports->lock);
+    uint64_t reservations = reports->reservations;
+    pthread_mutex_unlock(&reports->lock);
+    return reservations;
 }
 
 void reports_give(struct reports *reports, struct report *report) {

@@ -15,6 +15,7 @@ struct reports {
     pthread_mutex_t lock;
     union report_slot *free;
     struct reports_segment *segments;
+    uint64_t reservations; /* of segments, ever; under the lock */
 };
 
 void reports_init(struct reports *reports, struct device *device);
@@ -22,4 +23,5 @@ void reports_init(struct reports *reports, struct device *device);
 void reports_finish(struct reports *reports);
 /* With code STATUS_OK; NULL out of memory. Owner thread. */
 struct report *reports_take(struct reports *reports);
+uint64_t reports_reservations(struct reports *reports);
 void reports_give(struct reports *reports, struct report *report);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/device_impl.h"
 #include "engine/session_impl.h"
 #include "engine/waiting.h"
 
@@ -31,6 +32,7 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a session");
     }
     session->limits = *limits;
+    staging_join(session);
     session->next = engine->sessions_list;
     session->previous = &engine->sessions_list;
     if (session->next)
@@ -79,6 +81,7 @@ void session_destroy(struct session *session) {
         landing_abandon(session->landings);
     session_drop_tensors(session);
     kernel_table_finish(engine, &session->kernels);
+    staging_leave(session);
     *session->previous = session->next;
     if (session->next)
         session->next->previous = session->previous;
@@ -104,12 +107,18 @@ void session_discharge(struct session *session, uint64_t bytes) {
 
 static int session_out_of_memory(struct session *session, uint64_t bytes, struct fault *fault) {
     struct pool *pool = &session->engine->pool;
+    struct device *device = session->engine->device;
+    struct device_workspaces workspaces = {0};
+    if (device->vtable->workspaces)
+        device->vtable->workspaces(device, &workspaces);
+    if (workspaces.bytes && pool->reserved + bytes <= pool->total) /* it was the device that had no more */
+        engine_trim_workspaces(session->engine);
     return fault_set(fault, STATUS_OUT_OF_MEMORY,
                      "out of device memory: asked for %" PRIu64 " bytes; of %" PRIu64 ", %" PRIu64
                      " are reserved and %" PRIu64 " live, %" PRIu64 " of them in this session and %" PRIu64
-                     " in others; largest free block %" PRIu64,
+                     " in others; largest free block %" PRIu64 "; workspaces %" PRIu64,
                      bytes, pool->total, pool->reserved, pool->live, session->live, pool->live - session->live,
-                     pool_largest_free(pool));
+                     pool_largest_free(pool), workspaces.bytes);
 }
 
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **result,
@@ -270,8 +279,11 @@ static int submit_operation(struct session *session, const struct op_request *re
     binding.check = NULL;
     struct failure *cause = NULL;
     int code = submit_check(&binding, &cause);
-    if (code == STATUS_OK)
+    if (code == STATUS_OK) {
+        binding.stream->label = request->label;
         code = bind_operation(&binding);
+        binding.stream->label = NULL;
+    }
     if (code == STATUS_OK)
         return STATUS_OK;
     output->type.dtype = DTYPE_INVALID;

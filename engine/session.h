@@ -46,9 +46,33 @@ struct op_request {
  */
 int session_submit(struct session *session, const struct op_request *request);
 
+/* Waiting for staging memory (engine/staging.h), embedded in what waits. Private to the engine. */
+enum staging_way {
+    STAGING_IN,    /* a client's chunks, to the device */
+    STAGING_LINK,  /* another device's */
+    STAGING_OUT,   /* parts of values that are there, from the device */
+    STAGING_EARLY, /* small values, as soon as they are there; never waits */
+    STAGING_WAYS
+};
+struct staging_wait {
+    void (*ready)(struct staging_wait *wait); /* staging_take() has an answer now. From engine_poll() */
+    bool first;                               /* the transfer holds nothing yet: of STAGING_LINK */
+    struct session *session;
+    enum staging_way way;
+    size_t bytes;
+    struct stream *stream;
+    struct storage *granted;
+    struct staging_wait *next, **previous; /* previous NULL: in no list */
+};
+
 /* Binding an id to bytes from outside, which come in chunks. */
 struct upload {
     int64_t bytes; /* 0 also where the upload failed at once */
+    /* Set by an owner that can wait for staging memory, after session_upload(): called once, from engine_poll(), after
+     * upload_chunk() has left `later` set; then the owner makes the same call again. NULL: what has no memory at once
+     * fails. */
+    void (*room)(struct upload *upload);
+    bool later; /* upload_chunk() has no memory now: the owner waits for `room`, and receives nothing meanwhile */
     /* private to the engine */
     struct session *session;
     struct tensor *tensor;
@@ -60,7 +84,8 @@ struct upload {
     uint64_t copied;        /* and the point at which all that have come are copied */
     struct stream *outside; /* waitable: reached when the bytes are there, */
     struct taint *taint;    /* and settled just before */
-    struct fault fault;     /* why a chunk could not be taken */
+    struct staging_wait wait;
+    struct fault fault; /* why a chunk could not be taken */
     uint64_t sequence;
     char label[FAILURE_LABEL_MAX + 1];
     struct upload *next, **previous;
@@ -79,7 +104,8 @@ struct upload_request {
  */
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
 /* Where the owner writes `bytes` of the tensor from `offset` on; after that, and before the next call, it calls
- * upload_chunk_done(). NULL where there is no memory, which upload_finish() will tell: then the bytes are of no use. */
+ * upload_chunk_done(). NULL with upload->later set: not now, see there. NULL otherwise: there is no memory, which
+ * upload_finish() will tell, and the bytes are of no use. */
 uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes);
 void upload_chunk_done(struct upload *upload);
 /* All bytes are there, or never will be: for `cause` (copied; one without an operation is the upload's own). `upload`
@@ -113,8 +139,12 @@ struct fetch_part {
     struct fetch *fetch;
     struct pending *pending;
     struct storage *staging;
+    int64_t offset, bytes;
+    struct staging_wait wait;
 };
-/* Several parts may be on their way; they come in the order in which they were asked for. */
+/* Several parts may be on their way; they come in the order in which they were asked for. One for which there is no
+ * staging memory waits for it, and those asked for after it in this session wait behind it: an owner that holds parts and
+ * releases none before others have come may wait for ever. */
 void fetch_read(struct fetch *fetch, int64_t offset, int64_t bytes, struct fetch_part *part);
 void fetch_part_release(struct fetch_part *part);
 

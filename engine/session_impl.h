@@ -36,6 +36,7 @@ struct session {
     struct landing *landings;
     struct pending *pending; /* fetches and waits not yet answered */
 
+    struct staging_account staging[STAGING_WAYS];
     struct room *room; /* engine/waiting.h */
 
     struct session *next, **previous; /* in engine->sessions_list */

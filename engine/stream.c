@@ -57,6 +57,7 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
     struct record *record = (struct record *)(stream->tail->records + stream->tail_used);
     record->bytes = (uint32_t)bytes;
     record->kind = (uint16_t)kind;
+    record->label = 0;
     record->weight = weight;
     stream->tail_used += bytes;
     stream->weight += weight;

@@ -35,9 +35,9 @@ enum record_kind {
 };
 
 struct record {
-    uint32_t bytes; /* of the whole record, header included */
-    uint16_t kind;  /* enum record_kind */
-    uint16_t unused;
+    uint32_t bytes;  /* of the whole record, header included */
+    uint16_t kind;   /* enum record_kind */
+    uint16_t label;  /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
     uint64_t weight; /* rough cost in nanoseconds */
     union {
         struct launch launch;
@@ -61,10 +61,20 @@ struct stream_chunk {
     _Alignas(16) uint8_t records[STREAM_CHUNK_BYTES];
 };
 
+/* What was put on the device between two events, for the words of a device that gets stuck with it. The records are there
+ * for as long as the event is. */
+struct stream_span {
+    const struct record *first, *last; /* launches */
+    const struct record *wait;         /* the last wait for another stream */
+    unsigned launches;
+    uint64_t weight;
+};
+
 /* Records up to `number` have run when the event is reached. */
 struct stream_mark {
     struct device_event *event; /* NULL: none of them is on the device */
     uint64_t number;
+    struct stream_span span;
 };
 
 struct stream {
@@ -73,6 +83,7 @@ struct stream {
     /* owner thread */
     uint64_t enqueued; /* number of the newest record */
     uint64_t weight;   /* of what was enqueued since the last publication */
+    const char *label; /* of the operation that is being enqueued; NULL: it has none */
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
@@ -100,8 +111,9 @@ struct stream {
     size_t head_used;
     uint64_t executed;
     struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
-    struct device_stream *device_stream; /* the one in use; NULL: nothing was put on the device yet */
-    bool unmarked;                       /* something is on the device behind the last event */
+    struct device_stream *device_stream;    /* the one in use; NULL: nothing was put on the device yet */
+    bool unmarked;                          /* something is on the device behind the last event */
+    _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
 
     /* reaper */
     _Alignas(64) struct stream_chunk *reap_head;

@@ -5,7 +5,6 @@
  * and are looked at again when something has moved. */
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
@@ -92,9 +91,11 @@ static bool submitter_wait(struct engine *engine, struct stream *stream, const s
 static bool submitter_step(struct engine *engine, struct stream *stream, struct record *record) {
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
+        atomic_store_explicit(&stream->running, record, memory_order_relaxed);
         submitter_launch(engine, stream, &record->launch);
         return true;
     case RECORD_KERNEL:
+        atomic_store_explicit(&stream->running, record, memory_order_relaxed);
         submitter_launch_kernel(engine, stream, &record->kernel);
         return true;
     case RECORD_WAIT:
@@ -115,7 +116,20 @@ struct turn {
     uint64_t weight;
     struct stream_chunk *chunks;
     struct stream_mark mark; /* number 0: none */
+    struct stream_span span;
 };
+
+static void turn_note(struct turn *turn, const struct record *record) {
+    struct stream_span *span = &turn->span;
+    if (record->kind == RECORD_WAIT)
+        span->wait = record;
+    if (record->kind != RECORD_LAUNCH && record->kind != RECORD_KERNEL)
+        return;
+    if (!span->launches++)
+        span->first = record;
+    span->last = record;
+    span->weight += record->weight;
+}
 
 /* On devices that run later, so much is put on them in advance. Beyond it a launch might block the submitter. */
 static bool submitter_far_ahead(const struct engine *engine, const struct stream *stream) {
@@ -137,6 +151,8 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
             turn->blocked = true;
             break;
         }
+        if (async)
+            turn_note(turn, record);
         turn->weight += record->weight;
         stream->head_used += record->bytes;
         stream->executed++;
@@ -146,6 +162,8 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     }
     if (async) {
         turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
+        if (turn->mark.event)
+            turn->mark.span = turn->span;
         return;
     }
     /* Once more, now in one order with the owner's accesses: this last look at `watched` comes after it. */
@@ -247,10 +265,13 @@ void submitter_run(struct engine *engine) {
     struct stream *stream;
     while ((stream = submitter_dequeue(engine))) {
         uint64_t published = stream->published;
+        engine->turn = stream;
+        atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
         pthread_mutex_unlock(&engine->lock);
         struct turn turn = {0};
         submitter_turn(engine, stream, published, &turn);
         pthread_mutex_lock(&engine->lock);
+        engine->turn = NULL;
         submitter_book(engine, stream, &turn);
         bool outside_moved = engine->outside_moved; /* perhaps just after this stream was found blocked */
         engine->outside_moved = false;
@@ -274,22 +295,28 @@ static inline void spin_pause(void) {
 #endif
 }
 
-static uint64_t submitter_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Waits a moment for work without the lock; only where another core can bring it. */
 static void submitter_spin(struct engine *engine) {
-    uint64_t end = submitter_clock() + SUBMITTER_SPIN_NS;
+    uint64_t end = engine_clock() + SUBMITTER_SPIN_NS;
     do {
         for (int i = 0; i < 64; i++) {
             if (atomic_load_explicit(&engine->work_hint, memory_order_relaxed))
                 return;
             spin_pause();
         }
-    } while (submitter_clock() < end);
+    } while (engine_clock() < end);
+}
+
+/* With the lock held. The role is taken meanwhile: work that comes is found afterwards. */
+static void submitter_trim(struct engine *engine) {
+    engine->trim_due = false;
+    if (engine->submitting || atomic_load(&engine->broken))
+        return;
+    engine->submitting = true;
+    pthread_mutex_unlock(&engine->lock);
+    engine->device->vtable->async->trim(engine->device);
+    pthread_mutex_lock(&engine->lock);
+    engine->submitting = false;
 }
 
 void *submitter_main(void *argument) {
@@ -308,6 +335,10 @@ void *submitter_main(void *argument) {
                 submitter_spin(engine);
                 pthread_mutex_lock(&engine->lock);
             }
+            continue;
+        }
+        if (engine->trim_due) {
+            submitter_trim(engine);
             continue;
         }
         engine->submitter_asleep = true;

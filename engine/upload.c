@@ -1,3 +1,4 @@
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,8 +78,13 @@ static int upload_start(struct upload *upload, const struct upload_request *requ
     return code;
 }
 
+static enum staging_way upload_way(const struct upload *upload) {
+    return upload->outside ? STAGING_LINK : STAGING_IN;
+}
+
 static void upload_dispose(struct upload *upload) {
-    storage_unref(&upload->session->engine->staging, upload->chunk);
+    staging_cancel(&upload->wait);
+    staging_give(upload->session, upload_way(upload), upload->chunk);
     storage_unref(&upload->session->engine->pool, upload->storage);
     taint_unref(upload->taint);
     if (upload->outside)
@@ -118,21 +124,28 @@ int session_upload(struct session *session, const struct upload_request *request
 
 /* ---- chunks ---- */
 
+static void upload_ready(struct staging_wait *wait) {
+    struct upload *upload = (struct upload *)((char *)wait - offsetof(struct upload, wait));
+    upload->room(upload);
+}
+
 uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
-    struct pool *staging = &upload->session->engine->staging;
+    upload->later = false;
     if (bytes == 0 || !upload->storage)
         return NULL;
     if (!upload->staged)
         return upload->storage->data + offset;
     if (upload->fault.code)
         return NULL;
-    if (pool_take(staging, (size_t)bytes, NULL, &upload->chunk) != STATUS_OK) {
-        upload->chunk = NULL;
-        fault_set(&upload->fault, STATUS_NO_HOST_MEMORY,
-                  "no %lld bytes of staging memory: of %llu, %llu are on their way", (long long)bytes,
-                  (unsigned long long)staging->total, (unsigned long long)staging->live);
+    upload->wait.ready = upload_ready;
+    upload->wait.first = upload->outside && (!upload->copied || point_reached(upload->stream, upload->copied));
+    int code = staging_take(upload->session, upload_way(upload), (size_t)bytes, NULL,
+                            upload->room ? &upload->wait : NULL, &upload->chunk, &upload->fault);
+    if (code == STATUS_AGAIN && !upload->room)
+        fault_set(&upload->fault, STATUS_NO_HOST_MEMORY, "no %lld bytes of staging memory now", (long long)bytes);
+    upload->later = code == STATUS_AGAIN && upload->room;
+    if (code != STATUS_OK)
         return NULL;
-    }
     upload->chunk_offset = offset;
     upload->chunk_bytes = bytes;
     return upload->chunk->data;
@@ -163,7 +176,7 @@ void upload_chunk_done(struct upload *upload) {
     (void)code; /* upload->fault says it */
     upload->copied = stream->enqueued;
     upload->chunk = NULL;
-    storage_unref(&upload->session->engine->staging, chunk);
+    staging_give(upload->session, upload_way(upload), chunk);
     if (upload->outside)
         return;
     upload->tensor->ready = stream;

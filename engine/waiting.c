@@ -1,6 +1,7 @@
 #include "engine/waiting.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "engine/device_impl.h"
@@ -40,14 +41,15 @@ static void fetch_drop(struct fetch *fetch) {
     if (fetch->storage)
         storage_unref(&fetch->session->engine->pool, fetch->storage);
     if (fetch->staging)
-        storage_unref(&fetch->session->engine->staging, fetch->staging);
+        staging_give(fetch->session, STAGING_EARLY, fetch->staging);
     fetch->storage = fetch->staging = NULL;
     fetch->data = NULL;
 }
 
 static void part_drop(struct fetch_part *part) {
+    staging_cancel(&part->wait);
     if (part->staging)
-        storage_unref(&part->fetch->session->engine->staging, part->staging);
+        staging_give(part->fetch->session, STAGING_OUT, part->staging);
     part->staging = NULL;
     part->data = NULL;
 }
@@ -187,22 +189,19 @@ static int fetch_prepare(struct session *session, struct tensor *tensor, struct 
     return STATUS_OK;
 }
 
-/* Bytes of the device's memory to a place where the host can read them. */
+/* Bytes of the device's memory to a place where the host can read them. STATUS_AGAIN: there is none now. */
 static int stage_out(struct session *session, struct storage *storage, int64_t offset, int64_t bytes,
-                     struct storage **staging, struct arrival_point *point, struct fault *fault) {
-    struct engine *engine = session->engine;
+                     struct staging_wait *wait, struct storage **staging, struct arrival_point *point,
+                     struct fault *fault) {
     struct stream *stream = session_transfer_stream(session, false);
     if (!stream)
         return plan_no_memory(fault);
+    int code = staging_take(session, wait ? STAGING_OUT : STAGING_EARLY, (size_t)bytes, stream, wait, staging, fault);
+    if (code != STATUS_OK)
+        return code;
     if (point->stream && stream_wait(stream, point->stream, point->number) != STATUS_OK)
         return plan_no_memory(fault);
-    if (pool_take(&engine->staging, (size_t)bytes, stream, staging) != STATUS_OK) {
-        *staging = NULL;
-        return fault_set(fault, STATUS_NO_HOST_MEMORY,
-                         "no %" PRId64 " bytes of staging memory: of %" PRIu64 ", %" PRIu64 " are on their way", bytes,
-                         engine->staging.total, engine->staging.live);
-    }
-    int code = plan_wait_memory(stream, *staging, fault);
+    code = plan_wait_memory(stream, *staging, fault);
     if (code == STATUS_OK)
         code = view_copy_bytes(stream, *staging, 0, storage, offset, bytes, fault);
     point->stream = stream;
@@ -210,19 +209,19 @@ static int stage_out(struct session *session, struct storage *storage, int64_t o
     return code;
 }
 
-/* What the host cannot read goes to staging memory at once where it is small, else in parts. */
+/* What the host cannot read goes to staging memory at once where it is small and there is some, else in parts. */
 static int fetch_stage(struct session *session, struct fetch *fetch, struct arrival_point *point, struct fault *fault) {
     if (!fetch->data || !session->engine->device->vtable->host_reserve)
         return STATUS_OK;
     int64_t offset = fetch->data - fetch->storage->data;
     fetch->offset = offset;
     fetch->data = NULL;
-    if (fetch->bytes > FETCH_WHOLE_BYTES)
+    if (fetch->bytes > FETCH_WHOLE_BYTES || (uint64_t)fetch->bytes > session->engine->staging.pool.total / 4)
         return STATUS_OK;
-    int code = stage_out(session, fetch->storage, offset, fetch->bytes, &fetch->staging, point, fault);
+    int code = stage_out(session, fetch->storage, offset, fetch->bytes, NULL, &fetch->staging, point, fault);
     if (code == STATUS_OK)
         fetch->data = fetch->staging->data;
-    return code;
+    return code == STATUS_AGAIN ? STATUS_OK : code;
 }
 
 /* Answers when the point has been reached; one of the three is what to answer. */
@@ -281,14 +280,17 @@ void fetch_release(struct fetch *fetch) {
     fetch_drop(fetch);
 }
 
-void fetch_read(struct fetch *fetch, int64_t offset, int64_t bytes, struct fetch_part *part) {
+/* Answers at once or later; or the part waits for staging memory, to come here again. */
+static void part_stage(struct fetch_part *part) {
+    struct fetch *fetch = part->fetch;
     struct session *session = fetch->session;
     struct arrival_point point = {0};
     struct fault fault;
-    void (*done)(struct fetch_part *, const struct failure *) = part->done;
-    *part = (struct fetch_part){.done = done, .fetch = fetch};
-    if (stage_out(session, fetch->storage, fetch->offset + offset, bytes, &part->staging, &point, &fault) !=
-        STATUS_OK) {
+    int code = stage_out(session, fetch->storage, fetch->offset + part->offset, part->bytes, &part->wait,
+                         &part->staging, &point, &fault);
+    if (code == STATUS_AGAIN)
+        return;
+    if (code != STATUS_OK) {
         part_answer(part, session_failure(session, &fault, "fetch", NULL, 0));
         return;
     }
@@ -304,6 +306,16 @@ void fetch_read(struct fetch *fetch, int64_t offset, int64_t bytes, struct fetch
         pending_destroy(pending);
         part_answer(part, late);
     }
+}
+
+static void part_ready(struct staging_wait *wait) {
+    part_stage((struct fetch_part *)((char *)wait - offsetof(struct fetch_part, wait)));
+}
+
+void fetch_read(struct fetch *fetch, int64_t offset, int64_t bytes, struct fetch_part *part) {
+    *part = (struct fetch_part){.done = part->done, .fetch = fetch, .offset = offset, .bytes = bytes};
+    part->wait.ready = part_ready;
+    part_stage(part);
 }
 
 void fetch_part_release(struct fetch_part *part) {

@@ -108,6 +108,7 @@ struct frame_reader {
     uint32_t message_max;
     uint64_t payload_max;
     bool paused;
+    bool held;     /* a handler has put its message off */
     bool direct;   /* the last want named the sink */
     bool bulk;     /* the last frame's payload was large enough for that */
     int stopped;   /* what a handler or a malformed header ended it with */
@@ -119,7 +120,8 @@ struct frame_reader {
 struct frame_handler {
     /* A whole message is there (`message` is valid during the call); `header->payload_bytes` will follow. If there is a
      * payload the handler may set *sink to memory for all of it, which must stay valid until on_payload; left NULL, the
-     * payload is read and dropped. */
+     * payload is read and dropped. STATUS_AGAIN puts the message off: the reader pauses, and the same call is made again
+     * by frame_reader_resume(). */
     int (*on_message)(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                       struct fault *fault);
     /* The payload announced before is complete in the sink (or was dropped). Not called when there was none. */

@@ -93,6 +93,10 @@ static int step_message(struct frame_reader *reader, const struct frame_handler 
     }
     uint8_t *sink = NULL;
     int status = handler->on_message(owner, &reader->header, reader->buffer + reader->begin, &sink, fault);
+    if (status == STATUS_AGAIN) {
+        reader->held = reader->paused = true;
+        return 0;
+    }
     if (status != STATUS_OK) {
         return stop(reader, status);
     }
@@ -136,7 +140,7 @@ static int run(struct frame_reader *reader, const struct frame_handler *handler,
             more = reader->paused ? 0 : step_header(reader, fault);
             break;
         case FRAME_READER_MESSAGE:
-            more = step_message(reader, handler, owner, fault);
+            more = reader->held ? 0 : step_message(reader, handler, owner, fault);
             break;
         case FRAME_READER_PAYLOAD:
             more = step_payload(reader, handler, owner, fault);
@@ -169,6 +173,6 @@ int frame_reader_resume(struct frame_reader *reader, const struct frame_handler 
     if (reader->stopped) {
         return fault_set(fault, (enum status)reader->stopped, "nothing is read after a malformed frame");
     }
-    reader->paused = false;
+    reader->paused = reader->held = false;
     return run(reader, handler, owner, fault);
 }

@@ -34,6 +34,7 @@ struct channel_limits {
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
+    uint32_t device_timeout_ms; /* without progress a device is given up; 0: never */
 };
 
 struct channel_message {
@@ -43,7 +44,8 @@ struct channel_message {
             char device[32]; /* "cpu:0" */
             char kind[16];
             uint32_t index, threads;
-            uint64_t memory_total; /* 0: automatic */
+            uint64_t memory_total;  /* 0: automatic */
+            uint64_t staging_total; /* 0: automatic */
             uint64_t epoch;
             int32_t log_level;
             struct channel_limits limits;

@@ -30,13 +30,15 @@ struct config {
                         struct fault *fault);
     uint64_t log_level; /* enum log_level */
     uint64_t socket_mode;
-    uint64_t memory; /* bytes of each device; 0: automatic */
+    uint64_t memory;  /* bytes of each device; 0: automatic */
+    uint64_t staging; /* bytes of host memory for copies to and from a device */
     uint64_t threads;
     uint64_t max_connections;
     uint64_t max_sessions; /* of each device */
     uint64_t session_bytes, session_tensors, session_streams, session_operations, session_out_bytes;
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
+    uint64_t device_timeout; /* 0: never */
     uint64_t quarantine_after;                /* failures in a minute; 0: never */
     char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
 };

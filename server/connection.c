@@ -47,6 +47,11 @@ static void connection_on_room(void *owner) {
     service_mark_more(connection->service, connection);
 }
 
+void connection_on_staging(struct connection *connection) {
+    connection->wait_staging = false;
+    service_mark_more(connection->service, connection);
+}
+
 /* Whether the session has more in flight than it may; then something has been arranged that will mark the connection.
  */
 static bool connection_over(struct connection *connection) {
@@ -60,7 +65,7 @@ static bool connection_over(struct connection *connection) {
     }
     if (connection->out_cost > limits->session_out_bytes)
         connection->wait_output = true;
-    return connection->wait_room || connection->wait_output;
+    return connection->wait_room || connection->wait_output || connection->wait_staging;
 }
 
 uint64_t connection_fetch_cost(const struct connection *connection, uint64_t id) {

@@ -59,7 +59,7 @@ struct connection {
     struct reply_queue queue;
     struct answer *pending;
     uint64_t out_cost;
-    bool wait_room, wait_output; /* why reading has paused */
+    bool wait_room, wait_output, wait_staging; /* why reading has paused */
     uint64_t deadline_ms;        /* 0: none */
     char reason[256];
 
@@ -70,6 +70,7 @@ struct connection {
     struct session *session; /* NULL before Hello */
     uint64_t operations;     /* numbered so far */
     struct request_upload *uploads, *receiving;
+    struct request_upload *held; /* its chunk's frame has been put off; NULL: none */
     unsigned n_uploads;
 };
 
@@ -83,6 +84,9 @@ void connection_destroy(struct connection *connection, const char *reason);
 void connection_fail(struct connection *connection, const struct fault *fault);
 /* As by connection_fail(), but pending requests get `fault` first. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
+
+/* There is staging memory for the upload that has been put off. */
+void connection_on_staging(struct connection *connection);
 
 /* Parts of a turn, called by the service. */
 void connection_resume(struct connection *connection);

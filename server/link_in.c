@@ -1,6 +1,7 @@
 #include "server/link_in.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,9 +130,10 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
         return fault_set(fault, STATUS_INTERNAL, "%s sent a malformed message over a link", link->device);
     status = link_in_check(link, data, header->payload_bytes, fault);
     link->begun = true;
-    if (status == STATUS_OK && header->payload_bytes > 0)
-        *sink = upload_chunk(&link->copy->upload, link->copy->received, (int64_t)header->payload_bytes);
-    return status;
+    if (status != STATUS_OK || header->payload_bytes == 0)
+        return status;
+    *sink = upload_chunk(&link->copy->upload, link->copy->received, (int64_t)header->payload_bytes);
+    return link->copy->upload.later ? STATUS_AGAIN : STATUS_OK; /* AGAIN: copy_in_room() goes on */
 }
 
 static int link_in_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
@@ -192,7 +194,7 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
         copy_in_fail(link->copy, &fault);
         return;
     }
-    while (read < LINK_TURN_BYTES) {
+    while (read < LINK_TURN_BYTES && !link->reader.paused) {
         ssize_t got = link_in_read(link, &fault);
 
         if (got == 0)
@@ -206,6 +208,24 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
             return;
         }
         read += (size_t)got;
+    }
+    if (link->reader.paused) /* the source's end, if it comes, is read after what is left to be read */
+        uv_poll_stop(&link->poll);
+}
+
+/* There is staging memory for the chunk that has been put off. */
+static void copy_in_room(struct upload *upload) {
+    struct copy_in *copy = (struct copy_in *)((char *)upload - offsetof(struct copy_in, upload));
+    struct link_in *link = copy->link;
+    struct fault fault = {0};
+
+    if (frame_reader_resume(&link->reader, &link_in_handler, link, &fault))
+        link_in_broken(link, &fault);
+    else if (link_in_complete(link))
+        copy_in_finish(copy, NULL);
+    else if (!link->reader.paused && uv_poll_start(&link->poll, UV_READABLE, link_in_on_poll)) {
+        fault_set(&fault, STATUS_INTERNAL, "cannot watch the link from %s", link->device);
+        copy_in_fail(copy, &fault);
     }
 }
 
@@ -329,6 +349,7 @@ void link_in_expect(struct connection *connection, const struct upload_request *
         return;
     }
     copy->connection = connection;
+    copy->upload.room = copy_in_room;
     snprintf(copy->source, sizeof copy->source, "%s", source);
     copy->deadline_ms = service_now_ms() + service->limits.transfer_timeout_ms;
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);

@@ -1,3 +1,4 @@
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "server/cause.h"
@@ -9,6 +10,7 @@ enum { REQUEST_UPLOADS_MAX = 4096 }; /* of one session, begun and not complete *
 
 struct request_upload {
     struct request_upload *next;
+    struct connection *connection;
     uint64_t id;
     int64_t total, received; /* bytes */
     enum dtype dtype;
@@ -25,6 +27,12 @@ static void request_upload_remove(struct connection *connection, struct request_
             free(upload);
             return;
         }
+}
+
+/* There is memory for the chunk that has been put off. */
+static void request_upload_room(struct upload *upload) {
+    connection_on_staging(
+        ((struct request_upload *)((char *)upload - offsetof(struct request_upload, upload)))->connection);
 }
 
 static void request_upload_end(struct request_upload *upload, const struct failure *cause) {
@@ -53,21 +61,27 @@ static void request_upload_bind(struct connection *connection, const Tensord__Up
     upload->total = bad.code ? INT64_MAX : type_bytes(&type);
     connection->operations++;
     upload->bound = session_upload(connection->session, &request, &upload->upload) == STATUS_OK;
+    upload->upload.room = request_upload_room;
     if (bad.code) {
         cause_set(&cause, &bad);
         request_upload_end(upload, &cause);
     }
 }
 
-/* `payload` bytes follow; 0 where the frame brings none. */
+/* `payload` bytes follow; 0 where the frame brings none. STATUS_AGAIN: there is no place for them now, and the connection
+ * comes back with this frame when there is. */
 static int request_upload_expect(struct connection *connection, struct request_upload *upload, uint64_t payload,
                                  uint8_t **sink, struct fault *fault) {
     if (payload > (uint64_t)(upload->total - upload->received))
         return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where %ld of %ld were due", upload->id, payload,
                                 upload->total - upload->received, upload->total);
     if (payload > 0) {
-        connection->receiving = upload;
         upload->place = upload->bound ? upload_chunk(&upload->upload, upload->received, (int64_t)payload) : NULL;
+        connection->wait_staging = upload->bound && upload->upload.later;
+        connection->held = connection->wait_staging ? upload : NULL;
+        if (connection->wait_staging)
+            return STATUS_AGAIN;
+        connection->receiving = upload;
         *sink = upload->place;
     } else if (upload->total == 0) {
         request_upload_end(upload, NULL);
@@ -79,8 +93,10 @@ static int request_upload_expect(struct connection *connection, struct request_u
 int request_upload(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                    uint8_t **sink, struct fault *fault) {
     const Tensord__Upload *upload = (const Tensord__Upload *)message;
-    struct request_upload *entry;
+    struct request_upload *entry = connection->held;
 
+    if (entry) /* it has been begun, and waited for staging memory */
+        return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
     if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
         return STATUS_PROTOCOL;
     if (connection->n_uploads >= REQUEST_UPLOADS_MAX)
@@ -88,6 +104,7 @@ int request_upload(struct connection *connection, const struct frame_header *hea
     entry = calloc(1, sizeof *entry);
     if (!entry)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
+    entry->connection = connection;
     entry->next = connection->uploads;
     connection->uploads = entry;
     connection->n_uploads++;
@@ -141,5 +158,6 @@ void request_drop_uploads(struct connection *connection) {
         request_upload_end(connection->uploads, &gone);
         request_upload_remove(connection, connection->uploads);
     }
-    connection->receiving = NULL;
+    connection->receiving = connection->held = NULL;
+    connection->wait_staging = false;
 }

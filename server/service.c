@@ -149,7 +149,8 @@ static void service_on_check(uv_check_t *check) {
         engine_poll(service->engine);
         service_check_device(service);
         service_flush(service);
-        if (!service->more)
+        /* Callbacks and replies may have enqueued more, such as the next parts of a fetch. */
+        if (!service->more && !engine_due(service->engine))
             break;
         service_busy(service);
         service_resume(service);

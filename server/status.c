@@ -66,6 +66,22 @@ static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *s
     return message;
 }
 
+/* What is beside the pool. */
+static void status_fill_memory(const struct engine_stats *stats, Tensord__DeviceStatus *status) {
+    status->stalled_s = (double)stats->stalled_ns / 1e9;
+    status->workspaces = stats->workspaces;
+    status->workspaces_limit = stats->workspaces_limit;
+    status->staging_total = stats->staging_total;
+    status->staging_reserved = stats->staging_reserved;
+    status->staging_held = stats->staging_held;
+    status->staging_waiting = stats->staging_waiting;
+    status->reservations = stats->reservations;
+    status->releases = stats->releases;
+    status->pinnings = stats->pinnings;
+    status->unpinnings = stats->unpinnings;
+    status->workspace_growths = stats->workspace_growths;
+}
+
 static void status_fill_device_status(const struct worker_slot *slot, uint64_t now, Tensord__Device *device,
                                       struct status_readings *readings, Tensord__DeviceStatus *status) {
     const struct stats_device *stats = &slot->snapshot.device;
@@ -83,6 +99,7 @@ static void status_fill_device_status(const struct worker_slot *slot, uint64_t n
     status->memory_live = stats->engine.memory_live;
     status->memory_peak = stats->engine.memory_peak;
     status->memory_largest_free = stats->engine.memory_largest_free;
+    status_fill_memory(&stats->engine, status);
     status->queue_depth = stats->engine.queue_depth;
     status->ops_total = stats->engine.ops_total;
     status->products_library = stats->engine.device.products_library;

@@ -139,9 +139,36 @@ static void worker_report(int channel, const struct fault *fault) {
 
 /* ---- the service's calls ---- */
 
+/* The number by which clients and operators know a session; 0 where it has ended. */
+static unsigned long worker_session(const struct worker *worker, const struct session *session) {
+    for (const struct connection *at = worker->service.connections; at; at = at->next)
+        if (session && at->session == session)
+            return at->number;
+    return 0;
+}
+
+/* Gives up a device that completes nothing any more: its sessions are told, and the front starts another worker. */
+static void worker_watch_device(struct worker *worker) {
+    uint64_t timeout_ns = (uint64_t)worker->service.limits.device_timeout_ms * 1000000;
+    struct engine_stall stall;
+    struct fault fault;
+    char whose[32] = "a session that has ended";
+    unsigned long number;
+
+    if (worker->service.failed || !engine_stalled(worker->service.engine, timeout_ns, &stall))
+        return;
+    number = worker_session(worker, stall.session);
+    if (number)
+        snprintf(whose, sizeof whose, "session %lu", number);
+    fault_set(&fault, STATUS_DEVICE_LOST, "no progress for %.1f s in %s of %s", (double)stall.ns / 1e9,
+              *stall.operation ? stall.operation : "the work", whose);
+    engine_fail(worker->service.engine, &fault);
+}
+
 static void worker_on_tick(void *owner) {
     struct worker *worker = owner;
 
+    worker_watch_device(worker);
     worker_stats_tick(&worker->stats, &worker->service);
     if (worker->deadline_ms && service_now_ms() >= worker->deadline_ms) {
         worker->done = true;
@@ -189,7 +216,11 @@ static int worker_open(struct worker *worker, const struct channel_message *star
         .memory_total = start->start.memory_total,
         .readings = true,
     };
-    struct engine_options engine_options = {service_wake, &worker->service};
+    struct engine_options engine_options = {
+        .wake = service_wake,
+        .owner = &worker->service,
+        .staging_total = start->start.staging_total,
+    };
     struct device *device;
     int status = device_open(start->start.kind, &device_options, &device, fault);
 

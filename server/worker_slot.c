@@ -47,6 +47,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.index = slot->device.index;
     message->start.threads = (uint32_t)config->threads;
     message->start.memory_total = config->memory;
+    message->start.staging_total = config->staging;
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
     message->start.limits = (struct channel_limits){
@@ -58,6 +59,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
         .sessions = (uint32_t)config->max_sessions,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
+        .device_timeout_ms = (uint32_t)config->device_timeout,
         .drain_timeout_ms = config->drain_timeout ? (uint32_t)config->drain_timeout : 1, /* 0 means the default there */
     };
 }

@@ -16,6 +16,7 @@ extern "C" {
 struct cuda_scratch {
     void *memory;
     size_t bytes;
+    uint64_t used; /* when last, by the device's count */
 };
 
 struct cuda_stream {
@@ -58,8 +59,9 @@ bool cuda_softmax_has(unsigned opcode, enum dtype dtype);
 bool cuda_random_has(unsigned opcode, enum dtype dtype);
 bool cuda_matmul_has(enum dtype dtype);
 
-/* Makes the stream's scratch at least this large (stream-ordered allocation; it never shrinks). NULL and a fault where the
- * device has no more memory. */
+/* Makes the stream's scratch at least this large, with what was in it gone; it is kept until the device needs the memory
+ * for another stream, or has nothing to do for a while. NULL and a fault where there is no more: with STATUS_OUT_OF_MEMORY
+ * the driver goes on without, for what it returns is the device's failure. */
 void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault);
 
 /* Turns a CUDA error into a fault that names the call, CUDA's name for the error and its words: STATUS_DEVICE_LOST for a

@@ -9,8 +9,12 @@
 #include "engine/module.h"
 
 enum { CUDA_OPCODES = OP_ONE_HOT + 1 };
-/* Left to CUDA itself: code, workspaces of cuBLAS, scratch memory. */
-static const size_t cuda_kept = (size_t)512 << 20;
+/* Of free memory, what is left to CUDA itself; workspaces may be three quarters of that, so that they and the pool never
+ * compete. Products want 32 MiB a stream on Hopper. */
+static uint64_t cuda_kept(uint64_t unused, uint64_t total) {
+    uint64_t kept = (UINT64_C(512) << 20) + total / 128;
+    return kept < unused / 2 ? kept : unused / 2;
+}
 
 /* ---- operations ---- */
 
@@ -194,7 +198,9 @@ static int cuda_read_memory(struct cuda_device *device, uint64_t wanted, struct 
     uint64_t keep = UINT64_MAX;
     CUDA_TRY(fault, cudaMemGetInfo(&free_bytes, &total_bytes));
     device->info.memory_device = total_bytes;
-    device->memory_total = wanted ? wanted : free_bytes > 2 * cuda_kept ? free_bytes - cuda_kept : free_bytes / 2;
+    uint64_t kept = cuda_kept(free_bytes, total_bytes);
+    device->memory_total = wanted ? wanted : free_bytes - kept;
+    device->workspaces.limit = kept / 4 * 3;
     /* Scratch memory that is given back stays in CUDA's pool. */
     CUDA_TRY(fault, cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal));
     CUDA_TRY(fault, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
@@ -262,6 +268,7 @@ const struct device_vtable cuda_device_vtable = {
     .host_release = cuda_host_release,
     .launch = cuda_launch,
     .async = &cuda_async,
+    .workspaces = cuda_workspaces,
     .supports = cuda_supports,
     .list = cuda_list,
     .readings = cuda_readings,

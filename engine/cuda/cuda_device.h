@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "engine/cuda/cuda.h"
 #include "engine/cuda/monitor.h"
@@ -14,6 +15,14 @@ struct device_event {
 
 struct device_stream {
     struct cuda_stream cuda;
+    struct device_stream *next, **previous; /* in the device's list */
+};
+
+/* Scratch memory of all streams. The submitter's thread, but for what any thread may read. */
+struct cuda_workspaces {
+    struct device_stream *streams;
+    uint64_t clock, limit;
+    _Atomic uint64_t bytes, growths;
 };
 
 struct cuda_device {
@@ -23,6 +32,7 @@ struct cuda_device {
     int priority_least, priority_greatest;
     struct device_info info; /* as read when it was opened */
     struct monitor *monitor; /* NULL: no readings */
+    struct cuda_workspaces workspaces;
     pthread_mutex_t events_lock;
     struct device_event *events; /* unused ones */
 };
@@ -34,6 +44,7 @@ int cuda_enter(const struct cuda *cuda, struct fault *fault);
 extern const struct device_kernels cuda_kernels;
 /* cuda_stream.c */
 extern const struct device_async cuda_async;
+void cuda_workspaces(struct device *device, struct device_workspaces *workspaces);
 void cuda_events_destroy(struct cuda_device *device);
 
 /* cuda_places.c */

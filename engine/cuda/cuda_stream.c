@@ -1,9 +1,115 @@
 /* Streams, events and scratch memory. Events come from a pool, since creating one costs more than recording it. */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "engine/cuda/cuda_device.h"
 
 static const size_t scratch_smallest = (size_t)1 << 20;
+
+/* ---- scratch memory ---- */
+
+/* From CUDA's own pool, which keeps what is given back (cuda_device.c sets that). It is stream-ordered: what is freed here
+ * is free for what comes later on the stream, and launches that use it are before that. */
+static void scratch_drop(struct cuda_device *device, struct device_stream *stream) {
+    struct cuda_scratch *scratch = &stream->cuda.scratch;
+    if (!scratch->memory)
+        return;
+    cudaFreeAsync(scratch->memory, stream->cuda.stream);
+    cudaGetLastError(); /* of a device that is lost, as the next launch will find: drivers look at it */
+    atomic_fetch_sub(&device->workspaces.bytes, scratch->bytes);
+    scratch->memory = NULL;
+    scratch->bytes = 0;
+}
+
+/* Of other streams' scratch that which has not been used for longest. NULL: there is none. */
+static struct device_stream *scratch_oldest(const struct cuda_device *device, const struct device_stream *except) {
+    struct device_stream *oldest = NULL;
+    for (struct device_stream *stream = device->workspaces.streams; stream; stream = stream->next)
+        if (stream != except && stream->cuda.scratch.memory &&
+            (!oldest || stream->cuda.scratch.used < oldest->cuda.scratch.used))
+            oldest = stream;
+    return oldest;
+}
+
+/* Drops other streams' until no more than this is taken. */
+static void scratch_make_room(struct cuda_device *device, const struct device_stream *except, uint64_t most) {
+    struct device_stream *oldest;
+    while (atomic_load(&device->workspaces.bytes) > most && (oldest = scratch_oldest(device, except)))
+        scratch_drop(device, oldest);
+}
+
+static void scratch_trim_pool(const struct cuda_device *device) {
+    cudaMemPool_t pool;
+    if (cudaDeviceGetDefaultMemPool(&pool, device->cuda.ordinal) == cudaSuccess)
+        cudaMemPoolTrimTo(pool, 0);
+    cudaGetLastError(); /* of these, and of what has been dealt with by them */
+}
+
+/* Out of memory: everything else is given back, and it is tried once more. */
+static cudaError_t scratch_take(struct cuda_device *device, struct device_stream *stream, size_t bytes) {
+    struct cuda_scratch *scratch = &stream->cuda.scratch;
+    cudaError_t error = cudaMallocAsync(&scratch->memory, bytes, stream->cuda.stream);
+    if (error == cudaErrorMemoryAllocation) {
+        scratch_make_room(device, stream, 0);
+        scratch_trim_pool(device);
+        error = cudaMallocAsync(&scratch->memory, bytes, stream->cuda.stream);
+    }
+    if (error != cudaSuccess) {
+        scratch->memory = NULL;
+        return error;
+    }
+    cudaGetLastError(); /* of the first try, where it went well in the end: launches look at it */
+    scratch->bytes = bytes;
+    atomic_fetch_add(&device->workspaces.bytes, bytes);
+    atomic_fetch_add(&device->workspaces.growths, 1);
+    return cudaSuccess;
+}
+
+static struct cuda_device *stream_device(const struct cuda_stream *stream) {
+    return (struct cuda_device *)((char *)stream->cuda - offsetof(struct cuda_device, cuda));
+}
+
+void *cuda_scratch(struct cuda_stream *cuda_stream, size_t bytes, struct fault *fault) {
+    struct device_stream *stream = (struct device_stream *)cuda_stream;
+    struct cuda_device *device = stream_device(cuda_stream);
+    struct cuda_scratch *scratch = &cuda_stream->scratch;
+    uint64_t limit = device->workspaces.limit, wanted = scratch_smallest;
+    scratch->used = ++device->workspaces.clock;
+    if (bytes <= scratch->bytes && scratch->memory)
+        return scratch->memory;
+    if (bytes > limit) {
+        fault_set(fault, STATUS_OUT_OF_MEMORY,
+                  "a workspace of %zu bytes: of %llu that workspaces may have in all, %llu are taken", bytes,
+                  (unsigned long long)limit, (unsigned long long)atomic_load(&device->workspaces.bytes));
+        return NULL;
+    }
+    while (wanted < bytes)
+        wanted *= 2;
+    wanted = wanted < limit ? wanted : limit;
+    scratch_drop(device, stream);
+    scratch_make_room(device, stream, limit - wanted);
+    cudaError_t error = scratch_take(device, stream, (size_t)wanted);
+    if (error == cudaSuccess)
+        return scratch->memory;
+    cuda_fault(fault, error, "cudaMallocAsync");
+    return NULL;
+}
+
+static void cuda_trim(struct device *base) {
+    struct cuda_device *device = (struct cuda_device *)base;
+    struct fault fault;
+    if (cuda_enter(&device->cuda, &fault) != STATUS_OK)
+        return;
+    scratch_make_room(device, NULL, 0);
+    scratch_trim_pool(device);
+}
+
+void cuda_workspaces(struct device *base, struct device_workspaces *workspaces) {
+    struct cuda_device *device = (struct cuda_device *)base;
+    workspaces->bytes = atomic_load(&device->workspaces.bytes);
+    workspaces->limit = device->workspaces.limit;
+    workspaces->growths = atomic_load(&device->workspaces.growths);
+}
 
 /* ---- streams ---- */
 
@@ -30,46 +136,26 @@ static int cuda_stream_create(struct device *base, int priority, struct device_s
         free(stream);
         return code;
     }
+    stream->next = device->workspaces.streams;
+    stream->previous = &device->workspaces.streams;
+    if (stream->next)
+        stream->next->previous = &stream->next;
+    device->workspaces.streams = stream;
     *result = stream;
     return STATUS_OK;
 }
 
 static void cuda_stream_destroy(struct device *base, struct device_stream *stream) {
+    struct cuda_device *device = (struct cuda_device *)base;
     struct fault fault;
-    if (cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK) {
-        if (stream->cuda.scratch.memory)
-            cudaFreeAsync(stream->cuda.scratch.memory, stream->cuda.stream);
+    if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
+        scratch_drop(device, stream);
         cudaStreamDestroy(stream->cuda.stream);
     }
+    *stream->previous = stream->next;
+    if (stream->next)
+        stream->next->previous = stream->previous;
     free(stream);
-}
-
-/* From CUDA's own pool, which keeps what is given back (cuda_device.c sets that), and trims it when it runs out. */
-void *cuda_scratch(struct cuda_stream *stream, size_t bytes, struct fault *fault) {
-    struct cuda_scratch *scratch = &stream->scratch;
-    size_t wanted = scratch_smallest;
-    cudaMemPool_t pool;
-    if (bytes <= scratch->bytes && scratch->memory)
-        return scratch->memory;
-    while (wanted < bytes && wanted <= SIZE_MAX / 2)
-        wanted *= 2;
-    if (scratch->memory) /* for what comes later on the stream: launches that use it are before this */
-        cudaFreeAsync(scratch->memory, stream->stream);
-    *scratch = (struct cuda_scratch){0};
-    cudaError_t error = cudaMallocAsync(&scratch->memory, wanted, stream->stream);
-    if (error == cudaErrorMemoryAllocation) {
-        if (cudaDeviceGetDefaultMemPool(&pool, stream->cuda->ordinal) == cudaSuccess)
-            cudaMemPoolTrimTo(pool, 0);
-        error = cudaMallocAsync(&scratch->memory, wanted, stream->stream);
-    }
-    cudaGetLastError(); /* of those above, where it went well in the end: launches look at it */
-    if (error != cudaSuccess) {
-        scratch->memory = NULL;
-        cuda_fault(fault, error, "cudaMallocAsync");
-        return NULL;
-    }
-    scratch->bytes = wanted;
-    return scratch->memory;
 }
 
 /* ---- events ---- */
@@ -159,4 +245,5 @@ const struct device_async cuda_async = {
     .event_wait = cuda_event_wait,
     .event_reached = cuda_event_reached,
     .event_release = cuda_event_release,
+    .trim = cuda_trim,
 };

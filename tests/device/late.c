@@ -12,10 +12,16 @@
 /* What is added to real addresses: x86-64 and AArch64 programs have nothing up there. */
 #define LATE_OFFSET (UINT64_C(1) << 62)
 
+enum { HANG_NONE = -1, HANG_KERNELS = -2 /* clients' kernels */ };
+
 struct late {
     struct device device;
     struct device *cpu;
     pthread_mutex_t kernels; /* the CPU device runs one launch at a time */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int hang;  /* opcode of kernels that do not end, or one of those above. Under the lock */
+    bool lost; /* too */
 };
 
 struct device_event {
@@ -81,12 +87,44 @@ static void *real_address(void *data) {
     return (uintptr_t)data >= LATE_OFFSET ? (uint8_t *)data - LATE_OFFSET : data;
 }
 
+void late_hang(struct device *device, const char *operation) {
+    struct late *late = (struct late *)device;
+    int hang = operation && !strcmp(operation, "user kernels") ? HANG_KERNELS : HANG_NONE;
+    for (unsigned i = 0; operation && i < 65536 && hang == HANG_NONE; i++)
+        if (op_info(i) && !strcmp(op_info(i)->name, operation))
+            hang = (int)i;
+    pthread_mutex_lock(&late->lock);
+    late->hang = hang;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
+void late_lose(struct device *device) {
+    struct late *late = (struct late *)device;
+    pthread_mutex_lock(&late->lock);
+    late->lost = true;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
+/* False: it does not run. */
+static bool late_begin(struct late *late, int opcode) {
+    pthread_mutex_lock(&late->lock);
+    while (!late->lost && late->hang == opcode)
+        pthread_cond_wait(&late->changed, &late->lock);
+    bool runs = !late->lost;
+    pthread_mutex_unlock(&late->lock);
+    return runs;
+}
+
 static void late_run(struct late *late, const struct launch *launch) {
     struct {
         _Alignas(struct launch) uint8_t bytes[sizeof(struct launch) + 3 * sizeof(struct operand)];
     } room;
     struct launch *real = (struct launch *)room.bytes;
     struct fault fault;
+    if (!late_begin(late, launch->opcode))
+        return;
     memcpy(real, launch, sizeof *launch + launch->n_inputs * sizeof(struct operand));
     real->output.data = real_address(real->output.data);
     for (unsigned i = 0; i < real->n_inputs; i++)
@@ -159,8 +197,9 @@ static const struct late_function {
     {"mean", run_mean, 4, {8, 8, 8, 8}},      {"crash", NULL, 1, {8}},
 };
 
-static void late_run_kernel(const struct kernel_launch *launch) {
-    ((const struct late_kernel *)launch->kernel)->run(launch->arguments);
+static void late_run_kernel(struct late *late, const struct kernel_launch *launch) {
+    if (late_begin(late, HANG_KERNELS))
+        ((const struct late_kernel *)launch->kernel)->run(launch->arguments);
 }
 
 static const struct late_function *late_find(const char *name) {
@@ -241,7 +280,7 @@ static void *stream_main(void *argument) {
             late_run(stream->late, item->launch);
             break;
         case LATE_KERNEL:
-            late_run_kernel(item->kernel);
+            late_run_kernel(stream->late, item->kernel);
             break;
         case LATE_RECORD:
             event_reach(item->event);
@@ -395,6 +434,8 @@ static void late_describe(const struct device *device, struct device_info *info)
 static void late_close(struct device *device) {
     struct late *late = (struct late *)device;
     device_close(late->cpu);
+    pthread_cond_destroy(&late->changed);
+    pthread_mutex_destroy(&late->lock);
     pthread_mutex_destroy(&late->kernels);
     free(late);
 }
@@ -439,6 +480,9 @@ int late_open(const struct device_options *options, struct device **device, stru
     }
     late->device.vtable = &late_vtable;
     pthread_mutex_init(&late->kernels, NULL);
+    pthread_mutex_init(&late->lock, NULL);
+    pthread_cond_init(&late->changed, NULL);
+    late_hang(&late->device, getenv("TENSORD_LATE_HANG"));
     *device = &late->device;
     return STATUS_OK;
 }

@@ -5,5 +5,11 @@
 
 #include "engine/device_impl.h"
 
-/* Opens "late" around a CPU device with these options. */
+/* Opens "late" around a CPU device with these options. Kernels of the operation that TENSORD_LATE_HANG names, such as
+ * "tanh", never end. */
 int late_open(const struct device_options *options, struct device **device, struct fault *fault);
+/* From now on kernels of this operation ("user kernels": those of clients) do not end; NULL: all do. */
+void late_hang(struct device *device, const char *operation);
+/* Nothing runs any more, and what hangs ends: before the end of an engine that has given the device up, which keeps no
+ * launches for it. */
+void late_lose(struct device *device);

@@ -1,5 +1,6 @@
 /* Accounts of memory, its limits, and views that outlive their bases. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/device/suite.h"
@@ -171,6 +172,122 @@ Test(memory, failed_operations_hold_nothing) {
         cr_assert_eq(suite_submit(&suite, &(struct op_request){.opcode = OP_MATMUL, .n_inputs = 2, .inputs = ids}, &id),
                      STATUS_SHAPE);
     cr_assert_eq(account(&suite).live, live);
+    suite_close(&suite);
+}
+
+/* ---- out of memory ---- */
+
+static struct engine_stats figures(struct suite *suite) {
+    struct engine_stats stats;
+    engine_stats(suite->engine, &stats);
+    return stats;
+}
+
+/* Free memory there is, but not in one piece: it is looked for in every way, and the session goes on. */
+Test(memory, running_out_a_thousand_times_leaves_all_as_it_was) {
+    enum { BLOCKS = 24 };
+    struct suite suite;
+    uint64_t ids[BLOCKS], refused, again;
+    struct failure failure;
+    suite_open_limited(&suite, 3, 48 * MIB, 0);
+    for (int i = 0; i < BLOCKS; i++)
+        cr_assert_eq(full(&suite, 3 * MIB / 8, &ids[i]), STATUS_OK);
+    for (int i = 0; i < BLOCKS; i += 2)
+        suite_release(&suite, ids[i]);
+    suite_sync(&suite);
+    struct engine_stats before = figures(&suite);
+    for (int i = 0; i < SUITE_REPEAT(1000); i++) {
+        cr_assert_eq(full(&suite, 10 * MIB, &refused), STATUS_OUT_OF_MEMORY);
+        if (i % 100 == 0)
+            cr_assert_eq(suite_outcome(&suite, refused, &failure), STATUS_OUT_OF_MEMORY);
+        suite_release(&suite, refused);
+    }
+    cr_assert(strstr(failure.message, "41943040") && strstr(failure.message, "50331648") &&
+                  strstr(failure.message, "18874368 of them in this session") && strstr(failure.message, "workspaces"),
+              "%s", failure.message);
+    suite_sync(&suite);
+    struct engine_stats after = figures(&suite);
+    cr_assert_eq(after.memory_live, before.memory_live);
+    cr_assert_leq(after.memory_reserved, before.memory_reserved);
+    cr_assert_geq(after.memory_largest_free, before.memory_largest_free);
+    for (int i = 1; i < BLOCKS; i += 2)
+        suite_release(&suite, ids[i]);
+    cr_assert_eq(full(&suite, 11 * MIB, &again), STATUS_OK, "what was in pieces is one piece again");
+    cr_assert_eq(suite_outcome(&suite, again, NULL), STATUS_OK);
+    suite_close(&suite);
+}
+
+/* Takes blocks of a gigabyte until there are no more; how many. */
+static int take_all(struct suite *suite, uint64_t *ids, int most) {
+    int n = 0;
+    while (n < most && full(suite, 256 * MIB, &ids[n]) == STATUS_OK)
+        n++;
+    return n;
+}
+
+/* All the memory that a GPU has, which nobody else may use meanwhile: TENSORD_TEST_ALL_MEMORY=1. */
+Test(memory, a_device_runs_out_a_thousand_times, .timeout = 280) {
+    enum { MOST = 4096 };
+    static uint64_t ids[MOST];
+    const char *given = getenv("TENSORD_TEST_ALL_MEMORY");
+    struct suite suite;
+    struct failure failure;
+    uint64_t refused;
+    if (!given || !*given)
+        cr_skip_test("TENSORD_TEST_ALL_MEMORY is not set");
+    suite_open_limited(&suite, 3, UINT64_C(1) << 50, 0); /* so that it is the device that refuses */
+    cr_assert_eq(full(&suite, 1, &refused), STATUS_OK);  /* CUDA loads a kernel when it is first launched */
+    suite_sync(&suite);
+    suite_release(&suite, refused);
+    int first = take_all(&suite, ids, MOST);
+    cr_assert(first > 0 && first < MOST, "%d blocks", first);
+    for (int i = 0; i < 1000; i++) {
+        cr_assert_eq(full(&suite, 256 * MIB, &refused), STATUS_OUT_OF_MEMORY);
+        cr_assert_eq(suite_outcome(&suite, refused, &failure), STATUS_OUT_OF_MEMORY, "%s", failure.message);
+        suite_release(&suite, refused);
+    }
+    for (int i = 0; i < first; i++)
+        suite_release(&suite, ids[i]);
+    suite_sync(&suite);
+    int second = take_all(&suite, ids, MOST);
+    cr_assert_eq(second, first, "%d blocks of 1 GiB before, and %d after", first, second);
+    cr_assert_eq(suite_outcome(&suite, ids[second - 1], NULL), STATUS_OK);
+    suite_close(&suite);
+}
+
+/* ---- no memory taken on the way ---- */
+
+static void steady_round(struct suite *suite) {
+    struct sample x = suite_sample(suite, DTYPE_F32, 2, (int64_t[]){300, 500}, FILL_ORDINARY);
+    struct sample y = suite_unary(suite, OP_NEGATIVE, &x), z = suite_binary(suite, OP_ADD, &x, &y);
+    struct sample row = suite_attributes(suite, OP_SUM, &z, 1, (int64_t[]){0});
+    struct sample large = suite_sample(suite, DTYPE_F64, 1, (int64_t[]){MIB}, FILL_ORDINARY); /* in parts */
+    suite_check(suite, &z);
+    suite_check(suite, &row);
+    suite_check(suite, &large);
+    suite_free(suite, &x);
+    suite_free(suite, &y);
+    suite_free(suite, &z);
+    suite_free(suite, &row);
+    suite_free(suite, &large);
+}
+
+/* Nothing is reserved, pinned or given back by work that has been done before. */
+Test(memory, a_steady_job_takes_no_segment_and_pins_nothing) {
+    struct suite suite;
+    suite_open(&suite, 3);
+    for (int i = 0; i < 3; i++)
+        steady_round(&suite);
+    struct engine_stats before = figures(&suite);
+    cr_assert_gt(before.reservations, 0);
+    for (int i = 0; i < SUITE_REPEAT(10); i++)
+        steady_round(&suite);
+    struct engine_stats after = figures(&suite);
+    cr_assert_eq(after.reservations, before.reservations);
+    cr_assert_eq(after.releases, before.releases);
+    cr_assert_eq(after.pinnings, before.pinnings);
+    cr_assert_eq(after.unpinnings, before.unpinnings);
+    cr_assert_eq(after.workspace_growths, before.workspace_growths);
     suite_close(&suite);
 }
 

@@ -9,6 +9,7 @@
  *   FAKECUDA_FAIL     "N:CODE": the N-th call that can fail does, with this cudaError; "cudaMalloc:N:CODE": the N-th of
  *                     this function. Errors after which CUDA wants the process to end stay for all calls to come.
  *   CUDA_VISIBLE_DEVICES  as CUDA takes it
+ *   FAKECUDA_HANG     N: the N-th kernel never ends, nor does what waits for its stream
  *   FAKECUDA_LOG      1: says at exit how often each function was called
  * A cudaEventQuery() that finds the event not reached is not counted, since how often that happens is a matter of time.
  *

@@ -4,8 +4,10 @@
 #include "tests/fakecuda/fakecuda.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct CUstream_st {
     int device;
@@ -51,8 +53,18 @@ static void event_unref(struct CUevent_st *event) {
         free(event);
 }
 
+static void item_hang(void) {
+    static _Atomic long kernels;
+    if (++kernels == fakecuda_setting("FAKECUDA_HANG", 0))
+        for (;;)
+            pause();
+}
+
 static void item_run(const struct CUstream_st *stream, const struct fakecuda_item *item) {
     switch (item->kind) {
+    case ITEM_KERNEL:
+        item_hang();
+        break;
     case ITEM_COPY:
     case ITEM_SET:
     case ITEM_STORE:

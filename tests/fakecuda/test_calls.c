@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/engine_impl.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/fakecuda/job.h"
 
@@ -29,7 +30,7 @@ struct run {
 
 static struct run *run; /* shared with the process that runs */
 static unsigned runs, bad;
-static bool thorough;
+static bool thorough, steady, scarce;
 
 __attribute__((format(printf, 1, 2))) static void run_wrong(const char *format, ...) {
     va_list arguments;
@@ -78,6 +79,98 @@ static void run_settle(struct engine *engine, bool sticky) {
     }
 }
 
+/* Work that has been done before takes nothing from the device, pins nothing, and grows no workspace. */
+static void run_steady(struct engine *engine) {
+    struct engine_stats before, after;
+    struct job job;
+    for (int i = 0; i < 3; i++)
+        job_run(&job, engine);
+    engine_stats(engine, &before);
+    for (int i = 0; i < 3; i++)
+        job_run(&job, engine);
+    engine_stats(engine, &after);
+    if (!before.reservations || !before.pinnings || !before.workspace_growths || !before.workspaces)
+        run_wrong("nothing is counted: %llu segments, %llu pinned, %llu growths to %llu bytes",
+                  (unsigned long long)before.reservations, (unsigned long long)before.pinnings,
+                  (unsigned long long)before.workspace_growths, (unsigned long long)before.workspaces);
+    if (after.reservations != before.reservations || after.releases != before.releases ||
+        after.pinnings != before.pinnings || after.unpinnings != before.unpinnings ||
+        after.workspace_growths != before.workspace_growths)
+        run_wrong("a job that has run before takes memory: segments %llu to %llu, pinned %llu to %llu, growths %llu to "
+                  "%llu",
+                  (unsigned long long)before.reservations, (unsigned long long)after.reservations,
+                  (unsigned long long)before.pinnings, (unsigned long long)after.pinnings,
+                  (unsigned long long)before.workspace_growths, (unsigned long long)after.workspace_growths);
+}
+
+/* Half a minute without work, as the watch counts it, and workspaces have been given back. */
+static void run_rest(struct engine *engine) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    struct engine_stats stats;
+    struct engine_stall stall;
+    for (int i = 0; i < 30; i++) {
+        engine->stall.looked_ns = engine_clock() - UINT64_C(1000000000);
+        engine_stalled(engine, 0, &stall);
+    }
+    for (int i = 0; i < 2000; i++) {
+        engine_stats(engine, &stats);
+        if (!stats.workspaces)
+            return;
+        nanosleep(&pause, NULL);
+    }
+    run_wrong("%llu bytes of workspaces are kept by a device at rest", (unsigned long long)stats.workspaces);
+}
+
+/* ---- out of memory ---- */
+
+enum { SCARCE_MIB = 128, SCARCE_BLOCK_MIB = 16, SCARCE_TIMES = 1000 };
+
+static int scarce_full(struct session *session, uint64_t id, int64_t mebibytes) {
+    int64_t ints[3] = {DTYPE_U8, 0, mebibytes << 20};
+    double value = 0;
+    struct op_request request = {
+        .opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value, .output = id, .sequence = id};
+    return session_submit(session, &request);
+}
+
+static void scarce_free(struct session *session, uint64_t id, uint64_t sequence) {
+    struct op_request request = {.opcode = OP_FREE, .n_inputs = 1, .inputs = &id, .sequence = sequence};
+    session_submit(session, &request);
+}
+
+/* The device has less than the engine believes: CUDA refuses, a thousand times, and nothing is left of it. */
+static void run_scarce(struct engine *engine) {
+    struct session_limits limits = {.tensors = 1 << 20, .streams = 1};
+    struct engine_stats stats;
+    struct session *session;
+    struct fault fault;
+    uint64_t id = 0, before;
+    if (session_create(engine, &limits, &session, &fault) != STATUS_OK) {
+        run_wrong("no session: %s", fault.message);
+        return;
+    }
+    run_rest(engine); /* or what is given back meanwhile would be found */
+    while (scarce_full(session, ++id, SCARCE_BLOCK_MIB) == STATUS_OK)
+        engine_kick(engine);
+    uint64_t blocks = id - 1;
+    run_figures();
+    before = run->figures.device_bytes;
+    for (int i = 0; i < SCARCE_TIMES; i++)
+        if (scarce_full(session, ++id, SCARCE_BLOCK_MIB) != STATUS_OUT_OF_MEMORY)
+            run_wrong("block %llu is no failure", (unsigned long long)id);
+    run_figures();
+    if (!blocks || run->figures.device_bytes != before)
+        run_wrong("%llu blocks; %llu bytes taken before, and %llu after", (unsigned long long)blocks,
+                  (unsigned long long)before, (unsigned long long)run->figures.device_bytes);
+    engine_stats(engine, &stats);
+    if (stats.memory_live != blocks * ((uint64_t)SCARCE_BLOCK_MIB << 20))
+        run_wrong("%llu bytes are live", (unsigned long long)stats.memory_live);
+    scarce_free(session, 1, ++id);
+    if (scarce_full(session, ++id, SCARCE_BLOCK_MIB) != STATUS_OK)
+        run_wrong("what was freed cannot be had again");
+    session_destroy(session);
+}
+
 static void run_job(struct engine *engine, bool sticky) {
     struct job job;
     struct engine_stats stats;
@@ -86,6 +179,12 @@ static void run_job(struct engine *engine, bool sticky) {
     if (*job.wrong)
         run_wrong("%s", job.wrong);
     run_settle(engine, sticky);
+    if (steady) {
+        run_steady(engine);
+        run_rest(engine);
+    }
+    if (scarce)
+        run_scarce(engine);
     do { /* what was cancelled passes, too */
         engine_poll(engine);
         engine_stats(engine, &stats);
@@ -105,13 +204,18 @@ static void run_leaks(bool sticky) {
 }
 
 static int run_main(const char *fail) {
-    struct device_options options = {.index = DEVICE};
+    struct device_options options = {.index = DEVICE, .memory_total = scarce ? UINT64_C(4) << 30 : 0};
     struct device *device = NULL;
     struct engine *engine = NULL;
     struct fault fault = {0};
     bool sticky = code_sticky(fail);
     alarm(RUN_SECONDS);
     setenv("FAKECUDA_DEVICES", "2", 1);
+    if (scarce) {
+        char text[32];
+        snprintf(text, sizeof text, "%d", SCARCE_MIB << 20);
+        setenv("FAKECUDA_MEMORY", text, 1);
+    }
     if (fail)
         setenv("FAKECUDA_FAIL", fail, 1);
     run->opened = device_open("cuda", &options, &device, &fault);
@@ -211,6 +315,14 @@ int main(int argc, char **argv) {
         return 1;
     }
     unsigned long calls = run->figures.calls;
+    steady = true;
+    if (!run_once(NULL))
+        return 1;
+    steady = false;
+    scarce = true;
+    if (!run_once(NULL))
+        return 1;
+    scarce = false;
     sweep(calls, 1, 1, cudaErrorMemoryAllocation);
     sweep(calls, 1, thorough ? 1 : 5, cudaErrorIllegalAddress);
     sweep(calls, 3, thorough ? 1 : 25, cudaErrorLaunchFailure);

@@ -127,6 +127,14 @@ static td_device *open_device(struct client *client, const char *name) {
     return device;
 }
 
+/* Of a device that has worked. */
+static bool memory_is_shown(const Tensord__Status *status, const void *name) {
+    const Tensord__DeviceStatus *device = status_device(status, name);
+    return device->workspaces > 0 && device->workspaces <= device->workspaces_limit && device->reservations > 0 &&
+           device->pinnings > 0 && device->workspace_growths > 0 && device->staging_reserved > 0 &&
+           device->staging_reserved <= device->staging_total;
+}
+
 Test(fakecuda, every_device_has_a_worker_and_does_its_job) {
     struct daemon tensord;
     struct client client;
@@ -136,6 +144,8 @@ Test(fakecuda, every_device_has_a_worker_and_does_its_job) {
     td_device *second = open_device(&client, "cuda:1");
     cr_assert_eq(job_run(client.device, second), 0);
     cr_assert_eq(job_run(second, client.device), 0);
+    status_until(tensord.url, memory_is_shown, "cuda:0", 5000);
+    status_until(tensord.url, memory_is_shown, "cuda:1", 5000);
     td_device_close(second);
     client_close(&client);
     for (int i = 0; i < 2; i++)
@@ -184,6 +194,32 @@ Test(fakecuda, lost_device_comes_back) {
     expect_survival("cudaMemcpyAsync:4:719", true);
     expect_survival("cudaEventQuery:6:700", true);
     expect_survival("cublasLtMatmul:1:700", true);
+}
+
+/* The worker gives its device up by itself, or is killed where CUDA does not let it. */
+Test(fakecuda, endless_kernel_costs_its_device_a_worker) {
+    struct daemon tensord;
+    struct client client;
+    daemon_start(&tensord, &(struct daemon_options){
+                               .devices = "cuda:0,cpu:0",
+                               .flags = (const char *const[]){"--device-timeout", "500ms", NULL},
+                               .environment = (const char *const[]){"FAKECUDA_HANG=3", NULL},
+                           });
+    client_open(&client, tensord.url, "cuda:0");
+    td_device *other = open_device(&client, "cpu:0");
+    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(64), 1);
+    x = td_exp(x);
+    cr_assert(!td_sync(client.device), "%s", td_last_error()->message);
+    td_label("endless");
+    x = td_exp(x);
+    const td_error *error = client_expect_failure(x, TD_E_DEVICE_LOST);
+    cr_assert(strstr(error->message, "no progress for ") && strstr(error->message, "exp (endless)"), "%s",
+              error->message);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", "ready", 2}, 10000);
+    client_expect(client_ramp(other, 3, 1), (float[]){1, 2, 3}, 3);
+    td_device_close(other);
+    client_close(&client);
+    daemon_stop(&tensord);
 }
 
 /* Found where the host asks for memory, with nothing on the device to say so later. */

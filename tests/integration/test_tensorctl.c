@@ -61,7 +61,10 @@ Test(tensorctl, status_json_has_its_keys) {
                "bytes_out data_age_ms') for x in d['devices'])");
     json_holds(
         "all(ints(x, 'worker_pid epoch restarts queue_depth ops_total bytes_in bytes_out') for x in d['devices'])");
-    json_holds("all(ints(x['memory'], 'total reserved live peak largest_free') for x in d['devices'])");
+    json_holds("all(ints(x['memory'], 'total reserved live peak largest_free workspaces workspaces_limit') for x in "
+               "d['devices'])");
+    json_holds("all(ints(x['staging'], 'total reserved held waiting') and ints(x['allocations'], 'reservations releases "
+               "pinnings unpinnings workspace_growths') and x['stalled_s'] == 0 for x in d['devices'])");
     json_holds("len(d['sessions']) == 1");
     json_holds("all(has(x, 'id principal peer device age_s tensors live peak ops_queued ops_done failures') and "
                "ints(x, 'id tensors live peak ops_queued ops_done') for x in d['sessions'])");

@@ -54,7 +54,10 @@ static void fill_device(Tensord__DeviceStatus *device, Tensord__Device *of, char
     device->ops_per_s = 1e300;
     device->bytes_in_per_s = INFINITY;
     device->bytes_out_per_s = NAN;
-    device->data_age_ms = 1e300;
+    device->data_age_ms = device->stalled_s = 1e300;
+    device->workspaces = device->workspaces_limit = device->workspace_growths = UINT64_MAX;
+    device->staging_total = device->staging_reserved = device->staging_held = device->staging_waiting = UINT64_MAX;
+    device->reservations = device->releases = device->pinnings = device->unpinnings = UINT64_MAX;
 }
 
 static void fill_session(Tensord__SessionStatus *session, char *text) {

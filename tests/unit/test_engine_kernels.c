@@ -228,3 +228,38 @@ Test(engine_kernels, loss_of_the_device_names_the_kernel) {
     cr_assert(strstr(fault.message, "illegal memory access") && strstr(fault.message, "user kernel ran: crash"), "%s",
               fault.message);
 }
+
+/* Each look is made half a second after the last one, as far as the engine can tell. */
+static bool stalled(struct engine_stall *stall) {
+    for (int i = 0; i < 2000; i++) {
+        engine->stall.looked_ns = engine_clock() - 500 * 1000 * 1000;
+        if (engine_stalled(engine, UINT64_C(5000) * 1000 * 1000, stall))
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* until the submitter has put it on the device */
+    }
+    return false;
+}
+
+Test(engine_kernels, endless_one_is_noticed_and_named) {
+    const struct kernel_argument_value arguments[] = {{KERNEL_UPDATE, 1}, {KERNEL_BITS64, 0}, {KERNEL_BITS64, 4}};
+    struct kernel_request request = {.kernel = 1,
+                                     .grid = {1, 1, 1},
+                                     .block = {1, 1, 1},
+                                     .n_arguments = 3,
+                                     .arguments = arguments,
+                                     .first_output = 2,
+                                     .label = "mine"};
+    struct engine_stall stall;
+    full(1);
+    request.sequence = ++sequence;
+    compile(session, 1, "a", "count");
+    cr_assert_eq(fetched(1), 0);
+    late_hang(engine->device, "user kernels");
+    cr_assert_eq(session_launch(session, &request), STATUS_OK);
+    engine_kick(engine);
+    cr_assert(stalled(&stall), "never noticed");
+    cr_assert(strstr(stall.operation, "user kernel count (mine)"), "%s", stall.operation);
+    cr_assert_eq(stall.session, session);
+    late_hang(engine->device, NULL);
+    cr_assert_eq(fetched(2), 1);
+}

@@ -17,11 +17,16 @@ struct notes {
     uint64_t checksum; /* of message bytes */
     uint8_t *sink;
     bool drop, pause, refuse_message, refuse_payload;
+    unsigned put_off; /* so many messages to come are put off */
 };
 
 static int note_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                         struct fault *fault) {
     struct notes *notes = owner;
+    if (notes->put_off) {
+        notes->put_off--;
+        return STATUS_AGAIN;
+    }
     notes->sequences[notes->messages++ % LOG_MAX] = header->sequence;
     for (uint32_t i = 0; i < header->message_bytes; i++) {
         notes->checksum = notes->checksum * 31 + message[i];
@@ -258,6 +263,24 @@ Test(frame, a_paused_reader_keeps_what_follows) {
     cr_assert_eq(feed(notes, stream, size, 1, NULL), STATUS_OK);
     cr_assert_eq(notes->messages, 6u);
     notes_destroy(notes);
+}
+
+Test(frame, a_message_that_is_put_off_comes_again_with_its_payload) {
+    static uint8_t stream[8192];
+    size_t size = put_frame(stream, 10, 50, 1);
+    size += put_frame(stream + size, 10, 0, 2);
+    for (size_t step = 1; step <= size; step += size - 1) {
+        struct notes *notes = notes_create(8192);
+        notes->put_off = 2;
+        cr_assert_eq(feed(notes, stream, size, step, NULL), STATUS_OK);
+        cr_assert(notes->reader.paused && notes->messages == 0 && notes->payloads == 0);
+        cr_assert_eq(frame_reader_resume(&notes->reader, &notes->handler, notes, NULL), STATUS_OK);
+        cr_assert(notes->reader.paused && notes->messages == 0 && notes->payloads == 0);
+        cr_assert_eq(frame_reader_resume(&notes->reader, &notes->handler, notes, NULL), STATUS_OK);
+        cr_assert(!notes->reader.paused && notes->messages == 2 && notes->payloads == 1);
+        cr_assert(notes->sequences[0] == 1 && notes->sequences[1] == 2);
+        notes_destroy(notes);
+    }
 }
 
 Test(frame, a_handler_stops_the_reader_for_good) {

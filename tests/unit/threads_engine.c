@@ -41,6 +41,7 @@ static void submit(struct graph *graph, struct op_request *request) {
     request->stream = pick(STREAMS);
     request->output = ++graph->next_id;
     request->sequence = ++graph->sequence;
+    request->label = pick(2) ? "layer" : NULL;
     expect(session_submit(graph->session, request) == STATUS_OK, "submit");
 }
 
@@ -181,6 +182,8 @@ int main(int argc, char **argv) {
                 graph_step(&graphs[i]);
         engine_kick(engine);
         engine_poll(engine);
+        struct engine_stall stall;
+        expect(!engine_stalled(engine, UINT64_C(3600) * 1000000000, &stall), "a stall");
         if (round % 20)
             continue;
         struct check checks[3][TENSORS];

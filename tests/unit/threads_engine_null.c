@@ -204,6 +204,8 @@ int main(void) {
             client_step(client);
         engine_kick(engine);
         engine_poll(engine);
+        struct engine_stall stall;
+        expect(!engine_stalled(engine, UINT64_C(3600) * 1000000000, &stall), "a stall");
         if (pick(100) == 0) {
             if (pick(2))
                 client_drain(client);

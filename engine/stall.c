@@ -1,0 +1,134 @@
+/* The watch over a device that completes nothing: an endless kernel, or a driver's call that does not come back. What counts
+ * is work that is the device's to do now: put on it, or in the submitter's hands; a stream that waits for bytes from
+ * elsewhere is not the device's fault. All of it is found out by the owner when it looks, and costs a launch one store. */
+#include <stdio.h>
+
+#include "engine/device_impl.h"
+#include "engine/engine_impl.h"
+#include "engine/session_impl.h"
+
+enum { STALL_STEP_NS = 1000 * 1000 * 1000, STALL_PATIENCE = 4 };
+/* Workspaces are given back after this long without work, and again after the same time: what CUDA frees by then, it has
+ * not freed the first time. */
+#define STALL_REST_NS (UINT64_C(10) * 1000 * 1000 * 1000)
+
+/* What the device is at, found with the lock held. */
+struct suspect {
+    const struct stream *stream; /* NULL: nobody */
+    struct stream_span span;
+};
+
+/* Whether what a stream has on the device stands there for another stream's work. */
+static bool span_waits(const struct stream_span *span) {
+    return span->wait && !point_reached(span->wait->wait.stream, span->wait->wait.number);
+}
+
+/* Of the streams with work on the device, one that does not wait for another one. */
+static void suspect_marked(const struct engine *engine, struct suspect *suspect) {
+    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
+        const struct stream_mark *mark = &stream->marks[stream->marks_first];
+        if (!stream->marks_count || (suspect->stream && (!mark->span.launches || span_waits(&mark->span))))
+            continue;
+        bool better = !suspect->stream || !suspect->span.launches || span_waits(&suspect->span);
+        if (better)
+            *suspect = (struct suspect){stream, mark->span};
+    }
+}
+
+static void suspect_running(const struct engine *engine, struct suspect *suspect) {
+    const struct stream *stream = engine->turn;
+    const struct record *record = stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
+    if (suspect->stream || !stream)
+        return;
+    *suspect = (struct suspect){.stream = stream};
+    if (record)
+        suspect->span = (struct stream_span){record, record, NULL, 1, record->weight};
+}
+
+/* ---- words ---- */
+
+/* "matmul (forward/logits)" */
+static void record_describe(const struct record *record, char *text, size_t size) {
+    bool kernel = record->kind == RECORD_KERNEL; /* a client's: it lives as long as one of its launches */
+    const char *name = kernel ? record->kernel.name : op_info(record->launch.opcode)->name;
+    const char *label = record->label ? (const char *)record + record->label : "";
+    snprintf(text, size, "%s%.*s%s%.128s%s", kernel ? "user kernel " : "", FAILURE_OPERATION_MAX, name,
+             *label ? " (" : "", label, *label ? ")" : "");
+}
+
+static void span_describe(const struct stream_span *span, char *text, size_t size) {
+    char first[FAILURE_LABEL_MAX + FAILURE_OPERATION_MAX + 24], last[sizeof first];
+    text[0] = 0;
+    if (!span->launches)
+        return;
+    record_describe(span->first, first, sizeof first);
+    record_describe(span->last, last, sizeof last);
+    if (span->launches == 1)
+        snprintf(text, size, "%s", first);
+    else
+        snprintf(text, size, "one of %u launches, from %.70s to %.70s", span->launches, first, last);
+}
+
+static struct session *stall_session(const struct engine *engine, const struct stream *stream) {
+    for (struct session *session = engine->sessions_list; session; session = session->next) {
+        if (stream == session->stream || stream == session->uploader || stream == session->fetcher)
+            return session;
+        for (uint32_t i = 0; i < session->n_streams; i++)
+            if (stream == session->streams[i].stream)
+                return session;
+    }
+    return NULL;
+}
+
+/* ---- the watch ---- */
+
+static uint64_t stall_completed(const struct engine *engine) {
+    uint64_t completed = 0;
+    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+        completed += atomic_load_explicit(&stream->completed, memory_order_relaxed);
+    return completed;
+}
+
+/* Whether the time without work has just passed a multiple of what calls for a trim. */
+static bool stall_rested(struct engine *engine, bool resting, uint64_t elapsed) {
+    uint64_t before = engine->stall.rest_ns;
+    engine->stall.rest_ns = resting ? before + elapsed : 0;
+    return before / STALL_REST_NS < engine->stall.rest_ns / STALL_REST_NS && before < 2 * STALL_REST_NS;
+}
+
+void engine_trim_workspaces(struct engine *engine) {
+    const struct device_async *async = engine->device->vtable->async;
+    if (!async || !async->trim)
+        return;
+    pthread_mutex_lock(&engine->lock);
+    engine->trim_due = true;
+    pthread_cond_signal(&engine->work);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_stall *stall) {
+    struct suspect suspect = {0};
+    if (atomic_load(&engine->broken))
+        return false;
+    uint64_t now = engine_clock(), completed = stall_completed(engine), elapsed = now - engine->stall.looked_ns;
+    pthread_mutex_lock(&engine->lock);
+    suspect_marked(engine, &suspect);
+    suspect_running(engine, &suspect);
+    if (suspect.stream) /* its records are there while the lock is held */
+        span_describe(&suspect.span, stall->operation, sizeof stall->operation);
+    pthread_mutex_unlock(&engine->lock);
+    engine->stall.looked_ns = now;
+    elapsed = elapsed < STALL_STEP_NS ? elapsed : STALL_STEP_NS;
+    if (stall_rested(engine, !suspect.stream && completed == engine->stall.completed, elapsed))
+        engine_trim_workspaces(engine);
+    bool idle = engine->stall.busy && suspect.stream && completed == engine->stall.completed;
+    engine->stall.busy = suspect.stream;
+    engine->stall.completed = completed;
+    engine->stall.idle_ns = idle ? engine->stall.idle_ns + elapsed : 0;
+    uint64_t weight = suspect.span.weight < UINT64_MAX / 8 ? suspect.span.weight : UINT64_MAX / 8;
+    if (!idle || !timeout_ns || engine->stall.idle_ns < timeout_ns + STALL_PATIENCE * weight)
+        return false;
+    stall->ns = engine->stall.idle_ns;
+    stall->session = stall_session(engine, suspect.stream);
+    return true;
+}

@@ -1,0 +1,240 @@
+/* A device that completes nothing any more: it is noticed, with what it is at; and nothing else is taken for it. Time is made
+ * to pass by moving the engine's last look back. */
+#include "tests/device/late.h"
+#include "tests/unit/engine_fixture.h"
+
+static const uint64_t second = 1000 * 1000 * 1000;
+
+/* Looks again, half a second later. */
+static bool stalled(uint64_t timeout_ns, struct engine_stall *stall) {
+    engine->stall.looked_ns = engine_clock() - second / 2;
+    return engine_stalled(engine, timeout_ns, stall);
+}
+
+/* After how many looks half a second apart; 0: not within `looks`. */
+static int stalls_after(uint64_t timeout_ns, int looks, struct engine_stall *stall) {
+    for (int i = 1; i <= looks; i++)
+        if (stalled(timeout_ns, stall))
+            return i;
+    return 0;
+}
+
+Test(engine_stall, idle_device_is_no_stalled_one) {
+    struct engine_stall stall;
+    open_engine(64 << 20);
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    cr_assert_eq(stalls_after(second, 20, &stall), 0);
+    close_engine();
+}
+
+Test(engine_stall, launch_that_does_not_return_is_named) {
+    struct engine_stall stall;
+    struct engine_stats stats;
+    open_engine(64 << 20);
+    park(1);
+    cr_assert(!stalled(2 * second, &stall) && !stalled(2 * second, &stall) && !stalled(2 * second, &stall));
+    engine_stats(engine, &stats);
+    cr_assert_geq(stats.stalled_ns, second);
+    int looks = stalls_after(2 * second, 4, &stall);
+    cr_assert(looks >= 2 && looks <= 3, "%d", looks); /* and four times what it is estimated to take */
+    cr_assert_str_eq(stall.operation, "full");
+    cr_assert_eq(stall.session, session);
+    cr_assert_geq(stall.ns, 2 * second);
+    unpark();
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    cr_assert_eq(stalls_after(2 * second, 20, &stall), 0);
+    close_engine();
+}
+
+Test(engine_stall, timeout_of_nothing_means_never) {
+    struct engine_stall stall;
+    open_engine(64 << 20);
+    park(1);
+    cr_assert_eq(stalls_after(0, 50, &stall), 0);
+    unpark();
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    close_engine();
+}
+
+/* One look counts a second at most: whoever was stopped for an hour has not watched a device for an hour. */
+Test(engine_stall, time_in_which_nobody_looked_does_not_count) {
+    struct engine_stall stall;
+    open_engine(64 << 20);
+    park(1);
+    stalled(5 * second, &stall);
+    for (int i = 0; i < 4; i++) {
+        engine->stall.looked_ns = engine_clock() - 3600 * second;
+        cr_assert_not(engine_stalled(engine, 5 * second, &stall));
+    }
+    unpark();
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    close_engine();
+}
+
+/* Its bytes come from another device, which may take its time. */
+Test(engine_stall, stream_that_waits_for_a_copy_from_elsewhere_is_no_stall) {
+    struct engine_stall stall;
+    struct upload upload;
+    open_engine(64 << 20);
+    cr_assert_eq(upload_to(1, 100, 100, 0, true, &upload), STATUS_OK);
+    cr_assert_eq(unary(OP_EXP, 2, 1, 0), STATUS_OK);
+    engine_kick(engine);
+    cr_assert_eq(stalls_after(second, 20, &stall), 0);
+    upload_fill(&upload, 0);
+    upload_finish(&upload, NULL);
+    cr_assert_eq(wait_for(2), STATUS_OK);
+    close_engine();
+}
+
+static int slow_hook(struct null_device *null, const struct launch *launch) {
+    (void)null;
+    (void)launch;
+    sem_post(&gate.arrived);
+    sem_wait(&gate.open);
+    return 0;
+}
+
+/* Each operation takes longer than half of the timeout, all together many times as long. */
+Test(engine_stall, long_queue_that_moves_on_is_no_stall) {
+    struct engine_stall stall;
+    open_engine(64 << 20);
+    sem_init(&gate.arrived, 0, 0);
+    sem_init(&gate.open, 0, 0);
+    device.hook = slow_hook;
+    for (uint64_t id = 1; id <= 20; id++)
+        cr_assert_eq(full_of(session, DTYPE_U8, id, 1 << 20, 0), STATUS_OK);
+    engine_kick(engine);
+    for (int i = 0; i < 20; i++) {
+        sem_wait(&gate.arrived);
+        cr_assert_eq(stalls_after(2 * second, 3, &stall), 0, "at operation %d", i);
+        sem_post(&gate.open);
+    }
+    cr_assert_eq(wait_for(20), STATUS_OK);
+    close_engine();
+}
+
+/* Ten seconds by the engine's own estimate: it may be wrong by some factor. */
+Test(engine_stall, long_operation_has_the_time_it_needs) {
+    struct engine_stall stall;
+    open_engine(64 << 20);
+    park(1);
+    struct record *record = (struct record *)session->stream->tail->records; /* parked in it: nobody reads it now */
+    uint64_t weight = record->weight;
+    record->weight = 10 * second;
+    cr_assert_eq(stalls_after(second, 80, &stall), 0);
+    cr_assert_neq(stalls_after(second, 10, &stall), 0);
+    record->weight = weight;
+    unpark();
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    close_engine();
+}
+
+/* ---- a device on which everything happens later ---- */
+
+static struct device *late;
+
+static void open_late(const char *hang) {
+    struct fault fault;
+    sequence = 0;
+    cr_assert_eq(late_open(&(struct device_options){.memory_total = 256 << 20, .threads = 1}, &late, &fault),
+                 STATUS_OK);
+    cr_assert_eq(engine_create(late, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    late_hang(late, hang);
+}
+
+static void close_late(void) {
+    late_hang(late, NULL);
+    session_destroy(session);
+    engine_destroy(engine);
+}
+
+/* Until the submitter has put it on the device. */
+static bool stall_found(struct engine_stall *stall) {
+    for (int i = 0; i < 2000; i++) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        if (stalled(5 * second, stall))
+            return true;
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+static void labelled(unsigned opcode, uint64_t id, uint64_t input, uint32_t stream, const char *label) {
+    cr_assert_eq(
+        submit_in(
+            session,
+            (struct op_request){
+                .opcode = opcode, .n_inputs = 1, .inputs = &input, .output = id, .stream = stream, .label = label}),
+        STATUS_OK);
+}
+
+Test(engine_stall, endless_kernel_is_named_with_its_label_and_session) {
+    struct engine_stall stall;
+    open_late("tanh");
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    labelled(OP_TANH, 2, 1, 0, "forward/activation");
+    engine_kick(engine);
+    cr_assert(stall_found(&stall), "never noticed");
+    cr_assert_str_eq(stall.operation, "tanh (forward/activation)");
+    cr_assert_eq(stall.session, session);
+    close_late();
+}
+
+/* The others are put on the device, too, and wait there. */
+Test(engine_stall, stream_behind_the_stuck_one_is_not_accused) {
+    struct engine_stall stall;
+    open_late("tanh");
+    open_stream(1);
+    open_stream(2);
+    cr_assert_eq(full(session, 1, 1000, 1), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    labelled(OP_TANH, 2, 1, 1, "culprit");
+    engine_kick(engine);
+    labelled(OP_EXP, 3, 2, 2, "victim");
+    labelled(OP_NEGATIVE, 4, 3, 0, "victim");
+    engine_kick(engine);
+    cr_assert(stall_found(&stall), "never noticed");
+    cr_assert_str_eq(stall.operation, "tanh (culprit)");
+    close_late();
+}
+
+Test(engine_stall, several_launches_between_two_events_are_told_as_such) {
+    struct engine_stall stall;
+    open_late("tanh");
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    labelled(OP_EXP, 2, 1, 0, "a");
+    labelled(OP_TANH, 3, 2, 0, NULL);
+    labelled(OP_NEGATIVE, 4, 3, 0, "b");
+    engine_kick(engine);
+    cr_assert(stall_found(&stall), "never noticed");
+    cr_assert_str_eq(stall.operation, "one of 3 launches, from exp (a) to negative (b)");
+    close_late();
+}
+
+Test(engine_stall, device_that_is_given_up_answers_everything) {
+    struct engine_stall stall;
+    struct answer fetch, wait;
+    struct fault fault;
+    open_late("tanh");
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    labelled(OP_TANH, 2, 1, 0, "x");
+    engine_kick(engine);
+    ask_fetch(&fetch, 2);
+    ask_wait(&wait, 0);
+    cr_assert(stall_found(&stall));
+    fault_set(&fault, STATUS_DEVICE_LOST, "no progress in %s", stall.operation);
+    engine_fail(engine, &fault);
+    cr_assert(settle(&fetch.times) && settle(&wait.times), "not answered");
+    cr_assert_eq(fetch.code, STATUS_DEVICE_LOST);
+    cr_assert_eq(wait.code, STATUS_DEVICE_LOST);
+    cr_assert_eq(engine_fault(engine, &fault), STATUS_DEVICE_LOST);
+    cr_assert(strstr(fault.message, "no progress in "), "%s", fault.message);
+    cr_assert_not(stalled(second, &stall), "it has been told");
+    fetch_release(&fetch.fetch);
+    late_lose(late);
+    close_late();
+}
