@@ -60,7 +60,7 @@ struct connection {
     struct answer *pending;
     uint64_t out_cost;
     bool wait_room, wait_output, wait_staging; /* why reading has paused */
-    uint64_t deadline_ms;        /* 0: none */
+    uint64_t deadline_ms;                      /* 0: none */
     char reason[256];
 
     uint64_t number;
