@@ -44,6 +44,12 @@ static void engine_pool_lost(void *owner, const struct fault *fault) {
     engine_fail(owner, fault);
 }
 
+static void engine_pool_held_up(void *owner, bool begins) {
+    const struct engine_options *options = &((struct engine *)owner)->options;
+    if (options->held_up)
+        options->held_up(options->owner, begins);
+}
+
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
     engine->device = device;
     engine->options = *options;
@@ -58,6 +64,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     pool_init(&engine->pool, device);
     staging_init(&engine->staging, device, options->staging_total ? options->staging_total : ENGINE_STAGING_BYTES);
     engine->pool.lost = engine->staging.pool.lost = engine_pool_lost;
+    engine->pool.held_up = engine->staging.pool.held_up = engine_pool_held_up;
     engine->pool.owner = engine->staging.pool.owner = engine;
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);

@@ -249,10 +249,17 @@ static size_t pool_segment_bytes(const struct pool *pool, size_t bytes) {
     return wanted >= bytes ? wanted : 0;
 }
 
+static void pool_hold_up(const struct pool *pool, bool begins) {
+    if (pool->held_up)
+        pool->held_up(pool->owner, begins);
+}
+
 /* A device may be found to have failed here first, with nothing queued there to say so later. */
 static int pool_reserve(struct pool *pool, size_t bytes, void **data) {
     struct fault fault;
+    pool_hold_up(pool, true);
     int code = pool->reserve(pool->device, bytes, data, &fault);
+    pool_hold_up(pool, false);
     if (code == STATUS_DEVICE_LOST && pool->lost)
         pool->lost(pool->owner, &fault);
     return code;
@@ -382,7 +389,9 @@ void pool_trim(struct pool *pool, uint64_t keep) {
         list_remove(storage);
         pool_recycle(pool, storage);
         *link = segment->next;
+        pool_hold_up(pool, true);
         pool->release(pool->device, segment->data, segment->bytes);
+        pool_hold_up(pool, false);
         pool->reserved -= segment->bytes;
         pool->releases++;
         free(segment);

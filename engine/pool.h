@@ -10,8 +10,9 @@
  * an operation is enqueued, on the owner's thread, which knows the session to charge and can refuse the one operation
  * with figures; cudaMallocAsync decides when the submitter comes to it, when it is too late to refuse, on another thread, and
  * cannot tell the largest free block. It would be a call of the driver for each result and each free, where this is
- * a look into a list. And one allocator serves all kinds of devices, so that its rules are tested where there is no GPU. Libraries' workspaces do come from cudaMallocAsync (engine/cuda/cuda_stream.c):
- * only the submitter knows their sizes, they are few, and a launch can go without. */
+ * a look into a list. And one allocator serves all kinds of devices, so that its rules are tested where there is no GPU.
+ * Libraries' workspaces do come from cudaMallocAsync (engine/cuda/cuda_stream.c): only the submitter knows their sizes,
+ * they are few, and a launch can go without. */
 #pragma once
 
 #include "engine/device.h"
@@ -43,6 +44,7 @@ struct pool {
     int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
     void (*release)(struct device *device, void *segment, size_t bytes);
     void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
+    void (*held_up)(void *owner, bool begins);            /* around reserve and release, which may wait; may be NULL */
     void *owner;
     uint64_t total;                  /* bytes it may reserve */
     uint64_t reserved;               /* taken from the device */

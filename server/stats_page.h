@@ -37,6 +37,9 @@ struct stats_page {
     /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
      * left them when the worker dies. Outside the lock. */
     _Atomic uint64_t taken;
+    /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
+     * is not. Outside the lock. */
+    _Atomic uint64_t held_up_ns;
     struct stats_operations operations; /* there since the worker is ready; outside the lock */
     struct stats_device device;
     uint32_t n_sessions;

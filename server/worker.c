@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +177,14 @@ static void worker_on_tick(void *owner) {
     }
 }
 
+/* So that the front has the patience with this process that it has with the device. */
+static void worker_on_held_up(void *owner, bool begins) {
+    struct worker *worker = (struct worker *)((char *)owner - offsetof(struct worker, service));
+
+    if (worker->stats.page)
+        atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? service_now_ns() : 0, memory_order_relaxed);
+}
+
 static void worker_on_failed(void *owner, const struct fault *fault) {
     struct worker *worker = owner;
     struct fault lost;
@@ -218,6 +227,7 @@ static int worker_open(struct worker *worker, const struct channel_message *star
     };
     struct engine_options engine_options = {
         .wake = service_wake,
+        .held_up = worker_on_held_up,
         .owner = &worker->service,
         .staging_total = start->start.staging_total,
     };

@@ -333,17 +333,24 @@ void worker_slot_refresh(struct worker_slot *slot) {
     memcpy(slot->snapshot.sessions, scratch, (size_t)sessions * sizeof *scratch);
 }
 
+/* How long the worker may keep silent; 0: for ever. Where it waits for its device, that has its own time besides. */
+static uint64_t worker_slot_patience(const struct worker_slot *slot) {
+    const struct config *config = slot->config;
+    if (!atomic_load_explicit(&slot->process->page->held_up_ns, memory_order_relaxed))
+        return config->watchdog_timeout;
+    return config->watchdog_timeout && config->device_timeout ? config->watchdog_timeout + config->device_timeout : 0;
+}
+
 static void worker_slot_watch(struct worker_slot *slot, uint64_t now, bool late) {
     char cause[128];
     if (late)
         slot->watched_ns = now;
     uint64_t written = atomic_load_explicit(&slot->process->page->written_ns, memory_order_relaxed);
     uint64_t since = written > slot->watched_ns ? written : slot->watched_ns;
-    uint64_t silent_ms = now > since ? (now - since) / WORKER_MS_NS : 0;
+    uint64_t silent_ms = now > since ? (now - since) / WORKER_MS_NS : 0, patience = worker_slot_patience(slot);
     if (slot->state == WORKER_LOST && (now - slot->lost_ns) / WORKER_MS_NS > WORKER_LOST_GRACE_MS) {
         worker_process_kill(slot->process);
-    } else if (slot->config->watchdog_timeout && silent_ms > slot->config->watchdog_timeout &&
-               slot->state != WORKER_LOST) {
+    } else if (patience && silent_ms > patience && slot->state != WORKER_LOST) {
         log_text(cause, sizeof cause, "the worker gave no sign of life for %.1f s", (double)silent_ms / 1e3);
         log_event(LOG_LEVEL_ERROR, "worker_hung", "device", slot->device.name, "cause", cause, NULL);
         worker_slot_kill(slot, cause);

@@ -20,8 +20,9 @@ struct late {
     pthread_mutex_t kernels; /* the CPU device runs one launch at a time */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int hang;  /* opcode of kernels that do not end, or one of those above. Under the lock */
-    bool lost; /* too */
+    unsigned launches; /* given to streams and not yet run; under the lock */
+    int hang;          /* opcode of kernels that do not end, or one of those above. Under the lock */
+    bool lost;         /* too */
 };
 
 struct device_event {
@@ -271,6 +272,13 @@ static struct late_item *stream_pop(struct device_stream *stream) {
     return item;
 }
 
+static void late_tally(struct late *late, int launches) {
+    pthread_mutex_lock(&late->lock);
+    late->launches += (unsigned)launches;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
 static void *stream_main(void *argument) {
     struct device_stream *stream = argument;
     for (bool end = false; !end;) {
@@ -278,9 +286,11 @@ static void *stream_main(void *argument) {
         switch (item->kind) {
         case LATE_LAUNCH:
             late_run(stream->late, item->launch);
+            late_tally(stream->late, -1);
             break;
         case LATE_KERNEL:
             late_run_kernel(stream->late, item->kernel);
+            late_tally(stream->late, -1);
             break;
         case LATE_RECORD:
             event_reach(item->event);
@@ -326,6 +336,7 @@ static int late_launch_kernel(struct device *device, struct device_stream *strea
         atomic_store(&launch->report->code, STATUS_OUT_OF_MEMORY);
         return STATUS_OK;
     }
+    late_tally(stream->late, 1);
     stream_push_item(stream, (struct late_item){.kind = LATE_KERNEL, .kernel = launch});
     return STATUS_OK;
 }
@@ -390,6 +401,7 @@ static int late_launch(struct device *device, struct device_stream *stream, cons
                        struct fault *fault) {
     (void)device;
     (void)fault;
+    late_tally(stream->late, 1);
     stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch});
     return STATUS_OK;
 }
@@ -402,8 +414,13 @@ static int late_reserve(struct device *device, size_t bytes, void **segment, str
     return code;
 }
 
+/* As CUDA does it: when everything that is on the device has run. */
 static void late_release(struct device *device, void *segment, size_t bytes) {
     struct late *late = (struct late *)device;
+    pthread_mutex_lock(&late->lock);
+    while (late->launches && !late->lost)
+        pthread_cond_wait(&late->changed, &late->lock);
+    pthread_mutex_unlock(&late->lock);
     late->cpu->vtable->release(late->cpu, real_address(segment), bytes);
 }
 

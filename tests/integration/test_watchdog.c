@@ -99,3 +99,35 @@ Test(watchdog, long_queue_that_moves_on_is_left_alone) {
     cr_assert_eq(status_epoch(tensord.url, "cpu:0"), 1);
     client_close(&client);
 }
+
+/* CUDA gives memory back when everything on the device has run. The worker's loop waits for that, for longer than the
+ * front lets it keep silent otherwise. */
+Test(watchdog, worker_that_waits_for_its_device_to_give_memory_back_is_not_killed) {
+    enum { N = 1024, PRODUCTS = 200, SMALL = 40 << 20, LARGE = 80 << 20 };
+    struct client client;
+    uint8_t last = 0;
+    daemon_start(&tensord, &(struct daemon_options){
+                               .devices = "late:0",
+                               .flags = (const char *const[]){"--watchdog-timeout", "300ms", "--memory", "128M", NULL},
+                           });
+    client_open(&client, tensord.url, "late:0");
+    td_tensor *small = td_full(client.device, TD_U8, TD_SHAPE(SMALL), 1);
+    td_tensor *x = td_eye(client.device, TD_F32, N, N, 0), *w = td_eye(client.device, TD_F32, N, N, 0);
+    cr_assert(!td_sync(client.device));
+    td_release(small);
+    td_tensor *first = td_matmul(w, w);
+    for (int i = 0; i < PRODUCTS; i++) {
+        td_tensor *product = td_matmul(x, w);
+        td_release(x);
+        x = product;
+    }
+    cr_assert(!td_wait(first)); /* the others are on the device */
+    td_tensor *large = td_full(client.device, TD_U8, TD_SHAPE(LARGE), 7);
+    cr_assert(!td_fetch(td_slice(large, 0, LARGE - 1, LARGE, 1), &last, 1), "%s", td_last_error()->message);
+    cr_assert_eq(last, 7);
+    Tensord__Status *status = status_get(tensord.url);
+    cr_assert_eq(status_device(status, "late:0")->epoch, 1);
+    cr_assert_geq(status_device(status, "late:0")->releases, 1, "nothing was given back");
+    status_free(status);
+    client_close(&client);
+}
