@@ -48,7 +48,7 @@ static void operations_dtypes(const Tensord__OperationList *list, const Tensord_
     else if (missing == 0)
         snprintf(text, size, "all");
     else if (missing < operation->n_dtypes)
-        snprintf(text, size, "all but %s", but);
+        snprintf(text, size, "all but %.*s", OPERATIONS_TEXT_MAX - 10, but);
     else
         operations_list(list, operation->dtypes, operation->n_dtypes, NULL, 0, text, size);
 }

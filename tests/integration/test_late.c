@@ -73,22 +73,6 @@ Test(late, large_tensors_go_up_and_come_back_in_chunks) {
     free(data);
 }
 
-/* Its parts are asked for when the value has come, and start then: not with the loop's next tick, 100 ms later. */
-Test(late, large_fetch_right_after_its_operation_waits_for_nothing_else) {
-    enum { FETCHES = 20 };
-    float *got = malloc(LARGE * sizeof *got);
-    td_tensor *x = td_full(client.device, TD_F32, TD_SHAPE(LARGE), 1);
-    int64_t late = deadline_in(FETCHES * 60);
-    for (int i = 0; i < FETCHES; i++) {
-        td_tensor *y = td_add(x, x);
-        cr_assert(!td_fetch(y, got, LARGE * sizeof *got), "%s", td_last_error()->message);
-        cr_assert(got[0] == 2 && got[LARGE - 1] == 2);
-        td_release(y);
-    }
-    cr_assert_lt(deadline_now(), late, "it took %d ms or more each", 60);
-    free(got);
-}
-
 static sem_t fetched;
 
 static void count_fetched(void *user, int status) {

@@ -1,5 +1,6 @@
 /* Little memory for what is on its way to and from a device, and many who want some: all of it arrives, nobody holds up the
  * others for good, and nobody is refused. */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "tests/device/late.h"
@@ -394,4 +395,41 @@ Test(engine_staging, those_who_wait_are_answered_when_the_device_is_lost) {
     late_lose(late);
     session_destroy(session);
     engine_destroy(engine);
+}
+
+/* ---- parts that a callback asks for ---- */
+
+struct eager {
+    struct fetch fetch;
+    struct fetch_part part;
+    bool asked, came;
+};
+
+static void eager_came(struct fetch_part *part, const struct failure *failure) {
+    struct eager *eager = (struct eager *)((char *)part - offsetof(struct eager, part));
+    eager->came = !failure;
+}
+
+static void eager_asks(struct fetch *fetch, const struct failure *failure) {
+    struct eager *eager = (struct eager *)fetch;
+    cr_assert(!failure && !fetch->data, "it does not come in parts");
+    fetch_read(fetch, 0, MIB, &eager->part);
+    eager->asked = true;
+}
+
+/* Else they would wait for whatever makes the owner kick next: 100 ms in the worker, which ticks that often. */
+Test(engine_staging, parts_asked_for_by_a_callback_are_due_at_once) {
+    struct eager eager = {.fetch.done = eager_asks, .part.done = eager_came};
+    open_late(64 * MIB);
+    cr_assert_eq(full_of(session, DTYPE_U8, 1, 8 * MIB, 0), STATUS_OK);
+    session_fetch(session, 1, &eager.fetch);
+    engine_kick(engine);
+    while (engine_poll(engine), !eager.asked)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    cr_assert(eager.came || engine_due(engine), "nobody would know");
+    EVENTUALLY(eager.came);
+    cr_assert_not(engine_due(engine));
+    fetch_part_release(&eager.part);
+    fetch_release(&eager.fetch);
+    close_late();
 }
