@@ -33,15 +33,37 @@ static void engine_stop_reaper(struct engine *engine) {
     pthread_join(engine->reaper, NULL);
 }
 
-void engine_fail(struct engine *engine, const struct fault *fault) {
-    engine_latch(engine, fault);
+/* With the lock held; the first one stays. */
+static void engine_break(struct engine *engine, const struct fault *fault, bool blame) {
+    if (atomic_load(&engine->broken))
+        return;
+    engine->latched = *fault;
+    if (blame) {
+        flight_blame(&engine->flight, &engine->latched);
+        stall_blame(engine, &engine->latched);
+    }
+    atomic_store(&engine->broken, true);
+}
+
+void engine_latch(struct engine *engine, const struct fault *fault) {
     pthread_mutex_lock(&engine->lock);
+    engine_break(engine, fault, true);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void engine_fail(struct engine *engine, const struct fault *fault) {
+    pthread_mutex_lock(&engine->lock);
+    engine_break(engine, fault, false);
     engine_tell(engine);
     pthread_mutex_unlock(&engine->lock);
 }
 
 static void engine_pool_lost(void *owner, const struct fault *fault) {
-    engine_fail(owner, fault);
+    struct engine *engine = owner;
+    pthread_mutex_lock(&engine->lock);
+    engine_break(engine, fault, true);
+    engine_tell(engine);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static void engine_pool_held_up(void *owner, bool begins) {
@@ -270,16 +292,6 @@ void engine_tell(struct engine *engine) {
         engine->options.wake(engine->options.owner);
     else
         pthread_cond_signal(&engine->progress);
-}
-
-void engine_latch(struct engine *engine, const struct fault *fault) {
-    pthread_mutex_lock(&engine->lock);
-    if (!atomic_load(&engine->broken)) {
-        engine->latched = *fault;
-        flight_blame(&engine->flight, &engine->latched);
-        atomic_store(&engine->broken, true);
-    }
-    pthread_mutex_unlock(&engine->lock);
 }
 
 void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks) {

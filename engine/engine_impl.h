@@ -124,6 +124,8 @@ void engine_signal(struct engine *engine, struct stream *stream);
 void engine_tell(struct engine *engine);
 /* The device has failed for good. Without the lock. */
 void engine_latch(struct engine *engine, const struct fault *fault);
+/* Adds to the words of a failure what the device is at; with the lock held. */
+void stall_blame(const struct engine *engine, struct fault *fault);
 /* Takes back chunks that have been used up, with the lock held. */
 void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks);
 /* The next record at a cursor in a stream's chunks. A chunk left behind is put before *done, where that is given. */

@@ -2,6 +2,7 @@
  * is work that is the device's to do now: put on it, or in the submitter's hands; a stream that waits for bytes from
  * elsewhere is not the device's fault. All of it is found out by the owner when it looks, and costs a launch one store. */
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
@@ -67,6 +68,21 @@ static void span_describe(const struct stream_span *span, char *text, size_t siz
         snprintf(text, size, "%s", first);
     else
         snprintf(text, size, "one of %u launches, from %.70s to %.70s", span->launches, first, last);
+}
+
+/* A failure that lies in what runs, or has run, on the device shows with whatever call of it comes next; one of a launch
+ * itself with that. */
+void stall_blame(const struct engine *engine, struct fault *fault) {
+    char operation[sizeof((struct engine_stall){0}.operation)] = "";
+    struct suspect suspect = {0};
+    size_t used = strlen(fault->message);
+    if (fault->code == STATUS_DEVICE_LOST)
+        suspect_marked(engine, &suspect);
+    suspect_running(engine, &suspect);
+    if (suspect.stream)
+        span_describe(&suspect.span, operation, sizeof operation);
+    if (*operation)
+        snprintf(fault->message + used, sizeof fault->message - used, "; the device was at %s", operation);
 }
 
 static struct session *stall_session(const struct engine *engine, const struct stream *stream) {

@@ -219,14 +219,16 @@ Test(engine_kernels, loss_of_the_device_names_the_kernel) {
                                      .arguments = &argument,
                                      .types = &type,
                                      .first_output = 1,
+                                     .label = "label of it",
                                      .sequence = ++sequence};
     struct fault fault;
     compile(session, 1, "a", "crash");
     cr_assert_eq(session_launch(session, &request), STATUS_OK);
     cr_assert_eq(fetched(1), -STATUS_DEVICE_LOST);
     cr_assert_eq(engine_fault(engine, &fault), STATUS_DEVICE_LOST);
-    cr_assert(strstr(fault.message, "illegal memory access") && strstr(fault.message, "user kernel ran: crash"), "%s",
-              fault.message);
+    cr_assert(strstr(fault.message, "illegal memory access") && strstr(fault.message, "user kernel ran: crash") &&
+                  strstr(fault.message, "the device was at user kernel crash (label of it)"),
+              "%s", fault.message);
 }
 
 /* Each look is made half a second after the last one, as far as the engine can tell. */
