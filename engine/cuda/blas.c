@@ -28,7 +28,8 @@ struct cuda_blas {
 };
 
 /* How products of a dtype are computed. Half precision accumulates in float32 and is rounded once: partial sums are not
- * added up in the output's type. With bias and activation (linear) it is so, too: these come before the rounding. */
+ * added up in the output's type. With bias and activation (linear) it is so, too: these come before the rounding, which is
+ * not said of sums that are split (plan_choose). */
 struct blas_type {
     cudaDataType element, scale;
     cublasComputeType_t compute, compute_tf32;
@@ -49,9 +50,13 @@ static const struct blas_type types[DTYPE_COUNT] = {
     [DTYPE_F64] = {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
 };
 
-/* A CUDA error that lies behind it says more, and may be a sticky one. */
+/* A CUDA error that lies behind it says more, and may be a sticky one. cublasLt has a runtime of its own: ours knows of a
+ * sticky error when it is asked something. */
 static int blas_fault(struct fault *fault, cublasStatus_t status, const char *call) {
+    size_t unused, total;
     cudaError_t error = cudaPeekAtLastError();
+    if (error == cudaSuccess)
+        error = cudaMemGetInfo(&unused, &total);
     if (error != cudaSuccess)
         return cuda_fault(fault, error, call);
     if (status == CUBLAS_STATUS_ALLOC_FAILED)
@@ -217,9 +222,12 @@ static void plan_keep(struct blas_plan *plan, const cublasLtMatmulHeuristicResul
 static int plan_choose(struct cuda_blas *blas, struct blas_plan *plan, struct fault *fault) {
     const struct blas_product *product = &plan->product;
     uint64_t workspace = blas->workspace;
+    bool half = plan->type->element == CUDA_R_16F || plan->type->element == CUDA_R_16BF;
+    bool ends = product->bias_alignment || product->activation != OP_ACTIVATION_NONE;
+    uint32_t reductions = half && ends ? CUBLASLT_REDUCTION_SCHEME_NONE : plan->type->reductions;
     const struct attribute attributes[] = {
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace),
-        ATTRIBUTE(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, plan->type->reductions),
+        ATTRIBUTE(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product->a.alignment),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product->b.alignment),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, product->d.alignment),

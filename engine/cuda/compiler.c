@@ -248,6 +248,17 @@ static int compiler_compile(struct compilation *compilation, struct device_code 
     return compiler_take(compilation, code, fault);
 }
 
+/* NVRTC puts the name behind a directive of its own, in a line: one with a new line in it would add lines to the source,
+ * and these could include files of the host. */
+static int compiler_check_name(const char *name, struct fault *fault) {
+    for (const char *at = name; *at; at++)
+        if (*at < 0x20 || *at > 0x7e || strchr("#%\\\"?", *at))
+            return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                             "byte %d of the kernel's name is 0x%02x, which no name or template argument needs",
+                             (int)(at - name), (unsigned)(unsigned char)*at);
+    return STATUS_OK;
+}
+
 int compiler_run(const struct compiler_request *request, struct device_code **code, char **log, struct fault *fault) {
     struct compilation compilation = {.request = request, .deadline = compiler_seconds() + COMPILER_SECONDS_MAX};
     *log = NULL;
@@ -255,6 +266,8 @@ int compiler_run(const struct compiler_request *request, struct device_code **co
     if (*nvrtc.why)
         return fault_set(fault, STATUS_UNSUPPORTED, "user kernels need NVRTC: %.180s", nvrtc.why);
     int status = compiler_check_includes(request->source, fault);
+    if (status == STATUS_OK)
+        status = compiler_check_name(request->name, fault);
     if (status == STATUS_OK)
         status = compiler_architecture(&compilation, fault);
     if (status != STATUS_OK)

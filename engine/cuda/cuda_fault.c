@@ -6,9 +6,9 @@ static const cudaError_t cuda_sticky[] = {
     cudaErrorAssert,           cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
     cudaErrorInvalidPc,        cudaErrorIllegalInstruction,  cudaErrorHardwareStackError,
     cudaErrorECCUncorrectable, cudaErrorNvlinkUncorrectable, cudaErrorContextIsDestroyed,
-    cudaErrorUnknown,          cudaErrorMpsClientTerminated,
+    cudaErrorUnknown,          cudaErrorMpsClientTerminated, cudaErrorExternalDevice,
 #if CUDART_VERSION >= 13000
-    cudaErrorTensorMemoryLeak,
+    cudaErrorTensorMemoryLeak, cudaErrorContained,
 #endif
 };
 

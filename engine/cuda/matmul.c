@@ -137,6 +137,13 @@ static int product_ways_fp8(const struct product *product, struct way ways[WAYS]
     return count;
 }
 
+/* cublasLt says that it takes a bias' alignment from its address. Its users found kernels that take 16 bytes for granted, and
+ * what they lose by that is the device. */
+static bool product_bias_aligned(const struct product *product, int64_t columns) {
+    bool whole = columns >= product->n || columns * product_size(product->dtype) % 16 == 0;
+    return !product->bias || ((uintptr_t)product->bias % 16 == 0 && whole);
+}
+
 /* It knows no bias and no activation of float64. */
 static int product_ways(const struct product *product, struct way ways[WAYS]) {
     enum dtype dtype = product->dtype;
@@ -145,7 +152,7 @@ static int product_ways(const struct product *product, struct way ways[WAYS]) {
         return product_ways_fp8(product, ways);
     struct way way = {.a = dtype, .b = dtype, .made = ends && product_size(dtype) == 2 ? DTYPE_F32 : dtype};
     int count = 0;
-    if (ends && dtype != DTYPE_F64)
+    if (ends && dtype != DTYPE_F64 && product_bias_aligned(product, product->n))
         ways[count++] = (struct way){.a = dtype, .b = dtype, .made = dtype, .fused = true};
     ways[count++] = way;
     way.pack = true;
@@ -210,11 +217,11 @@ static int product_try(struct product *product, const struct way *way, bool *tak
     side_choose(&product->a, product, way->a, way->a_order, way->pack);
     side_choose(&product->b, product, way->b, way->b_order, way->pack);
     *taken = false;
-    if (!product_cut(product))
+    if (!product_cut(product) || (way->fused && !product_bias_aligned(product, product->n_most)))
         return STATUS_OK;
     int code = piece_ask(product, taken, workspace, fault);
     double work = (double)product->m_most * (double)product->n_most * (double)product->k;
-    if (code == STATUS_OK && !*taken && product->batches_most > 1 && work >= worth_a_call) {
+    if (code == STATUS_OK && !*taken && !way->fused && product->batches_most > 1 && work >= worth_a_call) {
         product->batches_most = 1; /* what it refuses together it may take one by one */
         code = piece_ask(product, taken, workspace, fault);
     }

@@ -140,6 +140,19 @@ Test(compiler, wrong_name_is_an_error) {
     }
 }
 
+/* NVRTC makes a line of it. */
+Test(compiler, name_cannot_add_lines_to_the_source) {
+    static const char *const wrong[] = {
+        "f\n#include \"/etc/passwd\"\n", "f\r#include </etc/passwd>", "f\\", "f#", "f\"", "f\x7f", "f\xc3\xa4"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct compiled compiled = compile_for("__global__ void f(int *x) { *x = 1; }", wrong[i], 90);
+        cr_assert_eq(compiled.status, STATUS_INVALID_ARGUMENT, "%s", wrong[i]);
+        cr_assert(strstr(compiled.fault.message, "of the kernel's name"), "%s", compiled.fault.message);
+        cr_assert_null(compiled.log);
+        compiled_free(&compiled);
+    }
+}
+
 Test(compiler, device_newer_than_the_compiler_gets_ptx) {
     struct compiled compiled = compile_for("extern \"C\" __global__ void f() {}", "f", 990);
     cr_assert_eq(compiled.status, STATUS_OK, "%s", compiled.fault.message);
