@@ -102,9 +102,7 @@ static int accept_compiled(td_device *device, struct request *request, const Ten
         error_from_wire(&request->error, compiled->error);
     request->bytes = payload;
     if (payload) {
-        request->data = malloc((size_t)payload + 1);
-        if (request->data)
-            request->data[payload] = 0;
+        request->data = calloc((size_t)payload + 1, 1); /* a text also where the connection ends within it */
         *sink = request->data;
     } else {
         pending_complete(device, request, request->error.code ? &request->error : NULL);

@@ -28,6 +28,16 @@ static void kernel_free(struct engine *engine, struct kernel *kernel) {
     free(kernel);
 }
 
+struct device_kernel *kernel_unused_take(struct engine *engine) {
+    struct device_kernel *unused = engine->kernels.unused;
+    engine->kernels.unused = NULL;
+    return unused;
+}
+
+void kernel_unused_release(struct engine *engine, struct device_kernel *unused) {
+    kernel_release_all(engine->device, &unused);
+}
+
 /* Whether a launch has not run yet. */
 static bool kernel_runs(struct kernel *kernel) {
     unsigned kept = 0;
@@ -179,8 +189,7 @@ int kernel_job_init(struct kernel_job *job, struct engine *engine, const char *s
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel's source");
     }
     job->cached = code_find(&engine->kernels, source, name);
-    job->unused = engine->kernels.unused;
-    engine->kernels.unused = NULL;
+    job->unused = kernel_unused_take(engine);
     return STATUS_OK;
 }
 

@@ -41,6 +41,13 @@ int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id
 /* After it has run, or instead. What it compiled stays in the cache. */
 void kernel_job_finish(struct kernel_job *job);
 
+/* ---- what nobody needs any more ---- */
+
+/* Takes over the kernels that are through; NULL: there are none. */
+struct device_kernel *kernel_unused_take(struct engine *engine);
+/* Takes them off the device, which may have to be idle for it: on any thread but the owner's. */
+void kernel_unused_release(struct engine *engine, struct device_kernel *unused);
+
 /* ---- sessions ---- */
 
 /* Uses up an id: above all used so far, and no kernel too many. For one job, which may be overtaken by later ones. */

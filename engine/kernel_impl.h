@@ -30,7 +30,8 @@ struct kernel_store {
     struct kernel_code *codes;
     size_t bytes;
     struct kernel *running; /* released, and perhaps not through on the device */
-    /* Through, too. Taking one off the device may wait for all that is on it: the next job does so on its thread. */
+    /* Through, too. Taking one off the device may wait for all that is on it: a thread of its own does that
+     * (kernel_unused_release), or the next job. */
     struct device_kernel *unused;
 };
 

@@ -176,12 +176,34 @@ int answer_compile(struct connection *connection, uint64_t sequence, uint64_t ke
     return STATUS_OK;
 }
 
+/* Keeps as much of the log as is sent, and charges that; lets the source go where the cache does not want it. Returns the
+ * log's bytes. */
+static size_t answer_keep_log(struct answer *answer, struct kernel_job *job) {
+    size_t bytes = job->log ? strlen(job->log) : 0;
+
+    if (bytes > KERNEL_LOG_MAX) {
+        char *cut = realloc(job->log, KERNEL_LOG_MAX + 1);
+
+        bytes = KERNEL_LOG_MAX;
+        if (cut)
+            job->log = cut;
+        job->log[bytes] = 0;
+    }
+    if (!job->code) {
+        free(job->source);
+        job->source = NULL;
+    }
+    answer->cost += bytes;
+    connection_charge(answer->connection, bytes);
+    return bytes;
+}
+
 void answer_compiled(struct answer *answer) {
     struct kernel_job *job = &answer->compile->job;
     Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
     Tensord__Error error = TENSORD__ERROR__INIT;
     struct fault fault;
-    size_t log = job->log ? strlen(job->log) : 0;
+    size_t log = answer_keep_log(answer, job);
 
     answer_unlink(answer);
     if (kernel_job_bind(job, answer->connection->session, answer->compile->kernel, &fault) != STATUS_OK) {
@@ -191,7 +213,7 @@ void answer_compiled(struct answer *answer) {
         compiled.error = &error;
     }
     reply_message_data(&answer->reply, FRAME_KERNEL_COMPILED, answer->sequence, &compiled.base, (uint8_t *)job->log,
-                       log < KERNEL_LOG_MAX ? log : KERNEL_LOG_MAX);
+                       log);
     answer_queue(answer);
 }
 

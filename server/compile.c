@@ -50,6 +50,7 @@ static void compile_done(uv_work_t *work, int status) {
         compile_destroy(compile);
     }
     compile_next(service);
+    compile_release_unused(service);
 }
 
 static void compile_next(struct service *service) {
@@ -66,6 +67,33 @@ static void compile_next(struct service *service) {
         queue->running++;
         uv_queue_work(service->loop, &compile->work, compile_run, compile_done);
     }
+}
+
+/* On a thread of the pool. */
+static void compile_run_release(uv_work_t *work) {
+    struct service *service = work->data;
+
+    kernel_unused_release(service->engine, service->compiles.unused);
+}
+
+static void compile_release_done(uv_work_t *work, int status) {
+    struct service *service = work->data;
+
+    (void)status; /* nothing that runs is cancelled in the pool */
+    service_busy(service);
+    service->compiles.running--;
+    compile_next(service);
+    compile_release_unused(service);
+}
+
+void compile_release_unused(struct service *service) {
+    struct compile_queue *queue = &service->compiles;
+
+    if (queue->first || queue->running || !(queue->unused = kernel_unused_take(service->engine)))
+        return;
+    queue->running++;
+    queue->releasing.data = service;
+    uv_queue_work(service->loop, &queue->releasing, compile_run_release, compile_release_done);
 }
 
 int compile_start(struct answer *answer, uint64_t kernel, const char *source, const char *name, struct compile **result,

@@ -29,7 +29,9 @@ struct compile {
 /* Of a service. */
 struct compile_queue {
     struct compile *first, **last;
-    unsigned running;
+    unsigned running; /* a release among them */
+    uv_work_t releasing;
+    struct device_kernel *unused; /* what it releases */
 };
 
 void compile_queue_init(struct compile_queue *queue);
@@ -37,5 +39,7 @@ void compile_queue_init(struct compile_queue *queue);
 /* answer_compiled() is called when it is done, not before this returns. */
 int compile_start(struct answer *answer, uint64_t kernel, const char *source, const char *name,
                   struct compile **compile, struct fault *fault);
+/* Starts to take off the device what nobody needs any more, unless a compilation is about to. */
+void compile_release_unused(struct service *service);
 /* The answer goes away. What runs, runs to its end, or as far as its compiler lets it; then it is freed. Takes NULL. */
 void compile_let_go(struct compile *compile);

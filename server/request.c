@@ -87,23 +87,25 @@ static int request_ping(struct connection *connection, const struct frame_header
 static int request_stream_open(struct connection *connection, const struct frame_header *header,
                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__StreamOpen *open = (const Tensord__StreamOpen *)message;
+    struct fault ignored; /* the connection's own is for what ends it */
 
     (void)header, (void)sink;
     if (open->stream == 0 || open->stream > INT32_MAX)
         return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", open->stream);
     /* Past the limit nothing is opened, and what is enqueued there fails and says so. */
-    session_stream_open(connection->session, open->stream, open->priority, fault);
+    session_stream_open(connection->session, open->stream, open->priority, &ignored);
     return STATUS_OK;
 }
 
 static int request_stream_close(struct connection *connection, const struct frame_header *header,
                                 const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__StreamClose *close = (const Tensord__StreamClose *)message;
+    struct fault ignored; /* the connection's own is for what ends it */
 
     (void)header, (void)sink;
     if (close->stream == 0 || close->stream > INT32_MAX)
         return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", close->stream);
-    session_stream_close(connection->session, close->stream, fault);
+    session_stream_close(connection->session, close->stream, &ignored);
     return STATUS_OK;
 }
 

@@ -44,8 +44,11 @@ int request_kernel_compile(struct connection *connection, const struct frame_hea
 
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
-    (void)header, (void)sink;
-    session_kernel_release(connection->session, ((const Tensord__KernelRelease *)message)->kernel, fault);
+    struct fault ignored; /* the connection's own is for what ends it */
+
+    (void)header, (void)sink, (void)fault;
+    session_kernel_release(connection->session, ((const Tensord__KernelRelease *)message)->kernel, &ignored);
+    compile_release_unused(connection->service);
     return STATUS_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/compile.h"
 #include "server/connection.h"
 
 enum {
@@ -147,6 +148,7 @@ static void service_on_check(uv_check_t *check) {
         /* What completes from here on wakes the loop; what completed before is found by this poll. */
         atomic_exchange(&service->awake, false);
         engine_poll(service->engine);
+        compile_release_unused(service);
         service_check_device(service);
         service_flush(service);
         /* Callbacks and replies may have enqueued more, such as the next parts of a fetch. */

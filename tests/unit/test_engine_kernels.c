@@ -206,6 +206,10 @@ Test(engine_kernels, session_that_ends_leaves_none_behind) {
     struct engine_stats stats;
     engine_stats(engine, &stats);
     cr_assert_eq(stats.memory_live, 0);
+    struct device_kernel *unused = kernel_unused_take(engine); /* without another compilation */
+    cr_assert(unused && !unused->next);
+    cr_assert_null(engine->kernels.unused);
+    kernel_unused_release(engine, unused);
 }
 
 Test(engine_kernels, loss_of_the_device_names_the_kernel) {
