@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "proto/status.h"
+#include "server/limits.h"
 
 enum channel_type {
     /* front → worker */
@@ -25,12 +26,8 @@ enum channel_type {
 };
 
 struct channel_limits {
-    uint64_t session_bytes; /* live device bytes of a session; 0: no limit but the device's */
-    uint32_t session_tensors;
-    uint32_t session_streams;
-    uint32_t session_operations; /* operations in flight; past it the worker stops reading that socket */
-    uint64_t session_out_bytes;  /* reply bytes in flight; past it too */
-    uint32_t sessions;           /* of one device */
+    struct limits each; /* of those of whom the front says nothing else */
+    uint32_t sessions;  /* of one device */
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
@@ -54,7 +51,8 @@ struct channel_message {
             uint64_t session;   /* number for the new session */
             char principal[64]; /* "uid:1000" */
             bool user_kernels;  /* it may compile them */
-            char peer[64];      /* "unix", "127.0.0.1:40212" */
+            struct limits limits;
+            char peer[64]; /* "unix", "127.0.0.1:40212" */
         } connection;
         struct {
             char device[32];

@@ -30,6 +30,7 @@ struct connection_options {
     struct service *service;
     uint64_t session;             /* number of the session */
     const char *principal, *peer; /* copied, cut at 63 bytes */
+    const struct limits *limits;  /* the principal's; copied; NULL: service.limits.each */
     bool user_kernels;            /* it may compile them */
 };
 
@@ -59,11 +60,18 @@ struct connection {
     struct reply_queue queue;
     struct answer *pending;
     uint64_t out_cost;
-    bool wait_room, wait_output, wait_staging; /* why reading has paused */
+    bool wait_room, wait_output, wait_staging; /* why reading has paused, */
+    bool wait_principal;                       /* and for room of the principal's */
+    bool wait_rate;                            /* the socket is left alone until more bytes may pass */
+    int64_t grant;                             /* bytes that may pass until the next tick */
+    uint64_t operations_seen;                  /* in flight, of the principal's sum */
     uint64_t deadline_ms;                      /* 0: none */
+    bool heard;                                /* from the client since the last tick, more than a Ping */
+    uint64_t idle_ms;                          /* since when it has not been used */
     char reason[256];
 
     uint64_t number;
+    struct principal *account;
     char principal[CONNECTION_NAME_BYTES], peer[CONNECTION_NAME_BYTES], client[CONNECTION_NAME_BYTES];
     bool user_kernels;
     uint64_t started_ns;
@@ -78,6 +86,9 @@ struct connection {
  * the client goes; service_finish() destroys what is left. */
 int connection_create(const struct connection_options *options, int fd, struct connection **connection,
                       struct fault *fault);
+/* Whose it is from now on. Before Hello is answered: a session stays whose it is. */
+int connection_identify(struct connection *connection, const char *principal, const struct limits *limits,
+                        struct fault *fault);
 /* Gives everything back at once. Not from within a frame handler or a callback of the engine. Takes NULL. */
 void connection_destroy(struct connection *connection, const char *reason);
 /* An Error frame after what is ready to be sent, then the end. Nothing that is pending will be answered. */
@@ -87,6 +98,9 @@ void connection_give_up(struct connection *connection, const struct fault *fault
 
 /* There is staging memory for the upload that has been put off. */
 void connection_on_staging(struct connection *connection);
+
+/* More bytes may pass. */
+void connection_on_rate(struct connection *connection);
 
 /* Parts of a turn, called by the service. */
 void connection_resume(struct connection *connection);

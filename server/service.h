@@ -15,6 +15,8 @@
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/principal.h"
+#include "server/refusal.h"
 #include "server/stats_page.h"
 
 struct connection;
@@ -47,9 +49,11 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
-    struct connection *connections; /* all of them, newest first */
-    struct connection *dirty;       /* have replies to write */
-    struct connection *more;        /* may have frames buffered to go on with */
+    struct connection *connections;   /* all of them, newest first */
+    struct principal *principals;     /* whose they are */
+    uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
+    struct connection *dirty;         /* have replies to write */
+    struct connection *more;          /* may have frames buffered to go on with */
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */

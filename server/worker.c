@@ -57,6 +57,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         .session = message->connection.session,
         .principal = message->connection.principal,
         .peer = message->connection.peer,
+        .limits = &message->connection.limits,
         .user_kernels = message->connection.user_kernels,
     };
     struct connection *connection;
