@@ -249,9 +249,14 @@ static void arrival_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start ---- */
 
-static bool arrival_full(const struct front *front) {
+/* Those who have to log in first leave some of the places to those whom the system vouches for, the operator among
+ * them. */
+static bool arrival_full(const struct front *front, const struct sockaddr_storage *address) {
+    bool tcp = address->ss_family == AF_INET || address->ss_family == AF_INET6;
+    bool stranger = tcp && front->login.users;
+    uint64_t places = front->config->max_connections;
     return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor) >=
-           front->config->max_connections;
+           places - (stranger ? places / 4 : 0);
 }
 
 static struct arrival *arrival_create(struct front *front, int fd) {
@@ -274,10 +279,10 @@ static struct arrival *arrival_create(struct front *front, int fd) {
 
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address) {
     struct fault fault;
-    bool full = arrival_full(front);
+    bool full = arrival_full(front, address);
     if (full) { /* by figures that may be a while old */
         supervisor_refresh(&front->supervisor);
-        full = arrival_full(front);
+        full = arrival_full(front, address);
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {

@@ -282,12 +282,14 @@ Test(users, what_a_change_ends) {
         {"[alice]\nrole = run\ntoken = " RECORD("00000001") "\nuid = 11\n[bob]\nrole = observe\ntoken = " RECORD(
              "00000003") "\ntoken = " RECORD("00000002") "\nuid = 12\n",
          "alice/00000002 "}, /* handed to bob */
-        {"[alice]\nrole = run\ntoken = 00000001 " HASH "000102030405060708090a0b0c0d0e0f\n", NULL},
+        {"[alice]\nrole = run\ntoken = 00000001 ffffffffffffffffffffffffffffffff " HASH "\ntoken = " RECORD(
+             "00000002") "\nuid = 11\n[bob]\nrole = observe\ntoken = " RECORD("00000003") "\nuid = 12\n",
+         "alice/00000001 "}, /* another secret under the old id */
     };
     struct users *old, *now;
     struct fault fault;
     cr_assert_eq(users_parse("before", before, &old, &fault), STATUS_OK, "%s", fault.message);
-    for (unsigned i = 0; rows[i].ended; i++) {
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct ended ended = {""};
         cr_assert_eq(users_parse("now", rows[i].now, &now, &fault), STATUS_OK, "row %u: %s", i, fault.message);
         users_compare(old, now, note, &ended);
