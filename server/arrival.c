@@ -59,26 +59,17 @@ static void arrival_identify_unix(int fd, struct peer *peer) {
     memcpy(peer->source.bytes, &peer->uid, sizeof peer->uid);
 }
 
-/* An IPv4 address in the clothes of IPv6, as a socket has it that was passed to listen on both, is the one it is. */
-static void arrival_find_source(const struct in6_addr *address, struct source *source) {
-    bool mapped = IN6_IS_ADDR_V4MAPPED(address);
-    source->kind = mapped ? SOURCE_IPV4 : SOURCE_IPV6;
-    memcpy(source->bytes, address->s6_addr + (mapped ? 12 : 0), mapped ? 4 : sizeof source->bytes);
-}
-
 static void arrival_identify_tcp(const struct sockaddr_storage *address, struct peer *peer) {
     char host[INET6_ADDRSTRLEN] = "";
+    source_find(&peer->source, address);
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
         inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
         snprintf(peer->address, sizeof peer->address, "[%s]:%u", host, ntohs(in6->sin6_port));
-        arrival_find_source(&in6->sin6_addr, &peer->source);
     } else {
         const struct sockaddr_in *in = (const struct sockaddr_in *)address;
         inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
         snprintf(peer->address, sizeof peer->address, "%s:%u", host, ntohs(in->sin_port));
-        peer->source.kind = SOURCE_IPV4;
-        memcpy(peer->source.bytes, &in->sin_addr, sizeof in->sin_addr);
     }
 }
 

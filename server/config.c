@@ -328,7 +328,8 @@ int config_read_flags(struct config *config, int count, char **arguments, enum c
 
 void config_print_help(FILE *out) {
     fputs("tensord: a daemon that runs tensor operations on the devices of this host\n\n"
-          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n\n"
+          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n"
+          "       tensord user COMMAND      maintains the file of users; see tensord user --help\n\n"
           "  --config FILE             read `KEY = VALUE` lines first; flags win over them\n"
           "  --help                    show this\n"
           "  --version                 show the version\n\n"

@@ -245,6 +245,25 @@ Test(users, more_users_than_there_may_be_are_refused) {
     free(text);
 }
 
+/* Whatever a byte of it becomes: taken whole, or refused with words. */
+Test(users, a_file_with_a_byte_changed_is_taken_or_refused) {
+    static const char whole[] =
+        "# people\n" ALICE "token = " RECORD("00000001") " ; old\nuid = 1000\n\n[bob]\nrole=admin\n";
+    static const char bytes[] = {1, '\n', '\r', ' ', '[', ']', '=', ';', '#', '0', 'z', '\x7f', '\xff'};
+    char text[sizeof whole];
+    for (unsigned i = 0; i + 1 < sizeof whole; i++)
+        for (unsigned k = 0; k < sizeof bytes; k++) {
+            struct users *users = NULL;
+            struct fault fault = {.message = ""};
+            memcpy(text, whole, sizeof whole);
+            text[i] = bytes[k];
+            int error = users_parse("f", text, &users, &fault);
+            cr_assert(error ? !users && !strncmp(fault.message, "f:", 2) && strlen(fault.message) > 4 : users != NULL,
+                      "byte %u as %d: %s", i, bytes[k], fault.message);
+            users_destroy(users);
+        }
+}
+
 /* ---- what ends when a file changes ---- */
 
 struct ended {
