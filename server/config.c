@@ -173,7 +173,8 @@ int config_set(struct config *config, const char *name, const char *value, struc
 
 /* ---- a change while the daemon runs ---- */
 
-/* Whose new value counts from the next time that it is asked for. The others have gone to workers and sockets. */
+/* Numbers and principals whose new value counts from the next time that it is asked for. The others have gone to workers
+ * and sockets. */
 static const char *const config_reloadable[] = {
     "max-connections", "hold-timeout", "watchdog-timeout", "restart-backoff", "quarantine-after", "user-kernels",
 };
@@ -185,32 +186,41 @@ static bool config_key_reloadable(const struct config_key *key) {
     return false;
 }
 
-static size_t config_key_bytes(const struct config_key *key) {
+static bool config_same_urls(const struct config *a, const struct config *b) {
+    bool same = a->n_listen == b->n_listen;
+    for (unsigned i = 0; same && i < a->n_listen; i++)
+        same = !strcmp(a->listen[i], b->listen[i]);
+    return same;
+}
+
+static bool config_key_same(const struct config_key *key, const struct config *a, const struct config *b) {
+    const char *x = (const char *)a + key->offset, *y = (const char *)b + key->offset;
     switch (key->kind) {
     case CONFIG_URLS:
-        return sizeof((struct config *)0)->listen;
+        return config_same_urls(a, b);
     case CONFIG_DEVICE_LIST:
-        return 0; /* found again they would have to be opened again: not looked at */
+        return true; /* found again they would have to be opened again: not looked at */
     case CONFIG_PRINCIPALS:
-        return CONFIG_PRINCIPALS_MAX;
     case CONFIG_PATH:
-        return CONFIG_PATH_MAX;
+        return !strcmp(x, y);
     default:
-        return sizeof(uint64_t);
+        return *(const uint64_t *)x == *(const uint64_t *)y;
     }
+}
+
+static void config_key_copy(const struct config_key *key, struct config *to, const struct config *from) {
+    size_t bytes = key->kind == CONFIG_PRINCIPALS ? CONFIG_PRINCIPALS_MAX : sizeof(uint64_t);
+    memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
 }
 
 void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner) {
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++) {
-        size_t bytes = config_key_bytes(key);
-        char *place = (char *)config + key->offset;
-        const char *value = (const char *)fresh + key->offset;
-        if (!memcmp(place, value, bytes))
+        if (config_key_same(key, config, fresh))
             continue;
         bool taken = config_key_reloadable(key);
         if (taken)
-            memcpy(place, value, bytes);
+            config_key_copy(key, config, fresh);
         changed(owner, key->name, taken);
     }
 }
@@ -317,7 +327,8 @@ int config_read_flags(struct config *config, int count, char **arguments, enum c
 
 void config_print_help(FILE *out) {
     fputs("tensord: a daemon that runs tensor operations on the devices of this host\n\n"
-          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n\n"
+          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n"
+          "       tensord user COMMAND      maintains the file of users; see tensord user --help\n\n"
           "  --config FILE             read `KEY = VALUE` lines first; flags win over them\n"
           "  --help                    show this\n"
           "  --version                 show the version\n\n"

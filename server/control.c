@@ -18,6 +18,7 @@
 
 enum {
     CONTROL_CONNECTIONS_MAX = 256,
+    CONTROL_STRANGERS_MAX = 128, /* so that the operator finds a place */
     CONTROL_MESSAGE_MAX = 16 << 10,
     CONTROL_CLIENT_MAX = 128, /* bytes of Hello's client */
     CONTROL_SEND_TIMEOUT_MS = 10000,
@@ -35,11 +36,18 @@ static void control_closed(uv_handle_t *handle) {
     free(control);
 }
 
+static void control_count_stranger(struct control *control, bool stranger) {
+    struct control_list *list = &control->front->controls;
+    list->strangers = list->strangers + stranger - control->stranger;
+    control->stranger = stranger;
+}
+
 /* Gives the socket away; the connection is dead afterwards. */
 static int control_release(struct control *control) {
     int fd = control->fd;
     LIST_REMOVE(control, link);
     control->front->controls.count--;
+    control_count_stranger(control, false);
     if (control->login == CONTROL_LOGGING_IN)
         login_forget(&control->front->login, control, 0);
     uv_close((uv_handle_t *)&control->poll, control_closed);
@@ -124,6 +132,7 @@ static int control_welcome(struct control *control, const struct frame_header *h
     welcome.version = version_max < PROTOCOL_VERSION_MAX ? version_max : PROTOCOL_VERSION_MAX;
     welcome.server = "tensord " TENSORD_VERSION;
     control->welcomed = true;
+    control_count_stranger(control, false);
     frame_reader_limits(&control->reader, CONTROL_MESSAGE_MAX, 0);
     uv_timer_stop(&control->timer);
     return control_answer(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);
@@ -382,6 +391,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->front = front;
     control->fd = fd;
     control->peer = *peer;
+    control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
     return control;
@@ -389,7 +399,9 @@ static struct control *control_create(struct front *front, int fd, const struct 
 
 void control_start(struct front *front, int fd, const struct peer *peer) {
     struct fault fault;
-    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX;
+    bool stranger = peer->principal.role == ROLE_NONE;
+    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
+                (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
     struct control *control = full ? NULL : control_create(front, fd, peer);
     if (!control) {
         fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
