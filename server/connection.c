@@ -294,6 +294,8 @@ static void connection_finish_with(struct connection *connection, const struct f
 
     snprintf(connection->reason, sizeof connection->reason, "%s", fault->message);
     if (!connection->session)
+        connection->service->refusals[fault->code]++;
+    if (!connection->session)
         log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer, "principal", connection->principal,
                   "reason", connection->reason, NULL);
     connection->state = CONNECTION_CLOSING;

@@ -50,6 +50,8 @@ static void control_refuse(struct control *control, const struct fault *fault) {
     struct front *front = control->front;
     /* Inside a half-sent reply an Error frame would only be garbage. */
     bool clean = control->out_sent == control->out_size;
+    if (!control->welcomed)
+        front->rejections[fault->code]++;
     log_event(LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal", control->peer.principal,
               "code", status_name((int)fault->code), "cause", fault->message, NULL);
     farewell_say(&front->farewells, control_release(control), clean ? fault : NULL);
@@ -335,6 +337,7 @@ void control_start(struct front *front, int fd, const struct peer *peer) {
     if (!control) {
         fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
                   front->controls.count);
+        front->rejections[fault.code]++;
         farewell_say(&front->farewells, fd, &fault);
         return;
     }

@@ -27,6 +27,7 @@ struct front {
     uv_timer_t leaving;
     unsigned leave_tries;
     uint64_t started_ns;
+    uint64_t accepted, rejections[STATUS_COUNT]; /* connections; refused by the front, by code */
     bool ready;    /* READY=1 has been sent */
     bool draining; /* no new work */
     bool stopped;  /* all workers have ended */

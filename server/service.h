@@ -53,6 +53,8 @@ struct service {
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
+    struct histogram fetch_time;
+    uint64_t refusals[STATUS_COUNT]; /* connections ended before their session began, by code */
     bool wire;                    /* TENSORD_DEBUG has the word wire */
     bool active;                  /* something happened since the owner last set it to false */
     bool failed, draining, ended;
