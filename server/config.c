@@ -25,7 +25,9 @@ struct config_key {
         CONFIG_BYTES,
         CONFIG_COUNT,
         CONFIG_DURATION,
-        CONFIG_PRINCIPALS
+        CONFIG_PRINCIPALS,
+        CONFIG_ADDRESS,
+        CONFIG_HOSTS
     } kind;
     size_t offset;
     const char *initial;
@@ -74,6 +76,9 @@ static const struct config_key config_keys[] = {
      "failures of a worker in a minute; 0: never"},
     {"user-kernels", CONFIG_PRINCIPALS, CONFIG_FIELD(user_kernels), "none", 0, 0,
      "who may run CUDA code of their own: none, all, uid:1000,uid:1001"},
+    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health; no logins"},
+    {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
+     "names of this host as browsers call it; needed beyond loopback"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -138,6 +143,10 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
+    case CONFIG_ADDRESS:
+        return config_value_address(value, (char *)number, fault);
+    case CONFIG_HOSTS:
+        return config_value_hosts(value, (char *)number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }
