@@ -35,10 +35,11 @@ def names_that_exist():
 
 
 def metrics_are_as_promtool_wants_them(daemon):
+    session = f'session="1",principal="uid:{os.getuid()}"'.encode()
+    dashboard.browser.until(lambda: session in daemon.get("metrics"), "the job's session")
     text = daemon.get("metrics")
     declared = set(re.findall(r"^# TYPE (\S+)", text.decode(), re.MULTILINE))
     assert {"tensord_session_memory_live_bytes", "tensord_device_queue_seconds"} <= declared, declared
-    assert f'session="1",principal="uid:{os.getuid()}"' in text.decode()
     promtool("check", "metrics", stdin=text)
     missing = {name for name in names_that_exist() - declared if not name.startswith("tensord_gpu_")}
     assert not missing, missing
