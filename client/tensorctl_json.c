@@ -163,6 +163,23 @@ static void tensorctl_json_readings(struct json *json, const Tensord__DeviceRead
     json_close(json, '}');
 }
 
+static void tensorctl_json_names(struct json *json, const Tensord__DeviceStatus *device) {
+    json_open(json, "names", '{');
+    json_integer(json, "count", device->names);
+    json_integer(json, "bytes", device->names_bytes);
+    json_text_or_null(json, "fault", device->names_fault);
+    json_open(json, "owners", '[');
+    for (size_t i = 0; i < device->n_name_owners; ++i) {
+        json_open(json, NULL, '{');
+        json_text(json, "principal", device->name_owners[i]->principal);
+        json_integer(json, "count", device->name_owners[i]->names);
+        json_integer(json, "bytes", device->name_owners[i]->bytes);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus *device) {
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
     const Tensord__Device *about = device->device ? device->device : &unknown;
@@ -189,6 +206,7 @@ static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus
     json_text_or_null(json, "last_fault", device->last_fault);
     json_real(json, "last_fault_age_s", *device->last_fault ? device->last_fault_age_s : NAN);
     tensorctl_json_memory(json, device);
+    tensorctl_json_names(json, device);
     tensorctl_json_readings(json, device->readings);
     json_integer(json, "queue_depth", device->queue_depth);
     json_real(json, "stalled_s", device->stalled_s);

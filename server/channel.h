@@ -31,6 +31,8 @@ struct channel_limits {
     uint32_t session_operations; /* operations in flight; past it the worker stops reading that socket */
     uint64_t session_out_bytes;  /* reply bytes in flight; past it too */
     uint32_t sessions;           /* of one device */
+    uint64_t named_bytes;        /* of a principal's named tensors; 0: no limit but the device's */
+    uint32_t named_tensors;
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;

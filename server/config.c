@@ -10,6 +10,7 @@
 #include "proto/url.h"
 #include "server/config_value.h"
 #include "server/log.h"
+#include "server/names.h"
 #include "server/stats_page.h"
 
 enum { CONFIG_LINE_MAX = 199 }; /* what libinih takes in one line */
@@ -74,6 +75,10 @@ static const struct config_key config_keys[] = {
      "failures of a worker in a minute; 0: never"},
     {"user-kernels", CONFIG_PRINCIPALS, CONFIG_FIELD(user_kernels), "none", 0, 0,
      "who may run CUDA code of their own: none, all, uid:1000,uid:1001"},
+    {"named-bytes", CONFIG_BYTES, CONFIG_FIELD(named_bytes), "0", 0, INT64_MAX,
+     "named tensors of a principal, on each device; 0: the device's"},
+    {"named-tensors", CONFIG_COUNT, CONFIG_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
+     "names of a principal, on each device"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 

@@ -36,6 +36,7 @@ struct config {
     uint64_t max_connections;
     uint64_t max_sessions; /* of each device */
     uint64_t session_bytes, session_tensors, session_streams, session_operations, session_out_bytes;
+    uint64_t named_bytes, named_tensors; /* of a principal on each device; bytes 0: the device's */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */

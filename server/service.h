@@ -15,6 +15,7 @@
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/names.h"
 #include "server/stats_page.h"
 
 struct connection;
@@ -47,6 +48,7 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
+    struct names names;
     struct connection *connections; /* all of them, newest first */
     struct connection *dirty;       /* have replies to write */
     struct connection *more;        /* may have frames buffered to go on with */

@@ -8,7 +8,18 @@
 #include "engine/session.h"
 #include "server/stats_operations.h"
 
-enum { STATS_SESSIONS_MAX = 1024 };
+enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64 };
+
+/* Named tensors: the sums, and the principals that have the most bytes of them. */
+struct stats_names {
+    uint64_t count, bytes;
+    char fault[256]; /* why saved ones could not be restored; "": they could */
+    unsigned n_owners;
+    struct stats_owner {
+        char principal[64];
+        uint64_t count, bytes;
+    } owners[STATS_OWNERS_MAX];
+};
 
 struct stats_session {
     uint64_t id;
@@ -29,6 +40,7 @@ struct stats_device {
     uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
     struct device_readings readings;
+    struct stats_names names;
 };
 
 struct stats_page {
