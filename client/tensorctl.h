@@ -17,6 +17,9 @@ void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorc
 /* The same for the table of operations and what each device has of it. */
 void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list);
 void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *list);
+/* Names of tensors on a device, as td_names() tells them. */
+struct td_name_info;
+void tensorctl_json_write_names(FILE *out, const char *device, const struct td_name_info *infos, size_t count);
 /* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
 void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 

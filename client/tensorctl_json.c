@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "client/tensorctl.h"
+#include "client/tensord.h"
+#include "proto/dtype.h"
 #include "proto/status.h"
 
 /* A writer of JSON (RFC 8259): commas, escapes and indentation. A value within an object has a key, one within an array
@@ -326,6 +328,31 @@ void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *li
     json_open(&json, "operations", '[');
     for (size_t i = 0; i < list->n_operations; ++i)
         tensorctl_json_operation(&json, list, list->operations[i]);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    fputc('\n', out);
+}
+
+/* ---- names ---- */
+
+void tensorctl_json_write_names(FILE *out, const char *device, const td_name_info *infos, size_t count) {
+    struct json json = {.out = out, .pretty = true, .first = true};
+
+    json_open(&json, NULL, '{');
+    json_text(&json, "device", device);
+    json_open(&json, "names", '[');
+    for (size_t i = 0; i < count; ++i) {
+        json_open(&json, NULL, '{');
+        json_text(&json, "name", infos[i].name);
+        json_text(&json, "dtype", dtype_name((enum dtype)infos[i].dtype));
+        json_open(&json, "shape", '[');
+        for (int axis = 0; axis < infos[i].rank; ++axis)
+            json_integer(&json, NULL, (uint64_t)infos[i].shape[axis]);
+        json_close(&json, ']');
+        json_integer(&json, "bytes", infos[i].bytes);
+        json_real(&json, "age_s", infos[i].age_s);
+        json_close(&json, '}');
+    }
     json_close(&json, ']');
     json_close(&json, '}');
     fputc('\n', out);

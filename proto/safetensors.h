@@ -22,6 +22,7 @@ struct safetensors_entry {
     char *name;
     struct tensor_type type;
     uint64_t begin, end; /* bytes, from the start of the data */
+    void *tensor;        /* whatever the caller keeps there */
 };
 
 struct safetensors {
