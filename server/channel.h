@@ -51,6 +51,7 @@ struct channel_message {
             uint64_t epoch;
             int32_t log_level;
             struct channel_limits limits;
+            char state_dir[256]; /* "": named tensors are not saved */
         } start;
         struct {
             uint64_t session;   /* number for the new session */

@@ -26,7 +26,8 @@ struct config_key {
         CONFIG_BYTES,
         CONFIG_COUNT,
         CONFIG_DURATION,
-        CONFIG_PRINCIPALS
+        CONFIG_PRINCIPALS,
+        CONFIG_PATH
     } kind;
     size_t offset;
     const char *initial;
@@ -79,6 +80,9 @@ static const struct config_key config_keys[] = {
      "named tensors of a principal, on each device; 0: the device's"},
     {"named-tensors", CONFIG_COUNT, CONFIG_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
      "names of a principal, on each device"},
+    {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept from end to start"},
+    {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "300s", 0, 24 * CONFIG_HOUR,
+     "for saving them, on top of drain-timeout"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -143,6 +147,8 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
+    case CONFIG_PATH:
+        return config_value_path(value, (char *)number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }

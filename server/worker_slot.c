@@ -50,6 +50,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.staging_total = config->staging;
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
+    snprintf(message->start.state_dir, sizeof message->start.state_dir, "%s", config->state_dir);
     message->start.limits = (struct channel_limits){
         .session_bytes = config->session_bytes,
         .session_tensors = (uint32_t)config->session_tensors,
