@@ -389,13 +389,44 @@ Test(names_state, full_disk_is_told_and_keeps_the_old_file) {
     expect_the_old_one();
 }
 
+/* Stopped while it saves, for longer than the front would wait for queued work alone. */
 Test(names_state, save_that_takes_longer_than_the_drain_is_waited_for) {
+    enum { GRACE_MS = 4000 }; /* of the front, besides drain-timeout */
+    char event[4096];
+    int watch = inotify_init1(IN_CLOEXEC);
     client_close(&client);
     daemon_stop(&tensord);
     run_with("--drain-timeout", "0");
     reconnect("cpu:0");
     OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(64 << 20), 2), "x"));
-    restart();
+    client_close(&client);
+    int worker = status_worker_pid(tensord.url, "cpu:0"), ends = daemon_process_watch(worker);
+    inotify_add_watch(watch, state, IN_MODIFY);
+    kill(tensord.pid, SIGTERM);
+    cr_assert(deadline_poll(watch, POLLIN, deadline_in(RUN_MS)) && read(watch, event, sizeof event) > 0);
+    kill(worker, SIGSTOP);
+    cr_assert(!deadline_poll(ends, POLLIN, deadline_now() + GRACE_MS + 1000), "the worker was not waited for");
+    kill(worker, SIGCONT);
+    close(ends);
+    close(watch);
+    cr_assert_eq(daemon_wait(&tensord, RUN_MS), 0);
+    daemon_gone(&tensord);
+    run();
     reconnect("cpu:0");
     cr_assert_eq(td_tensor_bytes(td_open(client.device, "x")), 64 << 20);
+}
+
+Test(names_state, strange_bytes_become_bools) {
+    uint8_t got[3];
+    reconnect("cpu:0");
+    OK(td_publish(td_upload(client.device, TD_BOOL, TD_SHAPE(3), (uint8_t[]){1, 0, 1}), "flags"));
+    client_close(&client);
+    daemon_stop(&tensord);
+    int fd = open(file_of("cpu:0", ""), O_WRONLY);
+    cr_assert(lseek(fd, -1, SEEK_END) > 0 && write(fd, "\x09", 1) == 1);
+    close(fd);
+    run();
+    reconnect("cpu:0");
+    OK(td_fetch(td_open(client.device, "flags"), got, sizeof got));
+    cr_assert(got[0] == 1 && got[1] == 0 && got[2] == 1);
 }
