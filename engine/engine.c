@@ -253,6 +253,7 @@ struct stream *engine_stream_take(struct engine *engine, struct run_group *group
     atomic_store(&stream->cancelled, false);
     pthread_mutex_lock(&engine->lock);
     stream->group = group;
+    stream->session = group->session;
     stream->priority = priority > 0 ? 0 : priority == 0 ? 1 : 2;
     pthread_mutex_unlock(&engine->lock);
     return stream;

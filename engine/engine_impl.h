@@ -5,6 +5,7 @@
 
 #include "engine/engine.h"
 #include "engine/flight.h"
+#include "engine/history.h"
 #include "engine/kernel_impl.h"
 #include "engine/pool.h"
 #include "engine/staging.h"
@@ -21,6 +22,7 @@ struct run_group {
     struct stream *first[STREAM_PRIORITIES], *last[STREAM_PRIORITIES];
     struct run_group *next; /* in the run queue */
     bool queued;
+    uint64_t session;            /* number of the session; owner thread */
     struct run_group *free_next; /* owner thread */
 };
 
@@ -81,6 +83,7 @@ struct engine {
     bool reaper_asleep;
     bool submitted; /* nothing more will be marked */
     pthread_t thread, reaper;
+    struct history history; /* the submitter's */
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
 

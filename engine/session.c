@@ -14,6 +14,8 @@
 static int session_init(struct session *session, struct engine *engine) {
     session->engine = engine;
     session->group = engine_group_take(engine);
+    if (session->group)
+        session->group->session = session->limits.number;
     session->stream = session->group ? engine_stream_take(engine, session->group, 0) : NULL;
     if (session->stream && tensor_table_init(&session->tensors) == STATUS_OK)
         return STATUS_OK;
@@ -27,11 +29,12 @@ static int session_init(struct session *session, struct engine *engine) {
 int session_create(struct engine *engine, const struct session_limits *limits, struct session **result,
                    struct fault *fault) {
     struct session *session = calloc(1, sizeof *session);
+    if (session)
+        session->limits = *limits;
     if (!session || session_init(session, engine) != STATUS_OK) {
         free(session);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a session");
     }
-    session->limits = *limits;
     staging_join(session);
     session->next = engine->sessions_list;
     session->previous = &engine->sessions_list;
@@ -281,8 +284,10 @@ static int submit_operation(struct session *session, const struct op_request *re
     int code = submit_check(&binding, &cause);
     if (code == STATUS_OK) {
         binding.stream->label = request->label;
+        binding.stream->sequence = request->sequence;
         code = bind_operation(&binding);
         binding.stream->label = NULL;
+        binding.stream->sequence = 0;
     }
     if (code == STATUS_OK)
         return STATUS_OK;

@@ -35,10 +35,11 @@ enum record_kind {
 };
 
 struct record {
-    uint32_t bytes;  /* of the whole record, header included */
-    uint16_t kind;   /* enum record_kind */
-    uint16_t label;  /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
-    uint64_t weight; /* rough cost in nanoseconds */
+    uint32_t bytes;    /* of the whole record, header included */
+    uint16_t kind;     /* enum record_kind */
+    uint16_t label;    /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
+    uint64_t weight;   /* rough cost in nanoseconds */
+    uint64_t sequence; /* number of its operation in the session; 0: of none */
     union {
         struct launch launch;
         struct kernel_launch kernel;
@@ -84,6 +85,7 @@ struct stream {
     uint64_t enqueued; /* number of the newest record */
     uint64_t weight;   /* of what was enqueued since the last publication */
     const char *label; /* of the operation that is being enqueued; NULL: it has none */
+    uint64_t sequence; /* of the same; 0 between two */
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
@@ -101,6 +103,7 @@ struct stream {
     struct stream *signal_next;
     bool signalled; /* in the list of streams that reached a watched point */
     int priority;
+    uint64_t session; /* number of the session that has it; the submitter reads it while it has records to run */
     struct stream_mark marks[STREAM_MARKS]; /* the first is the reaper's to remove */
     unsigned marks_first, marks_count;
     struct stream *reap_next;

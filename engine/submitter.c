@@ -8,6 +8,7 @@
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
+#include "engine/thread.h"
 
 enum {
     SUBMITTER_TURN_RECORDS = 256,
@@ -92,10 +93,12 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
+        history_note(&engine->history, stream, record);
         submitter_launch(engine, stream, &record->launch);
         return true;
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
+        history_note(&engine->history, stream, record);
         submitter_launch_kernel(engine, stream, &record->kernel);
         return true;
     case RECORD_WAIT:
@@ -322,6 +325,7 @@ static void submitter_trim(struct engine *engine) {
 void *submitter_main(void *argument) {
     struct engine *engine = argument;
     cpu_set_t cpus;
+    thread_begin("submitter");
     bool spin = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
     pthread_mutex_lock(&engine->lock);
     while (!engine->stopping) {
@@ -346,5 +350,6 @@ void *submitter_main(void *argument) {
         engine->submitter_asleep = false;
     }
     pthread_mutex_unlock(&engine->lock);
+    thread_end();
     return NULL;
 }

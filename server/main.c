@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/config.h"
+#include "server/crash.h"
 #include "server/front.h"
 #include "server/log.h"
 #include "server/probe.h"
@@ -87,5 +88,6 @@ int main(int count, char **arguments) {
     main_fill_standard_descriptors();
     main_raise_descriptor_limit();
     log_init((enum log_level)config.log_level, "front");
+    crash_init();
     return front_run(&config);
 }

@@ -21,6 +21,7 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
         .bytes = service->limits.session_bytes,
         .tensors = service->limits.session_tensors,
         .streams = service->limits.session_streams,
+        .number = connection->number,
         .allow_tf32 = allow_tf32,
     };
     int status;

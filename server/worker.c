@@ -12,6 +12,7 @@
 
 #include "server/channel.h"
 #include "server/connection.h"
+#include "server/crash.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
@@ -280,6 +281,7 @@ static int worker_finish(struct worker *worker) {
 
     if (worker->status)
         _exit(worker->status);
+    crash_watch(NULL, NULL);
     service_finish(&worker->service);
     uv_close((uv_handle_t *)&worker->poll, NULL);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
@@ -312,6 +314,7 @@ int worker_main(int channel, int stats_page) {
     if (error)
         return 1; /* there is no front to tell */
     log_init(start.start.log_level, start.start.device);
+    crash_init();
     worker.channel = channel;
     error = worker_stats_init(&worker.stats, stats_page);
     if (error)
@@ -324,6 +327,7 @@ int worker_main(int channel, int stats_page) {
     }
     if (worker.stats.page)
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
+    crash_watch(worker.service.engine, worker.stats.page);
     worker.service.active = true;
     worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
     channel_send(channel, &ready, -1);

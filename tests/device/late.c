@@ -21,6 +21,7 @@ struct late {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned launches; /* given to streams and not yet run; under the lock */
+    int crash;         /* opcode of launches that end the process; HANG_NONE: none */
     int hang;          /* opcode of kernels that do not end, or one of those above. Under the lock */
     bool lost;         /* too */
 };
@@ -88,12 +89,16 @@ static void *real_address(void *data) {
     return (uintptr_t)data >= LATE_OFFSET ? (uint8_t *)data - LATE_OFFSET : data;
 }
 
+static int late_opcode(const char *operation) {
+    for (unsigned i = 0; operation && i < 65536; i++)
+        if (op_info(i) && !strcmp(op_info(i)->name, operation))
+            return (int)i;
+    return HANG_NONE;
+}
+
 void late_hang(struct device *device, const char *operation) {
     struct late *late = (struct late *)device;
-    int hang = operation && !strcmp(operation, "user kernels") ? HANG_KERNELS : HANG_NONE;
-    for (unsigned i = 0; operation && i < 65536 && hang == HANG_NONE; i++)
-        if (op_info(i) && !strcmp(op_info(i)->name, operation))
-            hang = (int)i;
+    int hang = operation && !strcmp(operation, "user kernels") ? HANG_KERNELS : late_opcode(operation);
     pthread_mutex_lock(&late->lock);
     late->hang = hang;
     pthread_cond_broadcast(&late->changed);
@@ -397,10 +402,17 @@ static void late_event_release(struct device *device, struct device_event *event
     event_unref(event);
 }
 
+/* As a library does that is broken: it writes where nothing is. */
+__attribute__((noinline)) static void late_crash(void) {
+    volatile int *volatile nowhere = (volatile int *)UINT64_C(0xdead0);
+    *nowhere = 1;
+}
+
 static int late_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
                        struct fault *fault) {
-    (void)device;
     (void)fault;
+    if (launch->opcode == ((struct late *)device)->crash)
+        late_crash();
     late_tally(stream->late, 1);
     stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch});
     return STATUS_OK;
@@ -499,6 +511,7 @@ int late_open(const struct device_options *options, struct device **device, stru
     pthread_mutex_init(&late->kernels, NULL);
     pthread_mutex_init(&late->lock, NULL);
     pthread_cond_init(&late->changed, NULL);
+    late->crash = late_opcode(getenv("TENSORD_LATE_CRASH"));
     late_hang(&late->device, getenv("TENSORD_LATE_HANG"));
     *device = &late->device;
     return STATUS_OK;
