@@ -25,12 +25,14 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "  ping      the time that the daemon takes to answer\n"
                                       "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
                                       "            waits for that\n"
+                                      "  kill ID   end a session: its client is told, its memory given back\n"
                                       "\n"
                                       "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
                                       "                 default socket\n"
                                       "  --json         status, devices, ops, sessions: JSON instead of text\n"
                                       "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
+                                      "  --reason TEXT  kill: for the session's client and the log\n"
                                       "  --help, --version\n"
                                       "\n"
                                       "ops shows the dtypes that an operation's last input may have (take: its\n"
@@ -44,7 +46,8 @@ struct tensorctl {
     const struct command *command;
     const char *url;
     bool json;
-    double watch_s; /* 0: once */
+    double watch_s;            /* 0: once */
+    const char *word, *reason; /* kill */
 };
 
 struct command {
@@ -53,6 +56,7 @@ struct command {
     enum tensorctl_view view;
     bool json, watch; /* options it takes */
     unsigned timeout_ms;
+    const char *word; /* what its argument is; NULL: it has none */
 };
 
 /* ---- status, devices, sessions ---- */
@@ -216,6 +220,16 @@ static int command_drain(struct tensorctl *ctl, struct fault *fault) {
     return error;
 }
 
+static int command_kill(struct tensorctl *ctl, struct fault *fault) {
+    char *end;
+    errno = 0;
+    uint64_t session = strtoull(ctl->word, &end, 10);
+    if (*end || errno || !strchr("0123456789", *ctl->word))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "a session is a number, as status shows it, not %.80s",
+                         ctl->word);
+    return tensorctl_kill(ctl->control, session, ctl->reason ? ctl->reason : "", fault);
+}
+
 static const struct command tensorctl_commands[] = {
     {"status", command_view, TENSORCTL_STATUS, .json = true, .watch = true},
     {"devices", command_view, TENSORCTL_DEVICES, .json = true},
@@ -223,6 +237,7 @@ static const struct command tensorctl_commands[] = {
     {"sessions", command_view, TENSORCTL_SESSIONS, .json = true},
     {"ping", command_ping},
     {"drain", command_drain, .timeout_ms = DRAIN_TIMEOUT_MS},
+    {"kill", command_kill, .word = "the number of a session"},
 };
 
 /* ---- the command line ---- */
@@ -250,7 +265,7 @@ static bool seconds_parse(const char *text, double *seconds) {
     return true;
 }
 
-enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_HELP, OPTION_VERSION };
+enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_REASON, OPTION_HELP, OPTION_VERSION };
 
 /* 0: go on. -1: nothing is left to do. Else the exit status. */
 static int option_take(struct tensorctl *ctl, int option, char **argv) {
@@ -268,6 +283,9 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
         if (optarg && !seconds_parse(optarg, &ctl->watch_s))
             return usage_error("--watch takes 0.05 to 86400 seconds, not", optarg);
         return 0;
+    case OPTION_REASON:
+        ctl->reason = optarg;
+        return 0;
     case OPTION_HELP:
         fputs(tensorctl_usage, stdout);
         return -1;
@@ -282,12 +300,18 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
 
 static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count == 0)
-        return usage_error("which command? status, devices, ops, sessions, ping or drain", NULL);
+        return usage_error("which command? status, devices, ops, sessions, ping, drain or kill", NULL);
     ctl->command = command_find(words[0]);
     if (!ctl->command)
         return usage_error("there is no command", words[0]);
-    if (count > 1)
-        return usage_error("too many arguments", words[1]);
+    int taken = ctl->command->word ? 2 : 1;
+    if (count < taken)
+        return usage_error("what is missing", ctl->command->word);
+    if (count > taken)
+        return usage_error("too many arguments", words[taken]);
+    ctl->word = ctl->command->word ? words[1] : NULL;
+    if (ctl->reason && ctl->command->run != command_kill)
+        return usage_error("--reason is not for", ctl->command->name);
     if (ctl->json && !ctl->command->json)
         return usage_error("--json is not for", ctl->command->name);
     if (ctl->watch_s > 0 && !ctl->command->watch)
@@ -296,10 +320,13 @@ static int command_take(struct tensorctl *ctl, int count, char **words) {
 }
 
 static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
-    static const struct option options[] = {
-        {"url", required_argument, NULL, OPTION_URL},     {"json", no_argument, NULL, OPTION_JSON},
-        {"watch", optional_argument, NULL, OPTION_WATCH}, {"help", no_argument, NULL, OPTION_HELP},
-        {"version", no_argument, NULL, OPTION_VERSION},   {0}};
+    static const struct option options[] = {{"url", required_argument, NULL, OPTION_URL},
+                                            {"json", no_argument, NULL, OPTION_JSON},
+                                            {"watch", optional_argument, NULL, OPTION_WATCH},
+                                            {"help", no_argument, NULL, OPTION_HELP},
+                                            {"version", no_argument, NULL, OPTION_VERSION},
+                                            {"reason", required_argument, NULL, OPTION_REASON},
+                                            {0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         int code = option_take(ctl, option, argv);
         if (code)

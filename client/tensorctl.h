@@ -20,6 +20,11 @@ void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *li
 /* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
 void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 
+/* Ends a session; `fault` says why not. */
+struct control;
+struct fault;
+int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
+
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
 
 enum { TEXT_COLUMNS = 80, TEXT_UNIT_MAX = 32 };

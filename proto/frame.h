@@ -62,6 +62,7 @@ enum {
     X(DRAIN, 52, Drain, "client")                                                                                      \
     X(LIST_OPERATIONS, 53, ListOperations, "client")                                                                   \
     X(OPERATION_LIST, 54, OperationList, "server")                                                                     \
+    X(KILL_SESSION, 58, KillSession, "client")                                                                         \
     X(LINK_DATA, 64, LinkData, "worker")
 
 enum frame_type {

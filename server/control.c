@@ -1,6 +1,7 @@
 #include "server/control.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,6 +38,8 @@ static int control_release(struct control *control) {
     int fd = control->fd;
     LIST_REMOVE(control, link);
     control->front->controls.count--;
+    if (control->killing)
+        kill_forget(&control->kill);
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
     return fd;
@@ -125,32 +128,74 @@ static int control_list_operations(struct control *control, const struct frame_h
     return STATUS_OK;
 }
 
-static bool control_may_drain(const struct control *control) {
+static bool control_may_administer(const struct control *control) {
     return control->peer.has_uid && (control->peer.uid == 0 || control->peer.uid == geteuid());
 }
 
-static int control_deny_drain(struct control *control, const struct frame_header *header, struct fault *fault) {
-    char message[160];
+/* Done, with an error where `said` has one. */
+static int control_done(struct control *control, uint64_t sequence, const struct fault *said, struct fault *fault) {
     Tensord__Done done = TENSORD__DONE__INIT;
     Tensord__Error error = TENSORD__ERROR__INIT;
-    error.code = STATUS_DENIED;
-    error.message =
-        log_text(message, sizeof message, "%s may not drain the daemon: its own user and root may, on a Unix socket",
-                 control->peer.principal);
-    done.error = &error;
-    return control_answer(control, FRAME_DONE, header->sequence, &done.base, fault);
+    error.code = said->code;
+    error.message = (char *)(uintptr_t)said->message;
+    if (said->code)
+        done.error = &error;
+    return control_answer(control, FRAME_DONE, sequence, &done.base, fault);
+}
+
+static int control_deny(struct control *control, const struct frame_header *header, const char *what,
+                        struct fault *fault) {
+    struct fault denied;
+    fault_set(&denied, STATUS_DENIED, "%s may not %s: the daemon's own user and root may, on a Unix socket",
+              control->peer.principal, what);
+    return control_done(control, header->sequence, &denied, fault);
 }
 
 static int control_drain(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                          struct fault *fault) {
     char why[128];
     (void)bytes;
-    if (!control_may_drain(control))
-        return control_deny_drain(control, header, fault);
+    if (!control_may_administer(control))
+        return control_deny(control, header, "drain the daemon", fault);
     control->draining = true;
     control->drain_sequence = header->sequence;
     log_text(why, sizeof why, "asked by %s", control->peer.principal);
     front_drain(control->front, why);
+    return STATUS_OK;
+}
+
+static void control_go_on(struct control *control, int error, struct fault *fault);
+
+static void control_killed(struct kill *kill, const struct fault *said) {
+    struct control *control = (struct control *)((char *)kill - offsetof(struct control, kill));
+    char session[24];
+    struct fault fault;
+    log_event(LOG_LEVEL_INFO, "session_kill", "session",
+              log_text(session, sizeof session, "%llu", (unsigned long long)kill->session), "principal",
+              control->peer.principal, "result", status_name((int)said->code), NULL);
+    control->killing = false;
+    int error = control_done(control, control->kill_sequence, said, &fault);
+    if (!control->kill_starting)
+        control_go_on(control, error, &fault);
+}
+
+static int control_kill(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                        struct fault *fault) {
+    if (!control_may_administer(control))
+        return control_deny(control, header, "end sessions", fault);
+    Tensord__KillSession *request = tensord__kill_session__unpack(NULL, header->message_bytes, bytes);
+    if (!request)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed KillSession of %u bytes", header->message_bytes);
+    if (strlen(request->reason) >= KILL_REASON_MAX) {
+        tensord__kill_session__free_unpacked(request, NULL);
+        return fault_set(fault, STATUS_PROTOCOL, "the reason has more than %d bytes", KILL_REASON_MAX - 1);
+    }
+    control->killing = control->kill_starting = true;
+    control->kill_sequence = header->sequence;
+    control->kill.done = control_killed;
+    kill_start(control->front, &control->kill, request->session, control->peer.principal, request->reason);
+    control->kill_starting = false;
+    tensord__kill_session__free_unpacked(request, NULL);
     return STATUS_OK;
 }
 
@@ -166,6 +211,7 @@ static const struct control_request {
     {FRAME_GET_STATUS, false, control_status},
     {FRAME_DRAIN, false, control_drain},
     {FRAME_LIST_OPERATIONS, false, control_list_operations},
+    {FRAME_KILL_SESSION, false, control_kill},
 };
 
 static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
@@ -243,6 +289,12 @@ static void control_wait_for_requests(struct control *control) {
     uv_poll_start(&control->poll, UV_READABLE, control_polled);
 }
 
+/* For a bounded time, after which there is an answer to send, and a peer that has gone is noticed. */
+static void control_wait_for_worker(struct control *control) {
+    uv_timer_stop(&control->timer);
+    uv_poll_stop(&control->poll);
+}
+
 /* The socket has room, so this is called for in the loop's next turn. */
 static void control_wait_for_turn(struct control *control) {
     uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
@@ -259,6 +311,10 @@ static void control_go_on(struct control *control, int error, struct fault *faul
         }
         if (!flushed) {
             control_wait_for_room(control);
+            return;
+        }
+        if (control->killing) {
+            control_wait_for_worker(control);
             return;
         }
         if (!control->reader.paused) {

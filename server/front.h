@@ -8,6 +8,7 @@
 #include "server/config.h"
 #include "server/control.h"
 #include "server/farewell.h"
+#include "server/kill.h"
 #include "server/listener.h"
 #include "server/notify.h"
 #include "server/supervisor.h"
@@ -22,6 +23,7 @@ struct front {
     struct listener_list listeners;
     struct arrival_list arrivals;
     struct control_list controls;
+    struct kill_list kills;
     struct farewell_list farewells;
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;

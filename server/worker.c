@@ -36,6 +36,14 @@ struct worker {
 
 /* ---- the channel ---- */
 
+/* For what the front waits for. The channel may be full, but not for long. */
+static void worker_tell(int channel, const struct channel_message *message) {
+    struct pollfd writable = {.fd = channel, .events = POLLOUT};
+
+    for (unsigned tries = 0; tries < 5 && channel_send(channel, message, -1) == -EAGAIN; tries++)
+        poll(&writable, 1, 100);
+}
+
 /* The front still has the socket that did not come, and tells the client. */
 static void worker_refuse(struct worker *worker, uint64_t session) {
     const struct channel_message refused = {.type = CHANNEL_REFUSED, .connection.session = session};
@@ -81,6 +89,22 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     }
 }
 
+/* Before its Hello a session has no tensors, but it has its number. */
+static void worker_kill(struct worker *worker, const struct channel_message *message) {
+    struct channel_message answer = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
+    struct fault fault;
+
+    fault_set(&fault, STATUS_CANCELLED, "session %lu was ended by %s%s%s", message->kill.session, message->kill.by,
+              *message->kill.reason ? ": " : "", message->kill.reason);
+    for (struct connection *at = worker->service.connections; at; at = at->next)
+        if (at->number == message->kill.session && at->state == CONNECTION_OPEN) {
+            answer.kill.found = true;
+            connection_give_up(at, &fault);
+            break;
+        }
+    worker_tell(worker->channel, &answer);
+}
+
 static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
     switch (message->type) {
     case CHANNEL_CONNECTION:
@@ -94,6 +118,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
         return;
     case CHANNEL_PEER_LOST:
         link_in_peer_lost(&worker->service, message->link.device);
+        break;
+    case CHANNEL_KILL:
+        worker_kill(worker, message);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
@@ -129,14 +156,12 @@ static int worker_want_link(void *owner, const char *device, const uint8_t ticke
     return channel_send(worker->channel, &message, -1);
 }
 
-/* A fault that ends the worker, to the front and to the log. The channel may be full, but not for long. */
+/* A fault that ends the worker, to the front and to the log. */
 static void worker_report(int channel, const struct fault *fault) {
     struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
-    struct pollfd writable = {.fd = channel, .events = POLLOUT};
 
     log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
-    for (unsigned tries = 0; tries < 5 && channel_send(channel, &message, -1) == -EAGAIN; tries++)
-        poll(&writable, 1, 100);
+    worker_tell(channel, &message);
 }
 
 /* ---- the service's calls ---- */

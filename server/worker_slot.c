@@ -203,6 +203,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_LINK_WANTED:
         slot->events->link_wanted(slot->owner, slot, message);
         break;
+    case CHANNEL_KILLED:
+        slot->events->killed(slot->owner, slot, message);
+        break;
     case CHANNEL_REFUSED:
         slot->events->refused(slot->owner, slot, message->connection.session);
         break;
