@@ -12,6 +12,7 @@
 
 #include "client/control.h"
 #include "client/tensorctl.h"
+#include "client/top.h"
 #include "proto/frame.h"
 
 enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
@@ -25,6 +26,7 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "  ping      the time that the daemon takes to answer\n"
                                       "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
                                       "            waits for that\n"
+                                      "  top       devices and sessions on a screen, refreshed; h tells its keys\n"
                                       "  kill ID   end a session: its client is told, its memory given back\n"
                                       "\n"
                                       "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
@@ -33,6 +35,9 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --reason TEXT  kill: for the session's client and the log\n"
+                                      "  --interval S   top: between refreshes (1)\n"
+                                      "  --batch        top: plain text, a frame after the other\n"
+                                      "  --count N      top --batch: so many frames\n"
                                       "  --help, --version\n"
                                       "\n"
                                       "ops shows the dtypes that an operation's last input may have (take: its\n"
@@ -48,6 +53,8 @@ struct tensorctl {
     bool json;
     double watch_s;            /* 0: once */
     const char *word, *reason; /* kill */
+    struct top_options top;
+    const char *top_only; /* an option that was given, and is for top */
 };
 
 struct command {
@@ -230,6 +237,15 @@ static int command_kill(struct tensorctl *ctl, struct fault *fault) {
     return tensorctl_kill(ctl->control, session, ctl->reason ? ctl->reason : "", fault);
 }
 
+static int command_top(struct tensorctl *ctl, struct fault *fault) {
+    struct control *control = ctl->control;
+    if (ctl->top.count && !ctl->top.batch)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "--count is for --batch");
+    ctl->top.url = ctl->url;
+    ctl->control = NULL;
+    return top_run(control, &ctl->top, fault);
+}
+
 static const struct command tensorctl_commands[] = {
     {"status", command_view, TENSORCTL_STATUS, .json = true, .watch = true},
     {"devices", command_view, TENSORCTL_DEVICES, .json = true},
@@ -237,6 +253,7 @@ static const struct command tensorctl_commands[] = {
     {"sessions", command_view, TENSORCTL_SESSIONS, .json = true},
     {"ping", command_ping},
     {"drain", command_drain, .timeout_ms = DRAIN_TIMEOUT_MS},
+    {"top", command_top, .timeout_ms = TOP_TIMEOUT_MS},
     {"kill", command_kill, .word = "the number of a session"},
 };
 
@@ -265,7 +282,24 @@ static bool seconds_parse(const char *text, double *seconds) {
     return true;
 }
 
-enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_REASON, OPTION_HELP, OPTION_VERSION };
+static bool count_parse(const char *text, unsigned long *count) {
+    char *end;
+    errno = 0;
+    *count = strtoul(text, &end, 10);
+    return strchr("0123456789", *text) && *count && !*end && !errno;
+}
+
+enum {
+    OPTION_URL = 1,
+    OPTION_JSON,
+    OPTION_WATCH,
+    OPTION_REASON,
+    OPTION_INTERVAL,
+    OPTION_BATCH,
+    OPTION_COUNT,
+    OPTION_HELP,
+    OPTION_VERSION
+};
 
 /* 0: go on. -1: nothing is left to do. Else the exit status. */
 static int option_take(struct tensorctl *ctl, int option, char **argv) {
@@ -286,6 +320,20 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
     case OPTION_REASON:
         ctl->reason = optarg;
         return 0;
+    case OPTION_INTERVAL:
+        if (!seconds_parse(optarg, &ctl->top.interval_s))
+            return usage_error("--interval takes 0.05 to 86400 seconds, not", optarg);
+        ctl->top_only = "--interval";
+        return 0;
+    case OPTION_BATCH:
+        ctl->top.batch = true;
+        ctl->top_only = "--batch";
+        return 0;
+    case OPTION_COUNT:
+        if (!count_parse(optarg, &ctl->top.count))
+            return usage_error("--count takes a number of frames, not", optarg);
+        ctl->top_only = "--count";
+        return 0;
     case OPTION_HELP:
         fputs(tensorctl_usage, stdout);
         return -1;
@@ -300,7 +348,7 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
 
 static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count == 0)
-        return usage_error("which command? status, devices, ops, sessions, ping, drain or kill", NULL);
+        return usage_error("which command? status, devices, ops, sessions, ping, drain, top or kill", NULL);
     ctl->command = command_find(words[0]);
     if (!ctl->command)
         return usage_error("there is no command", words[0]);
@@ -310,6 +358,8 @@ static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count > taken)
         return usage_error("too many arguments", words[taken]);
     ctl->word = ctl->command->word ? words[1] : NULL;
+    if (ctl->top_only && ctl->command->run != command_top)
+        return usage_error("this option is for top", ctl->top_only);
     if (ctl->reason && ctl->command->run != command_kill)
         return usage_error("--reason is not for", ctl->command->name);
     if (ctl->json && !ctl->command->json)
@@ -320,13 +370,12 @@ static int command_take(struct tensorctl *ctl, int count, char **words) {
 }
 
 static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
-    static const struct option options[] = {{"url", required_argument, NULL, OPTION_URL},
-                                            {"json", no_argument, NULL, OPTION_JSON},
-                                            {"watch", optional_argument, NULL, OPTION_WATCH},
-                                            {"help", no_argument, NULL, OPTION_HELP},
-                                            {"version", no_argument, NULL, OPTION_VERSION},
-                                            {"reason", required_argument, NULL, OPTION_REASON},
-                                            {0}};
+    static const struct option options[] = {
+        {"url", required_argument, NULL, OPTION_URL},           {"json", no_argument, NULL, OPTION_JSON},
+        {"watch", optional_argument, NULL, OPTION_WATCH},       {"help", no_argument, NULL, OPTION_HELP},
+        {"version", no_argument, NULL, OPTION_VERSION},         {"reason", required_argument, NULL, OPTION_REASON},
+        {"interval", required_argument, NULL, OPTION_INTERVAL}, {"batch", no_argument, NULL, OPTION_BATCH},
+        {"count", required_argument, NULL, OPTION_COUNT},       {0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         int code = option_take(ctl, option, argv);
         if (code)
@@ -347,7 +396,7 @@ static void tell_how_to_start(const char *url) {
 }
 
 int main(int argc, char **argv) {
-    struct tensorctl ctl = {0};
+    struct tensorctl ctl = {.top.interval_s = 1};
     struct fault fault = {0};
     int code = options_parse(&ctl, argc, argv);
     if (code)
