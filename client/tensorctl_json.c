@@ -233,6 +233,22 @@ static void tensorctl_json_session(struct json *json, const Tensord__SessionStat
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);
     json_bool(json, "allow_tf32", session->allow_tf32);
+    json_text_or_null(json, "role", session->role);
+    json_text_or_null(json, "credential", session->credential);
+    json_close(json, '}');
+}
+
+static void tensorctl_json_logins(struct json *json, const Tensord__LoginStatus *logins) {
+    if (!logins)
+        return;
+    json_open(json, "logins", '{');
+    json_integer(json, "granted", logins->granted);
+    json_integer(json, "no_token", logins->no_token);
+    json_integer(json, "malformed", logins->malformed);
+    json_integer(json, "unknown", logins->unknown);
+    json_integer(json, "wrong", logins->wrong);
+    json_integer(json, "put_off", logins->put_off);
+    json_integer(json, "turned_away", logins->turned_away);
     json_close(json, '}');
 }
 
@@ -244,6 +260,7 @@ void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorc
         json_text(&json, "version", status->version);
         json_real(&json, "uptime_s", status->uptime_s);
         json_bool(&json, "draining", status->draining);
+        tensorctl_json_logins(&json, status->logins);
     }
     if (view != TENSORCTL_SESSIONS) {
         json_open(&json, "devices", '[');

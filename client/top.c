@@ -98,7 +98,7 @@ static int link_fetch(struct link *link, Tensord__Status **status, struct fault 
     Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
     int error = STATUS_OK;
     if (!link->control)
-        error = control_open(link->url, TOP_TIMEOUT_MS, "tensorctl " TENSORD_VERSION, &link->control, fault);
+        error = control_open(link->url, TOP_TIMEOUT_MS, "tensorctl " TENSORD_VERSION, NULL, &link->control, fault);
     if (!error)
         error = control_call(link->control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)status,
                              fault);

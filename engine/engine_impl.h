@@ -22,8 +22,10 @@ struct run_group {
     struct stream *first[STREAM_PRIORITIES], *last[STREAM_PRIORITIES];
     struct run_group *next; /* in the run queue */
     bool queued;
-    uint64_t session;            /* number of the session; owner thread */
-    struct run_group *free_next; /* owner thread */
+    /* owner thread */
+    uint64_t session;      /* number of the session */
+    struct stream *joiner; /* only waits, and stands for what it has waited for (plan.c); NULL until needed */
+    struct run_group *free_next;
 };
 
 struct run_queue {

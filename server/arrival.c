@@ -51,25 +51,34 @@ static void arrival_identify_unix(int fd, struct peer *peer) {
     struct ucred credentials;
     socklen_t size = sizeof credentials;
     snprintf(peer->address, sizeof peer->address, "unix");
-    snprintf(peer->principal, sizeof peer->principal, "unix");
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
         return;
     peer->has_uid = true;
     peer->uid = credentials.uid;
-    snprintf(peer->principal, sizeof peer->principal, "uid:%u", credentials.uid);
+    peer->source.kind = SOURCE_UID;
+    memcpy(peer->source.bytes, &peer->uid, sizeof peer->uid);
+}
+
+/* An IPv4 address in the clothes of IPv6, as a socket has it that was passed to listen on both, is the one it is. */
+static void arrival_find_source(const struct in6_addr *address, struct source *source) {
+    bool mapped = IN6_IS_ADDR_V4MAPPED(address);
+    source->kind = mapped ? SOURCE_IPV4 : SOURCE_IPV6;
+    memcpy(source->bytes, address->s6_addr + (mapped ? 12 : 0), mapped ? 4 : sizeof source->bytes);
 }
 
 static void arrival_identify_tcp(const struct sockaddr_storage *address, struct peer *peer) {
     char host[INET6_ADDRSTRLEN] = "";
-    snprintf(peer->principal, sizeof peer->principal, "tcp");
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
         inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
         snprintf(peer->address, sizeof peer->address, "[%s]:%u", host, ntohs(in6->sin6_port));
+        arrival_find_source(&in6->sin6_addr, &peer->source);
     } else {
         const struct sockaddr_in *in = (const struct sockaddr_in *)address;
         inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
         snprintf(peer->address, sizeof peer->address, "%s:%u", host, ntohs(in->sin_port));
+        peer->source.kind = SOURCE_IPV4;
+        memcpy(peer->source.bytes, &in->sin_addr, sizeof in->sin_addr);
     }
 }
 
@@ -105,8 +114,8 @@ static int arrival_release(struct arrival *arrival) {
 
 static void arrival_refuse(struct arrival *arrival, const struct fault *fault) {
     struct front *front = arrival->front;
-    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal", arrival->peer.principal,
-              "code", status_name((int)fault->code), "cause", fault->message, NULL);
+    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal",
+              arrival->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
     farewell_say(&front->farewells, arrival_release(arrival), fault);
 }
 
@@ -153,7 +162,7 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
         return;
     }
     arrival->session = ++arrival->front->arrivals.last_session;
-    int error = worker_slot_connect(slot, copy, arrival->session, arrival->peer.principal, arrival->peer.address);
+    int error = worker_slot_connect(slot, copy, arrival->session, &arrival->peer);
     if (!error)
         arrival_sent(arrival, slot);
     else if (error == STATUS_DEVICE_LOST)
@@ -165,13 +174,18 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
 static void arrival_place(struct arrival *arrival) {
     struct front *front = arrival->front;
     char names[160];
+    /* Again: the users may be others than when it came. */
+    login_identify(&front->login, &arrival->peer);
     if (arrival->target == PREAMBLE_TARGET_CONTROL) {
         struct peer peer = arrival->peer;
         control_start(front, arrival_release(arrival), &peer);
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
-    if (!slot) {
+    bool stranger = arrival->peer.principal.role == ROLE_NONE; /* need not learn what there is */
+    if (!slot && stranger) {
+        arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u", arrival->target);
+    } else if (!slot) {
         supervisor_names(&front->supervisor, names, sizeof names);
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u; from 0 on there are: %s",
                             arrival->target, names);
@@ -179,7 +193,7 @@ static void arrival_place(struct arrival *arrival) {
         arrival_connect(arrival, slot);
     } else if (slot->state == WORKER_QUARANTINED || slot->state == WORKER_STOPPED) {
         arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s is %s: %s", slot->device.name,
-                            worker_state_name(slot->state), slot->last_fault);
+                            worker_state_name(slot->state), stranger ? "see the daemon's log" : slot->last_fault);
     } else {
         arrival_hold(arrival);
     }
@@ -196,9 +210,10 @@ static void arrival_timed_out(uv_timer_t *timer) {
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
+    const char *cause = arrival->peer.principal.role == ROLE_NONE ? "" : slot->last_fault;
     arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s was not ready within %llu ms; it is %s%s%s", slot->device.name,
                         (unsigned long long)front->config->hold_timeout, worker_state_name(slot->state),
-                        slot->last_fault[0] ? ": " : "", slot->last_fault);
+                        *cause ? ": " : "", cause);
 }
 
 static void arrival_read(struct arrival *arrival) {
@@ -273,6 +288,7 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
         return;
     }
     arrival_meet(fd, address, &arrival->peer);
+    login_identify(&front->login, &arrival->peer);
     uv_timer_start(&arrival->timer, arrival_timed_out, front->config->hello_timeout, 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */

@@ -1,7 +1,6 @@
 #include "server/config.h"
 
 #include <errno.h>
-#include <ini.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -9,10 +8,9 @@
 
 #include "proto/url.h"
 #include "server/config_value.h"
+#include "server/ini_file.h"
 #include "server/log.h"
 #include "server/stats_page.h"
-
-enum { CONFIG_LINE_MAX = 199 }; /* what libinih takes in one line */
 
 /* One key. `minimum` and `maximum` hold for the numeric kinds, in the field's unit. */
 struct config_key {
@@ -25,7 +23,9 @@ struct config_key {
         CONFIG_BYTES,
         CONFIG_COUNT,
         CONFIG_DURATION,
-        CONFIG_PRINCIPALS
+        CONFIG_PRINCIPALS,
+        CONFIG_PATH,
+        CONFIG_SWITCH,
     } kind;
     size_t offset;
     const char *initial;
@@ -73,7 +73,10 @@ static const struct config_key config_keys[] = {
     {"quarantine-after", CONFIG_COUNT, CONFIG_FIELD(quarantine_after), "5", 0, CONFIG_QUARANTINE_MAX,
      "failures of a worker in a minute; 0: never"},
     {"user-kernels", CONFIG_PRINCIPALS, CONFIG_FIELD(user_kernels), "none", 0, 0,
-     "who may run CUDA code of their own: none, all, uid:1000,uid:1001"},
+     "who may run CUDA code of their own: none, all, alice,uid:1001"},
+    {"users", CONFIG_PATH, CONFIG_FIELD(users), "", 0, 0, "file of users, see tensord user --help"},
+    {"allow-plaintext", CONFIG_SWITCH, CONFIG_FIELD(allow_plaintext), "no", 0, 0,
+     "TCP to other hosts without TLS: yes or no"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -119,13 +122,20 @@ static int config_set_level(uint64_t *field, const char *value, struct fault *fa
     return STATUS_OK;
 }
 
+static int config_set_path(char *field, const char *value, struct fault *fault) {
+    if (strlen(value) >= CONFIG_PATH_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %d bytes", CONFIG_PATH_MAX - 1);
+    snprintf(field, CONFIG_PATH_MAX, "%s", value);
+    return STATUS_OK;
+}
+
 static int config_key_set(struct config *config, const struct config_key *key, const char *value, struct fault *fault) {
     uint64_t *number = (uint64_t *)((char *)config + key->offset);
     switch (key->kind) {
     case CONFIG_URLS:
         return config_set_urls(config, value, fault);
     case CONFIG_DEVICE_LIST:
-        return config_value_devices(config, value, fault);
+        return config->ignore_devices ? STATUS_OK : config_value_devices(config, value, fault);
     case CONFIG_LEVEL:
         return config_set_level(number, value, fault);
     case CONFIG_MODE:
@@ -138,6 +148,10 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
+    case CONFIG_PATH:
+        return config_set_path((char *)number, value, fault);
+    case CONFIG_SWITCH:
+        return config_value_switch(value, number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }
@@ -158,68 +172,64 @@ int config_set(struct config *config, const char *name, const char *value, struc
     return config_key_set(config, key, value, fault);
 }
 
-/* ---- the file ---- */
+/* ---- a change while the daemon runs ---- */
 
-struct config_file {
-    struct config *config;
-    FILE *stream;
-    int line;       /* of the text that libinih has now */
-    int error_line; /* first wrong one; 0: none */
-    struct fault fault;
+/* Whose new value counts from the next time that it is asked for. The others have gone to workers and sockets. */
+static const char *const config_reloadable[] = {
+    "max-connections", "hold-timeout", "watchdog-timeout", "restart-backoff", "quarantine-after", "user-kernels",
 };
 
-static void config_file_fail(struct config_file *file, const struct fault *fault) {
-    if (file->error_line)
-        return;
-    file->error_line = file->line;
-    file->fault = *fault;
+static bool config_key_reloadable(const struct config_key *key) {
+    for (size_t i = 0; i < sizeof config_reloadable / sizeof *config_reloadable; i++)
+        if (!strcmp(config_reloadable[i], key->name))
+            return true;
+    return false;
 }
 
-/* libinih reads through this: it does not tell its handler the line, and it takes an indented line for more of the
- * value before, which nobody means here. */
-static char *config_file_line(char *text, int size, void *stream) {
-    struct config_file *file = stream;
-    if (!fgets(text, size, file->stream))
-        return NULL;
-    file->line++;
-    size_t length = strlen(text);
-    if (length && text[length - 1] != '\n' && !feof(file->stream)) {
-        struct fault fault;
-        fault_set(&fault, STATUS_LIMIT, "the line is longer than %d bytes", CONFIG_LINE_MAX);
-        config_file_fail(file, &fault);
-        return NULL;
+static size_t config_key_bytes(const struct config_key *key) {
+    switch (key->kind) {
+    case CONFIG_URLS:
+        return sizeof((struct config *)0)->listen;
+    case CONFIG_DEVICE_LIST:
+        return 0; /* found again they would have to be opened again: not looked at */
+    case CONFIG_PRINCIPALS:
+        return CONFIG_PRINCIPALS_MAX;
+    case CONFIG_PATH:
+        return CONFIG_PATH_MAX;
+    default:
+        return sizeof(uint64_t);
     }
-    size_t indent = strspn(text, " \t");
-    memmove(text, text + indent, length - indent + 1);
-    return text;
 }
 
-static int config_file_pair(void *user, const char *section, const char *name, const char *value) {
-    struct config_file *file = user;
-    struct fault fault;
-    (void)section;
-    if (!config_set(file->config, name, value ? value : "", &fault))
-        return 1;
-    config_file_fail(file, &fault);
-    return 0;
+void config_take(struct config *config, const struct config *fresh,
+                 void (*changed)(void *owner, const char *key, bool taken), void *owner) {
+    for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++) {
+        size_t bytes = config_key_bytes(key);
+        char *place = (char *)config + key->offset;
+        const char *value = (const char *)fresh + key->offset;
+        if (!memcmp(place, value, bytes))
+            continue;
+        bool taken = config_key_reloadable(key);
+        if (taken)
+            memcpy(place, value, bytes);
+        changed(owner, key->name, taken);
+    }
+}
+
+/* ---- the file ---- */
+
+static int config_file_pair(void *owner, const char *key, const char *value, struct fault *fault) {
+    return config_set(owner, key, value, fault);
 }
 
 int config_read(struct config *config, const char *path, struct fault *fault) {
-    struct config_file file = {.config = config, .stream = fopen(path, "re")};
-    if (!file.stream)
+    static const struct ini_file_events events = {.pair = config_file_pair};
+    FILE *stream = fopen(path, "re");
+    if (!stream)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-    int line = ini_parse_stream(config_file_line, &file, config_file_pair, &file);
-    int unread = ferror(file.stream);
-    fclose(file.stream);
-    /* What libinih itself does not understand may come before the first bad value, or after it. */
-    if (line > 0 && (!file.error_line || line < file.error_line))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s:%d: neither \"key = value\" nor \"[section]\"", path,
-                         line);
-    if (file.error_line)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s:%d: %s", path, file.error_line, file.fault.message);
-    if (line < 0 || unread)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: cannot be read", path);
-    return STATUS_OK;
+    int error = ini_file_read(stream, path, &events, config, fault);
+    fclose(stream);
+    return error;
 }
 
 /* ---- the flags ---- */

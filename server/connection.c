@@ -52,11 +52,26 @@ void connection_on_staging(struct connection *connection) {
     service_mark_more(connection->service, connection);
 }
 
+void connection_granted(struct connection *connection, const struct principal *principal) {
+    if (connection->state != CONNECTION_OPEN || connection->login != CONNECTION_LOGGING_IN)
+        return;
+    connection->peer.principal = *principal;
+    connection->login = CONNECTION_LOGGED_IN;
+    service_mark_more(connection->service, connection);
+}
+
+void connection_denied(struct connection *connection, const struct fault *fault) {
+    if (connection->login == CONNECTION_LOGGING_IN)
+        connection_fail(connection, fault);
+}
+
 /* Whether the session has more in flight than it may; then something has been arranged that will mark the connection.
  */
 static bool connection_over(struct connection *connection) {
     const struct channel_limits *limits = &connection->service->limits;
 
+    if (connection->login == CONNECTION_LOGGING_IN)
+        return true; /* Hello waits for the answer */
     if (!connection->session)
         return false;
     if (!connection->wait_room && session_queued(connection->session) > limits->session_operations) {
@@ -246,9 +261,9 @@ static void connection_release(struct connection *connection) {
     connection->session = NULL;
     connection->service->sessions--;
     log_event(LOG_LEVEL_INFO, "session_close", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer, "principal", connection->principal, "reason", connection->reason, "operations",
-              log_text(operations, sizeof operations, "%lu", connection->operations), "failures",
-              log_text(failed, sizeof failed, "%lu", failures), NULL);
+              "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
+              connection->reason, "operations", log_text(operations, sizeof operations, "%lu", connection->operations),
+              "failures", log_text(failed, sizeof failed, "%lu", failures), NULL);
 }
 
 static void connection_closed(uv_handle_t *handle) {
@@ -293,9 +308,11 @@ static void connection_finish_with(struct connection *connection, const struct f
     struct answer *last = answer_fault(connection, FRAME_ERROR, 0, fault);
 
     snprintf(connection->reason, sizeof connection->reason, "%s", fault->message);
+    /* Failed logins are logged by the front, and not as often as strangers like. */
     if (!connection->session)
-        log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer, "principal", connection->principal,
-                  "reason", connection->reason, NULL);
+        log_event(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "connection_refused",
+                  "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
+                  connection->reason, NULL);
     connection->state = CONNECTION_CLOSING;
     connection->deadline_ms = service_now_ms() + SERVICE_FLUSH_MS;
     reply_queue_end(&connection->queue, last ? &last->reply : NULL);
@@ -406,6 +423,9 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     if (connection->wait_room &&
         session_queued(connection->session) <= connection->service->limits.session_operations / 2)
         connection_on_room(connection);
+    /* Its login could not be sent when it came. */
+    if (!connection->session && connection->reader.held && connection->login == CONNECTION_STRANGER)
+        service_mark_more(connection->service, connection);
     if (connection_is_over(connection, now_ms)) {
         connection_destroy(connection, "closed by the client");
         return;
@@ -414,7 +434,9 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
         return;
     if (connection->state == CONNECTION_OPEN) {
         connection->deadline_ms = 0;
-        fault_set(&fault, STATUS_TIMED_OUT, "no Hello within %u ms", connection->service->limits.hello_timeout_ms);
+        fault_set(&fault, STATUS_TIMED_OUT, "no %s within %u ms",
+                  connection->login == CONNECTION_LOGGING_IN ? "answer to the login" : "Hello",
+                  connection->service->limits.hello_timeout_ms);
         connection_fail(connection, &fault);
     } else {
         connection_destroy(connection, connection->reason);
@@ -469,11 +491,9 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection->poll.data = connection;
     connection->fd = fd;
     connection->number = options->session;
-    connection->user_kernels = options->user_kernels;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
-    snprintf(connection->principal, sizeof connection->principal, "%s", options->principal);
-    snprintf(connection->peer, sizeof connection->peer, "%s", options->peer);
+    connection->peer = *options->peer;
     reply_queue_init(&connection->queue);
     connection_list(connection);
     connection_watch(connection);

@@ -1,4 +1,6 @@
-/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus, Drain and KillSession, answered by the front itself.
+/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus, Drain and KillSession,
+ * answered by the front itself,
+ * where the principal's role allows it (server/role.h).
  * One reply at a time: while it leaves, nothing more is read; a peer that does not take it is cut. Front thread only. */
 #pragma once
 
@@ -19,6 +21,7 @@ struct control {
     struct peer peer;
     struct frame_reader reader;
     bool welcomed;
+    enum { CONTROL_STRANGER, CONTROL_LOGGING_IN, CONTROL_LOGGED_IN } login;
     bool draining; /* has asked for a drain, and waits for its end */
     uint64_t drain_sequence;
     bool kill_starting;
@@ -37,6 +40,8 @@ struct control_list {
 
 /* Takes `fd`, whose preamble has been read. */
 void control_start(struct front *front, int fd, const struct peer *peer);
+/* Ends the connections of whoever was let in as this, by its credential. */
+void control_revoke(struct front *front, const struct principal *principal);
 /* The workers have ended: answers those who wait for that. */
 void control_drained(struct front *front);
 /* Some reply has not left yet. */

@@ -31,6 +31,9 @@ struct service_options {
     /* All may be NULL. */
     /* A link to `device` is wanted: 0, or -EAGAIN to be asked again. Without it CopyOut ends in nothing. */
     int (*want_link)(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
+    /* Who is the client with this token ("" for none)? Answered by connection_granted() or connection_denied(); 0, or
+     * -EAGAIN to be asked again. Without it the peer is who it is, and one that has to show a token is denied. */
+    int (*login)(void *owner, const struct connection *connection, const char *token);
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */

@@ -6,13 +6,14 @@
 #include <stdint.h>
 
 #include "engine/session.h"
+#include "server/principal.h"
 #include "server/stats_operations.h"
 
 enum { STATS_SESSIONS_MAX = 1024 };
 
 struct stats_session {
     uint64_t id;
-    char principal[64];
+    struct principal principal;
     char peer[64];
     char client[64];
     uint64_t started_ns; /* CLOCK_MONOTONIC */

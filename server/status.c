@@ -139,7 +139,9 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     Tensord__SessionStatus *status = &row->status;
     tensord__session_status__init(status);
     status->id = session->id;
-    status->principal = (char *)session->principal;
+    status->principal = (char *)session->principal.name;
+    status->role = (char *)role_name(session->principal.role);
+    status->credential = (char *)session->principal.credential;
     status->peer = (char *)session->peer;
     status->client = (char *)session->client;
     status->device = (char *)slot->device.name;
@@ -162,6 +164,17 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
         failure->count = session->failures[code];
         row->pointers[status->n_failures++] = failure;
     }
+}
+
+static void status_fill_logins(const struct login_counts *counts, Tensord__LoginStatus *logins) {
+    tensord__login_status__init(logins);
+    logins->granted = counts->granted;
+    logins->no_token = counts->no_token;
+    logins->malformed = counts->malformed;
+    logins->unknown = counts->unknown;
+    logins->wrong = counts->wrong;
+    logins->put_off = counts->put_off;
+    logins->turned_away = counts->turned_away;
 }
 
 static size_t status_count_sessions(const struct supervisor *supervisor) {
@@ -189,6 +202,7 @@ int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_
     Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
     struct status_readings readings[CONFIG_DEVICES_MAX];
     Tensord__Status status = TENSORD__STATUS__INIT;
+    Tensord__LoginStatus logins;
     supervisor_refresh(&front->supervisor);
     uint64_t now = uv_hrtime();
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
@@ -208,6 +222,8 @@ int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_
         status.n_devices = supervisor->n_slots;
         status.sessions = row_pointers;
         status.n_sessions = sessions;
+        status_fill_logins(&front->login.counts, &logins);
+        status.logins = front->login.users ? &logins : NULL;
         error = packet_append(bytes, size, FRAME_STATUS, sequence, &status.base);
     }
     free(row_pointers);

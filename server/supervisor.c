@@ -114,12 +114,18 @@ static void supervisor_slot_killed(void *owner, struct worker_slot *slot, const 
         supervisor->killed(supervisor->owner, slot, message);
 }
 
+static void supervisor_slot_login(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct supervisor *supervisor = owner;
+    supervisor->login(supervisor->owner, slot, message);
+}
+
 static const struct worker_slot_events supervisor_slot_events = {
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,
     .killed = supervisor_slot_killed,
     .link_wanted = supervisor_link_wanted,
+    .login = supervisor_slot_login,
 };
 
 /* ---- watchdog ---- */
@@ -193,6 +199,15 @@ void supervisor_drain(struct supervisor *supervisor) {
                    supervisor->config->drain_timeout + SUPERVISOR_GRACE_MS, 0);
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_drain(&supervisor->slots[i]);
+}
+
+void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
+    struct channel_message message;
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_REVOKED;
+    message.principal = *principal;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_send(&supervisor->slots[i], &message, -1);
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

@@ -53,8 +53,8 @@ static void worker_stats_session(const struct connection *connection, struct sta
 
     session_stats(connection->session, &session);
     out->id = connection->number;
-    memcpy(out->principal, connection->principal, sizeof out->principal);
-    memcpy(out->peer, connection->peer, sizeof out->peer);
+    out->principal = connection->peer.principal;
+    memcpy(out->peer, connection->peer.address, sizeof out->peer);
     memcpy(out->client, connection->client, sizeof out->client);
     out->started_ns = connection->started_ns;
     out->tensors = session.tensors;
