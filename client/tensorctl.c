@@ -17,37 +17,42 @@
 
 enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
-static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
-                                      "\n"
-                                      "  status    devices and sessions: memory, work, failures\n"
-                                      "  devices   what devices there are, and how they do\n"
-                                      "  ops       the operations, and which devices have them\n"
-                                      "  sessions  who uses them, the largest in memory first\n"
-                                      "  ping      the time that the daemon takes to answer\n"
-                                      "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
-                                      "            waits for that\n"
-                                      "  top       devices and sessions on a screen, refreshed; h tells its keys\n"
-                                      "  kill ID   end a session: its client is told, its memory given back\n"
-                                      "\n"
-                                      "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
-                                      "                 default socket\n"
-                                      "  --json         status, devices, ops, sessions: JSON instead of text\n"
-                                      "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
-                                      "                 one after another elsewhere; Ctrl-C ends it\n"
-                                      "  --reason TEXT  kill: for the session's client and the log\n"
-                                      "  --interval S   top: between refreshes (1)\n"
-                                      "  --batch        top: plain text, a frame after the other\n"
-                                      "  --count N      top --batch: so many frames\n"
-                                      "  --help, --version\n"
-                                      "\n"
-                                      "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
-                                      "file $TENSORD_TOKEN_FILE.\n"
-                                      "\n"
-                                      "ops shows the dtypes that an operation's last input may have (take: its\n"
-                                      "indices), or its result's where it has no input.\n"
-                                      "\n"
-                                      "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
-                                      "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+static const char tensorctl_usage[] =
+    "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
+    "\n"
+    "  status    devices and sessions: memory, work, failures\n"
+    "  devices   what devices there are, and how they do\n"
+    "  ops       the operations, and which devices have them\n"
+    "  sessions  who uses them, the largest in memory first\n"
+    "  ping      the time that the daemon takes to answer\n"
+    "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
+    "            waits for that\n"
+    "  top       devices and sessions on a screen, refreshed; h tells its keys\n"
+    "  trace     what ran when, as a file for https://ui.perfetto.dev; devices may be\n"
+    "            named: trace --seconds 5 -o trace.json cpu:0\n"
+    "  kill ID   end a session: its client is told, its memory given back\n"
+    "\n"
+    "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
+    "                 default socket\n"
+    "  --json         status, devices, ops, sessions: JSON instead of text\n"
+    "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
+    "                 one after another elsewhere; Ctrl-C ends it\n"
+    "  --reason TEXT  kill: for the session's client and the log\n"
+    "  --seconds S    trace: for so long (5)\n"
+    "  -o FILE, --output FILE  trace: where to (trace.json)\n"
+    "  --interval S   top: between refreshes (1)\n"
+    "  --batch        top: plain text, a frame after the other\n"
+    "  --count N      top --batch: so many frames\n"
+    "  --help, --version\n"
+    "\n"
+    "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
+    "file $TENSORD_TOKEN_FILE.\n"
+    "\n"
+    "ops shows the dtypes that an operation's last input may have (take: its\n"
+    "indices), or its result's where it has no input.\n"
+    "\n"
+    "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
+    "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 struct tensorctl {
     struct control *control;
@@ -57,7 +62,11 @@ struct tensorctl {
     double watch_s;            /* 0: once */
     const char *word, *reason; /* kill */
     struct top_options top;
-    const char *top_only; /* an option that was given, and is for top */
+    double seconds;     /* trace */
+    const char *output; /* the same */
+    char **words;
+    int n_words;
+    const char *top_only, *trace_only; /* an option that was given, and is for these */
 };
 
 struct command {
@@ -67,6 +76,7 @@ struct command {
     bool json, watch; /* options it takes */
     unsigned timeout_ms;
     const char *word; /* what its argument is; NULL: it has none */
+    bool words;       /* it takes any number of arguments */
 };
 
 /* ---- status, devices, sessions ---- */
@@ -249,6 +259,10 @@ static int command_top(struct tensorctl *ctl, struct fault *fault) {
     return top_run(control, &ctl->top, fault);
 }
 
+static int command_trace(struct tensorctl *ctl, struct fault *fault) {
+    return tensorctl_trace(ctl->control, ctl->url, ctl->seconds, ctl->output, ctl->words, ctl->n_words, fault);
+}
+
 static const struct command tensorctl_commands[] = {
     {"status", command_view, TENSORCTL_STATUS, .json = true, .watch = true},
     {"devices", command_view, TENSORCTL_DEVICES, .json = true},
@@ -257,6 +271,7 @@ static const struct command tensorctl_commands[] = {
     {"ping", command_ping},
     {"drain", command_drain, .timeout_ms = DRAIN_TIMEOUT_MS},
     {"top", command_top, .timeout_ms = TOP_TIMEOUT_MS},
+    {"trace", command_trace, .words = true},
     {"kill", command_kill, .word = "the number of a session"},
 };
 
@@ -297,6 +312,8 @@ enum {
     OPTION_JSON,
     OPTION_WATCH,
     OPTION_REASON,
+    OPTION_SECONDS,
+    OPTION_OUTPUT,
     OPTION_INTERVAL,
     OPTION_BATCH,
     OPTION_COUNT,
@@ -322,6 +339,16 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
         return 0;
     case OPTION_REASON:
         ctl->reason = optarg;
+        return 0;
+    case OPTION_SECONDS:
+        if (!seconds_parse(optarg, &ctl->seconds) || ctl->seconds > 3600)
+            return usage_error("--seconds takes 0.05 to 3600, not", optarg);
+        ctl->trace_only = "--seconds";
+        return 0;
+    case 'o':
+    case OPTION_OUTPUT:
+        ctl->output = optarg;
+        ctl->trace_only = "--output";
         return 0;
     case OPTION_INTERVAL:
         if (!seconds_parse(optarg, &ctl->top.interval_s))
@@ -351,16 +378,20 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
 
 static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count == 0)
-        return usage_error("which command? status, devices, ops, sessions, ping, drain, top or kill", NULL);
+        return usage_error("which command? status, devices, ops, sessions, ping, drain, top, trace or kill", NULL);
     ctl->command = command_find(words[0]);
     if (!ctl->command)
         return usage_error("there is no command", words[0]);
     int taken = ctl->command->word ? 2 : 1;
     if (count < taken)
         return usage_error("what is missing", ctl->command->word);
-    if (count > taken)
+    if (count > taken && !ctl->command->words)
         return usage_error("too many arguments", words[taken]);
     ctl->word = ctl->command->word ? words[1] : NULL;
+    ctl->words = words + 1;
+    ctl->n_words = count - 1;
+    if (ctl->trace_only && ctl->command->run != command_trace)
+        return usage_error("this option is for trace", ctl->trace_only);
     if (ctl->top_only && ctl->command->run != command_top)
         return usage_error("this option is for top", ctl->top_only);
     if (ctl->reason && ctl->command->run != command_kill)
@@ -377,9 +408,10 @@ static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
         {"url", required_argument, NULL, OPTION_URL},           {"json", no_argument, NULL, OPTION_JSON},
         {"watch", optional_argument, NULL, OPTION_WATCH},       {"help", no_argument, NULL, OPTION_HELP},
         {"version", no_argument, NULL, OPTION_VERSION},         {"reason", required_argument, NULL, OPTION_REASON},
+        {"seconds", required_argument, NULL, OPTION_SECONDS},   {"output", required_argument, NULL, OPTION_OUTPUT},
         {"interval", required_argument, NULL, OPTION_INTERVAL}, {"batch", no_argument, NULL, OPTION_BATCH},
         {"count", required_argument, NULL, OPTION_COUNT},       {0}};
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
         int code = option_take(ctl, option, argv);
         if (code)
             return code;
@@ -399,7 +431,7 @@ static void tell_how_to_start(const char *url) {
 }
 
 int main(int argc, char **argv) {
-    struct tensorctl ctl = {.top.interval_s = 1};
+    struct tensorctl ctl = {.top.interval_s = 1, .seconds = 5, .output = "trace.json"};
     struct fault fault = {0};
     int code = options_parse(&ctl, argc, argv);
     if (code)

@@ -20,9 +20,15 @@ void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *li
 /* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
 void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 
-/* Ends a session; `fault` says why not. */
+/* A JSON string; bytes that are no UTF-8 become U+FFFD. */
+void tensorctl_json_string(FILE *out, const char *text);
+
 struct control;
 struct fault;
+/* Records what runs on these devices (none: all that are ready) for so long, and writes it to a file for Perfetto. */
+int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path, char *const devices[],
+                    int n_devices, struct fault *fault);
+/* Ends a session; `fault` says why not. */
 int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
 
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */

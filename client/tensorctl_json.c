@@ -13,20 +13,24 @@ struct json {
     int depth;
 };
 
-static void json_string(struct json *json, const char *text) {
+void tensorctl_json_string(FILE *out, const char *text) {
     char utf8[4];
 
-    fputc('"', json->out);
+    fputc('"', out);
     while (*text) {
         uint32_t rune = text_next(&text);
         if (rune == '"' || rune == '\\')
-            fprintf(json->out, "\\%c", (int)rune);
+            fprintf(out, "\\%c", (int)rune);
         else if (rune < 0x20 || rune == 0x7f)
-            fprintf(json->out, "\\u%04x", (unsigned)rune);
+            fprintf(out, "\\u%04x", (unsigned)rune);
         else
-            fwrite(utf8, 1, text_put(rune, utf8), json->out);
+            fwrite(utf8, 1, text_put(rune, utf8), out);
     }
-    fputc('"', json->out);
+    fputc('"', out);
+}
+
+static void json_string(struct json *json, const char *text) {
+    tensorctl_json_string(json->out, text);
 }
 
 static void json_line(struct json *json) {

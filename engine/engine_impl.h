@@ -10,6 +10,7 @@
 #include "engine/pool.h"
 #include "engine/staging.h"
 #include "engine/tensor.h"
+#include "engine/trace_impl.h"
 
 enum {
     ENGINE_CHUNKS_KEPT = 64,
@@ -46,6 +47,7 @@ struct engine {
     struct stream *outsides_free;
     struct run_group *groups_free;
     struct stream *streams_all;
+    uint32_t streams_made;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
@@ -86,6 +88,7 @@ struct engine {
     bool submitted; /* nothing more will be marked */
     pthread_t thread, reaper;
     struct history history; /* the submitter's */
+    struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
 

@@ -83,6 +83,8 @@ static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t n
             return false;
         if (record->kind == RECORD_TAINT)
             taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
+        if (atomic_load_explicit(&stream->traced, memory_order_relaxed))
+            trace_reaped(engine, stream, stream->reaped + 1);
         stream->reap_used += record->bytes;
         stream->reaped++;
         reaped->moved = true;

@@ -150,6 +150,8 @@ struct stream *session_transfer_stream(struct session *session, enum transfer tr
     struct stream **stream = &session->transfers[transfer];
     if (!*stream)
         *stream = engine_stream_take(session->engine, session->group, 1); /* short, and somebody waits for it */
+    if (*stream)
+        (*stream)->role = transfer == TRANSFER_UPLOAD ? TRACE_UPLOADS : TRACE_FETCHES;
     return *stream;
 }
 
@@ -187,6 +189,7 @@ int session_stream_open(struct session *session, uint32_t number, int priority, 
     struct stream *stream = engine_stream_take(session->engine, session->group, priority);
     if (!stream)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a stream");
+    stream->role = (int32_t)number;
     streams[session->n_streams++] = (struct session_stream){.number = number, .stream = stream};
     return STATUS_OK;
 }

@@ -24,6 +24,7 @@ struct run_group;
 struct waiter;
 struct stream;
 struct device_event;
+struct trace_pending;
 struct device_stream;
 
 enum record_kind {
@@ -103,6 +104,8 @@ struct stream {
     struct stream *signal_next;
     bool signalled; /* in the list of streams that reached a watched point */
     int priority;
+    uint32_t id;      /* number of the stream, from 1 */
+    int32_t role;     /* what it is to its session (engine/trace.h) */
     uint64_t session; /* number of the session that has it; the submitter reads it while it has records to run */
     struct stream_mark marks[STREAM_MARKS]; /* the first is the reaper's to remove */
     unsigned marks_first, marks_count;
@@ -117,6 +120,11 @@ struct stream {
     struct device_stream *device_stream;    /* the one in use; NULL: nothing was put on the device yet */
     bool unmarked;                          /* something is on the device behind the last event */
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
+
+    /* launches that are traced; the list under the trace's lock */
+    struct trace_pending *traces, *traces_last;
+    _Atomic bool traced; /* there are some */
+    uint64_t traced_ns;  /* end of the last one; reaper */
 
     /* reaper */
     _Alignas(64) struct stream_chunk *reap_head;

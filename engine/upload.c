@@ -27,8 +27,12 @@ static struct stream *upload_choose_stream(struct upload *upload, const struct u
                                            struct stream *stream) {
     struct session *session = upload->session;
     upload->own = request->waitable;
-    if (request->waitable)
-        return engine_stream_take(session->engine, session->group, 1);
+    if (request->waitable) {
+        stream = engine_stream_take(session->engine, session->group, 1);
+        if (stream)
+            stream->role = TRACE_COPIES;
+        return stream;
+    }
     return session->engine->device->vtable->host_reserve ? session_transfer_stream(session, TRANSFER_UPLOAD) : stream;
 }
 

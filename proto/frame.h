@@ -63,7 +63,9 @@ enum {
     X(LIST_OPERATIONS, 53, ListOperations, "client")                                                                   \
     X(OPERATION_LIST, 54, OperationList, "server")                                                                     \
     X(KILL_SESSION, 58, KillSession, "client")                                                                         \
-    X(LINK_DATA, 64, LinkData, "worker")
+    X(LINK_DATA, 64, LinkData, "worker")                                                                               \
+    X(TRACE_START, 96, TraceStart, "client")                                                                           \
+    X(TRACE_DATA, 97, TraceData, "server")
 
 enum frame_type {
 #define X(name, value, message, sender) FRAME_##name = (value),

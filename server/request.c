@@ -260,6 +260,17 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
     return STATUS_OK;
 }
 
+static int request_trace_start(struct connection *connection, const struct frame_header *header,
+                               const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    uint32_t milliseconds = ((const Tensord__TraceStart *)message)->milliseconds;
+    struct fault refused;
+
+    (void)sink, (void)fault;
+    if (trace_feed_start(connection, header->sequence, milliseconds, &refused) == STATUS_OK)
+        return STATUS_OK;
+    return answer_fault(connection, FRAME_TRACE_DATA, header->sequence, &refused) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+}
+
 /* ---- dispatch ---- */
 
 struct request_row {
@@ -286,6 +297,7 @@ static const struct request_row request_rows[] = {
     [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .answered = true},
     [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch},
     [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release},
+    [FRAME_TRACE_START] = {&tensord__trace_start__descriptor, request_trace_start, .answered = true},
 };
 
 /* The row for this frame, once everything has been checked that needs no look into the message. */

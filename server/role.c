@@ -37,7 +37,9 @@
     X(LIST_OPERATIONS, OBSERVE, NOBODY)                                                                                \
     X(OPERATION_LIST, NOBODY, NOBODY)                                                                                  \
     X(KILL_SESSION, ADMIN, NOBODY)                                                                                     \
-    X(LINK_DATA, NOBODY, NOBODY)
+    X(LINK_DATA, NOBODY, NOBODY)                                                                                       \
+    X(TRACE_START, NOBODY, ADMIN)                                                                                      \
+    X(TRACE_DATA, NOBODY, NOBODY)
 
 enum {
 #define X(NAME, control, device) ROLE_CONTROL_##NAME = ROLE_##control, ROLE_DEVICE_##NAME = ROLE_##device,

@@ -16,6 +16,7 @@
 #include "server/compile.h"
 #include "server/link.h"
 #include "server/stats_page.h"
+#include "server/trace_feed.h"
 
 struct connection;
 
@@ -50,6 +51,7 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
+    struct trace_feed trace;
     struct connection *connections; /* all of them, newest first */
     struct connection *dirty;       /* have replies to write */
     struct connection *more;        /* may have frames buffered to go on with */

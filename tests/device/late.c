@@ -31,6 +31,7 @@ struct device_event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool reached;
+    uint64_t reached_ns;
 };
 
 struct late_item {
@@ -69,6 +70,9 @@ static void event_unref(struct device_event *event) {
 
 static void event_reach(struct device_event *event) {
     pthread_mutex_lock(&event->lock);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    event->reached_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     event->reached = true;
     pthread_cond_broadcast(&event->changed);
     pthread_mutex_unlock(&event->lock);
@@ -397,6 +401,19 @@ static int late_event_reached(struct device *device, struct device_event *event,
     return STATUS_OK;
 }
 
+static int late_event_elapsed(struct device *device, struct device_event *from, struct device_event *to, int64_t *ns,
+                              struct fault *fault) {
+    (void)device;
+    (void)fault;
+    pthread_mutex_lock(&from->lock);
+    uint64_t begin = from->reached_ns;
+    pthread_mutex_unlock(&from->lock);
+    pthread_mutex_lock(&to->lock);
+    *ns = (int64_t)(to->reached_ns - begin);
+    pthread_mutex_unlock(&to->lock);
+    return STATUS_OK;
+}
+
 static void late_event_release(struct device *device, struct device_event *event) {
     (void)device;
     event_unref(event);
@@ -476,6 +493,8 @@ static const struct device_async late_async = {
     .event_wait = late_event_wait,
     .event_reached = late_event_reached,
     .event_release = late_event_release,
+    .timed_record = late_event_record,
+    .event_elapsed = late_event_elapsed,
 };
 
 static int late_count(unsigned *count, struct fault *fault) {

@@ -140,7 +140,7 @@ Test(kill, wrong_use_is_told) {
     command_finish(&command);
 }
 
-/* Over TCP nobody is known. */
+/* Over TCP nobody is an admin. */
 Test(kill, who_may_not_drain_may_not_kill) {
     struct client client;
     struct command command;
