@@ -15,6 +15,9 @@ struct supervisor {
     void (*changed)(void *owner);
     /* A worker could not take the connection that it was handed as this session. */
     void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
+    /* A worker has answered CHANNEL_KILL, or, without a message, has ended. NULL: nobody wants to know. */
+    void (*killed)(void *owner, const struct worker_slot *slot, const struct channel_message *message);
+    void (*ticked)(void *owner); /* every 250 ms; NULL as well */
     /* A client of a worker wants to log in. Set after supervisor_init(). */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     void *owner;
