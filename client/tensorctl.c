@@ -34,6 +34,9 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --help, --version\n"
                                       "\n"
+                                      "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
+                                      "file $TENSORD_TOKEN_FILE.\n"
+                                      "\n"
                                       "ops shows the dtypes that an operation's last input may have (take: its\n"
                                       "indices), or its result's where it has no input.\n"
                                       "\n"
@@ -327,7 +330,8 @@ int main(int argc, char **argv) {
     if (code)
         return code < 0 ? EXIT_SUCCESS : code;
 
-    int error = control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl.control, &fault);
+    int error =
+        control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, NULL, &ctl.control, &fault);
     if (error) {
         failed(error, &fault);
         if (error == STATUS_CONNECTION)

@@ -238,12 +238,22 @@ static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
     table_finish(&table);
 }
 
+/* A line where some failed. */
+static void tensorctl_logins(FILE *out, const Tensord__LoginStatus *logins) {
+    uint64_t denied = logins ? logins->no_token + logins->malformed + logins->unknown + logins->wrong : 0;
+    if (denied || (logins && logins->turned_away))
+        text_line(out, "logins: %llu granted, %llu denied, %llu put off, %llu turned away",
+                  (unsigned long long)logins->granted, (unsigned long long)denied, (unsigned long long)logins->put_off,
+                  (unsigned long long)logins->turned_away);
+}
+
 void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view) {
     if (view == TENSORCTL_DEVICES)
         return tensorctl_devices(out, status);
     if (view == TENSORCTL_SESSIONS)
         return tensorctl_sessions(out, status);
     tensorctl_head(out, status);
+    tensorctl_logins(out, status->logins);
     for (size_t i = 0; i < status->n_devices; ++i) {
         fputc('\n', out);
         tensorctl_device_block(out, status->devices[i]);

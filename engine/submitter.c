@@ -12,6 +12,7 @@
 enum {
     SUBMITTER_TURN_RECORDS = 256,
     SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
+    SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself: those of records that weigh nothing count, too */
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
     SUBMITTER_AHEAD = 512,          /* records of a stream on a device that runs later: CUDA queues some 1,000 */
 };
@@ -29,16 +30,23 @@ static struct device_stream *submitter_device_stream(struct engine *engine, stru
     return *slot;
 }
 
+/* False: launches of this stream are skipped from here on. */
+static bool submitter_may_launch(struct engine *engine, struct stream *stream, struct device_stream **device_stream) {
+    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+        return false;
+    if (engine->device->vtable->async && !(*device_stream = submitter_device_stream(engine, stream)))
+        return false;
+    stream->unmarked = true;
+    return true;
+}
+
 static void submitter_launch(struct engine *engine, struct stream *stream, const struct launch *launch) {
     const struct device_vtable *vtable = engine->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (!submitter_may_launch(engine, stream, &device_stream))
         return;
-    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
-        return;
-    stream->unmarked = true;
     if (vtable->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
         engine_latch(engine, &fault);
 }
@@ -47,12 +55,8 @@ static void submitter_launch_kernel(struct engine *engine, struct stream *stream
     const struct device_vtable *vtable = engine->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (!submitter_may_launch(engine, stream, &device_stream))
         return;
-    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
-        return;
-    stream->unmarked = true;
     flight_note(&engine->flight, stream, stream->executed + 1, launch->name);
     if (vtable->kernels->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
         engine_latch(engine, &fault);
@@ -189,65 +193,9 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     turn->signalled = stream_watched(stream, stream->executed) || turn->signalled;
 }
 
-static void group_enqueue(struct run_queue *run, struct run_group *group) {
-    group->next = NULL;
-    group->queued = true;
-    if (run->last)
-        run->last->next = group;
-    else
-        run->first = group;
-    run->last = group;
-}
-
 void submitter_enqueue(struct engine *engine, struct stream *stream) {
-    struct run_group *group = stream->group;
-    int priority = stream->priority;
-    stream->run_next = NULL;
-    stream->runnable = true;
-    if (group->last[priority])
-        group->last[priority]->run_next = stream;
-    else
-        group->first[priority] = stream;
-    group->last[priority] = stream;
-    if (!group->queued)
-        group_enqueue(&engine->run, group);
+    turns_enqueue(&engine->run, stream);
     atomic_store_explicit(&engine->work_hint, true, memory_order_relaxed);
-}
-
-static struct stream *group_dequeue(struct run_group *group) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++) {
-        struct stream *stream = group->first[i];
-        if (!stream)
-            continue;
-        group->first[i] = stream->run_next;
-        if (!group->first[i])
-            group->last[i] = NULL;
-        return stream;
-    }
-    return NULL;
-}
-
-static bool group_empty(const struct run_group *group) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++)
-        if (group->first[i])
-            return false;
-    return true;
-}
-
-/* The next stream of the group whose turn it is; the group goes to the end. */
-static struct stream *submitter_dequeue(struct engine *engine) {
-    struct run_queue *run = &engine->run;
-    struct run_group *group = run->first;
-    if (!group)
-        return NULL;
-    run->first = group->next;
-    if (!run->first)
-        run->last = NULL;
-    group->queued = false;
-    struct stream *stream = group_dequeue(group);
-    if (!group_empty(group))
-        group_enqueue(run, group);
-    return stream;
 }
 
 /* On devices that run later the reaper sees how long it ran. */
@@ -262,8 +210,10 @@ static void submitter_book_sample(struct engine *engine, struct stream *stream, 
 }
 
 /* Books a turn, with the lock held. */
-static void submitter_book(struct engine *engine, struct stream *stream, const struct turn *turn) {
+static void submitter_book(struct engine *engine, struct stream *stream, struct run_share *share,
+                           const struct turn *turn) {
     engine->run_weight -= turn->weight;
+    turns_end(&engine->run, share, turn->moved ? turn->weight + SUBMITTER_TURN_COST_NS : 0);
     engine_return_chunks(engine, turn->chunks);
     if (turn->launched_ns)
         submitter_book_sample(engine, stream, turn);
@@ -295,8 +245,9 @@ static void submitter_set_aside(struct engine *engine, struct stream *stream) {
 void submitter_run(struct engine *engine) {
     submitter_enqueue_all(engine, &engine->blocked);
     engine->outside_moved = false;
+    struct run_share *share;
     struct stream *stream;
-    while ((stream = submitter_dequeue(engine))) {
+    while ((stream = turns_begin(&engine->run, &share))) {
         uint64_t published = stream->published;
         struct turn turn = {.sample = stream->sample ? stream->sample : UINT64_MAX, .sample_ns = stream->sample_ns};
         engine->turn = stream;
@@ -305,7 +256,7 @@ void submitter_run(struct engine *engine) {
         submitter_turn(engine, stream, published, &turn);
         pthread_mutex_lock(&engine->lock);
         engine->turn = NULL;
-        submitter_book(engine, stream, &turn);
+        submitter_book(engine, stream, share, &turn);
         bool outside_moved = engine->outside_moved; /* perhaps just after this stream was found blocked */
         engine->outside_moved = false;
         if (turn.moved || outside_moved)

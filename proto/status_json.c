@@ -155,7 +155,7 @@ static void status_json_device(struct json *json, const Tensord__DeviceStatus *d
     json_integer(json, "faults", device->faults);
     status_json_counts(json, "failures", device->failures, device->n_failures);
     json_integer(json, "connections", device->connections);
-    status_json_counts(json, "refusals", device->refusals, device->n_refusals);
+    status_json_counts(json, "rejections", device->rejections, device->n_rejections);
     status_json_histogram(json, "queue_time", device->queue_time);
     status_json_histogram(json, "run_time", device->run_time);
     status_json_histogram(json, "fetch_time", device->fetch_time);
@@ -179,6 +179,22 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);
     json_bool(json, "allow_tf32", session->allow_tf32);
+    json_text_or_null(json, "role", session->role);
+    json_text_or_null(json, "credential", session->credential);
+    json_close(json, '}');
+}
+
+static void status_json_logins(struct json *json, const Tensord__LoginStatus *logins) {
+    if (!logins)
+        return;
+    json_open(json, "logins", '{');
+    json_integer(json, "granted", logins->granted);
+    json_integer(json, "no_token", logins->no_token);
+    json_integer(json, "malformed", logins->malformed);
+    json_integer(json, "unknown", logins->unknown);
+    json_integer(json, "wrong", logins->wrong);
+    json_integer(json, "put_off", logins->put_off);
+    json_integer(json, "turned_away", logins->turned_away);
     json_close(json, '}');
 }
 
@@ -193,6 +209,7 @@ void status_json_write(FILE *out, const Tensord__Status *status, enum status_jso
         json_integer(&json, "connections", status->connections);
         json_integer(&json, "connections_accepted", status->connections_accepted);
         status_json_counts(&json, "rejections", status->rejections, status->n_rejections);
+        status_json_logins(&json, status->logins);
     }
     if (view != STATUS_JSON_SESSIONS) {
         json_open(&json, "devices", '[');

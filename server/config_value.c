@@ -80,14 +80,24 @@ int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, 
     return STATUS_OK;
 }
 
-/* What arrival.c calls peers: a kind, and a name where the kind has such. */
+int config_value_switch(const char *text, uint64_t *value, struct fault *fault) {
+    bool yes = !strcmp(text, "yes");
+    if (!yes && strcmp(text, "no") != 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is neither yes nor no", text);
+    *value = yes;
+    return STATUS_OK;
+}
+
+/* The name of a user, or what peers without one are called: a kind, and a name where the kind has such. */
 static bool config_value_is_principal(const char *text) {
     size_t kind = strspn(text, "abcdefghijklmnopqrstuvwxyz");
     if (!strncmp(text, "uid:", 4)) {
         size_t digits = strspn(text + 4, "0123456789");
         return digits > 0 && !text[4 + digits];
     }
-    return kind > 0 && (!text[kind] || (text[kind] == ':' && text[kind + 1]));
+    if (kind > 0 && text[kind] == ':')
+        return text[kind + 1];
+    return kind > 0 && !text[kind + strspn(text + kind, "abcdefghijklmnopqrstuvwxyz0123456789._-")];
 }
 
 int config_value_principals(const char *text, char *list, struct fault *fault) {

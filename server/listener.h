@@ -27,6 +27,9 @@ struct listener_list {
     unsigned count;
     uv_loop_t *loop;
     mode_t socket_mode;
+    /* Whether TCP clients have to show who they are, and may do so in the clear. Set after listener_list_init(); without
+     * both, no address is listened on that other hosts can reach. */
+    bool authenticated, plaintext;
     /* `fd` is non-blocking, close-on-exec, and the receiver's. */
     void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer);
     void *owner;

@@ -104,7 +104,7 @@ static void status_fill_memory(const struct engine_stats *stats, Tensord__Device
 /* What hangs on a device's message besides its readings. */
 struct status_times {
     Tensord__Histogram queue, run, fetch;
-    struct status_counts failures, refusals;
+    struct status_counts failures, rejections;
 };
 
 static Tensord__Histogram *status_fill_histogram(const struct histogram *from, Tensord__Histogram *to) {
@@ -123,8 +123,8 @@ static void status_fill_times(const struct worker_slot *slot, struct status_time
     status->fetch_time = status_fill_histogram(&stats->fetch_time, &times->fetch);
     status->n_failures = status_fill_counts(stats->engine.failures, &times->failures);
     status->failures = times->failures.pointers;
-    status->n_refusals = status_fill_counts(stats->refusals, &times->refusals);
-    status->refusals = times->refusals.pointers;
+    status->n_rejections = status_fill_counts(stats->rejections, &times->rejections);
+    status->rejections = times->rejections.pointers;
     status->faults = slot->n_failures;
     status->connections = worker_slot_connections(slot);
 }
@@ -186,7 +186,9 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     Tensord__SessionStatus *status = &row->status;
     tensord__session_status__init(status);
     status->id = session->id;
-    status->principal = (char *)session->principal;
+    status->principal = (char *)session->principal.name;
+    status->role = (char *)role_name(session->principal.role);
+    status->credential = (char *)session->principal.credential;
     status->peer = (char *)session->peer;
     status->client = (char *)session->client;
     status->device = (char *)slot->device.name;
@@ -201,6 +203,17 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->allow_tf32 = session->allow_tf32;
     status->n_failures = status_fill_counts(session->failures, &row->failures);
     status->failures = row->failures.pointers;
+}
+
+static void status_fill_logins(const struct login_counts *counts, Tensord__LoginStatus *logins) {
+    tensord__login_status__init(logins);
+    logins->granted = counts->granted;
+    logins->no_token = counts->no_token;
+    logins->malformed = counts->malformed;
+    logins->unknown = counts->unknown;
+    logins->wrong = counts->wrong;
+    logins->put_off = counts->put_off;
+    logins->turned_away = counts->turned_away;
 }
 
 static size_t status_count_sessions(const struct supervisor *supervisor) {
@@ -230,6 +243,7 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
     static struct status_times times[CONFIG_DEVICES_MAX]; /* much for a stack; front thread only */
     struct status_counts rejections;
     Tensord__Status status = TENSORD__STATUS__INIT;
+    Tensord__LoginStatus logins;
     supervisor_refresh(&front->supervisor);
     uint64_t now = uv_hrtime();
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
@@ -254,6 +268,8 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
         status.connections_accepted = front->accepted;
         status.n_rejections = status_fill_counts(front->rejections, &rejections);
         status.rejections = rejections.pointers;
+        status_fill_logins(&front->login.counts, &logins);
+        status.logins = front->login.users ? &logins : NULL;
         error = use(owner, &status);
     }
     free(row_pointers);
