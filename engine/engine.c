@@ -618,12 +618,12 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     stats->queue_depth = engine_queued(engine);
     stats->ops_total = engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
     stats->sessions = engine->sessions;
+    memcpy(stats->refusals, engine->refusals, sizeof stats->refusals);
     memcpy(stats->failures, engine->failures, sizeof stats->failures);
     pthread_mutex_lock(&engine->lock);
     stats->queue_time = engine->queue_time;
     stats->run_time = engine->run_time;
     pthread_mutex_unlock(&engine->lock);
-    memcpy(stats->refusals, engine->refusals, sizeof stats->refusals);
 }
 
 int engine_fault(struct engine *engine, struct fault *fault) {

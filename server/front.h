@@ -27,16 +27,16 @@ struct front {
     struct arrival_list arrivals;
     struct control_list controls;
     struct farewell_list farewells;
-    struct http *http; /* NULL: nobody wants it */
     struct login login;
+    struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;
     uint64_t started_ns;
     uint64_t accepted, rejections[STATUS_COUNT]; /* connections; refused by the front, by code */
-    bool ready;    /* READY=1 has been sent */
-    bool draining; /* no new work */
-    bool stopped;  /* all workers have ended */
+    bool ready;                                  /* READY=1 has been sent */
+    bool draining;                               /* no new work */
+    bool stopped;                                /* all workers have ended */
 };
 
 /* Runs the daemon until it has been drained; the exit status: 0, 1 where the system refuses what is asked, 2 where what

@@ -16,6 +16,7 @@
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/names.h"
 #include "server/refusal.h"
 #include "server/stats_page.h"
 
@@ -52,6 +53,7 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
+    struct names names;
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */
     uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
@@ -62,8 +64,8 @@ struct service {
     uint64_t bytes_in, bytes_out; /* tensor bytes */
     struct histogram fetch_time;
     uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
-    bool wire;                    /* TENSORD_DEBUG has the word wire */
-    bool active;                  /* something happened since the owner last set it to false */
+    bool wire;                         /* TENSORD_DEBUG has the word wire */
+    bool active;                       /* something happened since the owner last set it to false */
     bool failed, draining, ended;
     uint64_t drain_deadline_ms;
     /* True while the loop is awake: a completion then needs no system call, for the turn's end polls anyway. */

@@ -4,6 +4,7 @@
 
 #include "proto/tensord.pb-c.h"
 #include "server/packet.h"
+#include "server/status_names.h"
 
 static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
@@ -254,8 +255,11 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
     size_t sessions = status_count_sessions(supervisor);
     struct status_session *rows = calloc(sessions + 1, sizeof *rows);
     Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
+    struct status_names *names = calloc(supervisor->n_slots, sizeof *names);
     int error = STATUS_NO_HOST_MEMORY;
-    if (rows && row_pointers) {
+    if (rows && row_pointers && names) {
+        for (unsigned i = 0; i < supervisor->n_slots; i++)
+            status_fill_names(&supervisor->slots[i], &names[i], &states[i]);
         status_fill_sessions(supervisor, now, rows, row_pointers);
         status.version = TENSORD_VERSION;
         status.uptime_s = status_seconds(now, front->started_ns);
@@ -264,14 +268,15 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
         status.n_devices = supervisor->n_slots;
         status.sessions = row_pointers;
         status.n_sessions = sessions;
+        status_fill_logins(&front->login.counts, &logins);
+        status.logins = front->login.users ? &logins : NULL;
         status.connections = front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor);
         status.connections_accepted = front->accepted;
         status.n_rejections = status_fill_counts(front->rejections, &rejections);
         status.rejections = rejections.pointers;
-        status_fill_logins(&front->login.counts, &logins);
-        status.logins = front->login.users ? &logins : NULL;
         error = use(owner, &status);
     }
+    free(names);
     free(row_pointers);
     free(rows);
     return error;
