@@ -244,11 +244,11 @@ static void metrics_write_counts(FILE *out, const Tensord__Status *status) {
     for (size_t i = 0; i < status->n_devices; i++)
         metrics_counts(out, "tensord_device_failures_total", metrics_name(status->devices[i]),
                        status->devices[i]->failures, status->devices[i]->n_failures);
-    metrics_head(out, "tensord_device_refusals_total", "counter",
+    metrics_head(out, "tensord_device_rejections_total", "counter",
                  "Connections that the worker ended before their session began, by code, since its start.");
     for (size_t i = 0; i < status->n_devices; i++)
-        metrics_counts(out, "tensord_device_refusals_total", metrics_name(status->devices[i]),
-                       status->devices[i]->refusals, status->devices[i]->n_refusals);
+        metrics_counts(out, "tensord_device_rejections_total", metrics_name(status->devices[i]),
+                       status->devices[i]->rejections, status->devices[i]->n_rejections);
     metrics_head(out, "tensord_rejections_total", "counter", "Connections that the daemon refused, by code.");
     metrics_counts(out, "tensord_rejections_total", NULL, status->rejections, status->n_rejections);
 }
