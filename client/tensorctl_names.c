@@ -7,6 +7,7 @@
 #include "client/tensorctl.h"
 #include "client/tensorctl_device.h"
 #include "client/tensord.h"
+#include "proto/json.h"
 
 int tensorctl_library_fault(struct fault *fault) {
     const td_error *error = td_last_error();
@@ -31,6 +32,29 @@ static void names_type(char *text, size_t size, const td_name_info *info) {
         used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "", (long long)info->shape[i]);
     if (used < size)
         snprintf(text + used, size - used, info->rank == 1 ? ",)" : ")");
+}
+
+static void names_write_json(FILE *out, const char *device, const td_name_info *infos, size_t count) {
+    struct json json = {.out = out, .pretty = true, .first = true};
+
+    json_open(&json, NULL, '{');
+    json_text(&json, "device", device);
+    json_open(&json, "names", '[');
+    for (size_t i = 0; i < count; ++i) {
+        json_open(&json, NULL, '{');
+        json_text(&json, "name", infos[i].name);
+        json_text(&json, "dtype", td_dtype_name(infos[i].dtype));
+        json_open(&json, "shape", '[');
+        for (int axis = 0; axis < infos[i].rank; ++axis)
+            json_integer(&json, NULL, (uint64_t)infos[i].shape[axis]);
+        json_close(&json, ']');
+        json_integer(&json, "bytes", infos[i].bytes);
+        json_real(&json, "age_s", infos[i].age_s);
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    json_close(&json, '}');
+    fputc('\n', out);
 }
 
 static void names_write(const td_name_info *infos, size_t count) {
@@ -87,7 +111,7 @@ int tensorctl_names(const struct tensorctl_device *about, struct fault *fault) {
         return code;
     code = tensorctl_list_names(device, &infos, &count, fault);
     if (!code && about->json)
-        tensorctl_json_write_names(stdout, td_device_name(device), infos, count);
+        names_write_json(stdout, td_device_name(device), infos, count);
     else if (!code)
         names_write(infos, count);
     free(infos);

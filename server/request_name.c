@@ -32,7 +32,7 @@ int request_open_name(struct connection *connection, const struct frame_header *
     const struct tensor_type *type;
     struct held *held = NULL;
     struct fault wrong;
-    int status = names_find(&connection->service->names, connection->principal, open->name, &held, &wrong);
+    int status = names_find(&connection->service->names, connection->peer.principal.name, open->name, &held, &wrong);
 
     (void)sink, (void)fault;
     if (status == STATUS_OK)
@@ -50,7 +50,7 @@ int request_open_name(struct connection *connection, const struct frame_header *
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     struct fault wrong;
-    int status = names_remove(&connection->service->names, connection->principal,
+    int status = names_remove(&connection->service->names, connection->peer.principal.name,
                               ((const Tensord__RemoveName *)message)->name, &wrong);
 
     (void)sink, (void)fault;
@@ -95,7 +95,7 @@ static bool request_pick_names(struct connection *connection, const struct name_
 int request_list_names(struct connection *connection, const struct frame_header *header,
                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const char *after = ((const Tensord__ListNames *)message)->after;
-    const struct name_owner *owner = names_owner(&connection->service->names, connection->principal);
+    const struct name_owner *owner = names_owner(&connection->service->names, connection->peer.principal.name);
     Tensord__Names names = TENSORD__NAMES__INIT;
     Tensord__NameList list = TENSORD__NAME_LIST__INIT;
     bool more = false,
