@@ -154,6 +154,10 @@ static void engine_free_lists(struct engine *engine) {
         next = group->free_next;
         free(group);
     }
+    for (struct run_share *share = engine->shares_free, *next; share; share = next) {
+        next = share->free_next;
+        free(share);
+    }
     for (struct waiter *waiter = engine->waiters_free, *next; waiter; waiter = next) {
         next = waiter->next;
         free(waiter);
@@ -225,12 +229,15 @@ static struct stream *engine_stream_create(struct engine *engine) {
     return stream;
 }
 
-struct run_group *engine_group_take(struct engine *engine) {
+struct run_group *engine_group_take(struct engine *engine, struct run_share *share) {
     struct run_group *group = engine->groups_free;
     if (group)
         engine->groups_free = group->free_next;
-    else
-        group = calloc(1, sizeof *group);
+    else if (!(group = calloc(1, sizeof *group)))
+        return NULL;
+    pthread_mutex_lock(&engine->lock);
+    group->share = share;
+    pthread_mutex_unlock(&engine->lock);
     return group;
 }
 
@@ -240,6 +247,23 @@ void engine_group_give(struct engine *engine, struct run_group *group) {
     if (group->joiner)
         engine_stream_give(engine, group->joiner);
     group->joiner = NULL;
+}
+
+struct run_share *engine_share_take(struct engine *engine, uint32_t weight) {
+    struct run_share *share = engine->shares_free;
+    if (share)
+        engine->shares_free = share->free_next;
+    else if (!(share = calloc(1, sizeof *share)))
+        return NULL;
+    pthread_mutex_lock(&engine->lock);
+    turns_reset(&engine->run, share, weight);
+    pthread_mutex_unlock(&engine->lock);
+    return share;
+}
+
+void engine_share_give(struct engine *engine, struct run_share *share) {
+    share->free_next = engine->shares_free;
+    engine->shares_free = share;
 }
 
 struct stream *engine_stream_take(struct engine *engine, struct run_group *group, int priority) {
@@ -579,6 +603,7 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     stats->queue_depth = engine_queued(engine);
     stats->ops_total = engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
     stats->sessions = engine->sessions;
+    memcpy(stats->refusals, engine->refusals, sizeof stats->refusals);
 }
 
 int engine_fault(struct engine *engine, struct fault *fault) {

@@ -64,6 +64,7 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
     if (session->tensors.count >= session->limits.tensors) {
         if (!session->refused_id)
             session->refused_id = id;
+        session->engine->refusals[ENGINE_REFUSED_TENSORS]++;
         return session_tensor_limit(session, fault);
     }
     struct tensor *tensor = tensor_table_reserve(&session->tensors) == STATUS_OK ? tensor_take(session->engine) : NULL;

@@ -12,6 +12,7 @@
 enum {
     SUBMITTER_TURN_RECORDS = 256,
     SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
+    SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself: those of records that weigh nothing count, too */
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
     SUBMITTER_AHEAD = 512,          /* records of a stream on a device that runs later: CUDA queues some 1,000 */
 };
@@ -174,70 +175,16 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     turn->signalled = stream_watched(stream, stream->executed) || turn->signalled;
 }
 
-static void group_enqueue(struct run_queue *run, struct run_group *group) {
-    group->next = NULL;
-    group->queued = true;
-    if (run->last)
-        run->last->next = group;
-    else
-        run->first = group;
-    run->last = group;
-}
-
 void submitter_enqueue(struct engine *engine, struct stream *stream) {
-    struct run_group *group = stream->group;
-    int priority = stream->priority;
-    stream->run_next = NULL;
-    stream->runnable = true;
-    if (group->last[priority])
-        group->last[priority]->run_next = stream;
-    else
-        group->first[priority] = stream;
-    group->last[priority] = stream;
-    if (!group->queued)
-        group_enqueue(&engine->run, group);
+    turns_enqueue(&engine->run, stream);
     atomic_store_explicit(&engine->work_hint, true, memory_order_relaxed);
 }
 
-static struct stream *group_dequeue(struct run_group *group) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++) {
-        struct stream *stream = group->first[i];
-        if (!stream)
-            continue;
-        group->first[i] = stream->run_next;
-        if (!group->first[i])
-            group->last[i] = NULL;
-        return stream;
-    }
-    return NULL;
-}
-
-static bool group_empty(const struct run_group *group) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++)
-        if (group->first[i])
-            return false;
-    return true;
-}
-
-/* The next stream of the group whose turn it is; the group goes to the end. */
-static struct stream *submitter_dequeue(struct engine *engine) {
-    struct run_queue *run = &engine->run;
-    struct run_group *group = run->first;
-    if (!group)
-        return NULL;
-    run->first = group->next;
-    if (!run->first)
-        run->last = NULL;
-    group->queued = false;
-    struct stream *stream = group_dequeue(group);
-    if (!group_empty(group))
-        group_enqueue(run, group);
-    return stream;
-}
-
 /* Books a turn, with the lock held. */
-static void submitter_book(struct engine *engine, struct stream *stream, const struct turn *turn) {
+static void submitter_book(struct engine *engine, struct stream *stream, struct run_share *share,
+                           const struct turn *turn) {
     engine->run_weight -= turn->weight;
+    turns_end(&engine->run, share, turn->moved ? turn->weight + SUBMITTER_TURN_COST_NS : 0);
     engine_return_chunks(engine, turn->chunks);
     if (turn->mark.number)
         reaper_take(engine, stream, turn->mark);
@@ -265,8 +212,9 @@ static void submitter_set_aside(struct engine *engine, struct stream *stream) {
 void submitter_run(struct engine *engine) {
     submitter_enqueue_all(engine, &engine->blocked);
     engine->outside_moved = false;
+    struct run_share *share;
     struct stream *stream;
-    while ((stream = submitter_dequeue(engine))) {
+    while ((stream = turns_begin(&engine->run, &share))) {
         uint64_t published = stream->published;
         engine->turn = stream;
         atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
@@ -275,7 +223,7 @@ void submitter_run(struct engine *engine) {
         submitter_turn(engine, stream, published, &turn);
         pthread_mutex_lock(&engine->lock);
         engine->turn = NULL;
-        submitter_book(engine, stream, &turn);
+        submitter_book(engine, stream, share, &turn);
         bool outside_moved = engine->outside_moved; /* perhaps just after this stream was found blocked */
         engine->outside_moved = false;
         if (turn.moved || outside_moved)

@@ -47,15 +47,6 @@ static const struct config_key config_keys[] = {
     {"threads", CONFIG_COUNT, CONFIG_FIELD(threads), "0", 0, 1024, "threads of a CPU device; 0: one a core"},
     {"max-connections", CONFIG_COUNT, CONFIG_FIELD(max_connections), "1024", 1, 65536, "of the whole daemon"},
     {"max-sessions", CONFIG_COUNT, CONFIG_FIELD(max_sessions), "256", 1, STATS_SESSIONS_MAX, "of each device"},
-    {"session-bytes", CONFIG_BYTES, CONFIG_FIELD(session_bytes), "0", 0, INT64_MAX,
-     "live bytes of a session; 0: the device's"},
-    {"session-tensors", CONFIG_COUNT, CONFIG_FIELD(session_tensors), "1048576", 1, 1u << 30,
-     "live tensors of a session"},
-    {"session-streams", CONFIG_COUNT, CONFIG_FIELD(session_streams), "64", 1, 65536, "open streams of a session"},
-    {"session-operations", CONFIG_COUNT, CONFIG_FIELD(session_operations), "65536", 1, 1u << 30,
-     "operations in flight of a session"},
-    {"session-out-bytes", CONFIG_BYTES, CONFIG_FIELD(session_out_bytes), "16M", 1u << 20, UINT64_C(1) << 40,
-     "reply bytes in flight of a session"},
     {"hello-timeout", CONFIG_DURATION, CONFIG_FIELD(hello_timeout), "5s", 10, CONFIG_HOUR,
      "for a new connection to say Hello"},
     {"hold-timeout", CONFIG_DURATION, CONFIG_FIELD(hold_timeout), "10s", 0, CONFIG_HOUR,
@@ -85,6 +76,11 @@ static const struct config_key *config_key_find(const char *name) {
         if (!strcmp(key->name, name))
             return key;
     return NULL;
+}
+
+/* In either table. */
+static bool config_has(const char *name) {
+    return config_key_find(name) || limits_has(name);
 }
 
 static int config_set_url(struct config *config, const char *text, struct fault *fault) {
@@ -161,10 +157,13 @@ void config_init(struct config *config) {
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
         if (*key->initial)
             config_key_set(config, key, key->initial, NULL);
+    limits_init(&config->limits);
 }
 
 int config_set(struct config *config, const char *name, const char *value, struct fault *fault) {
     const struct config_key *key = config_key_find(name);
+    if (!key && limits_has(name))
+        return limits_set(&config->limits, name, value, fault);
     if (!key)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown key \"%s\"", name);
     if (!*value)
@@ -270,7 +269,7 @@ static int config_flag_split(struct config_flag *flag, int count, char **argumen
 
 static int config_flag_set(struct config *config, const struct config_flag *flag, bool *listens, struct fault *fault) {
     struct fault cause;
-    if (!config_key_find(flag->name))
+    if (!config_has(flag->name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "--%s: no such flag; see tensord --help", flag->name);
     if (!strcmp(flag->name, "listen") && !*listens) {
         *listens = true; /* addresses on the command line replace those of the file */
@@ -336,7 +335,9 @@ void config_print_help(FILE *out) {
           "keys, in the file and as flags:\n",
           out);
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
-        fprintf(out, "  --%-20s %-8s %s\n", key->name, *key->initial ? key->initial : "-", key->help);
+        fprintf(out, "  --%-21s %-8s %s\n", key->name, *key->initial ? key->initial : "-", key->help);
+    fputs("\nlimits, of each session and each principal:\n", out);
+    limits_print_help(out);
     fputs("\nSizes take K, M or G (powers of 1024); durations end in ms or s. Without `listen` there is one socket,\n"
           "$XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root.\n",
           out);

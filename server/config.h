@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "engine/device.h"
+#include "server/limits.h"
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
 enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 512 };
@@ -35,7 +36,7 @@ struct config {
     uint64_t threads;
     uint64_t max_connections;
     uint64_t max_sessions; /* of each device */
-    uint64_t session_bytes, session_tensors, session_streams, session_operations, session_out_bytes;
+    struct limits limits;  /* of everybody */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */

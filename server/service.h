@@ -11,10 +11,12 @@
 #include <uv.h>
 
 #include "engine/engine.h"
+#include "server/account.h"
 #include "server/arena.h"
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/refusal.h"
 #include "server/stats_page.h"
 
 struct connection;
@@ -50,9 +52,11 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
-    struct connection *connections; /* all of them, newest first */
-    struct connection *dirty;       /* have replies to write */
-    struct connection *more;        /* may have frames buffered to go on with */
+    struct connection *connections;   /* all of them, newest first */
+    struct account *accounts;         /* whose they are */
+    uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
+    struct connection *dirty;         /* have replies to write */
+    struct connection *more;          /* may have frames buffered to go on with */
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
