@@ -105,6 +105,7 @@ static int arrival_release(struct arrival *arrival) {
 
 static void arrival_refuse(struct arrival *arrival, const struct fault *fault) {
     struct front *front = arrival->front;
+    front->rejections[fault->code]++;
     log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal",
               arrival->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
     farewell_say(&front->farewells, arrival_release(arrival), fault);
@@ -271,6 +272,7 @@ static struct arrival *arrival_create(struct front *front, int fd) {
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address) {
     struct fault fault;
     bool full = arrival_full(front, address);
+    front->accepted++;
     if (full) { /* by figures that may be a while old */
         supervisor_refresh(&front->supervisor);
         full = arrival_full(front, address);
@@ -279,6 +281,7 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
     if (!arrival) {
         fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
                   (unsigned long long)front->config->max_connections);
+        front->rejections[STATUS_LIMIT]++;
         log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
         farewell_say(&front->farewells, fd, &fault);
         return;

@@ -26,6 +26,8 @@ struct config_key {
         CONFIG_PRINCIPALS,
         CONFIG_PATH,
         CONFIG_SWITCH,
+        CONFIG_ADDRESS,
+        CONFIG_HOSTS
     } kind;
     size_t offset;
     const char *initial;
@@ -68,6 +70,9 @@ static const struct config_key config_keys[] = {
     {"users", CONFIG_PATH, CONFIG_FIELD(users), "", 0, 0, "file of users, see tensord user --help"},
     {"allow-plaintext", CONFIG_SWITCH, CONFIG_FIELD(allow_plaintext), "no", 0, 0,
      "TCP to other hosts without TLS: yes or no"},
+    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health; no logins"},
+    {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
+     "names of this host as browsers call it; needed beyond loopback"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -148,6 +153,10 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_set_path((char *)number, value, fault);
     case CONFIG_SWITCH:
         return config_value_switch(value, number, fault);
+    case CONFIG_ADDRESS:
+        return config_value_address(value, (char *)number, fault);
+    case CONFIG_HOSTS:
+        return config_value_hosts(value, (char *)number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }

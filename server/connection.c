@@ -339,10 +339,12 @@ static void connection_finish_with(struct connection *connection, const struct f
 
     snprintf(connection->reason, sizeof connection->reason, "%s", fault->message);
     /* Failed logins are logged by the front, and not as often as strangers like. */
-    if (!connection->session)
+    if (!connection->session) {
+        connection->service->rejections[fault->code]++;
         log_event(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "connection_refused",
                   "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
                   connection->reason, NULL);
+    }
     connection->state = CONNECTION_CLOSING;
     connection->deadline_ms = service_now_ms() + SERVICE_FLUSH_MS;
     reply_queue_end(&connection->queue, last ? &last->reply : NULL);

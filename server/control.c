@@ -63,6 +63,8 @@ static void control_refuse(struct control *control, const struct fault *fault) {
     struct front *front = control->front;
     /* Inside a half-sent reply an Error frame would only be garbage. */
     bool clean = control->out_sent == control->out_size;
+    if (!control->welcomed)
+        front->rejections[fault->code]++;
     /* Failed logins are logged as such, and not as often as strangers like. */
     bool told = fault->code == STATUS_DENIED && !control->welcomed;
     log_event(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal",
@@ -406,6 +408,7 @@ void control_start(struct front *front, int fd, const struct peer *peer) {
     if (!control) {
         fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
                   front->controls.count);
+        front->rejections[fault.code]++;
         farewell_say(&front->farewells, fd, &fault);
         return;
     }

@@ -60,8 +60,10 @@ struct service {
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
-    bool wire;                    /* TENSORD_DEBUG has the word wire */
-    bool active;                  /* something happened since the owner last set it to false */
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
+    bool wire;                         /* TENSORD_DEBUG has the word wire */
+    bool active;                       /* something happened since the owner last set it to false */
     bool failed, draining, ended;
     uint64_t drain_deadline_ms;
     /* True while the loop is awake: a completion then needs no system call, for the turn's end polls anyway. */
