@@ -222,6 +222,17 @@ static void config_key_copy(const struct config_key *key, struct config *to, con
     memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
 }
 
+/* All of them can change. */
+static void config_take_limits(struct config *config, const struct config *fresh,
+                               void (*changed)(void *owner, const char *key, bool taken), void *owner) {
+    const char *key, *unit;
+    uint64_t was, is;
+    for (unsigned row = 0; limits_row(&config->limits, row, &key, &was, &unit); row++)
+        if (limits_row(&fresh->limits, row, &key, &is, &unit) && is != was)
+            changed(owner, key, true);
+    config->limits = fresh->limits;
+}
+
 void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner) {
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++) {
@@ -232,6 +243,7 @@ void config_take(struct config *config, const struct config *fresh,
             config_key_copy(key, config, fresh);
         changed(owner, key->name, taken);
     }
+    config_take_limits(config, fresh, changed, owner);
 }
 
 /* ---- the file ---- */
