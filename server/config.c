@@ -211,10 +211,18 @@ static bool config_key_same(const struct config_key *key, const struct config *a
         return true; /* found again they would have to be opened again: not looked at */
     case CONFIG_PRINCIPALS:
     case CONFIG_PATH:
+    case CONFIG_ADDRESS:
+    case CONFIG_HOSTS:
         return !strcmp(x, y);
-    default:
-        return *(const uint64_t *)x == *(const uint64_t *)y;
+    case CONFIG_LEVEL:
+    case CONFIG_MODE:
+    case CONFIG_BYTES:
+    case CONFIG_COUNT:
+    case CONFIG_DURATION:
+    case CONFIG_SWITCH:
+        break;
     }
+    return *(const uint64_t *)x == *(const uint64_t *)y;
 }
 
 static void config_key_copy(const struct config_key *key, struct config *to, const struct config *from) {
