@@ -375,9 +375,10 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
 }
 
+/* All 0 where nobody can log in. */
 static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
-    if (!logins) /* nobody has to log in */
-        return;
+    static const Tensord__LoginStatus none = TENSORD__LOGIN_STATUS__INIT;
+    logins = logins ? logins : &none;
     const struct {
         const char *result;
         uint64_t count;
