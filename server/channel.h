@@ -21,6 +21,7 @@ enum channel_type {
     CHANNEL_GRANTED,    /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
     CHANNEL_DENIED,     /* or it is nobody: `login.fault` */
     CHANNEL_REVOKED,    /* whoever was let in as `principal`, by its credential, may not stay */
+    CHANNEL_LIMITS,     /* the limits of `principal` are others; without a name: of all that are no users */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
@@ -68,7 +69,7 @@ struct channel_message {
             char token[TOKEN_TEXT_CHARS + 2]; /* cut where it is longer than a token, and then it is none */
             struct fault fault;               /* of a CHANNEL_DENIED */
         } login;
-        struct principal principal; /* CHANNEL_REVOKED */
+        struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */
         struct {
             char device[32];
             uint8_t ticket[16];

@@ -160,6 +160,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
     case CHANNEL_REVOKED:
         worker_revoke(worker, &message->principal);
         break;
+    case CHANNEL_LIMITS:
+        account_change_limits(&worker->service, message->principal.name, &message->principal.limits);
+        break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
         service_drain(&worker->service);
