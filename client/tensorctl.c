@@ -14,6 +14,7 @@
 #include "client/tensorctl.h"
 #include "client/top.h"
 #include "proto/frame.h"
+#include "proto/status_json.h"
 
 enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
@@ -188,7 +189,7 @@ static int command_operations(struct tensorctl *ctl, struct fault *fault) {
     if (error)
         return error;
     if (ctl->json)
-        tensorctl_json_write_operations(stdout, list);
+        status_json_write_operations(stdout, list);
     else
         tensorctl_operations_write(stdout, list);
     tensord__operation_list__free_unpacked(list, NULL);

@@ -4,6 +4,7 @@
 
 #include "client/tensorctl.h"
 #include "proto/status.h"
+#include "proto/status_json.h"
 
 static const Tensord__Device *tensorctl_device(const Tensord__DeviceStatus *device) {
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
@@ -259,4 +260,13 @@ void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tenso
     }
     fputc('\n', out);
     tensorctl_sessions(out, status);
+}
+
+void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty) {
+    static const enum status_json_view views[] = {
+        [TENSORCTL_STATUS] = STATUS_JSON_ALL,
+        [TENSORCTL_DEVICES] = STATUS_JSON_DEVICES,
+        [TENSORCTL_SESSIONS] = STATUS_JSON_SESSIONS,
+    };
+    status_json_write(out, status, views[view], pretty);
 }

@@ -59,26 +59,17 @@ static void arrival_identify_unix(int fd, struct peer *peer) {
     memcpy(peer->source.bytes, &peer->uid, sizeof peer->uid);
 }
 
-/* An IPv4 address in the clothes of IPv6, as a socket has it that was passed to listen on both, is the one it is. */
-static void arrival_find_source(const struct in6_addr *address, struct source *source) {
-    bool mapped = IN6_IS_ADDR_V4MAPPED(address);
-    source->kind = mapped ? SOURCE_IPV4 : SOURCE_IPV6;
-    memcpy(source->bytes, address->s6_addr + (mapped ? 12 : 0), mapped ? 4 : sizeof source->bytes);
-}
-
 static void arrival_identify_tcp(const struct sockaddr_storage *address, struct peer *peer) {
     char host[INET6_ADDRSTRLEN] = "";
+    source_find(&peer->source, address);
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
         inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
         snprintf(peer->address, sizeof peer->address, "[%s]:%u", host, ntohs(in6->sin6_port));
-        arrival_find_source(&in6->sin6_addr, &peer->source);
     } else {
         const struct sockaddr_in *in = (const struct sockaddr_in *)address;
         inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
         snprintf(peer->address, sizeof peer->address, "%s:%u", host, ntohs(in->sin_port));
-        peer->source.kind = SOURCE_IPV4;
-        memcpy(peer->source.bytes, &in->sin_addr, sizeof in->sin_addr);
     }
 }
 
@@ -114,6 +105,7 @@ static int arrival_release(struct arrival *arrival) {
 
 static void arrival_refuse(struct arrival *arrival, const struct fault *fault) {
     struct front *front = arrival->front;
+    front->rejections[fault->code]++;
     log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal",
               arrival->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
     farewell_say(&front->farewells, arrival_release(arrival), fault);
@@ -249,9 +241,14 @@ static void arrival_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start ---- */
 
-static bool arrival_full(const struct front *front) {
+/* Those who have to log in first leave some of the places to those whom the system vouches for, the operator among
+ * them. */
+static bool arrival_full(const struct front *front, const struct sockaddr_storage *address) {
+    bool tcp = address->ss_family == AF_INET || address->ss_family == AF_INET6;
+    bool stranger = tcp && front->login.users;
+    uint64_t places = front->config->max_connections;
     return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor) >=
-           front->config->max_connections;
+           places - (stranger ? places / 4 : 0);
 }
 
 static struct arrival *arrival_create(struct front *front, int fd) {
@@ -274,15 +271,17 @@ static struct arrival *arrival_create(struct front *front, int fd) {
 
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address) {
     struct fault fault;
-    bool full = arrival_full(front);
+    bool full = arrival_full(front, address);
+    front->accepted++;
     if (full) { /* by figures that may be a while old */
         supervisor_refresh(&front->supervisor);
-        full = arrival_full(front);
+        full = arrival_full(front, address);
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {
         fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
                   (unsigned long long)front->config->max_connections);
+        front->rejections[STATUS_LIMIT]++;
         log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
         farewell_say(&front->farewells, fd, &fault);
         return;

@@ -33,12 +33,8 @@ enum channel_type {
 };
 
 struct channel_limits {
-    uint64_t session_bytes; /* live device bytes of a session; 0: no limit but the device's */
-    uint32_t session_tensors;
-    uint32_t session_streams;
-    uint32_t session_operations; /* operations in flight; past it the worker stops reading that socket */
-    uint64_t session_out_bytes;  /* reply bytes in flight; past it too */
-    uint32_t sessions;           /* of one device */
+    struct limits each; /* of those of whom the front says nothing else */
+    uint32_t sessions;  /* of one device */
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;

@@ -26,6 +26,8 @@ struct config_key {
         CONFIG_PRINCIPALS,
         CONFIG_PATH,
         CONFIG_SWITCH,
+        CONFIG_ADDRESS,
+        CONFIG_HOSTS
     } kind;
     size_t offset;
     const char *initial;
@@ -47,15 +49,6 @@ static const struct config_key config_keys[] = {
     {"threads", CONFIG_COUNT, CONFIG_FIELD(threads), "0", 0, 1024, "threads of a CPU device; 0: one a core"},
     {"max-connections", CONFIG_COUNT, CONFIG_FIELD(max_connections), "1024", 1, 65536, "of the whole daemon"},
     {"max-sessions", CONFIG_COUNT, CONFIG_FIELD(max_sessions), "256", 1, STATS_SESSIONS_MAX, "of each device"},
-    {"session-bytes", CONFIG_BYTES, CONFIG_FIELD(session_bytes), "0", 0, INT64_MAX,
-     "live bytes of a session; 0: the device's"},
-    {"session-tensors", CONFIG_COUNT, CONFIG_FIELD(session_tensors), "1048576", 1, 1u << 30,
-     "live tensors of a session"},
-    {"session-streams", CONFIG_COUNT, CONFIG_FIELD(session_streams), "64", 1, 65536, "open streams of a session"},
-    {"session-operations", CONFIG_COUNT, CONFIG_FIELD(session_operations), "65536", 1, 1u << 30,
-     "operations in flight of a session"},
-    {"session-out-bytes", CONFIG_BYTES, CONFIG_FIELD(session_out_bytes), "16M", 1u << 20, UINT64_C(1) << 40,
-     "reply bytes in flight of a session"},
     {"hello-timeout", CONFIG_DURATION, CONFIG_FIELD(hello_timeout), "5s", 10, CONFIG_HOUR,
      "for a new connection to say Hello"},
     {"hold-timeout", CONFIG_DURATION, CONFIG_FIELD(hold_timeout), "10s", 0, CONFIG_HOUR,
@@ -77,6 +70,9 @@ static const struct config_key config_keys[] = {
     {"users", CONFIG_PATH, CONFIG_FIELD(users), "", 0, 0, "file of users, see tensord user --help"},
     {"allow-plaintext", CONFIG_SWITCH, CONFIG_FIELD(allow_plaintext), "no", 0, 0,
      "TCP to other hosts without TLS: yes or no"},
+    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health; no logins"},
+    {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
+     "names of this host as browsers call it; needed beyond loopback"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -85,6 +81,11 @@ static const struct config_key *config_key_find(const char *name) {
         if (!strcmp(key->name, name))
             return key;
     return NULL;
+}
+
+/* In either table. */
+static bool config_has(const char *name) {
+    return config_key_find(name) || limits_has(name);
 }
 
 static int config_set_url(struct config *config, const char *text, struct fault *fault) {
@@ -152,6 +153,10 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_set_path((char *)number, value, fault);
     case CONFIG_SWITCH:
         return config_value_switch(value, number, fault);
+    case CONFIG_ADDRESS:
+        return config_value_address(value, (char *)number, fault);
+    case CONFIG_HOSTS:
+        return config_value_hosts(value, (char *)number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }
@@ -161,10 +166,13 @@ void config_init(struct config *config) {
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
         if (*key->initial)
             config_key_set(config, key, key->initial, NULL);
+    limits_init(&config->limits);
 }
 
 int config_set(struct config *config, const char *name, const char *value, struct fault *fault) {
     const struct config_key *key = config_key_find(name);
+    if (!key && limits_has(name))
+        return limits_set(&config->limits, name, value, fault);
     if (!key)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown key \"%s\"", name);
     if (!*value)
@@ -174,7 +182,8 @@ int config_set(struct config *config, const char *name, const char *value, struc
 
 /* ---- a change while the daemon runs ---- */
 
-/* Whose new value counts from the next time that it is asked for. The others have gone to workers and sockets. */
+/* Numbers and principals whose new value counts from the next time that it is asked for. The others have gone to workers
+ * and sockets. */
 static const char *const config_reloadable[] = {
     "max-connections", "hold-timeout", "watchdog-timeout", "restart-backoff", "quarantine-after", "user-kernels",
 };
@@ -186,32 +195,41 @@ static bool config_key_reloadable(const struct config_key *key) {
     return false;
 }
 
-static size_t config_key_bytes(const struct config_key *key) {
+static bool config_same_urls(const struct config *a, const struct config *b) {
+    bool same = a->n_listen == b->n_listen;
+    for (unsigned i = 0; same && i < a->n_listen; i++)
+        same = !strcmp(a->listen[i], b->listen[i]);
+    return same;
+}
+
+static bool config_key_same(const struct config_key *key, const struct config *a, const struct config *b) {
+    const char *x = (const char *)a + key->offset, *y = (const char *)b + key->offset;
     switch (key->kind) {
     case CONFIG_URLS:
-        return sizeof((struct config *)0)->listen;
+        return config_same_urls(a, b);
     case CONFIG_DEVICE_LIST:
-        return 0; /* found again they would have to be opened again: not looked at */
+        return true; /* found again they would have to be opened again: not looked at */
     case CONFIG_PRINCIPALS:
-        return CONFIG_PRINCIPALS_MAX;
     case CONFIG_PATH:
-        return CONFIG_PATH_MAX;
+        return !strcmp(x, y);
     default:
-        return sizeof(uint64_t);
+        return *(const uint64_t *)x == *(const uint64_t *)y;
     }
+}
+
+static void config_key_copy(const struct config_key *key, struct config *to, const struct config *from) {
+    size_t bytes = key->kind == CONFIG_PRINCIPALS ? CONFIG_PRINCIPALS_MAX : sizeof(uint64_t);
+    memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
 }
 
 void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner) {
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++) {
-        size_t bytes = config_key_bytes(key);
-        char *place = (char *)config + key->offset;
-        const char *value = (const char *)fresh + key->offset;
-        if (!memcmp(place, value, bytes))
+        if (config_key_same(key, config, fresh))
             continue;
         bool taken = config_key_reloadable(key);
         if (taken)
-            memcpy(place, value, bytes);
+            config_key_copy(key, config, fresh);
         changed(owner, key->name, taken);
     }
 }
@@ -260,7 +278,7 @@ static int config_flag_split(struct config_flag *flag, int count, char **argumen
 
 static int config_flag_set(struct config *config, const struct config_flag *flag, bool *listens, struct fault *fault) {
     struct fault cause;
-    if (!config_key_find(flag->name))
+    if (!config_has(flag->name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "--%s: no such flag; see tensord --help", flag->name);
     if (!strcmp(flag->name, "listen") && !*listens) {
         *listens = true; /* addresses on the command line replace those of the file */
@@ -318,14 +336,17 @@ int config_read_flags(struct config *config, int count, char **arguments, enum c
 
 void config_print_help(FILE *out) {
     fputs("tensord: a daemon that runs tensor operations on the devices of this host\n\n"
-          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n\n"
+          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n"
+          "       tensord user COMMAND      maintains the file of users; see tensord user --help\n\n"
           "  --config FILE             read `KEY = VALUE` lines first; flags win over them\n"
           "  --help                    show this\n"
           "  --version                 show the version\n\n"
           "keys, in the file and as flags:\n",
           out);
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
-        fprintf(out, "  --%-20s %-8s %s\n", key->name, *key->initial ? key->initial : "-", key->help);
+        fprintf(out, "  --%-21s %-8s %s\n", key->name, *key->initial ? key->initial : "-", key->help);
+    fputs("\nlimits, of each session and each principal:\n", out);
+    limits_print_help(out);
     fputs("\nSizes take K, M or G (powers of 1024); durations end in ms or s. Without `listen` there is one socket,\n"
           "$XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root.\n",
           out);

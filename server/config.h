@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "engine/device.h"
+#include "server/limits.h"
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
 enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 512 };
@@ -28,14 +29,16 @@ struct config {
      * flags are read. */
     int (*list_devices)(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
                         struct fault *fault);
-    uint64_t log_level; /* enum log_level */
+    char http[CONFIG_URL_MAX];              /* address and port to serve HTTP on; "" not at all */
+    char http_hosts[CONFIG_PRINCIPALS_MAX]; /* names of this host in HTTP, with commas between them */
+    uint64_t log_level;                     /* enum log_level */
     uint64_t socket_mode;
     uint64_t memory;  /* bytes of each device; 0: automatic */
     uint64_t staging; /* bytes of host memory for copies to and from a device */
     uint64_t threads;
     uint64_t max_connections;
     uint64_t max_sessions; /* of each device */
-    uint64_t session_bytes, session_tensors, session_streams, session_operations, session_out_bytes;
+    struct limits limits;  /* of everybody */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/url.h"
+
 struct config_unit {
     const char *suffix;
     uint64_t factor;
@@ -111,6 +113,34 @@ int config_value_principals(const char *text, char *list, struct fault *fault) {
         if ((alone && (used || rest)) || !config_value_is_principal(part))
             return fault_set(fault, STATUS_INVALID_ARGUMENT,
                              "\"%.100s\" is no list of principals such as uid:1000,uid:1001; or none, or all", text);
+        used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
+    }
+    snprintf(list, CONFIG_PRINCIPALS_MAX, "%s", clean);
+    return STATUS_OK;
+}
+
+int config_value_address(const char *text, char *address, struct fault *fault) {
+    char copy[CONFIG_URL_MAX];
+    struct url url;
+    if (snprintf(copy, sizeof copy, "tcp://%s", text) >= (int)sizeof copy || url_parse(copy, &url, NULL))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is no address and port such as 127.0.0.1:9100",
+                         text);
+    snprintf(address, CONFIG_URL_MAX, "%s", text);
+    return STATUS_OK;
+}
+
+int config_value_hosts(const char *text, char *list, struct fault *fault) {
+    char copy[CONFIG_PRINCIPALS_MAX], clean[CONFIG_PRINCIPALS_MAX];
+    size_t used = 0;
+    if (strlen(text) >= sizeof copy)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list is longer than %zu bytes", sizeof copy - 1);
+    snprintf(copy, sizeof copy, "%s", text);
+    char *rest = copy;
+    for (char *part; (part = strsep(&rest, ","));) {
+        part = config_value_trim(part);
+        if (!*part || part[strspn(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")])
+            return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                             "\"%.100s\" is no list of host names such as gpu1,gpu1.example.org", text);
         used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
     }
     snprintf(list, CONFIG_PRINCIPALS_MAX, "%s", clean);

@@ -21,3 +21,7 @@ int config_value_switch(const char *text, uint64_t *value, struct fault *fault);
 int config_value_principals(const char *text, char *list, struct fault *fault);
 /* "auto", or names as "cpu" and "cpu:1" with commas between them. */
 int config_value_devices(struct config *config, const char *text, struct fault *fault);
+/* HOST:PORT, kept as it is (CONFIG_URL_MAX bytes). */
+int config_value_address(const char *text, char *address, struct fault *fault);
+/* Names with commas between them (CONFIG_PRINCIPALS_MAX bytes). */
+int config_value_hosts(const char *text, char *list, struct fault *fault);

@@ -59,12 +59,19 @@ struct connection {
     struct reply_queue queue;
     struct answer *pending;
     uint64_t out_cost;
-    bool wait_room, wait_output, wait_staging; /* why reading has paused */
+    bool wait_room, wait_output, wait_staging; /* why reading has paused, */
+    bool wait_principal;                       /* and for room of the principal's */
+    bool wait_rate;                            /* the socket is left alone until more bytes may pass */
+    int64_t grant;                             /* bytes that may pass until the next tick */
+    uint64_t operations_seen;                  /* in flight, of the principal's sum */
     uint64_t deadline_ms;                      /* 0: none */
+    bool heard;                                /* from the client since the last tick, more than a Ping */
+    uint64_t idle_ms;                          /* since when it has not been used */
     char reason[256];
 
     uint64_t number;
-    struct peer peer; /* its principal is another one after a login */
+    struct account *account; /* of the principal */
+    struct peer peer;        /* its principal is another one after a login */
     enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
     char client[CONNECTION_NAME_BYTES];
     uint64_t started_ns;
@@ -92,6 +99,9 @@ void connection_denied(struct connection *connection, const struct fault *fault)
 
 /* There is staging memory for the upload that has been put off. */
 void connection_on_staging(struct connection *connection);
+
+/* More bytes may pass. */
+void connection_on_rate(struct connection *connection);
 
 /* Parts of a turn, called by the service. */
 void connection_resume(struct connection *connection);

@@ -19,6 +19,7 @@
 
 enum {
     CONTROL_CONNECTIONS_MAX = 256,
+    CONTROL_STRANGERS_MAX = 128, /* so that the operator finds a place */
     CONTROL_MESSAGE_MAX = 16 << 10,
     CONTROL_CLIENT_MAX = 128, /* bytes of Hello's client */
     CONTROL_SEND_TIMEOUT_MS = 10000,
@@ -36,6 +37,12 @@ static void control_closed(uv_handle_t *handle) {
     free(control);
 }
 
+static void control_count_stranger(struct control *control, bool stranger) {
+    struct control_list *list = &control->front->controls;
+    list->strangers = list->strangers + stranger - control->stranger;
+    control->stranger = stranger;
+}
+
 /* Gives the socket away; the connection is dead afterwards. */
 static int control_release(struct control *control) {
     int fd = control->fd;
@@ -43,6 +50,7 @@ static int control_release(struct control *control) {
     control->front->controls.count--;
     if (control->killing)
         kill_forget(&control->kill);
+    control_count_stranger(control, false);
     if (control->login == CONTROL_LOGGING_IN)
         login_forget(&control->front->login, control, 0);
     uv_close((uv_handle_t *)&control->poll, control_closed);
@@ -58,6 +66,8 @@ static void control_refuse(struct control *control, const struct fault *fault) {
     struct front *front = control->front;
     /* Inside a half-sent reply an Error frame would only be garbage. */
     bool clean = control->out_sent == control->out_size;
+    if (!control->welcomed)
+        front->rejections[fault->code]++;
     /* Failed logins are logged as such, and not as often as strangers like. */
     bool told = fault->code == STATUS_DENIED && !control->welcomed;
     log_event(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal",
@@ -127,6 +137,7 @@ static int control_welcome(struct control *control, const struct frame_header *h
     welcome.version = version_max < PROTOCOL_VERSION_MAX ? version_max : PROTOCOL_VERSION_MAX;
     welcome.server = "tensord " TENSORD_VERSION;
     control->welcomed = true;
+    control_count_stranger(control, false);
     frame_reader_limits(&control->reader, CONTROL_MESSAGE_MAX, 0);
     uv_timer_stop(&control->timer);
     return control_answer(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);
@@ -435,6 +446,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->front = front;
     control->fd = fd;
     control->peer = *peer;
+    control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
     return control;
@@ -442,11 +454,14 @@ static struct control *control_create(struct front *front, int fd, const struct 
 
 void control_start(struct front *front, int fd, const struct peer *peer) {
     struct fault fault;
-    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX;
+    bool stranger = peer->principal.role == ROLE_NONE;
+    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
+                (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
     struct control *control = full ? NULL : control_create(front, fd, peer);
     if (!control) {
         fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
                   front->controls.count);
+        front->rejections[fault.code]++;
         farewell_say(&front->farewells, fd, &fault);
         return;
     }

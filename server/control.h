@@ -21,6 +21,7 @@ struct control {
     struct peer peer;
     struct frame_reader reader;
     bool welcomed;
+    bool stranger; /* counted as one */
     enum { CONTROL_STRANGER, CONTROL_LOGGING_IN, CONTROL_LOGGED_IN } login;
     bool draining; /* has asked for a drain, and waits for its end */
     uint64_t drain_sequence;
@@ -35,7 +36,7 @@ struct control {
 
 struct control_list {
     LIST_HEAD(, control) head;
-    unsigned count;
+    unsigned count, strangers; /* strangers: those that have to log in, and have not */
 };
 
 /* Takes `fd`, whose preamble has been read. */

@@ -20,6 +20,7 @@ static void front_finish_handles(struct front *front) {
     arrival_list_finish(front);
     control_list_finish(&front->controls);
     farewell_list_finish(&front->farewells);
+    http_destroy(front->http);
     supervisor_finish(&front->supervisor);
     uv_close((uv_handle_t *)&front->leaving, NULL);
     for (int i = 0; i < FRONT_SIGNALS; i++)
@@ -179,6 +180,8 @@ int front_run(struct config *config, int count, char **arguments) {
     error = front_init(&front, config, &fault);
     if (!error)
         error = front_listen(&front, &fault);
+    if (!error && config->http[0])
+        error = http_create(&front, &front.http, &fault);
     if (!error) {
         if (config->devices_why[0])
             log_event(LOG_LEVEL_INFO, "devices_auto", "devices", "cpu:0", "cause", config->devices_why, NULL);

@@ -8,6 +8,7 @@
 #include "server/config.h"
 #include "server/control.h"
 #include "server/farewell.h"
+#include "server/http.h"
 #include "server/kill.h"
 #include "server/listener.h"
 #include "server/login.h"
@@ -29,13 +30,15 @@ struct front {
     struct kill_list kills;
     struct farewell_list farewells;
     struct login login;
+    struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;
     uint64_t started_ns;
-    bool ready;    /* READY=1 has been sent */
-    bool draining; /* no new work */
-    bool stopped;  /* all workers have ended */
+    uint64_t accepted, rejections[STATUS_COUNT]; /* connections; refused by the front, by code */
+    bool ready;                                  /* READY=1 has been sent */
+    bool draining;                               /* no new work */
+    bool stopped;                                /* all workers have ended */
 };
 
 /* Runs the daemon until it has been drained; the exit status: 0, 1 where the system refuses what is asked, 2 where what

@@ -139,7 +139,7 @@ static int listener_open_unix(struct listener_list *list, const char *path, stru
     return error;
 }
 
-static void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size) {
+void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size) {
     char host[INET6_ADDRSTRLEN];
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
@@ -152,7 +152,7 @@ static void listener_name_tcp(const struct sockaddr_storage *address, char *text
     }
 }
 
-static int listener_bind_tcp(const struct url_address *address, int *result) {
+int listener_bind_tcp(const struct url_address *address, int *result) {
     int fd = socket(address->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
     if (fd < 0)
         return errno;

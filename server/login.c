@@ -123,8 +123,13 @@ static int login_deny(struct login *login, const struct login_request *request, 
 
 /* ---- logins ---- */
 
-static void login_grant(struct login *login, struct principal *principal) {
+/* What the configuration and the user's own settings let it do and take. */
+static void login_allow(const struct login *login, struct principal *principal) {
+    const struct user *user = login->users ? users_find(login->users, principal->name) : NULL;
     principal->user_kernels = config_allows_kernels(login->config, principal->name);
+    principal->limits = login->config->limits;
+    if (user)
+        limits_overlay(&principal->limits, &user->limits, user->own);
 }
 
 void login_identify(const struct login *login, struct peer *peer) {
@@ -135,7 +140,7 @@ void login_identify(const struct login *login, struct peer *peer) {
         snprintf(peer->principal.name, sizeof peer->principal.name, "%s",
                  peer->source.kind == SOURCE_NONE ? "unix" : "tcp");
     }
-    peer->principal.user_kernels = config_allows_kernels(login->config, peer->principal.name);
+    login_allow(login, &peer->principal);
 }
 
 /* Now, without waiting. */
@@ -145,7 +150,7 @@ static int login_decide(struct login *login, const struct login_request *request
     if (denial != USERS_GRANTED)
         return login_deny(login, request, denial, fault);
     login->counts.granted++;
-    login_grant(login, principal);
+    login_allow(login, principal);
     return STATUS_OK;
 }
 

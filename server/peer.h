@@ -15,6 +15,10 @@ struct source {
     uint8_t bytes[8]; /* zeros after what the kind needs */
 };
 
+/* Of a TCP peer. */
+struct sockaddr_storage;
+void source_find(struct source *source, const struct sockaddr_storage *address);
+
 struct peer {
     struct principal principal; /* before a token has been shown */
     char address[64];           /* "unix", "127.0.0.1:40212" */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "server/limits.h"
 #include "server/role.h"
 
 enum { PRINCIPAL_NAME_BYTES = 64, PRINCIPAL_CREDENTIAL_BYTES = 24 };
@@ -14,6 +15,7 @@ struct principal {
     char credential[PRINCIPAL_CREDENTIAL_BYTES];
     enum role role;    /* ROLE_NONE: has to show a token first */
     bool user_kernels; /* may compile kernels of its own */
+    struct limits limits;
 };
 
 /* For one that came from another process, which may have gone wrong. */

@@ -18,21 +18,30 @@ enum { REQUEST_KICK_OPERATIONS = 256 };
 
 static int request_session(struct connection *connection, bool allow_tf32, struct fault *fault) {
     struct service *service = connection->service;
+    struct account *account = connection->account;
     struct session_limits limits = {
-        .bytes = service->limits.session_bytes,
-        .tensors = service->limits.session_tensors,
-        .streams = service->limits.session_streams,
+        .bytes = account->limits.session_bytes,
+        .tensors = (uint32_t)account->limits.session_tensors,
+        .streams = (uint32_t)account->limits.session_streams,
         .number = connection->number,
         .allow_tf32 = allow_tf32,
+        .tenant = account->tenant,
     };
     int status;
 
-    if (service->sessions >= service->limits.sessions)
-        return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more", service->device,
-                         service->sessions);
-    status = session_create(service->engine, &limits, &connection->session, fault);
+    if (service->sessions >= service->limits.sessions) {
+        service->refusals[REFUSAL_MAX_SESSIONS]++;
+        return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (max-sessions)",
+                         service->device, service->sessions);
+    }
+    status = account_open_session(account, fault);
     if (status)
         return status;
+    status = session_create(service->engine, &limits, &connection->session, fault);
+    if (status) {
+        account->sessions--;
+        return status;
+    }
     service->sessions++;
     return STATUS_OK;
 }

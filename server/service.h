@@ -11,10 +11,12 @@
 #include <uv.h>
 
 #include "engine/engine.h"
+#include "server/account.h"
 #include "server/arena.h"
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/refusal.h"
 #include "server/stats_page.h"
 #include "server/trace_feed.h"
 
@@ -52,14 +54,18 @@ struct service {
     struct link_table links;
     struct compile_queue compiles;
     struct trace_feed trace;
-    struct connection *connections; /* all of them, newest first */
-    struct connection *dirty;       /* have replies to write */
-    struct connection *more;        /* may have frames buffered to go on with */
+    struct connection *connections;   /* all of them, newest first */
+    struct account *accounts;         /* whose they are */
+    uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
+    struct connection *dirty;         /* have replies to write */
+    struct connection *more;          /* may have frames buffered to go on with */
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
-    bool wire;                    /* TENSORD_DEBUG has the word wire */
-    bool active;                  /* something happened since the owner last set it to false */
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
+    bool wire;                         /* TENSORD_DEBUG has the word wire */
+    bool active;                       /* something happened since the owner last set it to false */
     bool failed, draining, ended;
     uint64_t drain_deadline_ms;
     /* True while the loop is awake: a completion then needs no system call, for the turn's end polls anyway. */

@@ -30,6 +30,8 @@ struct stats_device {
     uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
     struct device_readings readings;
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT];
 };
 
 struct stats_page {

@@ -207,7 +207,9 @@ void supervisor_revoke(struct supervisor *supervisor, const struct principal *pr
     message.type = CHANNEL_REVOKED;
     message.principal = *principal;
     for (unsigned i = 0; i < supervisor->n_slots; i++)
-        worker_slot_send(&supervisor->slots[i], &message, -1);
+        if (worker_slot_send(&supervisor->slots[i], &message, -1) == STATUS_LIMIT)
+            /* Without memory for a message: rather no session than one that was revoked. */
+            worker_slot_kill(&supervisor->slots[i], "could not be told of a revocation");
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

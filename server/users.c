@@ -141,7 +141,7 @@ static int users_pair(void *owner, const char *key, const char *value, struct fa
         return users_add_token(users, value, fault);
     if (!strcmp(key, "uid"))
         return users_add_uid(users, value, fault);
-    return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown key \"%.64s\"", key);
+    return limits_set_own(&user->limits, &user->own, key, value, fault);
 }
 
 int users_parse(const char *path, const char *text, struct users **result, struct fault *fault) {

@@ -4,6 +4,7 @@
  *     role = run
  *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these
  *     uid = 1000                       the peer of a Unix socket with this uid is alice
+ *     principal-bytes = 20G            and other limits of hers (server/limits.h), in place of the configuration's
  *
  * A table is read whole and does not change: a reload reads another one. Front thread only. */
 #pragma once
@@ -26,6 +27,8 @@ enum {
 struct user {
     char name[USERS_NAME_MAX + 1];
     enum role role;
+    struct limits limits; /* those that are its own, */
+    uint32_t own;         /* which are these, as bits of LIMITS_KEYS */
 };
 
 struct users {

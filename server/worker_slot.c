@@ -51,11 +51,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
     message->start.limits = (struct channel_limits){
-        .session_bytes = config->session_bytes,
-        .session_tensors = (uint32_t)config->session_tensors,
-        .session_streams = (uint32_t)config->session_streams,
-        .session_operations = (uint32_t)config->session_operations,
-        .session_out_bytes = config->session_out_bytes,
+        .each = config->limits,
         .sessions = (uint32_t)config->max_sessions,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,

@@ -74,9 +74,11 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
         .arrived = service->arrived,
         .bytes_in = service->bytes_in,
         .bytes_out = service->bytes_out,
+        .fetch_time = service->fetch_time,
     };
     uint32_t n = 0;
 
+    memcpy(device.rejections, service->rejections, sizeof device.rejections);
     engine_stats(service->engine, &device.engine);
     device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);

@@ -53,6 +53,7 @@ class Installed(unittest.TestCase):
     def test_manual_of_the_configuration_has_every_key(self):
         text = self.page("tensord.conf.5")
         keys = re.findall(r"^  --([a-z-]+) +\S", self.help_of("tensord").split("keys, in the file")[1], re.M)
+        self.assertIn("session-bytes", keys)
         self.assertGreater(len(keys), 20)
         for key in keys:
             self.assertRegex(text, rf"(?m)^ +{key}( \(default .*\))?$")

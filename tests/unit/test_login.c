@@ -1,7 +1,9 @@
 /* Logins: who is let in, and how those who fail are slowed down. */
 #include "server/login.h"
 
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +83,36 @@ static void fail_often(unsigned char last, unsigned times) {
     struct result result = {0};
     for (unsigned i = 0; i < times; i++)
         cr_assert_eq(try(last, bad, &result), STATUS_DENIED);
+}
+
+static struct source source_of(const char *text) {
+    struct sockaddr_storage address = {.ss_family = strchr(text, ':') ? AF_INET6 : AF_INET};
+    struct source source;
+    void *place = address.ss_family == AF_INET6 ? (void *)&((struct sockaddr_in6 *)&address)->sin6_addr
+                                                : (void *)&((struct sockaddr_in *)&address)->sin_addr;
+    cr_assert_eq(inet_pton(address.ss_family, text, place), 1);
+    source_find(&source, &address);
+    return source;
+}
+
+Test(login, a_source_is_an_address_or_a_network_of_64_bits) {
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } rows[] = {
+        {"192.0.2.1", "192.0.2.1", true},
+        {"192.0.2.1", "192.0.2.2", false},
+        {"2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", true},
+        {"2001:db8:1:2::1", "2001:db8:1:3::1", false},
+        {"::ffff:192.0.2.1", "192.0.2.1", true},
+        {"::ffff:192.0.2.1", "::ffff:192.0.2.2", false},
+        {"::1", "127.0.0.1", false},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct source a = source_of(rows[i].a), b = source_of(rows[i].b);
+        bool same = a.kind == b.kind && !memcmp(a.bytes, b.bytes, sizeof a.bytes);
+        cr_expect_eq(same, rows[i].same, "%s and %s", rows[i].a, rows[i].b);
+    }
 }
 
 Test(login, the_right_token_is_somebody) {

@@ -245,6 +245,25 @@ Test(users, more_users_than_there_may_be_are_refused) {
     free(text);
 }
 
+/* Whatever a byte of it becomes: taken whole, or refused with words. */
+Test(users, a_file_with_a_byte_changed_is_taken_or_refused) {
+    static const char whole[] =
+        "# people\n" ALICE "token = " RECORD("00000001") " ; old\nuid = 1000\n\n[bob]\nrole=admin\n";
+    static const char bytes[] = {1, '\n', '\r', ' ', '[', ']', '=', ';', '#', '0', 'z', '\x7f', '\xff'};
+    char text[sizeof whole];
+    for (unsigned i = 0; i + 1 < sizeof whole; i++)
+        for (unsigned k = 0; k < sizeof bytes; k++) {
+            struct users *users = NULL;
+            struct fault fault = {.message = ""};
+            memcpy(text, whole, sizeof whole);
+            text[i] = bytes[k];
+            int error = users_parse("f", text, &users, &fault);
+            cr_assert(error ? !users && !strncmp(fault.message, "f:", 2) && strlen(fault.message) > 4 : users != NULL,
+                      "byte %u as %d: %s", i, bytes[k], fault.message);
+            users_destroy(users);
+        }
+}
+
 /* ---- what ends when a file changes ---- */
 
 struct ended {
@@ -282,12 +301,14 @@ Test(users, what_a_change_ends) {
         {"[alice]\nrole = run\ntoken = " RECORD("00000001") "\nuid = 11\n[bob]\nrole = observe\ntoken = " RECORD(
              "00000003") "\ntoken = " RECORD("00000002") "\nuid = 12\n",
          "alice/00000002 "}, /* handed to bob */
-        {"[alice]\nrole = run\ntoken = 00000001 " HASH "000102030405060708090a0b0c0d0e0f\n", NULL},
+        {"[alice]\nrole = run\ntoken = 00000001 ffffffffffffffffffffffffffffffff " HASH "\ntoken = " RECORD(
+             "00000002") "\nuid = 11\n[bob]\nrole = observe\ntoken = " RECORD("00000003") "\nuid = 12\n",
+         "alice/00000001 "}, /* another secret under the old id */
     };
     struct users *old, *now;
     struct fault fault;
     cr_assert_eq(users_parse("before", before, &old, &fault), STATUS_OK, "%s", fault.message);
-    for (unsigned i = 0; rows[i].ended; i++) {
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct ended ended = {""};
         cr_assert_eq(users_parse("now", rows[i].now, &now, &fault), STATUS_OK, "row %u: %s", i, fault.message);
         users_compare(old, now, note, &ended);
