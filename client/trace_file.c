@@ -34,6 +34,12 @@ static void file_event(struct trace_file *file, const char *phase, unsigned devi
     file->any = true;
 }
 
+/* As a string. */
+static void file_text(struct trace_file *file, const char *text) {
+    struct json json = {.out = file->out, .first = true};
+    json_text(&json, NULL, text);
+}
+
 /* Microseconds, with all nanoseconds. */
 static void file_time(struct trace_file *file, const char *key, uint64_t ns) {
     fprintf(file->out, ", \"%s\": %" PRIu64 ".%03u", key, ns / 1000, (unsigned)(ns % 1000));
@@ -42,7 +48,7 @@ static void file_time(struct trace_file *file, const char *key, uint64_t ns) {
 void trace_file_device(struct trace_file *file, unsigned device, const char *name) {
     file_event(file, "M", device);
     fputs(", \"name\": \"process_name\", \"args\": {\"name\": ", file->out);
-    json_string(file->out, name);
+    file_text(file, name);
     fputs("}}", file->out);
 }
 
@@ -89,11 +95,11 @@ static void file_slice(struct trace_file *file, unsigned device, const Tensord__
     file_event(file, "X", device);
     fprintf(file->out, ", \"tid\": %zu, \"cat\": \"%s\", \"name\": ", number + 1,
             event->role < 0 ? "copy" : "operation");
-    json_string(file->out, event->name);
+    file_text(file, event->name);
     file_time(file, "ts", event->begin_ns);
     file_time(file, "dur", event->duration_ns);
     fputs(", \"args\": {\"label\": ", file->out);
-    json_string(file->out, event->label);
+    file_text(file, event->label);
     fprintf(file->out, ", \"session\": %" PRIu64 ", \"sequence\": %" PRIu64 ", \"bytes\": %" PRIu64 "}}",
             event->session, event->sequence, event->bytes);
     file->events++;

@@ -5,20 +5,20 @@
 
 #include "proto/utf8.h"
 
-void json_string(FILE *out, const char *text) {
+static void json_string(struct json *json, const char *text) {
     char utf8[4];
 
-    fputc('"', out);
+    fputc('"', json->out);
     while (*text) {
         uint32_t rune = utf8_next(&text);
         if (rune == '"' || rune == '\\')
-            fprintf(out, "\\%c", (int)rune);
+            fprintf(json->out, "\\%c", (int)rune);
         else if (rune < 0x20 || rune == 0x7f)
-            fprintf(out, "\\u%04x", (unsigned)rune);
+            fprintf(json->out, "\\u%04x", (unsigned)rune);
         else
-            fwrite(utf8, 1, utf8_put(rune, utf8), out);
+            fwrite(utf8, 1, utf8_put(rune, utf8), json->out);
     }
-    fputc('"', out);
+    fputc('"', json->out);
 }
 
 static void json_line(struct json *json) {
@@ -33,7 +33,7 @@ static void json_key(struct json *json, const char *key) {
         json_line(json);
     json->first = false;
     if (key) {
-        json_string(json->out, key);
+        json_string(json, key);
         fputs(": ", json->out);
     }
 }
@@ -74,13 +74,13 @@ void json_bool(struct json *json, const char *key, bool value) {
 
 void json_text(struct json *json, const char *key, const char *value) {
     json_key(json, key);
-    json_string(json->out, value);
+    json_string(json, value);
 }
 
 void json_text_or_null(struct json *json, const char *key, const char *value) {
     json_key(json, key);
     if (*value)
-        json_string(json->out, value);
+        json_string(json, value);
     else
         fputs("null", json->out);
 }

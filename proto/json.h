@@ -24,5 +24,3 @@ void json_bool(struct json *json, const char *key, bool value);
 void json_text(struct json *json, const char *key, const char *value);
 /* null for "". */
 void json_text_or_null(struct json *json, const char *key, const char *value);
-/* A string alone, with its quotes. */
-void json_string(FILE *out, const char *text);
