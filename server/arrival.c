@@ -98,6 +98,8 @@ static int arrival_release(struct arrival *arrival) {
     LIST_REMOVE(arrival, link);
     if (!arrival->slot)
         arrival->front->arrivals.count--;
+    roster_leave(arrival->peer.entry);
+    arrival->peer.entry = NULL;
     uv_close((uv_handle_t *)&arrival->poll, arrival_closed);
     uv_close((uv_handle_t *)&arrival->timer, arrival_closed);
     return fd;
@@ -152,8 +154,20 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
         arrival_refuse_with(arrival, STATUS_LIMIT, "the daemon takes no connection now: %s", strerror(errno));
         return;
     }
-    arrival->session = ++arrival->front->arrivals.last_session;
-    int error = worker_slot_connect(slot, copy, arrival->session, arrival->peer.principal, arrival->peer.address);
+    struct front *front = arrival->front;
+    const struct limits *limits = front_limits(front, arrival->peer.principal);
+    struct fault fault;
+    arrival->session = ++front->arrivals.last_session;
+    if (roster_host(&front->roster, &arrival->peer.entry, limits, arrival->session, slot, &fault)) {
+        front->refusals[REFUSAL_PRINCIPAL_SESSIONS] += fault.code == STATUS_LIMIT;
+        close(copy);
+        arrival_refuse(arrival, &fault);
+        return;
+    }
+    int error =
+        worker_slot_connect(slot, copy, arrival->session, arrival->peer.principal, arrival->peer.address, limits);
+    if (error)
+        arrival->peer.entry = roster_take_back(&front->roster, arrival->session);
     if (!error)
         arrival_sent(arrival, slot);
     else if (error == STATUS_DEVICE_LOST)
@@ -167,6 +181,7 @@ static void arrival_place(struct arrival *arrival) {
     char names[160];
     if (arrival->target == PREAMBLE_TARGET_CONTROL) {
         struct peer peer = arrival->peer;
+        arrival->peer.entry = NULL;
         control_start(front, arrival_release(arrival), &peer);
         return;
     }
@@ -266,6 +281,7 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {
+        front->refusals[REFUSAL_MAX_CONNECTIONS]++;
         fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
                   (unsigned long long)front->config->max_connections);
         log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
@@ -273,9 +289,24 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
         return;
     }
     arrival_meet(fd, address, &arrival->peer);
+    const char *principal = arrival->peer.principal;
+    if (roster_join(&front->roster, principal, front_limits(front, principal), &arrival->peer.entry, &fault)) {
+        front->refusals[REFUSAL_PRINCIPAL_CONNECTIONS] += fault.code == STATUS_LIMIT;
+        arrival_refuse(arrival, &fault);
+        return;
+    }
     uv_timer_start(&arrival->timer, arrival_timed_out, front->config->hello_timeout, 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */
+}
+
+/* It was a guest of the worker that has died, and is to be placed again: nobody has taken its place meanwhile. */
+static void arrival_recount(struct arrival *arrival) {
+    struct fault fault;
+    if (roster_join(&arrival->front->roster, arrival->peer.principal, NULL, &arrival->peer.entry, &fault))
+        arrival_refuse(arrival, &fault);
+    else
+        arrival_place(arrival);
 }
 
 /* One on its way to a worker: has it come, or will it never? */
@@ -285,7 +316,7 @@ static void arrival_settle(struct arrival *arrival) {
     } else if (!arrival->slot->process) {
         arrival->slot = NULL;
         arrival->front->arrivals.count++;
-        arrival_place(arrival);
+        arrival_recount(arrival);
     }
 }
 

@@ -11,6 +11,7 @@
 #include "proto/frame.h"
 
 struct front;
+struct roster_entry;
 struct worker_slot;
 
 /* Who is at the other end. */
@@ -19,6 +20,7 @@ struct peer {
     char address[64];   /* "unix", "127.0.0.1:40212" */
     bool has_uid;
     uid_t uid;
+    struct roster_entry *entry; /* where it is counted; NULL: as a worker's guest, or nowhere yet */
 };
 
 struct arrival {

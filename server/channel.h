@@ -23,6 +23,7 @@ enum channel_type {
     CHANNEL_REFUSED,     /* connection.session came without its socket: the worker has no descriptor left */
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_DRAINED,
+    CHANNEL_ENDED, /* the connection that was handed over as connection.session is gone */
 };
 
 struct channel_limits {

@@ -324,6 +324,8 @@ void connection_destroy(struct connection *connection, const char *reason) {
     frame_reader_finish(&connection->reader);
     uv_close((uv_handle_t *)&connection->poll, connection_closed);
     close(connection->fd);
+    if (connection->service->options.left)
+        connection->service->options.left(connection->service->options.owner, connection->number);
 }
 
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */

@@ -37,6 +37,8 @@ static int control_release(struct control *control) {
     int fd = control->fd;
     LIST_REMOVE(control, link);
     control->front->controls.count--;
+    roster_leave(control->peer.entry);
+    control->peer.entry = NULL;
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
     return fd;
@@ -333,6 +335,7 @@ void control_start(struct front *front, int fd, const struct peer *peer) {
     bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX;
     struct control *control = full ? NULL : control_create(front, fd, peer);
     if (!control) {
+        roster_leave(peer->entry);
         fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
                   front->controls.count);
         farewell_say(&front->farewells, fd, &fault);

@@ -80,6 +80,16 @@ static void front_connection_refused(void *owner, const struct worker_slot *slot
     arrival_refused(owner, slot, session);
 }
 
+static void front_connection_ended(void *owner, const struct worker_slot *slot, uint64_t session) {
+    struct front *front = owner;
+    roster_gone(&front->roster, slot, session);
+}
+
+const struct limits *front_limits(const struct front *front, const char *principal) {
+    (void)principal; /* the same for everybody */
+    return &front->config->limits;
+}
+
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
     if (front->draining) {
@@ -131,19 +141,23 @@ static int front_init(struct front *front, const struct config *config, struct f
     notify_init(&front->notify);
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
+    roster_init(&front->roster);
     farewell_list_init(&front->farewells, &front->loop);
     listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
     uv_timer_init(&front->loop, &front->leaving);
     front->leaving.data = front;
     front_watch_signals(front);
-    return supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed, front_connection_refused,
-                           front, fault);
+    int error = supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed,
+                                front_connection_refused, front, fault);
+    front->supervisor.ended = front_connection_ended;
+    return error;
 }
 
 static void front_finish(struct front *front) {
     front_finish_handles(front);
     uv_run(&front->loop, UV_RUN_DEFAULT);
     uv_loop_close(&front->loop);
+    roster_finish(&front->roster);
     supervisor_free(&front->supervisor);
 }
 

@@ -10,6 +10,8 @@
 #include "server/farewell.h"
 #include "server/listener.h"
 #include "server/notify.h"
+#include "server/refusal.h"
+#include "server/roster.h"
 #include "server/supervisor.h"
 
 enum { FRONT_SIGNALS = 3 };
@@ -23,6 +25,8 @@ struct front {
     struct arrival_list arrivals;
     struct control_list controls;
     struct farewell_list farewells;
+    struct roster roster;
+    uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;
@@ -35,5 +39,7 @@ struct front {
 /* Runs the daemon until it has been drained; the exit status: 0, 1 where the system refuses what is asked, 2 where what
  * is asked is wrong. Says why on stderr. */
 int front_run(const struct config *config);
+/* What this principal may take. */
+const struct limits *front_limits(const struct front *front, const char *principal);
 /* Begins to end the daemon; `why` is for the log. */
 void front_drain(struct front *front, const char *why);

@@ -33,6 +33,7 @@ struct service_options {
     /* All may be NULL. */
     /* A link to `device` is wanted: 0, or -EAGAIN to be asked again. Without it CopyOut ends in nothing. */
     int (*want_link)(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
+    void (*left)(void *owner, uint64_t session);            /* the connection of this number is gone */
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */

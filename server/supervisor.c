@@ -106,7 +106,13 @@ static void supervisor_slot_refused(void *owner, struct worker_slot *slot, uint6
     supervisor->refused(supervisor->owner, slot, session);
 }
 
+static void supervisor_slot_ended(void *owner, struct worker_slot *slot, uint64_t session) {
+    struct supervisor *supervisor = owner;
+    supervisor->ended(supervisor->owner, slot, session);
+}
+
 static const struct worker_slot_events supervisor_slot_events = {
+    .ended = supervisor_slot_ended,
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,

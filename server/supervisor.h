@@ -15,6 +15,8 @@ struct supervisor {
     void (*changed)(void *owner);
     /* A worker could not take the connection that it was handed as this session. */
     void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
+    /* A connection of this worker is gone; 0: all of them are. Set after supervisor_init(). */
+    void (*ended)(void *owner, const struct worker_slot *slot, uint64_t session);
     void *owner;
 };
 

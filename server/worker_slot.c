@@ -205,6 +205,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_TAKEN:
         worker_slot_count_taken(slot, message->taken);
         break;
+    case CHANNEL_ENDED:
+        slot->events->ended(slot->owner, slot, message->connection.session);
+        break;
     case CHANNEL_DRAINED:
         log_event(LOG_LEVEL_DEBUG, "worker_drained", "device", slot->device.name, NULL);
         break;
@@ -243,6 +246,7 @@ static void worker_slot_exited(void *owner, int64_t status, int signal) {
     worker_process_destroy(slot->process);
     slot->process = NULL;
     worker_slot_clear_snapshot(slot);
+    slot->events->ended(slot->owner, slot, 0);
     slot->events->lost(slot->owner, slot);
     if (slot->draining)
         worker_slot_enter(slot, WORKER_STOPPED);
@@ -266,14 +270,15 @@ int worker_slot_send(struct worker_slot *slot, const struct channel_message *mes
     return STATUS_DEVICE_LOST;
 }
 
-int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer) {
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer,
+                        const struct limits *limits) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_CONNECTION;
     message.connection.session = session;
     snprintf(message.connection.principal, sizeof message.connection.principal, "%s", principal);
     snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer);
-    message.connection.limits = slot->config->limits;
+    message.connection.limits = *limits;
     message.connection.user_kernels = config_allows_kernels(slot->config, principal);
     int error = worker_slot_send(slot, &message, fd);
     if (!error)
