@@ -20,6 +20,11 @@ void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *li
 /* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
 void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 
+/* What each principal has on each device, as a table; nothing where there is none. */
+void tensorctl_principals_write(FILE *out, const Tensord__Status *status);
+/* Which limits were met, and how often, after `head`; nothing where none was. */
+void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *const *limits, size_t n);
+
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
 
 enum { TEXT_COLUMNS = 80, TEXT_UNIT_MAX = 32 };

@@ -47,7 +47,7 @@ static int principal_create(struct service *service, const char *name, const str
     }
     principal->service = service;
     snprintf(principal->name, sizeof principal->name, "%s", name);
-    principal->refilled_ns = service_now_ns();
+    principal->refilled_ns = principal->measured_ns = service_now_ns();
     principal->limits = *limits;
     principal->tokens = (int64_t)principal_burst(principal);
     principal->next = service->principals;
@@ -234,6 +234,24 @@ static void principal_grant(struct connection *connection) {
             part = PRINCIPAL_GRANT_LEAST;
     }
     connection->grant = part;
+}
+
+static void principal_measure_rate(struct principal *principal, uint64_t now_ns) {
+    uint64_t ns = now_ns - principal->measured_ns;
+
+    if (ns < PRINCIPAL_SECOND_NS)
+        return;
+    principal->bytes_per_s = (double)(principal->bytes - principal->measured) / ((double)ns / 1e9);
+    principal->measured = principal->bytes;
+    principal->measured_ns = now_ns;
+}
+
+void principal_measure(struct service *service, uint64_t now_ns) {
+    for (struct connection *at = service->connections; at; at = at->next)
+        if (at->session)
+            principal_note(at, session_queued(at->session));
+    for (struct principal *at = service->principals; at; at = at->next)
+        principal_measure_rate(at, now_ns);
 }
 
 /* Those of one principal that wait for operations in flight, where nobody could be asked to tell. */

@@ -29,7 +29,9 @@ struct principal {
     int64_t tokens;       /* bytes that may pass now; less than 0 after a frame that was larger */
     uint64_t refilled_ns; /* when they were added to last */
     unsigned throttled;   /* connections that wait for some */
-    uint64_t bytes;       /* that have passed since it is here, in and out */
+    uint64_t bytes;       /* that have passed since it is here, in and out, */
+    double bytes_per_s;   /* and over the last second or so: */
+    uint64_t measured, measured_ns;
 };
 
 /* Finds the principal or makes it. `limits` replace those that it had, for all of its sessions. */
@@ -53,5 +55,7 @@ void principal_wake(struct principal *principal);
 size_t principal_allowance(const struct connection *connection);
 /* So many have passed. */
 void principal_spend(struct connection *connection, size_t bytes);
+/* For status: brings the figures up to date. */
+void principal_measure(struct service *service, uint64_t now_ns);
 /* At each tick of the service: more bytes may pass. */
 void principal_tick(struct service *service, uint64_t now_ns);

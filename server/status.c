@@ -4,6 +4,7 @@
 
 #include "proto/tensord.pb-c.h"
 #include "server/packet.h"
+#include "server/status_principals.h"
 
 static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
@@ -152,6 +153,9 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
     status->allow_tf32 = session->allow_tf32;
+    status->live_limit = session->live_limit;
+    status->tensors_limit = session->tensors_limit;
+    status->ops_limit = session->ops_limit;
     status->failures = row->pointers;
     for (unsigned code = 1; code < STATUS_COUNT; code++) {
         if (!session->failures[code])
@@ -188,18 +192,26 @@ int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_
     Tensord__Device devices[CONFIG_DEVICES_MAX];
     Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
     struct status_readings readings[CONFIG_DEVICES_MAX];
+    struct status_limits limits[CONFIG_DEVICES_MAX + 1];
+    struct status_principals principals;
     Tensord__Status status = TENSORD__STATUS__INIT;
     supervisor_refresh(&front->supervisor);
     uint64_t now = uv_hrtime();
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
         status_fill_device_status(&supervisor->slots[i], now, &devices[i], &readings[i], &states[i]);
+        status_fill_limits(&limits[i], supervisor->slots[i].snapshot.device.refusals);
+        states[i].limits_met = limits[i].pointers;
+        states[i].n_limits_met = limits[i].n;
         pointers[i] = &states[i];
     }
+    status_fill_limits(&limits[supervisor->n_slots], front->refusals);
     size_t sessions = status_count_sessions(supervisor);
     struct status_session *rows = calloc(sessions + 1, sizeof *rows);
     Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
-    int error = STATUS_NO_HOST_MEMORY;
-    if (rows && row_pointers) {
+    int error = status_fill_principals(&principals, front);
+    if (!rows || !row_pointers)
+        error = STATUS_NO_HOST_MEMORY;
+    if (!error) {
         status_fill_sessions(supervisor, now, rows, row_pointers);
         status.version = TENSORD_VERSION;
         status.uptime_s = status_seconds(now, front->started_ns);
@@ -208,8 +220,13 @@ int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_
         status.n_devices = supervisor->n_slots;
         status.sessions = row_pointers;
         status.n_sessions = sessions;
+        status.principals = principals.row_pointers;
+        status.n_principals = principals.n_rows;
+        status.limits_met = limits[supervisor->n_slots].pointers;
+        status.n_limits_met = limits[supervisor->n_slots].n;
         error = packet_append(bytes, size, FRAME_STATUS, sequence, &status.base);
     }
+    status_principals_finish(&principals);
     free(row_pointers);
     free(rows);
     return error;

@@ -21,6 +21,8 @@ struct worker_snapshot {
     struct stats_device device;
     struct stats_session *sessions; /* STATS_SESSIONS_MAX of them */
     unsigned n_sessions;
+    struct stats_principal *principals; /* STATS_PRINCIPALS_MAX of them */
+    unsigned n_principals;
     uint64_t written_ns; /* CLOCK_MONOTONIC */
 };
 

@@ -66,9 +66,32 @@ static void worker_stats_session(const struct connection *connection, struct sta
     memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
     memcpy(out->label, session.label, sizeof out->label);
     out->allow_tf32 = session.allow_tf32;
+    out->live_limit = connection->account->limits.session_bytes;
+    out->tensors_limit = connection->account->limits.session_tensors;
+    out->ops_limit = connection->account->limits.session_operations;
 }
 
-static void worker_stats_write(struct worker_stats *stats, const struct service *service, uint64_t now) {
+static void worker_stats_principal(const struct principal *principal, struct stats_principal *out) {
+    struct tenant_stats tenant;
+
+    tenant_stats(principal->tenant, &tenant);
+    memcpy(out->name, principal->name, sizeof out->name);
+    out->connections = principal->connections;
+    out->sessions = principal->sessions;
+    out->live = tenant.live;
+    out->peak = tenant.peak;
+    out->staging = tenant.staging;
+    out->ops_queued = principal->operations;
+    out->bytes = principal->bytes;
+    out->bytes_per_s = principal->bytes_per_s;
+}
+
+static void worker_stats_refusals(const struct service *service, struct stats_device *device) {
+    memcpy(device->refusals, service->refusals, sizeof device->refusals);
+    refusal_add_engine(device->refusals, &device->engine);
+}
+
+static void worker_stats_write(struct worker_stats *stats, struct service *service, uint64_t now) {
     struct stats_page *page = stats->page;
     struct stats_device device = {
         .arrived = service->arrived,
@@ -77,7 +100,9 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
     };
     uint32_t n = 0;
 
+    principal_measure(service, now);
     engine_stats(service->engine, &device.engine);
+    worker_stats_refusals(service, &device);
     device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);
     for (const struct connection *at = service->connections; at; at = at->next)
@@ -88,6 +113,10 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
         if (at->session)
             worker_stats_session(at, &page->sessions[n++]);
     page->n_sessions = n;
+    n = 0;
+    for (const struct principal *at = service->principals; at && n < STATS_PRINCIPALS_MAX; at = at->next)
+        worker_stats_principal(at, &page->principals[n++]);
+    page->n_principals = n;
     stats_page_end(page);
 }
 
