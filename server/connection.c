@@ -476,6 +476,8 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     if (connection->wait_room &&
         session_queued(connection->session) <= connection->account->limits.session_operations / 2)
         connection_on_room(connection);
+    if (connection->wait_rate && connection->leave_ms)
+        connection_stay(connection); /* it is not the client that keeps its answers waiting */
     if (connection_is_over(connection, now_ms)) {
         connection_destroy(connection, "closed by the client");
         return;
