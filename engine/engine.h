@@ -7,6 +7,7 @@
 #pragma once
 
 #include "engine/device.h"
+#include "engine/histogram.h"
 
 struct engine;
 
@@ -66,6 +67,10 @@ struct engine_stats {
     uint64_t ops_total;   /* operations run since start */
     uint64_t refusals[ENGINE_REFUSALS]; /* since start */
     unsigned sessions;
+    uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */
+    /* Of some operations: from being enqueued to being launched, and from there, or from the end of what the device had
+     * to do before it, to completion. Every one that is estimated to take long, and one of many short ones. */
+    struct histogram queue_time, run_time;
 };
 void engine_stats(struct engine *engine, struct engine_stats *stats);
 

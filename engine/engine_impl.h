@@ -37,6 +37,7 @@ struct engine {
     struct session *sessions_list;
     uint64_t refusals[ENGINE_REFUSALS];
     uint64_t ops_submitted;
+    uint64_t failures[STATUS_COUNT];
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
         uint64_t completed, looked_ns;
@@ -63,6 +64,8 @@ struct engine {
     struct stream_chunk *chunks;
     unsigned chunks_count;
     struct fault latched;   /* a sticky failure of the device */
+    struct histogram queue_time, run_time;
+    unsigned publications;  /* for the choice of operations whose times are taken */
     struct flight flight;   /* user kernels that may have caused it */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */

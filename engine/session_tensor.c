@@ -122,7 +122,7 @@ static void session_count_failure(struct session *session, enum status code, con
                                   const char *message) {
     bool named = label && *label;
     if (code > 0 && code < STATUS_COUNT)
-        session->failures[code]++;
+        session->failures[code]++, session->engine->failures[code]++;
     snprintf(session->last_failure, sizeof session->last_failure, "%.32s%s%.128s: %.255s", operation, named ? " " : "",
              named ? label : "", message);
 }

@@ -18,7 +18,9 @@ struct run_group {
     struct run_share *share;
     struct run_group *next; /* in its share */
     bool queued;
-    struct run_group *free_next; /* owner thread */
+    /* owner thread */
+    struct stream *joiner; /* only waits, and stands for what it has waited for (plan.c); NULL until needed */
+    struct run_group *free_next;
 };
 
 struct run_share {

@@ -9,19 +9,11 @@
 #include <uv.h>
 
 #include "proto/frame.h"
+#include "server/peer.h"
 
 struct front;
 struct roster_entry;
 struct worker_slot;
-
-/* Who is at the other end. */
-struct peer {
-    char principal[64]; /* "uid:1000", "tcp" */
-    char address[64];   /* "unix", "127.0.0.1:40212" */
-    bool has_uid;
-    uid_t uid;
-    struct roster_entry *entry; /* where it is counted; NULL: as a worker's guest, or nowhere yet */
-};
 
 struct arrival {
     struct front *front;
@@ -37,6 +29,7 @@ struct arrival {
     uint64_t handed;          /* its number among those handed to that process */
     uint64_t session;         /* number of the session it was handed over as */
     struct peer peer;
+    struct roster_entry *entry; /* where it is counted; NULL: as a worker's guest, or nowhere yet */
     LIST_ENTRY(arrival) link;
 };
 

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 #include "proto/status.h"
-#include "server/limits.h"
+#include "server/peer.h"
+#include "server/token.h"
 
 enum channel_type {
     /* front → worker */
@@ -16,6 +17,10 @@ enum channel_type {
     CHANNEL_LINK_OUT,   /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
     CHANNEL_PEER_LOST,  /* no link for which somebody waits now will come from `link.device` any more */
     CHANNEL_DRAIN,      /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    CHANNEL_GRANTED,    /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
+    CHANNEL_DENIED,     /* or it is nobody: `login.fault` */
+    CHANNEL_LIMITS,     /* `principal` has other limits from now on, by its name */
+    CHANNEL_REVOKED,    /* whoever was let in as `principal`, by its credential, may not stay */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
@@ -24,6 +29,7 @@ enum channel_type {
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_DRAINED,
     CHANNEL_ENDED, /* the connection that was handed over as connection.session is gone */
+    CHANNEL_LOGIN, /* a client's Hello has `login.token`, or none where it takes one: who is it? */
 };
 
 struct channel_limits {
@@ -49,12 +55,17 @@ struct channel_message {
             struct channel_limits limits;
         } start;
         struct {
-            uint64_t session;   /* number for the new session */
-            char principal[64]; /* "uid:1000" */
-            bool user_kernels;  /* it may compile them */
-            struct limits limits;
-            char peer[64]; /* "unix", "127.0.0.1:40212" */
+            uint64_t session; /* number for the new session */
+            struct peer peer;
         } connection;
+        struct {
+            uint64_t session;
+            struct peer peer; /* of a CHANNEL_LOGIN, as it came with the connection */
+            struct principal principal;
+            char token[TOKEN_TEXT_CHARS + 2]; /* cut where it is longer than a token, and then it is none */
+            struct fault fault;               /* of a CHANNEL_DENIED */
+        } login;
+        struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */
         struct {
             char device[32];
             uint8_t ticket[16];

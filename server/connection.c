@@ -45,12 +45,17 @@ static void connection_on_room(void *owner) {
 
     connection->wait_room = false;
     service_mark_more(connection->service, connection);
-    principal_wake(connection->account);
+    account_wake(connection->account);
 }
 
 void connection_on_staging(struct connection *connection) {
     connection->wait_staging = false;
     service_mark_more(connection->service, connection);
+}
+
+void connection_denied(struct connection *connection, const struct fault *fault) {
+    if (connection->login == CONNECTION_LOGGING_IN)
+        connection_fail(connection, fault);
 }
 
 /* Whether the session has more in flight than it may; then something has been arranged that will mark the connection.
@@ -59,6 +64,8 @@ static bool connection_over(struct connection *connection) {
     const struct limits *limits = &connection->account->limits;
     uint64_t *refusals = connection->service->refusals, queued;
 
+    if (connection->login == CONNECTION_LOGGING_IN)
+        return true; /* Hello waits for the answer */
     if (!connection->session)
         return false;
     queued = session_queued(connection->session);
@@ -71,7 +78,7 @@ static bool connection_over(struct connection *connection) {
         connection->wait_output = true;
         refusals[REFUSAL_SESSION_OUT_BYTES]++;
     }
-    return principal_over(connection, queued) || connection->wait_room || connection->wait_output ||
+    return account_over(connection, queued) || connection->wait_room || connection->wait_output ||
            connection->wait_staging;
 }
 
@@ -203,7 +210,7 @@ static bool connection_read(struct connection *connection) {
     while (left > 0 && !connection->reader.paused) {
         struct fault fault = {0};
         uint8_t *place;
-        size_t want, most = principal_allowance(connection);
+        size_t want, most = account_allowance(connection);
         ssize_t got;
 
         if (most == 0) {
@@ -223,7 +230,7 @@ static bool connection_read(struct connection *connection) {
             connection_destroy(connection, strerror(errno));
             return false;
         }
-        principal_spend(connection, (size_t)got);
+        account_spend(connection, (size_t)got);
         connection->heard |= connection->reader.state == FRAME_READER_PAYLOAD;
         if (frame_reader_advance(&connection->reader, (size_t)got, &connection_handler, connection, &fault)) {
             connection_fail(connection, &fault);
@@ -279,12 +286,12 @@ static void connection_release(struct connection *connection) {
     session_notify_room(connection->session, 0, NULL, NULL);
     session_destroy(connection->session);
     connection->session = NULL;
-    principal_close_session(connection);
+    account_close_session(connection);
     connection->service->sessions--;
     log_event(LOG_LEVEL_INFO, "session_close", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer, "principal", connection->principal, "reason", connection->reason, "operations",
-              log_text(operations, sizeof operations, "%lu", connection->operations), "failures",
-              log_text(failed, sizeof failed, "%lu", failures), NULL);
+              "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
+              connection->reason, "operations", log_text(operations, sizeof operations, "%lu", connection->operations),
+              "failures", log_text(failed, sizeof failed, "%lu", failures), NULL);
 }
 
 static void connection_closed(uv_handle_t *handle) {
@@ -320,7 +327,7 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_release(connection);
     connection_unlist(connection);
     connection_let_rate(connection);
-    principal_leave(connection->account);
+    account_leave(connection->account);
     frame_reader_finish(&connection->reader);
     uv_close((uv_handle_t *)&connection->poll, connection_closed);
     close(connection->fd);
@@ -333,9 +340,13 @@ static void connection_finish_with(struct connection *connection, const struct f
     struct answer *last = answer_fault(connection, FRAME_ERROR, 0, fault);
 
     snprintf(connection->reason, sizeof connection->reason, "%s", fault->message);
-    if (!connection->session)
-        log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer, "principal", connection->principal,
-                  "reason", connection->reason, NULL);
+    /* Failed logins are logged by the front, and not as often as strangers like. */
+    if (!connection->session) {
+        connection->service->rejections[fault->code]++;
+        log_event(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "connection_refused",
+                  "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
+                  connection->reason, NULL);
+    }
     connection->state = CONNECTION_CLOSING;
     connection->deadline_ms = service_now_ms() + SERVICE_FLUSH_MS;
     reply_queue_end(&connection->queue, last ? &last->reply : NULL);
@@ -388,7 +399,7 @@ static void connection_discard(struct connection *connection) {
 /* ---- turns ---- */
 
 void connection_flush(struct connection *connection) {
-    size_t budget = principal_allowance(connection);
+    size_t budget = account_allowance(connection);
     uint64_t before = connection->queue.written;
     int left;
 
@@ -407,9 +418,9 @@ void connection_flush(struct connection *connection) {
         connection_destroy(connection, strerror(-left));
         return;
     }
-    principal_spend(connection, (size_t)(connection->queue.written - before));
+    account_spend(connection, (size_t)(connection->queue.written - before));
     connection->blocked = left > 0;
-    if (connection->blocked && principal_allowance(connection) == 0) {
+    if (connection->blocked && account_allowance(connection) == 0) {
         connection->blocked = false;
         connection_hold_rate(connection);
     }
@@ -478,6 +489,9 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
         connection_on_room(connection);
     if (connection->wait_rate && connection->leave_ms)
         connection_stay(connection); /* it is not the client that keeps its answers waiting */
+    /* Its login could not be sent when it came. */
+    if (!connection->session && connection->reader.held && connection->login == CONNECTION_STRANGER)
+        service_mark_more(connection->service, connection);
     if (connection_is_over(connection, now_ms)) {
         connection_destroy(connection, "closed by the client");
         return;
@@ -488,7 +502,9 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     if (connection->state == CONNECTION_OPEN) {
         connection->deadline_ms = 0;
         connection->service->refusals[REFUSAL_HELLO_TIMEOUT]++;
-        fault_set(&fault, STATUS_TIMED_OUT, "no Hello within %u ms", connection->service->limits.hello_timeout_ms);
+        fault_set(&fault, STATUS_TIMED_OUT, "no %s within %u ms",
+                  connection->login == CONNECTION_LOGGING_IN ? "answer to the login" : "Hello",
+                  connection->service->limits.hello_timeout_ms);
         connection_fail(connection, &fault);
     } else {
         connection_destroy(connection, connection->reason);
@@ -521,20 +537,35 @@ static void connection_list(struct connection *connection) {
     service->connections = connection;
 }
 
-int connection_identify(struct connection *connection, const char *principal, const struct limits *limits,
-                        struct fault *fault) {
-    struct principal *account;
-    int status = principal_join(connection->service, principal, limits, &account, fault);
+/* The connection is this principal's from now on. */
+static int connection_identify(struct connection *connection, const struct principal *principal, struct fault *fault) {
+    struct limits limits = principal->limits;
+    struct account *account;
+    int status;
 
+    limits_fill(&limits);
+    status = account_join(connection->service, principal->name, &limits, &account, fault);
     if (status)
         return status;
     if (connection->account)
         connection_let_rate(connection);
-    principal_leave(connection->account);
+    account_leave(connection->account);
     connection->account = account;
     connection->grant = account->tokens;
-    snprintf(connection->principal, sizeof connection->principal, "%s", account->name);
+    connection->peer.principal = *principal;
     return STATUS_OK;
+}
+
+void connection_granted(struct connection *connection, const struct principal *principal) {
+    struct fault fault;
+
+    if (connection->state != CONNECTION_OPEN || connection->login != CONNECTION_LOGGING_IN)
+        return;
+    connection->login = CONNECTION_LOGGED_IN;
+    if (connection_identify(connection, principal, &fault))
+        connection_fail(connection, &fault);
+    else
+        service_mark_more(connection->service, connection);
 }
 
 int connection_create(const struct connection_options *options, int fd, struct connection **out, struct fault *fault) {
@@ -548,8 +579,8 @@ int connection_create(const struct connection_options *options, int fd, struct c
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     }
     connection->service = service;
-    error = connection_identify(connection, options->principal,
-                                options->limits ? options->limits : &service->limits.each, fault);
+    connection->peer = *options->peer;
+    error = connection_identify(connection, &options->peer->principal, fault);
     if (error) {
         frame_reader_finish(&connection->reader);
         free(connection);
@@ -559,7 +590,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection_tune(fd, &connection->tcp);
     error = uv_poll_init(service->loop, &connection->poll, fd);
     if (error) {
-        principal_leave(connection->account);
+        account_leave(connection->account);
         frame_reader_finish(&connection->reader);
         free(connection);
         close(fd);
@@ -568,10 +599,8 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection->poll.data = connection;
     connection->fd = fd;
     connection->number = options->session;
-    connection->user_kernels = options->user_kernels;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
-    snprintf(connection->peer, sizeof connection->peer, "%s", options->peer);
     reply_queue_init(&connection->queue);
     connection_list(connection);
     connection_watch(connection);

@@ -10,6 +10,7 @@
 #include "engine/session.h"
 #include "proto/frame.h"
 #include "server/answer.h"
+#include "server/peer.h"
 #include "server/reply.h"
 #include "server/service.h"
 
@@ -28,10 +29,8 @@ enum {
 
 struct connection_options {
     struct service *service;
-    uint64_t session;             /* number of the session */
-    const char *principal, *peer; /* copied, cut at 63 bytes */
-    const struct limits *limits;  /* the principal's; copied; NULL: service.limits.each */
-    bool user_kernels;            /* it may compile them */
+    uint64_t session;        /* number of the session */
+    const struct peer *peer; /* copied */
 };
 
 enum connection_state {
@@ -71,9 +70,10 @@ struct connection {
     char reason[256];
 
     uint64_t number;
-    struct principal *account;
-    char principal[CONNECTION_NAME_BYTES], peer[CONNECTION_NAME_BYTES], client[CONNECTION_NAME_BYTES];
-    bool user_kernels;
+    struct account *account; /* of the principal */
+    struct peer peer;        /* its principal is another one after a login */
+    enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
+    char client[CONNECTION_NAME_BYTES];
     uint64_t started_ns;
     struct session *session; /* NULL before Hello */
     uint64_t operations;     /* numbered so far */
@@ -86,15 +86,16 @@ struct connection {
  * the client goes; service_finish() destroys what is left. */
 int connection_create(const struct connection_options *options, int fd, struct connection **connection,
                       struct fault *fault);
-/* Whose it is from now on. Before Hello is answered: a session stays whose it is. */
-int connection_identify(struct connection *connection, const char *principal, const struct limits *limits,
-                        struct fault *fault);
 /* Gives everything back at once. Not from within a frame handler or a callback of the engine. Takes NULL. */
 void connection_destroy(struct connection *connection, const char *reason);
 /* An Error frame after what is ready to be sent, then the end. Nothing that is pending will be answered. */
 void connection_fail(struct connection *connection, const struct fault *fault);
 /* As by connection_fail(), but pending requests get `fault` first. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
+
+/* The answer to service_options.login: who the client is, or why it is nobody. */
+void connection_granted(struct connection *connection, const struct principal *principal);
+void connection_denied(struct connection *connection, const struct fault *fault);
 
 /* There is staging memory for the upload that has been put off. */
 void connection_on_staging(struct connection *connection);

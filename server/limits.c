@@ -50,6 +50,7 @@ static const struct limits_key limits_keys[] = {
      "for a session to be taken up again after its connection is lost"},
 };
 _Static_assert(sizeof limits_keys / sizeof *limits_keys == LIMITS_KEYS, "LIMITS_KEYS counts the rows");
+_Static_assert(LIMITS_KEYS <= 32, "a bit for each key");
 _Static_assert(sizeof(struct limits) == LIMITS_KEYS * sizeof(uint64_t), "a field without a key");
 
 static const struct limits_key *limits_find(const char *name) {
@@ -95,6 +96,25 @@ int limits_set(struct limits *limits, const char *name, const char *value, struc
     if (!*value)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" has no value", name);
     return limits_key_set(limits, key, value, fault);
+}
+
+int limits_set_own(struct limits *limits, uint32_t *own, const char *name, const char *value, struct fault *fault) {
+    const struct limits_key *key = limits_find(name);
+    uint32_t bit = key ? UINT32_C(1) << (key - limits_keys) : 0;
+    if (*own & bit)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" is there twice", name);
+    int error = limits_set(limits, name, value, fault);
+    if (!error)
+        *own |= bit;
+    return error;
+}
+
+void limits_overlay(struct limits *limits, const struct limits *over, uint32_t own) {
+    for (unsigned i = 0; i < LIMITS_KEYS; i++)
+        if (own >> i & 1) {
+            size_t offset = limits_keys[i].offset;
+            memcpy((char *)limits + offset, (const char *)over + offset, sizeof(uint64_t));
+        }
 }
 
 bool limits_row(const struct limits *limits, unsigned row, const char **key, uint64_t *value, const char **unit) {

@@ -41,6 +41,10 @@ void limits_fill(struct limits *limits);
 bool limits_has(const char *key);
 /* STATUS_INVALID_ARGUMENT names the value and what would be right, or the unknown key; then nothing is changed. */
 int limits_set(struct limits *limits, const char *key, const char *value, struct fault *fault);
+/* The same for one of a few that somebody sets for himself; `own` has a bit for each of them. Twice is an error. */
+int limits_set_own(struct limits *limits, uint32_t *own, const char *key, const char *value, struct fault *fault);
+/* Takes those over. */
+void limits_overlay(struct limits *limits, const struct limits *over, uint32_t own);
 /* The table's rows, in its order: the key, and its value in the key's unit; `unit` is "bytes", "", "ms" or "bytes/s".
  * False past the last. */
 bool limits_row(const struct limits *limits, unsigned row, const char **key, uint64_t *value, const char **unit);

@@ -1,61 +1,30 @@
-/* What one principal has on this worker's device: its connections and sessions together, within its limits. A principal
- * is here as long as it has a connection. Memory and turns are the engine's to watch (engine/tenant.h); here are
- * sessions, operations in flight, and bytes a second. Loop thread only. */
+/* Who is at the other end of a connection, and what it may do. A value: front and worker hand it to each other. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <string.h>
 
-#include "engine/tenant.h"
 #include "server/limits.h"
+#include "server/role.h"
 
-enum { PRINCIPAL_NAME_BYTES = 64 };
-
-struct connection;
-struct service;
+enum { PRINCIPAL_NAME_BYTES = 64, PRINCIPAL_CREDENTIAL_BYTES = 24 };
 
 struct principal {
-    struct service *service;
-    struct principal *next, **previous;
-    char name[PRINCIPAL_NAME_BYTES];
+    char name[PRINCIPAL_NAME_BYTES]; /* "alice"; "uid:1000" and "tcp" for those without a name */
+    /* By what it is known: a token's id, "uid:1000" for the peer of a Unix socket, "" for nothing. When that ends, or
+     * comes to mean somebody else, so do its connections. Not secret. */
+    char credential[PRINCIPAL_CREDENTIAL_BYTES];
+    enum role role;    /* ROLE_NONE: has to show a token first */
+    bool user_kernels; /* may compile kernels of its own */
     struct limits limits;
-    struct tenant *tenant;
-    unsigned connections, sessions;
-    /* Operations in flight: the sum of what was found in each session when it was looked at last, after it had received
-     * something. In between they can only become fewer. */
-    uint64_t operations;
-    unsigned waiting;     /* connections that do not read because these are too many */
-    int64_t tokens;       /* bytes that may pass now; less than 0 after a frame that was larger */
-    uint64_t refilled_ns; /* when they were added to last */
-    unsigned throttled;   /* connections that wait for some */
-    uint64_t bytes;       /* that have passed since it is here, in and out, */
-    double bytes_per_s;   /* and over the last second or so: */
-    uint64_t measured, measured_ns;
 };
 
-/* Finds the principal or makes it. `limits` replace those that it had, for all of its sessions. */
-int principal_join(struct service *service, const char *name, const struct limits *limits, struct principal **principal,
-                   struct fault *fault);
-/* One connection less; the last one takes the principal with it. Takes NULL. */
-void principal_leave(struct principal *principal);
+/* For one that came from another process, which may have gone wrong. */
+static inline void principal_end_texts(struct principal *principal) {
+    principal->name[sizeof principal->name - 1] = 0;
+    principal->credential[sizeof principal->credential - 1] = 0;
+}
 
-/* STATUS_LIMIT where it has as many sessions as it may. */
-int principal_open_session(struct principal *principal, struct fault *fault);
-/* With what the session had in flight. */
-void principal_close_session(struct connection *connection);
-
-/* Whether all of the principal's sessions have too much in flight, now that this one has `queued`. Then the connection
- * is marked as one that waits, and goes on when there is room. */
-bool principal_over(struct connection *connection, uint64_t queued);
-/* Those who wait look again. */
-void principal_wake(struct principal *principal);
-
-/* How many bytes the connection may read or write now; SIZE_MAX: any. */
-size_t principal_allowance(const struct connection *connection);
-/* So many have passed. */
-void principal_spend(struct connection *connection, size_t bytes);
-/* For status: brings the figures up to date. */
-void principal_measure(struct service *service, uint64_t now_ns);
-/* At each tick of the service: more bytes may pass. */
-void principal_tick(struct service *service, uint64_t now_ns);
+/* Whether both were let in as the same, by the same. */
+static inline bool principal_same_login(const struct principal *a, const struct principal *b) {
+    return !strcmp(a->name, b->name) && !strcmp(a->credential, b->credential);
+}

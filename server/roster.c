@@ -53,6 +53,19 @@ int roster_join(struct roster *roster, const char *name, const struct limits *li
     return STATUS_OK;
 }
 
+int roster_move(struct roster *roster, struct roster_entry **entry, const char *name, const struct limits *limits,
+                struct fault *fault) {
+    struct roster_entry *other;
+    if (*entry && *entry == roster_entry(roster, name))
+        return STATUS_OK;
+    int error = roster_join(roster, name, limits, &other, fault);
+    if (error)
+        return error;
+    roster_leave(*entry);
+    *entry = other;
+    return STATUS_OK;
+}
+
 void roster_leave(struct roster_entry *entry) {
     if (!entry || --entry->connections)
         return;
@@ -75,7 +88,7 @@ static struct roster_guest *roster_guest(struct roster *roster, uint64_t session
 }
 
 static int roster_check_sessions(const struct roster_entry *entry, const struct limits *limits, struct fault *fault) {
-    if (!limits->principal_sessions || entry->sessions < limits->principal_sessions)
+    if (!limits || !limits->principal_sessions || entry->sessions < limits->principal_sessions)
         return STATUS_OK;
     return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (principal-sessions)", entry->name,
                      entry->sessions);

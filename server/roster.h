@@ -38,13 +38,17 @@ void roster_finish(struct roster *roster);
 /* Counts a connection. STATUS_LIMIT where the principal has as many as these limits allow (NULL: any number). */
 int roster_join(struct roster *roster, const char *name, const struct limits *limits, struct roster_entry **entry,
                 struct fault *fault);
+/* Counts it for this principal instead of `*entry`, or for the first time (NULL). The limit holds for one that is new to
+ * it; on failure it stays where it was. */
+int roster_move(struct roster *roster, struct roster_entry **entry, const char *name, const struct limits *limits,
+                struct fault *fault);
 /* Takes NULL. */
 void roster_leave(struct roster_entry *entry);
 /* The principal's entry; NULL: it has no connection. */
 const struct roster_entry *roster_find(const struct roster *roster, const char *name);
 
-/* Hands a connection that has been counted (`*entry`, which becomes NULL) to a worker. STATUS_LIMIT where the principal has as many
- * sessions as these limits allow; then it is still the caller's. */
+/* Hands a connection that has been counted (`*entry`, which becomes NULL) to a worker. STATUS_LIMIT where the principal
+ * has as many sessions as these limits allow (NULL: any number); then it is still the caller's. */
 int roster_host(struct roster *roster, struct roster_entry **entry, const struct limits *limits, uint64_t session,
                 const struct worker_slot *slot, struct fault *fault);
 /* The guest turns out to be somebody else: both limits hold for the new name. On failure it stays who it was. */

@@ -177,7 +177,7 @@ static void service_on_timer(uv_timer_t *timer) {
         connection_tick(connection, now);
         connection = next;
     }
-    principal_tick(service, service_now_ns());
+    account_tick(service, service_now_ns());
     link_tick(service, now);
     if (service->options.tick)
         service->options.tick(service->options.owner);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "engine/session.h"
+#include "server/principal.h"
 #include "server/refusal.h"
 #include "server/stats_operations.h"
 
@@ -13,7 +14,7 @@ enum { STATS_SESSIONS_MAX = 1024, STATS_PRINCIPALS_MAX = 1024 };
 
 struct stats_session {
     uint64_t id;
-    char principal[64];
+    struct principal principal;
     char peer[64];
     char client[64];
     uint64_t started_ns; /* CLOCK_MONOTONIC */
@@ -41,6 +42,8 @@ struct stats_device {
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
     struct device_readings readings;
     uint64_t refusals[REFUSAL_COUNT]; /* since start */
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT];
 };
 
 struct stats_page {

@@ -59,33 +59,35 @@ static void status_collect_facts(const struct front *front, struct status_fact *
 /* `first` is the roster's where the principal is in it: a worker may know one that is not any more. */
 static void status_fill_principal(const struct front *front, const struct status_fact *first,
                                   Tensord__PrincipalStatus *row) {
-    const struct limits *limits = front_limits(front, first->name);
+    struct limits limits;
+    login_limits(&front->login, first->name, &limits);
     tensord__principal_status__init(row);
     row->name = (char *)first->name;
     row->connections = first->entry ? first->entry->connections : 0;
-    row->connections_limit = (uint32_t)limits->principal_connections;
-    row->sessions_limit = (uint32_t)limits->principal_sessions;
-    row->weight = (uint32_t)limits->weight;
-    row->rate_limit = limits->principal_rate;
-    row->idle_timeout_s = (double)limits->idle_timeout / 1e3;
-    row->session_lease_s = (double)limits->session_lease / 1e3;
+    row->connections_limit = (uint32_t)limits.principal_connections;
+    row->sessions_limit = (uint32_t)limits.principal_sessions;
+    row->weight = (uint32_t)limits.weight;
+    row->rate_limit = limits.principal_rate;
+    row->idle_timeout_s = (double)limits.idle_timeout / 1e3;
+    row->session_lease_s = (double)limits.session_lease / 1e3;
 }
 
 static void status_fill_principal_device(const struct front *front, const struct status_fact *fact,
                                          Tensord__PrincipalDevice *device) {
-    const struct limits *limits = front_limits(front, fact->name);
     const struct stats_principal *stats = fact->stats;
+    struct limits limits;
+    login_limits(&front->login, fact->name, &limits);
     tensord__principal_device__init(device);
     device->device = (char *)fact->slot->device.name;
     device->connections = stats->connections;
     device->sessions = stats->sessions;
     device->live = stats->live;
-    device->live_limit = limits->principal_bytes;
+    device->live_limit = limits.principal_bytes;
     device->peak = stats->peak;
     device->ops_queued = stats->ops_queued;
-    device->ops_limit = limits->principal_operations;
+    device->ops_limit = limits.principal_operations;
     device->staging = stats->staging;
-    device->staging_limit = limits->principal_staging;
+    device->staging_limit = limits.principal_staging;
     device->bytes = stats->bytes;
     device->bytes_per_s = stats->bytes_per_s;
 }

@@ -199,6 +199,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_LINK_WANTED:
         slot->events->link_wanted(slot->owner, slot, message);
         break;
+    case CHANNEL_LOGIN:
+        slot->events->login(slot->owner, slot, message);
+        break;
     case CHANNEL_REFUSED:
         slot->events->refused(slot->owner, slot, message->connection.session);
         break;
@@ -270,16 +273,12 @@ int worker_slot_send(struct worker_slot *slot, const struct channel_message *mes
     return STATUS_DEVICE_LOST;
 }
 
-int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer,
-                        const struct limits *limits) {
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const struct peer *peer) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_CONNECTION;
     message.connection.session = session;
-    snprintf(message.connection.principal, sizeof message.connection.principal, "%s", principal);
-    snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer);
-    message.connection.limits = *limits;
-    message.connection.user_kernels = config_allows_kernels(slot->config, principal);
+    message.connection.peer = *peer;
     int error = worker_slot_send(slot, &message, fd);
     if (!error)
         slot->handed++;

@@ -53,8 +53,8 @@ static void worker_stats_session(const struct connection *connection, struct sta
 
     session_stats(connection->session, &session);
     out->id = connection->number;
-    memcpy(out->principal, connection->principal, sizeof out->principal);
-    memcpy(out->peer, connection->peer, sizeof out->peer);
+    out->principal = connection->peer.principal;
+    memcpy(out->peer, connection->peer.address, sizeof out->peer);
     memcpy(out->client, connection->client, sizeof out->client);
     out->started_ns = connection->started_ns;
     out->tensors = session.tensors;
@@ -71,19 +71,19 @@ static void worker_stats_session(const struct connection *connection, struct sta
     out->ops_limit = connection->account->limits.session_operations;
 }
 
-static void worker_stats_principal(const struct principal *principal, struct stats_principal *out) {
+static void worker_stats_principal(const struct account *account, struct stats_principal *out) {
     struct tenant_stats tenant;
 
-    tenant_stats(principal->tenant, &tenant);
-    memcpy(out->name, principal->name, sizeof out->name);
-    out->connections = principal->connections;
-    out->sessions = principal->sessions;
+    tenant_stats(account->tenant, &tenant);
+    memcpy(out->name, account->name, sizeof out->name);
+    out->connections = account->connections;
+    out->sessions = account->sessions;
     out->live = tenant.live;
     out->peak = tenant.peak;
     out->staging = tenant.staging;
-    out->ops_queued = principal->operations;
-    out->bytes = principal->bytes;
-    out->bytes_per_s = principal->bytes_per_s;
+    out->ops_queued = account->operations;
+    out->bytes = account->bytes;
+    out->bytes_per_s = account->bytes_per_s;
 }
 
 static void worker_stats_refusals(const struct service *service, struct stats_device *device) {
@@ -97,10 +97,12 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
         .arrived = service->arrived,
         .bytes_in = service->bytes_in,
         .bytes_out = service->bytes_out,
+        .fetch_time = service->fetch_time,
     };
     uint32_t n = 0;
 
-    principal_measure(service, now);
+    account_measure(service, now);
+    memcpy(device.rejections, service->rejections, sizeof device.rejections);
     engine_stats(service->engine, &device.engine);
     worker_stats_refusals(service, &device);
     device_readings(engine_device(service->engine), &device.readings);
@@ -114,7 +116,7 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
             worker_stats_session(at, &page->sessions[n++]);
     page->n_sessions = n;
     n = 0;
-    for (const struct principal *at = service->principals; at && n < STATS_PRINCIPALS_MAX; at = at->next)
+    for (const struct account *at = service->accounts; at && n < STATS_PRINCIPALS_MAX; at = at->next)
         worker_stats_principal(at, &page->principals[n++]);
     page->n_principals = n;
     stats_page_end(page);

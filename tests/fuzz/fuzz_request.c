@@ -123,8 +123,9 @@ static void harness_check(void) {
 
 static void harness_run(const uint8_t *bytes, size_t size) {
     static uint64_t session;
-    struct connection_options options = {
-        .service = &service, .session = ++session, .principal = "uid:0", .peer = "fuzz", .user_kernels = true};
+    static const struct peer peer = {.principal = {.name = "uid:0", .role = ROLE_RUN, .user_kernels = true},
+                                     .address = "fuzz"};
+    struct connection_options options = {.service = &service, .session = ++session, .peer = &peer};
     struct connection *connection;
     struct fault fault;
     int fds[2];
