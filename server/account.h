@@ -27,7 +27,9 @@ struct account {
     int64_t tokens;       /* bytes that may pass now; less than 0 after a frame that was larger */
     uint64_t refilled_ns; /* when they were added to last */
     unsigned throttled;   /* connections that wait for some */
-    uint64_t bytes;       /* that have passed since it is here, in and out */
+    uint64_t bytes;       /* that have passed since it is here, in and out, */
+    double bytes_per_s;   /* and over the last second or so: */
+    uint64_t measured, measured_ns;
 };
 
 /* Finds the principal or makes it. `limits` replace those that it had, for all of its sessions. */
@@ -54,5 +56,7 @@ void account_wake(struct account *account);
 size_t account_allowance(const struct connection *connection);
 /* So many have passed. */
 void account_spend(struct connection *connection, size_t bytes);
+/* For status: brings the figures up to date. */
+void account_measure(struct service *service, uint64_t now_ns);
 /* At each tick of the service: more bytes may pass. */
 void account_tick(struct service *service, uint64_t now_ns);

@@ -30,6 +30,7 @@ enum channel_type {
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_KILLED,      /* kill.session, and whether it was there */
     CHANNEL_DRAINED,
+    CHANNEL_ENDED, /* the connection that was handed over as connection.session is gone */
     CHANNEL_LOGIN, /* a client's Hello has `login.token`, or none where it takes one: who is it? */
 };
 
