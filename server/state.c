@@ -62,12 +62,12 @@ static char state_decode(const char **text) {
     return (char)(high << 4 | low);
 }
 
-bool state_file_principal(const struct state *state, const char *name, char principal[NAMES_PRINCIPAL_BYTES]) {
+bool state_file_principal(const struct state *state, const char *name, char principal[PRINCIPAL_NAME_BYTES]) {
     size_t device = strlen(state->service->device), used = 0;
     if (strncmp(name, state->service->device, device) != 0 || name[device] != '@')
         return false;
     const char *at = name + device + 1;
-    for (char c; used < NAMES_PRINCIPAL_BYTES - 1 && (c = state_decode(&at)); used++)
+    for (char c; used < PRINCIPAL_NAME_BYTES - 1 && (c = state_decode(&at)); used++)
         principal[used] = c;
     principal[used] = 0;
     char again[STATE_NAME_MAX + 1];

@@ -6,6 +6,7 @@
 #include <dirent.h>
 
 #include "server/names.h"
+#include "server/principal.h"
 
 struct service;
 
@@ -35,5 +36,5 @@ void state_save(struct state *state);
 /* The file's name for a principal on this worker's device. */
 void state_file_name(const struct state *state, const char *principal, char name[STATE_NAME_MAX + 1]);
 /* The principal whose file it is; false: it is not one of this device's. */
-bool state_file_principal(const struct state *state, const char *name, char principal[NAMES_PRINCIPAL_BYTES]);
+bool state_file_principal(const struct state *state, const char *name, char principal[PRINCIPAL_NAME_BYTES]);
 void state_path(const struct state *state, const char *name, char *path, size_t size);
