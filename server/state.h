@@ -23,8 +23,9 @@ struct state {
 };
 
 /* For the front, at its start: makes the directory where there is none, with mode 0700, and refuses one that others can
- * look into. STATUS_INVALID_ARGUMENT says why. */
-int state_check_directory(const char *directory, struct fault *fault);
+ * look into, or that another daemon has: two would write over each other's files. It is this process's until that ends.
+ * STATUS_INVALID_ARGUMENT says why not. */
+int state_take_directory(const char *directory, struct fault *fault);
 
 /* Before the first connection. What goes wrong is logged, and told by names->fault. */
 void state_restore(struct state *state);
