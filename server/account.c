@@ -87,14 +87,44 @@ void account_change_limits(struct service *service, const char *name, const stru
     }
 }
 
-void account_leave(struct account *account) {
-    if (!account || --account->connections)
+static void account_destroy_unused(struct account *account) {
+    if (account->connections || account->kept)
         return;
     *account->previous = account->next;
     if (account->next)
         account->next->previous = account->previous;
     tenant_destroy(account->tenant);
     free(account);
+}
+
+void account_leave(struct account *account) {
+    if (!account)
+        return;
+    account->connections--;
+    account_destroy_unused(account);
+}
+
+int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **result,
+                 struct fault *fault) {
+    struct account *account = service->accounts;
+
+    while (account && strcmp(account->name, name) != 0)
+        account = account->next;
+    if (!account) {
+        int status = account_create(service, name, limits, &account, fault);
+
+        if (status)
+            return status;
+        account_set_limits(account, limits);
+    }
+    account->kept++;
+    *result = account;
+    return STATUS_OK;
+}
+
+void account_let_go(struct account *account) {
+    account->kept--;
+    account_destroy_unused(account);
 }
 
 /* ---- sessions ---- */

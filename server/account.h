@@ -1,5 +1,5 @@
 /* What one principal has on this worker's device: its connections and sessions together, within its limits. A principal
- * is here as long as it has a connection. Memory and turns are the engine's to watch (engine/tenant.h); here are
+ * is here as long as it has a connection, or named tensors. Memory and turns are the engine's to watch (engine/tenant.h); here are
  * sessions, operations in flight, and bytes a second. Loop thread only. */
 #pragma once
 
@@ -20,6 +20,7 @@ struct account {
     struct limits limits;
     struct tenant *tenant;
     unsigned connections, sessions;
+    unsigned kept; /* by whoever else needs it to be here */
     /* Operations in flight: the sum of what was found in each session when it was looked at last, after it had received
      * something. In between they can only become fewer. */
     uint64_t operations;
@@ -40,6 +41,10 @@ int account_join(struct service *service, const char *name, const struct limits 
 void account_change_limits(struct service *service, const char *name, const struct limits *limits);
 /* One connection less; the last one takes the principal with it. Takes NULL. */
 void account_leave(struct account *account);
+/* Finds the principal, or makes it with these limits, and keeps it without a connection; until this takes it back. */
+int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **account,
+                 struct fault *fault);
+void account_let_go(struct account *account);
 
 /* STATUS_LIMIT where it has as many sessions as it may. */
 int account_open_session(struct account *account, struct fault *fault);

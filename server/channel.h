@@ -35,10 +35,8 @@ enum channel_type {
 };
 
 struct channel_limits {
-    struct limits each;   /* of those of whom the front says nothing else */
-    uint32_t sessions;    /* of one device */
-    uint64_t named_bytes; /* of a principal's named tensors; 0: no limit but the device's */
-    uint32_t named_tensors;
+    struct limits each; /* of those of whom the front says nothing else */
+    uint32_t sessions;  /* of one device */
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;

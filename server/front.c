@@ -179,7 +179,7 @@ static void front_finish(struct front *front) {
 int front_run(struct config *config, int count, char **arguments) {
     static struct front front;
     struct fault fault;
-    int error = *config->state_dir ? state_check_directory(config->state_dir, &fault) : STATUS_OK;
+    int error = *config->state_dir ? state_take_directory(config->state_dir, &fault) : STATUS_OK;
     if (error) {
         fprintf(stderr, "tensord: %s\n", fault.message);
         return FRONT_EXIT_USAGE;
