@@ -22,8 +22,8 @@ void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 struct control;
 struct fault;
 /* Records what runs on these devices (none: all that are ready) for so long, and writes it to a file for Perfetto. */
-int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path, char *const devices[],
-                    int n_devices, struct fault *fault);
+int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path,
+                    const char *const devices[], int n_devices, struct fault *fault);
 /* Ends a session; `fault` says why not. */
 int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
 

@@ -183,14 +183,15 @@ static void tracing_blame(struct tracing *tracing, const char *device, const str
         fault_set(&tracing->first, (enum status)code, "%s: %.200s", device, fault->message);
 }
 
-static bool tracing_wants(const Tensord__Device *device, char *const names[], int n_names) {
+static bool tracing_wants(const Tensord__Device *device, const char *const names[], int n_names) {
     for (int i = 0; i < n_names; i++)
         if (!strcmp(names[i], device->name))
             return true;
     return !n_names && !strcmp(device->state, "ready");
 }
 
-static int tracing_check_names(const Tensord__DeviceList *list, char *const names[], int n_names, struct fault *fault) {
+static int tracing_check_names(const Tensord__DeviceList *list, const char *const names[], int n_names,
+                               struct fault *fault) {
     for (int i = 0; i < n_names; i++) {
         size_t at = 0;
         while (at < list->n_devices && strcmp(list->devices[at]->name, names[i]) != 0)
@@ -201,8 +202,8 @@ static int tracing_check_names(const Tensord__DeviceList *list, char *const name
     return STATUS_OK;
 }
 
-static void tracing_open(struct tracing *tracing, const char *url, const Tensord__DeviceList *list, char *const names[],
-                         int n_names, double seconds) {
+static void tracing_open(struct tracing *tracing, const char *url, const Tensord__DeviceList *list,
+                         const char *const names[], int n_names, double seconds) {
     for (size_t i = 0; i < list->n_devices && tracing->n < TRACE_DEVICES_MAX; i++) {
         struct source *source = &tracing->sources[tracing->n];
         struct fault fault = {0};
@@ -262,7 +263,7 @@ static void tracing_run(struct tracing *tracing, double seconds) {
 }
 
 static int tracing_do(struct tracing *tracing, const char *url, const Tensord__DeviceList *list, double seconds,
-                      const char *path, char *const names[], int n_names, struct fault *fault) {
+                      const char *path, const char *const names[], int n_names, struct fault *fault) {
     char text[CONTROL_URL_MAX];
     int code = control_url(url, text, fault);
     if (code == STATUS_OK)
@@ -285,8 +286,8 @@ static int tracing_do(struct tracing *tracing, const char *url, const Tensord__D
     return STATUS_OK;
 }
 
-int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path, char *const devices[],
-                    int n_devices, struct fault *fault) {
+int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path,
+                    const char *const devices[], int n_devices, struct fault *fault) {
     Tensord__ListDevices request = TENSORD__LIST_DEVICES__INIT;
     Tensord__DeviceList *list;
     int code =

@@ -66,7 +66,7 @@ struct engine {
     struct stream *signalled; /* streams that reached a watched point */
     struct stream_chunk *chunks;
     unsigned chunks_count;
-    struct fault latched;   /* a sticky failure of the device */
+    struct fault latched; /* a sticky failure of the device */
     struct histogram queue_time, run_time;
     unsigned publications;  /* for the choice of operations whose times are taken */
     struct flight flight;   /* user kernels that may have caused it */

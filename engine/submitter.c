@@ -173,25 +173,18 @@ static bool turn_samples(const struct turn *turn, const struct stream *stream, c
     return stream->executed + 1 >= turn->sample && (record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL);
 }
 
-/* As submitter_step(), with a look at the clock before and after. */
-static bool submitter_step_sampled(struct engine *engine, struct stream *stream, struct record *record,
-                                   struct turn *turn) {
-    turn->launched_ns = engine_clock();
-    bool stepped = submitter_step(engine, stream, record);
-    turn->done_ns = engine_clock();
-    turn->sample = UINT64_MAX;
-    return stepped;
-}
-
 static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
     bool async = engine->device->vtable->async;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        bool sampled = turn_samples(turn, stream, record);
-        if (sampled && async && turn->moved)
-            break; /* an event before it and one behind it tell how long it runs */
-        if (submitter_far_ahead(engine, stream) || !(sampled ? submitter_step_sampled(engine, stream, record, turn)
-                                                             : submitter_step(engine, stream, record))) {
+        bool stopped = submitter_far_ahead(engine, stream);
+        if (!stopped && turn_samples(turn, stream, record)) {
+            if (async && turn->moved)
+                break; /* an event before it and one behind it tell how long it runs */
+            turn->launched_ns = engine_clock();
+            i = SUBMITTER_TURN_RECORDS; /* the turn ends with it */
+        }
+        if (stopped || !submitter_step(engine, stream, record)) {
             turn->blocked = true;
             break;
         }
@@ -201,9 +194,11 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         stream->head_used += record->bytes;
         stream->executed++;
         turn->moved = true;
-        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS || (async && sampled))
+        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS)
             break;
     }
+    if (turn->launched_ns)
+        turn->done_ns = engine_clock();
     if (async) {
         turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
         if (turn->mark.event) {

@@ -21,6 +21,7 @@ enum channel_type {
     CHANNEL_GRANTED,    /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
     CHANNEL_DENIED,     /* or it is nobody: `login.fault` */
     CHANNEL_REVOKED,    /* whoever was let in as `principal`, by its credential, may not stay */
+    CHANNEL_LIMITS,     /* the limits of `principal` are others; without a name: of all that are no users */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
@@ -33,8 +34,10 @@ enum channel_type {
 };
 
 struct channel_limits {
-    struct limits each; /* of those of whom the front says nothing else */
-    uint32_t sessions;  /* of one device */
+    struct limits each;   /* of those of whom the front says nothing else */
+    uint32_t sessions;    /* of one device */
+    uint64_t named_bytes; /* of a principal's named tensors; 0: no limit but the device's */
+    uint32_t named_tensors;
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
@@ -53,6 +56,7 @@ struct channel_message {
             uint64_t epoch;
             int32_t log_level;
             struct channel_limits limits;
+            char state_dir[256]; /* "": named tensors are not saved */
         } start;
         struct {
             uint64_t session; /* number for the new session */
@@ -65,7 +69,7 @@ struct channel_message {
             char token[TOKEN_TEXT_CHARS + 2]; /* cut where it is longer than a token, and then it is none */
             struct fault fault;               /* of a CHANNEL_DENIED */
         } login;
-        struct principal principal; /* CHANNEL_REVOKED */
+        struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */
         struct {
             char device[32];
             uint8_t ticket[16];

@@ -48,9 +48,9 @@ static int control_release(struct control *control) {
     int fd = control->fd;
     LIST_REMOVE(control, link);
     control->front->controls.count--;
+    control_count_stranger(control, false);
     if (control->killing)
         kill_forget(&control->kill);
-    control_count_stranger(control, false);
     if (control->login == CONTROL_LOGGING_IN)
         login_forget(&control->front->login, control, 0);
     uv_close((uv_handle_t *)&control->poll, control_closed);

@@ -38,6 +38,12 @@
     X(OPERATION_LIST, NOBODY, NOBODY)                                                                                  \
     X(KILL_SESSION, ADMIN, NOBODY)                                                                                     \
     X(LINK_DATA, NOBODY, NOBODY)                                                                                       \
+    X(PUBLISH, NOBODY, RUN)                                                                                            \
+    X(OPEN_NAME, NOBODY, RUN)                                                                                          \
+    X(NAME_OPENED, NOBODY, NOBODY)                                                                                     \
+    X(LIST_NAMES, NOBODY, RUN)                                                                                         \
+    X(NAME_LIST, NOBODY, NOBODY)                                                                                       \
+    X(REMOVE_NAME, NOBODY, RUN)                                                                                        \
     X(TRACE_START, NOBODY, ADMIN)                                                                                      \
     X(TRACE_DATA, NOBODY, NOBODY)
 

@@ -16,6 +16,7 @@
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/names.h"
 #include "server/refusal.h"
 #include "server/stats_page.h"
 #include "server/trace_feed.h"
@@ -54,6 +55,7 @@ struct service {
     struct link_table links;
     struct compile_queue compiles;
     struct trace_feed trace;
+    struct names names;
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */
     uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */

@@ -4,6 +4,7 @@
 
 #include "proto/tensord.pb-c.h"
 #include "server/packet.h"
+#include "server/status_names.h"
 
 static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
@@ -104,7 +105,7 @@ static void status_fill_memory(const struct engine_stats *stats, Tensord__Device
 /* What hangs on a device's message besides its readings. */
 struct status_times {
     Tensord__Histogram queue, run, fetch;
-    struct status_counts failures, refusals;
+    struct status_counts failures, rejections;
 };
 
 static Tensord__Histogram *status_fill_histogram(const struct histogram *from, Tensord__Histogram *to) {
@@ -123,8 +124,8 @@ static void status_fill_times(const struct worker_slot *slot, struct status_time
     status->fetch_time = status_fill_histogram(&stats->fetch_time, &times->fetch);
     status->n_failures = status_fill_counts(stats->engine.failures, &times->failures);
     status->failures = times->failures.pointers;
-    status->n_refusals = status_fill_counts(stats->rejections, &times->refusals);
-    status->refusals = times->refusals.pointers;
+    status->n_rejections = status_fill_counts(stats->rejections, &times->rejections);
+    status->rejections = times->rejections.pointers;
     status->faults = slot->n_failures;
     status->connections = worker_slot_connections(slot);
 }
@@ -254,8 +255,11 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
     size_t sessions = status_count_sessions(supervisor);
     struct status_session *rows = calloc(sessions + 1, sizeof *rows);
     Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
+    struct status_names *names = calloc(supervisor->n_slots, sizeof *names);
     int error = STATUS_NO_HOST_MEMORY;
-    if (rows && row_pointers) {
+    if (rows && row_pointers && names) {
+        for (unsigned i = 0; i < supervisor->n_slots; i++)
+            status_fill_names(&supervisor->slots[i], &names[i], &states[i]);
         status_fill_sessions(supervisor, now, rows, row_pointers);
         status.version = TENSORD_VERSION;
         status.uptime_s = status_seconds(now, front->started_ns);
@@ -272,6 +276,7 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
         status.rejections = rejections.pointers;
         error = use(owner, &status);
     }
+    free(names);
     free(row_pointers);
     free(rows);
     return error;

@@ -194,22 +194,37 @@ static void supervisor_out_of_patience(uv_timer_t *timer) {
     supervisor_kill(supervisor);
 }
 
+/* Queued work first, then what has names. */
+static uint64_t supervisor_drain_ms(const struct config *config) {
+    return config->drain_timeout + SUPERVISOR_GRACE_MS + (*config->state_dir ? config->state_timeout : 0);
+}
+
 void supervisor_drain(struct supervisor *supervisor) {
-    uv_timer_start(&supervisor->patience, supervisor_out_of_patience,
-                   supervisor->config->drain_timeout + SUPERVISOR_GRACE_MS, 0);
+    uv_timer_start(&supervisor->patience, supervisor_out_of_patience, supervisor_drain_ms(supervisor->config), 0);
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_drain(&supervisor->slots[i]);
 }
 
-void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
+/* What changes somebody's rights, to the workers of all devices. */
+static void supervisor_tell(struct supervisor *supervisor, enum channel_type type, const struct principal *principal) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
-    message.type = CHANNEL_REVOKED;
+    message.type = type;
     message.principal = *principal;
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (worker_slot_send(&supervisor->slots[i], &message, -1) == STATUS_LIMIT)
             /* Without memory for a message: rather no session than one that was revoked. */
-            worker_slot_kill(&supervisor->slots[i], "could not be told of a revocation");
+            worker_slot_kill(&supervisor->slots[i], "could not be told of other rights");
+}
+
+void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
+    supervisor_tell(supervisor, CHANNEL_REVOKED, principal);
+}
+
+void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits) {
+    struct principal principal = {.limits = *limits};
+    snprintf(principal.name, sizeof principal.name, "%s", name);
+    supervisor_tell(supervisor, CHANNEL_LIMITS, &principal);
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

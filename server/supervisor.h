@@ -45,6 +45,8 @@ bool supervisor_stopped(const struct supervisor *supervisor);
 struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target);
 /* To the workers of all devices: who was let in as this, by its credential, may not stay. */
 void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal);
+/* Likewise: the limits of this principal are others; without a name, of all that are no users. */
+void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
 /* Client connections of all workers, as their stats pages said last. */
