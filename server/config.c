@@ -216,15 +216,32 @@ static bool config_key_same(const struct config_key *key, const struct config *a
     case CONFIG_ADDRESS:
     case CONFIG_HOSTS:
         return !strcmp(x, y);
-    default:
-        return *(const uint64_t *)x == *(const uint64_t *)y;
+    case CONFIG_LEVEL:
+    case CONFIG_MODE:
+    case CONFIG_BYTES:
+    case CONFIG_COUNT:
+    case CONFIG_DURATION:
+    case CONFIG_SWITCH:
+        break;
     }
+    return *(const uint64_t *)x == *(const uint64_t *)y;
 }
 
 static void config_key_copy(const struct config_key *key, struct config *to, const struct config *from) {
     bool list = key->kind == CONFIG_PRINCIPALS || key->kind == CONFIG_HOSTS;
     size_t bytes = list ? CONFIG_PRINCIPALS_MAX : sizeof(uint64_t);
     memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
+}
+
+/* All of them can change. */
+static void config_take_limits(struct config *config, const struct config *fresh,
+                               void (*changed)(void *owner, const char *key, bool taken), void *owner) {
+    const char *key, *unit;
+    uint64_t was, is;
+    for (unsigned row = 0; limits_row(&config->limits, row, &key, &was, &unit); row++)
+        if (limits_row(&fresh->limits, row, &key, &is, &unit) && is != was)
+            changed(owner, key, true);
+    config->limits = fresh->limits;
 }
 
 void config_take(struct config *config, const struct config *fresh,
@@ -237,6 +254,7 @@ void config_take(struct config *config, const struct config *fresh,
             config_key_copy(key, config, fresh);
         changed(owner, key->name, taken);
     }
+    config_take_limits(config, fresh, changed, owner);
 }
 
 /* ---- the file ---- */

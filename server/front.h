@@ -9,6 +9,7 @@
 #include "server/control.h"
 #include "server/farewell.h"
 #include "server/http.h"
+#include "server/kill.h"
 #include "server/listener.h"
 #include "server/login.h"
 #include "server/notify.h"
@@ -26,6 +27,7 @@ struct front {
     struct listener_list listeners;
     struct arrival_list arrivals;
     struct control_list controls;
+    struct kill_list kills;
     struct farewell_list farewells;
     struct login login;
     struct http *http; /* NULL: nobody wants it */

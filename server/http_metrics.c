@@ -394,8 +394,30 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
 }
 
+/* All 0 where nobody can log in. */
+static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
+    static const Tensord__LoginStatus none = TENSORD__LOGIN_STATUS__INIT;
+    logins = logins ? logins : &none;
+    const struct {
+        const char *result;
+        uint64_t count;
+    } rows[] = {{"granted", logins->granted}, {"no_token", logins->no_token}, {"malformed", logins->malformed},
+                {"unknown", logins->unknown}, {"wrong", logins->wrong},       {"turned_away", logins->turned_away}};
+    metrics_head(out, "tensord_logins_total", "counter", "Logins by token, by what came of them.");
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        fputs("tensord_logins_total{", out);
+        metrics_label(out, "result", rows[i].result);
+        fputc('}', out);
+        metrics_value(out, (double)rows[i].count);
+    }
+    metrics_head(out, "tensord_logins_put_off_total", "counter", "Logins looked at later, after failures.");
+    fputs("tensord_logins_put_off_total", out);
+    metrics_value(out, (double)logins->put_off);
+}
+
 void http_metrics_write(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
     metrics_write_front(out, status, extra);
+    metrics_write_logins(out, status->logins);
     metrics_write_info(out, status);
     metrics_write_state(out, status);
     metrics_write_devices(out, status);
