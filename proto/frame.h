@@ -51,6 +51,8 @@ enum {
     X(STREAM_CLOSE, 25, StreamClose, "client")                                                                         \
     X(COPY_OUT, 26, CopyOut, "client")                                                                                 \
     X(COPY_IN, 27, CopyIn, "client")                                                                                   \
+    X(ACK, 28, Ack, "server")                                                                                          \
+    X(GOODBYE, 29, Goodbye, "client")                                                                                  \
     X(KERNEL_COMPILE, 40, KernelCompile, "client")                                                                     \
     X(KERNEL_COMPILED, 41, KernelCompiled, "server")                                                                   \
     X(KERNEL_LAUNCH, 42, KernelLaunch, "client")                                                                       \

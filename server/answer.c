@@ -124,13 +124,14 @@ static void answer_hungry(struct reply *reply) {
     }
 }
 
-int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id) {
+int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id, uint64_t offset) {
     struct answer *answer = answer_create(connection, ANSWER_FETCH, sequence, connection_fetch_cost(connection, id));
 
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
     answer->reply.hungry = answer_hungry;
     answer->feed.came = answer_came;
+    answer->feed.from = offset < INT64_MAX ? (int64_t)offset : INT64_MAX;
     answer_link(answer);
     feed_start(&answer->feed, connection->session, id);
     return STATUS_OK;

@@ -25,7 +25,8 @@ struct answer {
 
 /* These queue a reply at once or later. STATUS_NO_HOST_MEMORY without memory for it. */
 int answer_message(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
-int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id);
+/* The bytes from `offset` on. */
+int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id, uint64_t offset);
 /* id 0: everything enqueued so far. */
 int answer_wait(struct connection *connection, uint64_t sequence, uint64_t id);
 /* Compiles a kernel and binds it to the id. */

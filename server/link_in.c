@@ -370,8 +370,8 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
 
     for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
         next_copy = copy->next;
-        if (copy->link || now_ms < copy->deadline_ms)
-            continue;
+        if (copy->link || !copy->connection->poll || now_ms < copy->deadline_ms)
+            continue; /* it has begun, or its client may be about to send for it */
         fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms",
                   service->limits.transfer_timeout_ms);
         copy_in_fail(copy, &fault);
@@ -381,6 +381,14 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
         if (!link->copy && now_ms >= link->deadline_ms)
             link_in_destroy(link);
     }
+}
+
+void link_in_extend(struct connection *connection) {
+    uint64_t deadline_ms = service_now_ms() + connection->service->limits.transfer_timeout_ms;
+
+    for (struct copy_in *copy = connection->service->links.copies; copy; copy = copy->next)
+        if (copy->connection == connection)
+            copy->deadline_ms = deadline_ms;
 }
 
 void link_in_drop_connection(struct connection *connection) {

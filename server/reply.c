@@ -71,11 +71,13 @@ static void reply_chunk(struct reply *reply) {
     }
 }
 
-void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t total) {
+void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t offset,
+                uint64_t total) {
     reply_begin(reply, type, sequence);
     reply->data = data;
+    reply->offset = offset;
     reply->total = total;
-    reply->bulk = total > REPLY_SMALL_MAX;
+    reply->bulk = total - offset > REPLY_SMALL_MAX;
     reply_chunk(reply);
 }
 

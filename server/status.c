@@ -152,6 +152,9 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
     status->allow_tf32 = session->allow_tf32;
+    status->detached = session->lease_until_ns != 0;
+    status->lease_left_s = status_seconds(session->lease_until_ns, now);
+    status->reconnects = session->reconnects;
     status->failures = row->pointers;
     for (unsigned code = 1; code < STATUS_COUNT; code++) {
         if (!session->failures[code])

@@ -66,6 +66,8 @@ static void worker_stats_session(const struct connection *connection, struct sta
     memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
     memcpy(out->label, session.label, sizeof out->label);
     out->allow_tf32 = session.allow_tf32;
+    out->lease_until_ns = connection->lease.until_ms * 1000000u;
+    out->reconnects = connection->lease.reconnects;
 }
 
 static void worker_stats_write(struct worker_stats *stats, const struct service *service, uint64_t now) {
@@ -81,7 +83,7 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
     device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);
     for (const struct connection *at = service->connections; at; at = at->next)
-        device.connections++;
+        device.connections += at->poll != NULL;
     stats_page_begin(page);
     page->device = device;
     for (const struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next)
