@@ -237,6 +237,9 @@ struct run_group *engine_group_take(struct engine *engine) {
 void engine_group_give(struct engine *engine, struct run_group *group) {
     group->free_next = engine->groups_free;
     engine->groups_free = group;
+    if (group->joiner)
+        engine_stream_give(engine, group->joiner);
+    group->joiner = NULL;
 }
 
 struct stream *engine_stream_take(struct engine *engine, struct run_group *group, int priority) {

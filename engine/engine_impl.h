@@ -21,7 +21,9 @@ struct run_group {
     struct stream *first[STREAM_PRIORITIES], *last[STREAM_PRIORITIES];
     struct run_group *next; /* in the run queue */
     bool queued;
-    struct run_group *free_next; /* owner thread */
+    /* owner thread */
+    struct stream *joiner; /* only waits, and stands for what it has waited for (plan.c); NULL until needed */
+    struct run_group *free_next;
 };
 
 struct run_queue {

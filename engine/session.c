@@ -50,10 +50,9 @@ static void session_cancel_stream(struct session *session, struct stream *stream
 
 static void session_cancel_streams(struct session *session) {
     session_cancel_stream(session, session->stream);
-    if (session->uploader)
-        session_cancel_stream(session, session->uploader);
-    if (session->fetcher)
-        session_cancel_stream(session, session->fetcher);
+    for (int i = 0; i < TRANSFER_STREAMS; i++)
+        if (session->transfers[i])
+            session_cancel_stream(session, session->transfers[i]);
     for (uint32_t i = 0; i < session->n_streams; i++)
         session_cancel_stream(session, session->streams[i].stream);
     free(session->streams);
@@ -75,6 +74,7 @@ void session_destroy(struct session *session) {
     session_notify_room(session, 0, NULL, NULL);
     pending_drop_all(session);
     session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
+    upload_cancel_streams(session);
     while (session->uploads)
         upload_abandon(session->uploads);
     while (session->landings)
@@ -143,8 +143,8 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
 
 /* ---- streams ---- */
 
-struct stream *session_transfer_stream(struct session *session, bool upload) {
-    struct stream **stream = upload ? &session->uploader : &session->fetcher;
+struct stream *session_transfer_stream(struct session *session, enum transfer transfer) {
+    struct stream **stream = &session->transfers[transfer];
     if (!*stream)
         *stream = engine_stream_take(session->engine, session->group, 1); /* short, and somebody waits for it */
     return *stream;

@@ -60,7 +60,6 @@ struct staging_wait {
     struct session *session;
     enum staging_way way;
     size_t bytes;
-    struct stream *stream;
     struct storage *granted;
     struct staging_wait *next, **previous; /* previous NULL: in no list */
 };
@@ -81,6 +80,7 @@ struct upload {
     struct storage *chunk;   /* staged: the one being written, */
     int64_t chunk_offset, chunk_bytes;
     struct stream *stream;  /* the stream that copies it, */
+    bool own;               /* which is its own, */
     uint64_t copied;        /* and the point at which all that have come are copied */
     struct stream *outside; /* waitable: reached when the bytes are there, */
     struct taint *taint;    /* and settled just before */

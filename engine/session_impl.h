@@ -12,6 +12,16 @@ struct session_stream {
     struct stream *stream;
 };
 
+/* Streams for copies to and from a device that runs later. What is enqueued on one of them waits for what came before it
+ * there, so copies that wait for different things have different ones: else copies between two devices could wait for
+ * each other in a circle. */
+enum transfer {
+    TRANSFER_UPLOAD, /* a client's bytes: waits for the memory's users before. (Copies from elsewhere: struct upload) */
+    TRANSFER_FETCH,  /* a value, enqueued behind it */
+    TRANSFER_PART,   /* a part of a value that is there: waits for nothing */
+    TRANSFER_STREAMS,
+};
+
 struct session {
     struct engine *engine;
     struct session_limits limits;
@@ -31,8 +41,8 @@ struct session {
     struct stream *stream;          /* number 0 */
     struct session_stream *streams; /* the others, open ones and closed ones that still run */
     uint32_t n_streams;
-    struct stream *uploader, *fetcher; /* of copies to and from a device that runs later; NULL until needed */
-    struct upload *uploads;            /* unfinished ones */
+    struct stream *transfers[TRANSFER_STREAMS]; /* on a device that runs later; NULL until needed */
+    struct upload *uploads;                     /* unfinished ones */
     struct landing *landings;
     struct pending *pending; /* fetches and waits not yet answered */
 
@@ -69,8 +79,8 @@ void session_label(struct session *session, const char *label);
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
-/* The stream for copies to the device (`upload`) or from it; NULL out of memory. */
-struct stream *session_transfer_stream(struct session *session, bool upload);
+/* NULL out of memory. */
+struct stream *session_transfer_stream(struct session *session, enum transfer transfer);
 /* Whether the stream is one of the session's that take work. */
 bool session_has_stream(const struct session *session, const struct stream *stream);
 

@@ -88,8 +88,7 @@ static bool account_may(const struct engine *engine, const struct staging_accoun
 
 /* ---- taking ---- */
 
-static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, struct stream *stream,
-                                   bool first) {
+static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first) {
     struct engine *engine = session->engine;
     struct staging *staging = &engine->staging;
     struct staging_account *account = &session->staging[way];
@@ -97,7 +96,7 @@ static struct storage *staging_try(struct session *session, enum staging_way way
     account_collect(staging, account);
     if (!account_may(engine, account, bytes, first))
         staging_collect(engine);
-    if (!account_may(engine, account, bytes, first) || pool_take(&staging->pool, bytes, stream, &storage) != STATUS_OK)
+    if (!account_may(engine, account, bytes, first) || pool_take(&staging->pool, bytes, NULL, &storage) != STATUS_OK)
         return NULL;
     account_charge(staging, account, storage->charged);
     return storage;
@@ -138,7 +137,7 @@ static void staging_grant(struct engine *engine) {
         next = wait->next;
         if (account->refused == staging->looks && !wait->first && !broken)
             continue;
-        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->stream, wait->first);
+        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first);
         if (wait->granted || broken || staging->held == 0)
             wait_answer(staging, wait);
         else
@@ -161,8 +160,8 @@ static void wait_begin(struct engine *engine, struct staging_wait *wait) {
     staging_arm(engine);
 }
 
-int staging_take(struct session *session, enum staging_way way, size_t bytes, struct stream *stream,
-                 struct staging_wait *wait, struct storage **result, struct fault *fault) {
+int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
+                 struct storage **result, struct fault *fault) {
     struct engine *engine = session->engine;
     struct staging *staging = &engine->staging;
     size_t rounded = pool_rounded(bytes);
@@ -178,7 +177,7 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
     if (staging->waits && staging->moved)
         staging_grant(engine);
     bool first = wait && wait->first, behind = session->staging[way].waiting && !first;
-    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, stream, first);
+    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first);
     if (storage) {
         *result = storage;
         return STATUS_OK;
@@ -190,7 +189,6 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
     wait->session = session;
     wait->way = way;
     wait->bytes = rounded;
-    wait->stream = stream;
     wait_begin(engine, wait);
     return STATUS_AGAIN;
 }

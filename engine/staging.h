@@ -55,11 +55,10 @@ void staging_init(struct staging *staging, struct device *device, uint64_t total
 /* No session is left, and nothing runs any more. */
 void staging_finish(struct staging *staging);
 
-/* Memory for `bytes`, with one reference: for work on `stream`, which waits for its uses, or for the host to write now
- * (NULL). STATUS_AGAIN: there is none now; `wait` is called once, and then the same call has the answer (NULL: the caller
+/* Memory for `bytes` that nothing uses any more, with one reference. STATUS_AGAIN: there is none now; `wait` is called once, and then the same call has the answer (NULL: the caller
  * does not wait). STATUS_DEVICE_LOST, or STATUS_NO_HOST_MEMORY where waiting would not help, with words. */
-int staging_take(struct session *session, enum staging_way way, size_t bytes, struct stream *stream,
-                 struct staging_wait *wait, struct storage **storage, struct fault *fault);
+int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
+                 struct storage **storage, struct fault *fault);
 /* Takes NULL. The device may still use it, by what its uses say. */
 void staging_give(struct session *session, enum staging_way way, struct storage *storage);
 /* The taker wants it no more. */

@@ -29,16 +29,23 @@ static struct device_stream *submitter_device_stream(struct engine *engine, stru
     return *slot;
 }
 
+/* False: launches of this stream are skipped from here on. */
+static bool submitter_may_launch(struct engine *engine, struct stream *stream, struct device_stream **device_stream) {
+    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+        return false;
+    if (engine->device->vtable->async && !(*device_stream = submitter_device_stream(engine, stream)))
+        return false;
+    stream->unmarked = true;
+    return true;
+}
+
 static void submitter_launch(struct engine *engine, struct stream *stream, const struct launch *launch) {
     const struct device_vtable *vtable = engine->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (!submitter_may_launch(engine, stream, &device_stream))
         return;
-    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
-        return;
-    stream->unmarked = true;
     if (vtable->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
         engine_latch(engine, &fault);
 }
@@ -47,12 +54,8 @@ static void submitter_launch_kernel(struct engine *engine, struct stream *stream
     const struct device_vtable *vtable = engine->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (!submitter_may_launch(engine, stream, &device_stream))
         return;
-    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
-        return;
-    stream->unmarked = true;
     flight_note(&engine->flight, stream, stream->executed + 1, launch->name);
     if (vtable->kernels->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
         engine_latch(engine, &fault);
