@@ -145,7 +145,12 @@ typedef struct td_options {
                                  small operations; at least 64 KiB */
     bool allow_tf32;          /* lets GPUs round the inputs of float32 products to TF32 (10 bits of mantissa instead of 23),
                                  which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
+    unsigned reconnect_ms;    /* for how long a device whose connection was lost tries to get another one; 0: as long as the
+                                 daemon keeps the session (its session-lease); TD_NEVER: the device is lost at once */
+    unsigned heartbeat_ms;    /* a daemon from which nothing has come for so long is taken for gone; 0: 10,000; TD_NEVER:
+                                 it may keep silent for ever */
 } td_options;
+#define TD_NEVER (~0u)
 
 /* URLs: unix:/path, tcp://host:port. NULL: $TENSORD_URL, else the daemon's default socket ($XDG_RUNTIME_DIR/tensord.sock,
  * or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks until the daemon has answered.
@@ -184,6 +189,16 @@ TD_API const char *td_device_name(const td_device *device);
  * device itself is lost, with TD_E_DEVICE_LOST or what the daemon gave as the cause. From then on every call on the device
  * fails so; td_device_open() opens it again, with no tensor of before. */
 TD_API int td_sync(td_device *device);
+/* What has become of the device's connection. Where one is lost the session goes on in the daemon: the library connects
+ * anew by itself, sends what has not arrived, and each operation takes effect exactly once. Meanwhile calls enqueue until
+ * the send queue is full, and those that block keep waiting. Only where the session is gone, because that took longer than
+ * its lease or the worker was restarted, is the device lost, and its tensors fail with TD_E_DEVICE_LOST. Does not block. */
+typedef struct td_link {
+    bool connected;           /* false: it is being connected anew, or is lost */
+    uint64_t reconnects;      /* so far */
+    uint64_t frames_repeated; /* messages that were sent again by that */
+} td_link;
+TD_API int td_device_link(td_device *device, td_link *link);
 /* Sends what is queued now instead of within 100 µs. Does not block. Fails as td_sync() does. */
 TD_API int td_flush(td_device *device);
 

@@ -64,6 +64,7 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
     if (!lease->granted)
         return;
     welcome->resume_secret = (ProtobufCBinaryData){sizeof lease->secret, (uint8_t *)lease->secret};
+    welcome->process = (uint32_t)getppid(); /* the worker is the front's child, and ends with it */
     welcome->lease_ms = limits->session_lease_ms;
     welcome->heartbeat_ms = limits->heartbeat_timeout_ms;
     welcome->frames = lease->frames;
