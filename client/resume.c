@@ -148,6 +148,9 @@ static int resume_adopt(td_device *device, int fd, uint64_t frames, struct fault
     (void)queue_handled(device, frames);
     journal_rewind(journal, resume_drop_frame);
     resume->repeated += journal->frames - frames;
+    resume->attempts =
+        frames == resume->frames; /* a row of connections that are of no use waits a little, but not longer */
+    resume->frames = frames;
     pending_ask_again(device);
     device->queue.broken = false;
     device->queue.error = 0;

@@ -32,11 +32,12 @@ struct resume {
     bool away;           /* there is no connection now */
     td_error cause;      /* why */
     int64_t deadline_ms; /* for another one */
-    unsigned attempts;   /* for it, or in a row that led to nothing */
+    unsigned attempts;   /* for it; the first one of a row is made at once */
     int attempt;         /* the socket of the present one; -1: none */
     uint64_t reconnects;
     uint64_t repeated;      /* counted frames that were sent again */
-    uint64_t heard_at_once; /* pending.heard when the last connection began */
+    uint64_t frames;        /* handled when the last connection began, */
+    uint64_t heard_at_once; /* and pending.heard then */
 
     int64_t look_ms;         /* when to look next, */
     int64_t heard_ms;        /* when something had come, as far as was seen, */
