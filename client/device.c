@@ -78,8 +78,10 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     resume_goodbye(device);
     int64_t deadline_ms = control_now_ms() + timeout_ms;
     queue_pump_wait(device, NULL, deadline_ms);
+    device->resume.parting = device->resume.on && !device->lost && queue_idle(&device->queue);
     pthread_mutex_unlock(&device->lock);
     io_stop(device); /* fails what is pending, on its thread */
+    resume_part(device, deadline_ms);
     scope_forget_device(device);
     device_free(device);
 }
@@ -94,7 +96,7 @@ void device_lose(td_device *device, const td_error *cause) {
     device->lost = true;
     device->resume.away = false;
     device->cause = *cause;
-    shutdown(device->fd, SHUT_RDWR);
+    shutdown(device->fd, device->resume.parting ? SHUT_WR : SHUT_RDWR);
     if (device->open) {
         device->queue.bytes -= device->open->item.bytes;
         batch_give(&device->batches, device->open);

@@ -17,7 +17,7 @@
 #include "client/error.h"
 #include "client/trace.h"
 
-enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, PATIENCE_S = 3600 };
+enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, PATIENCE_S = 3600, PARTING_MS = 500 };
 
 /* ---- the handshake ---- */
 
@@ -265,6 +265,23 @@ void resume_goodbye(td_device *device) {
                                     .frame = resume->goodbye_frame,
                                     .frame_bytes = FRAME_HEADER_BYTES};
     queue_push(&device->queue, &resume->goodbye);
+}
+
+/* A socket that is closed while something has come for it, such as an Ack, may take what it has sent along: so the
+ * daemon's end is waited for. Where the daemon itself is at the other end of a Unix socket nothing is lost that way. */
+void resume_part(td_device *device, int64_t deadline_ms) {
+    uint8_t nowhere[16 << 10];
+    int64_t until_ms = control_now_ms() + PARTING_MS;
+    ssize_t got = 1;
+    if (!device->resume.parting || device->resume.daemon)
+        return;
+    if (until_ms > deadline_ms)
+        until_ms = deadline_ms;
+    for (int64_t left_ms; got > 0 && (left_ms = until_ms - control_now_ms()) > 0;) {
+        struct pollfd entry = {.fd = device->fd, .events = POLLIN};
+        if (poll(&entry, 1, (int)left_ms) > 0)
+            got = recv(device->fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
+    }
 }
 
 /* ---- heartbeats ---- */

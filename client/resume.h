@@ -43,6 +43,7 @@ struct resume {
     int64_t heard_ms;        /* when something had come, as far as was seen, */
     uint64_t heard, written; /* and what was counted then */
 
+    bool parting; /* the daemon has been told that the session is not needed */
     struct item goodbye;
     uint8_t goodbye_frame[32];
 };
@@ -60,6 +61,9 @@ void resume_run(struct td_device *device);
 void resume_stop(struct td_device *device);
 /* Tells the daemon that the session is not needed any more, behind all that is queued. */
 void resume_goodbye(struct td_device *device);
+
+/* After the I/O thread: lets the goodbye arrive, before the deadline and not for long. */
+void resume_part(struct td_device *device, int64_t deadline_ms);
 
 /* On the I/O thread: how long it may sleep for heartbeats' sake, and what they need; `now_ns` of CLOCK_MONOTONIC. */
 struct timespec resume_patience(const struct resume *resume, uint64_t now_ns);
