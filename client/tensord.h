@@ -36,6 +36,8 @@
  * Blocking. The library never exits, aborts, or prints (unless TENSORD_DEBUG=wire is set, which prints every message to
  * stderr), and blocks only in calls marked "Blocks".
  *
+ * Connections. One that is lost costs nothing but time: see td_device_link().
+ *
  * Names, broadcasting and promotion follow the Python Array API standard; neural-network operations follow PyTorch.
  * Where the standard leaves a mix of kinds open, bool < int < float and the higher kind's dtype wins. The f8 formats
  * promote with nothing, as in PyTorch and JAX: cast first. */
@@ -250,11 +252,11 @@ TD_API const char *td_dtype_name(td_dtype dtype);
 
 /* A tensor of this dtype and shape from host memory, which may be reused on return. Up to 256 KiB (or a quarter of
  * queue_bytes) are copied and sent later, as long as the send queue is not half full; otherwise the call sends them itself
- * and blocks until the socket has taken them. Errors as of operations, below; TD_E_OUT_OF_MEMORY on the device poisons
+ * and blocks until the daemon has them. Errors as of operations, below; TD_E_OUT_OF_MEMORY on the device poisons
  * the tensor. */
 TD_API td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data);
 /* The same, but borrows the data: it must stay unchanged until `done(user)` is called, once, on the library's I/O thread,
- * when it has been sent or never will be. `done` may be NULL. Does not block. On NULL, `done` is not called. */
+ * when the daemon has it or never will. `done` may be NULL. Does not block. On NULL, `done` is not called. */
 TD_API td_tensor *td_upload_borrow(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
                                    void (*done)(void *user), void *user);
 /* Copies the value to `data`, whose size must be td_tensor_bytes(). Blocks until it is there. Errors:
