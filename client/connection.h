@@ -5,6 +5,7 @@
 
 #include "client/control.h"
 #include "client/tensord.h"
+#include "client/token.h"
 
 struct td_connection {
     char url[CONTROL_URL_MAX]; /* constant, as are the options */
@@ -13,6 +14,7 @@ struct td_connection {
     size_t queue_bytes;
     bool allow_tf32;
     unsigned reconnect_ms, heartbeat_ms; /* as in td_options */
+    char token[TOKEN_BYTES_MAX];         /* "": none */
     pthread_mutex_t lock;                /* for the rest */
     struct control *control;             /* NULL: to be opened again */
     td_device *devices;

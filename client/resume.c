@@ -108,7 +108,8 @@ static int resume_attempt(td_device *device, int64_t deadline_ms, int *fd, uint6
     if (code)
         return code;
     if (resume_attempting(device, *fd)) {
-        code = control_hello(*fd, connection->client_name, connection->allow_tf32, resume, until_ms, &welcome, fault);
+        code = control_hello(*fd, connection->client_name, connection->token, connection->allow_tf32, resume, until_ms,
+                             &welcome, fault);
         (void)resume_attempting(device, -1);
     } else {
         code = fault_set(fault, STATUS_CANCELLED, "the device was closed");

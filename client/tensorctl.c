@@ -13,6 +13,7 @@
 #include "client/control.h"
 #include "client/tensorctl.h"
 #include "proto/frame.h"
+#include "proto/status_json.h"
 
 enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
@@ -32,6 +33,9 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --help, --version\n"
+                                      "\n"
+                                      "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
+                                      "file $TENSORD_TOKEN_FILE.\n"
                                       "\n"
                                       "ops shows the dtypes that an operation's last input may have (take: its\n"
                                       "indices), or its result's where it has no input.\n"
@@ -164,7 +168,7 @@ static int command_operations(struct tensorctl *ctl, struct fault *fault) {
     if (error)
         return error;
     if (ctl->json)
-        tensorctl_json_write_operations(stdout, list);
+        status_json_write_operations(stdout, list);
     else
         tensorctl_operations_write(stdout, list);
     tensord__operation_list__free_unpacked(list, NULL);
@@ -326,7 +330,8 @@ int main(int argc, char **argv) {
     if (code)
         return code < 0 ? EXIT_SUCCESS : code;
 
-    int error = control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl.control, &fault);
+    int error =
+        control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, NULL, &ctl.control, &fault);
     if (error) {
         failed(error, &fault);
         if (error == STATUS_CONNECTION)

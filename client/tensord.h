@@ -147,6 +147,8 @@ typedef struct td_options {
                                  small operations; at least 64 KiB */
     bool allow_tf32;          /* lets GPUs round the inputs of float32 products to TF32 (10 bits of mantissa instead of 23),
                                  which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
+    const char *token;        /* who the program is, where the daemon asks: "tensord_…". NULL: $TENSORD_TOKEN, else the file
+                                 that $TENSORD_TOKEN_FILE names, else none; "": none */
     unsigned reconnect_ms;    /* for how long a device whose connection was lost tries to get another one; 0: as long as the
                                  daemon keeps the session (its session-lease); TD_NEVER: the device is lost at once */
     unsigned heartbeat_ms;    /* a daemon from which nothing has come for so long is taken for gone; 0: 10,000; TD_NEVER:
@@ -157,7 +159,8 @@ typedef struct td_options {
 /* URLs: unix:/path, tcp://host:port. NULL: $TENSORD_URL, else the daemon's default socket ($XDG_RUNTIME_DIR/tensord.sock,
  * or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks until the daemon has answered.
  * Errors: TD_E_INVALID_ARGUMENT (the URL), TD_E_CONNECTION (nobody there), TD_E_TIMED_OUT, TD_E_VERSION, or why the
- * daemon refuses: TD_E_LIMIT, TD_E_DRAINING, TD_E_DENIED. */
+ * daemon refuses: TD_E_LIMIT, TD_E_DRAINING, TD_E_DENIED (it takes a token, this one is not valid, or its user's role does
+ * not allow that). */
 TD_API int td_connect(const char *url, const td_options *options, td_connection **connection);
 /* Closes its devices, whose tensors end with it. What was enqueued is sent first, but not waited for: td_sync() does that.
  * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, and must not

@@ -140,7 +140,7 @@ static void lease_log(const struct connection *connection, const char *event, co
     char number[24], left[24];
 
     log_event(LOG_LEVEL_INFO, event, "session", log_text(number, sizeof number, "%lu", connection->number), "peer",
-              connection->peer, "principal", connection->principal, "reason", reason, "frames",
+              connection->peer.address, "principal", connection->peer.principal.name, "reason", reason, "frames",
               log_text(left, sizeof left, "%lu", connection->lease.frames), NULL);
 }
 
@@ -191,7 +191,7 @@ static bool lease_presented(const struct connection *connection, const struct co
                             const ProtobufCBinaryData *secret) {
     unsigned difference = 0;
 
-    if (secret->len != LEASE_SECRET_BYTES || strcmp(connection->principal, fresh->principal) != 0)
+    if (secret->len != LEASE_SECRET_BYTES || strcmp(connection->peer.principal.name, fresh->peer.principal.name) != 0)
         return false;
     for (unsigned i = 0; i < LEASE_SECRET_BYTES; i++)
         difference |= connection->lease.secret[i] ^ secret->data[i];
@@ -252,7 +252,7 @@ static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
     char reason[64];
 
     /* While nothing is read nothing can be heard. */
-    if (lease->heard || connection->reader.paused || connection->draining)
+    if (lease->heard || connection->reader.paused || connection->draining || connection->wait_rate)
         lease->heard_ms = now_ms;
     if (lease->said || connection->blocked)
         lease->said_ms = now_ms;

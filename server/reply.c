@@ -270,6 +270,7 @@ int reply_queue_write(struct reply_queue *queue, int fd, size_t budget, uint64_t
         while (sent < 0 && errno == EINTR);
         if (sent < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -errno;
+        queue->written += (uint64_t)sent;
         reply_queue_consume(queue, &gather, (size_t)sent, payload);
         written += (size_t)sent;
         if ((size_t)sent < gather.bytes)
