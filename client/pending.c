@@ -55,6 +55,8 @@ void request_init(struct request *request, enum request_kind kind, enum frame_ty
                                 .reply = type == FRAME_FETCH            ? FRAME_FETCH_CHUNK
                                          : type == FRAME_KERNEL_COMPILE ? FRAME_KERNEL_COMPILED
                                          : type == FRAME_PING           ? FRAME_PONG
+                                         : type == FRAME_OPEN_NAME      ? FRAME_NAME_OPENED
+                                         : type == FRAME_LIST_NAMES     ? FRAME_NAME_LIST
                                                                         : FRAME_DONE};
     if (tensor) {
         request->id = tensor->id;
@@ -71,7 +73,8 @@ void request_init(struct request *request, enum request_kind kind, enum frame_ty
 /* Gives the request its number, which goes into its frame, and links it. */
 static void pending_link(td_device *device, struct request *request, uint8_t *frame, struct frame_header *header) {
     struct pending *pending = &device->pending;
-    request->sequence = pending->next_sequence++;
+    if (!request->sequence)
+        request->sequence = pending->next_sequence++;
     (void)frame_header_decode(frame, FRAME_MESSAGE_MAX, 0, header, NULL);
     header->sequence = request->sequence;
     frame_header_encode(header, frame);
@@ -95,6 +98,7 @@ void pending_push_frame(td_device *device, struct request *request, struct frame
     struct frame_header header;
     pending_link(device, request, frame->bytes, &header);
     frame->item.request = request;
+    request->elsewhere = true;
     frame->item.uncounted = true;
     device_seal(device);
     queue_push(&device->queue, &frame->item);
@@ -172,12 +176,12 @@ void pending_fail_all(td_device *device, const td_error *error) {
         pending_complete(device, device->pending.first, error);
 }
 
-/* The reply was lost with the connection: asks again, where that is the same question. A compilation binds its id, so
- * that one must be asked by whoever knows the source, with another. */
+/* The reply was lost with the connection: asks again. What is not in the request itself must be asked by whoever waits for
+ * it and still knows it. */
 static struct item *request_ask_again(td_device *device, struct request *request, struct item *after) {
     struct frame_header header;
     request->sent = false;
-    if (request->reply == FRAME_KERNEL_COMPILED) {
+    if (request->elsewhere) {
         request->again = true;
         pending_complete(device, request, NULL);
         return after;

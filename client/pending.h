@@ -27,12 +27,16 @@ struct request {
     uint64_t id;              /* of the tensor that it asks about; 0: of none */
     struct td_tensor *tensor; /* NULL: none, or released meanwhile */
     struct td_tensor *held;   /* whose release waits for the answer; NULL: none */
-    uint8_t *data;            /* FETCH: where the bytes go; [bytes]. KERNEL_COMPILED: the log, malloc'ed; NULL: none */
+    uint8_t *data;            /* FETCH: where the bytes go; [bytes]. KERNEL_COMPILED: the log, malloc'ed; NULL: none.
+                                 NAME_LIST: the names, malloc'ed */
+    struct tensor_type *type; /* NAME_OPENED: where it goes */
+    bool more;                /* NAME_LIST: that was not the end */
     uint64_t bytes, received;
 
     bool sent;        /* it has left the queue, */
     uint64_t frames;  /* behind so many counted frames */
-    bool again;       /* KERNEL_COMPILED: the answer was lost with a connection; ask with another id */
+    bool elsewhere;   /* its frame is not its own, and gone: */
+    bool again;       /* its answer was lost with a connection, and whoever asked must ask again */
     atomic_bool done; /* written under the lock */
     int status;
     td_error error; /* filled unless status is 0 */
@@ -64,7 +68,8 @@ void pending_finish(struct pending *pending);
 void request_init(struct request *request, enum request_kind kind, enum frame_type type, struct td_tensor *tensor);
 /* Numbers it and pushes it behind everything enqueued so far; a Sync behind all uploads too. */
 void pending_push(struct td_device *device, struct request *request);
-/* Numbers a request whose frame is in an item of its own, and pushes that. Takes over the frame. */
+/* Numbers a request whose frame is in an item of its own, and pushes that. Takes over the frame. One that has a number
+ * keeps it: it is asked again. */
 void pending_push_frame(struct td_device *device, struct request *request, struct frame_item *frame);
 /* Flushes and waits for the end of a REQUEST_WAITED; its status. */
 int pending_wait(struct td_device *device, struct request *request);

@@ -377,6 +377,7 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_unlist(connection);
     account_leave(connection->account);
     lease_finish(&connection->lease);
+    outcome_list_finish(&connection->lease.outcomes);
     free(connection);
 }
 

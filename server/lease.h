@@ -10,6 +10,7 @@
 
 #include "proto/status.h"
 #include "proto/tensord.pb-c.h"
+#include "server/outcome.h"
 
 struct connection;
 struct frame_header;
@@ -30,6 +31,9 @@ struct lease {
     uint64_t until_ms; /* detached, and waits until then; 0: it has a socket */
     pid_t process;     /* the client's, where it is the socket's other end; 0: not known */
     int pidfd;         /* of that, while detached; -1: none */
+
+    bool once; /* the request in hand is one that changes something, */
+    struct outcome_list outcomes;
 
     uint32_t heartbeat_ms; /* the client wants to hear something that often; 0: it does not care */
     bool heard, said;      /* since the last tick, */

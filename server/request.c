@@ -294,7 +294,8 @@ struct request_row {
                   uint8_t **sink, struct fault *fault);
     bool answered; /* has a reply, so needs a sequence */
     bool payload;  /* may have one */
-    bool counted;  /* where the session may be resumed */
+    bool counted;  /* where the session may be resumed; and there: */
+    bool once;     /* changes something, so that it is answered, not done, again where it is asked again */
 };
 
 static const struct request_row request_rows[] = {
@@ -314,6 +315,10 @@ static const struct request_row request_rows[] = {
     [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .answered = true},
     [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch, .counted = true},
     [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release, .counted = true},
+    [FRAME_PUBLISH] = {&tensord__publish__descriptor, request_publish, .answered = true, .once = true},
+    [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true, .once = true},
+    [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .answered = true},
+    [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true, .once = true},
 };
 
 bool request_counted(unsigned type) {
@@ -344,6 +349,22 @@ static const struct request_row *request_row(const struct connection *connection
     return NULL;
 }
 
+/* A request that changes something may be asked again by a client that did not hear the answer. */
+static int request_once(struct connection *connection, const struct request_row *row, const struct frame_header *header,
+                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    struct lease *lease = &connection->lease;
+    const struct outcome *outcome =
+        row->once && lease->granted ? outcome_find(&lease->outcomes, header->sequence) : NULL;
+    int status;
+
+    if (outcome)
+        return answer_outcome(connection, outcome);
+    lease->once = row->once && lease->granted;
+    status = row->handle(connection, header, message, sink, fault);
+    connection->lease.once = false;
+    return status;
+}
+
 int request_handle(struct connection *connection, const struct frame_header *header, const uint8_t *message,
                    uint8_t **sink, struct fault *fault) {
     const struct request_row *row = request_row(connection, header, fault);
@@ -362,7 +383,7 @@ int request_handle(struct connection *connection, const struct frame_header *hea
                                 header->message_bytes);
     if (!request_texts_whole(row->descriptor, message, header->message_bytes))
         return REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", frame_type_name(header->type));
-    status = row->handle(connection, header, unpacked, sink, fault);
+    status = request_once(connection, row, header, unpacked, sink, fault);
     if (status == STATUS_NO_HOST_MEMORY && fault && !fault->code)
         fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to answer %s", frame_type_name(header->type));
     return status;
