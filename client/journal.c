@@ -66,6 +66,7 @@ uint64_t journal_commit(struct journal *journal, const struct journal_entry *ent
     to->span = (uint32_t)span_of(entry->bytes);
     journal->frames += entry->counted;
     journal->head += to->span;
+    journal->unlooked += to->span;
     journal->reserved = false;
     return journal->head;
 }
@@ -135,7 +136,7 @@ void journal_pop(struct journal *journal) {
         !journal->reserved) { /* empty: the beginning of the ring is what caches hold */
         uint64_t rest = journal->head % JOURNAL_BYTES;
         journal->head += rest ? JOURNAL_BYTES - rest : 0;
-        journal->tail = journal->cursor = journal->looked = journal->head;
+        journal->tail = journal->cursor = journal->head;
     }
 }
 

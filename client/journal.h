@@ -45,7 +45,7 @@ struct journal {
     uint64_t handled; /* and handled, as far as was heard */
     size_t held;      /* bytes of uploads' copies that entries still need, */
     size_t held_max;  /* and how many may be */
-    uint64_t looked;  /* position of the head when the daemon's word was last looked for */
+    size_t unlooked;  /* bytes, of both kinds, since the daemon's word was last looked for */
 };
 
 bool journal_init(struct journal *journal, size_t held_max);

@@ -111,8 +111,10 @@ static void load_payload(struct queue *queue, struct upload *upload, struct jour
     entry->payload = upload->data + upload->sent;
     entry->payload_bytes = left < queue->chunk_bytes ? left : queue->chunk_bytes;
     entry->upload = entry->payload_bytes == left ? upload : NULL;
-    if (upload->sent == 0 && !upload->waited && !upload->done)
+    if (upload->sent == 0 && !upload->waited && !upload->done) {
         queue->journal.held += upload->item.bytes;
+        queue->journal.unlooked += upload->item.bytes;
+    }
 }
 
 /* They are in the journal, where `end` is behind them: the upload goes on to its next chunk, or none. */
@@ -269,9 +271,9 @@ static int sender_send(td_device *device) {
 /* Looks whether the daemon has said what it has handled, once in a while: nobody may be reading. */
 static void sender_look(td_device *device) {
     struct journal *journal = &device->queue.journal;
-    if (!journal->keeps || journal->head - journal->looked < JOURNAL_LOOK_BYTES)
+    if (!journal->keeps || journal->unlooked < JOURNAL_LOOK_BYTES)
         return;
-    journal->looked = journal->head;
+    journal->unlooked = 0;
     pending_look(device);
 }
 
