@@ -7,6 +7,7 @@
 
 #include "client/device.h"
 #include "client/error.h"
+#include "client/resume.h"
 #include "proto/frame.h"
 
 /* The default holds some 170,000 small operations. Beyond what the processor's caches hold, each is written to memory and
@@ -44,6 +45,8 @@ int td_connect(const char *url, const td_options *options, td_connection **out) 
     connection->timeout_ms = options->timeout_ms ? options->timeout_ms : CONTROL_TIMEOUT_MS;
     connection->queue_bytes = options->queue_bytes ? options->queue_bytes : QUEUE_BYTES;
     connection->allow_tf32 = options->allow_tf32;
+    connection->reconnect_ms = options->reconnect_ms;
+    connection->heartbeat_ms = options->heartbeat_ms;
     if (connection->queue_bytes < QUEUE_BYTES_MIN)
         connection->queue_bytes = QUEUE_BYTES_MIN;
     struct fault fault = {0};
@@ -174,8 +177,10 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     int code = control_dial(connection->url, target, deadline_ms, &fd, fault);
     if (code)
         return code;
-    code = control_hello(fd, connection->client_name, connection->token, connection->allow_tf32, deadline_ms, &welcome,
-                         fault);
+    struct resume resume;
+    resume_init(&resume, connection, target);
+    code = control_hello(fd, connection->client_name, connection->token, connection->allow_tf32, &resume, deadline_ms,
+                         &welcome, fault);
     if (code) {
         close(fd);
         return code;
@@ -184,10 +189,11 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     if (!chunk_bytes || chunk_bytes > FRAME_CHUNK)
         chunk_bytes = FRAME_CHUNK;
     code = check_name(welcome, name, fault);
+    resume_welcome(&resume, welcome, fd);
     if (code)
         close(fd);
     else
-        code = device_create(fd, name, connection->queue_bytes, (size_t)chunk_bytes, device, fault);
+        code = device_create(fd, name, connection->queue_bytes, (size_t)chunk_bytes, &resume, device, fault);
     tensord__welcome__free_unpacked(welcome, NULL);
     return code;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/frame.h"
+#include "client/resume.h"
 #include "client/token.h"
 #include "client/trace.h"
 
@@ -164,8 +165,8 @@ int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uin
     return 0;
 }
 
-int control_hello(int fd, const char *client_name, const char *token, bool allow_tf32, int64_t deadline_ms,
-                  Tensord__Welcome **welcome, struct fault *fault) {
+int control_hello(int fd, const char *client_name, const char *token, bool allow_tf32, const struct resume *resume,
+                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault) {
     char name[129];
     snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
              client_name ? client_name : program_invocation_short_name);
@@ -179,6 +180,8 @@ int control_hello(int fd, const char *client_name, const char *token, bool allow
     hello.client = name;
     hello.allow_tf32 = allow_tf32;
     hello.token = (char *)token;
+    if (resume)
+        resume_hello(resume, &hello);
     ProtobufCMessage *reply;
     int code = control_exchange(fd, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
     if (code)
@@ -210,7 +213,7 @@ int control_open(const char *url, unsigned timeout_ms, const char *client_name, 
     Tensord__Welcome *welcome = NULL;
     code = control_dial(text, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->fd, fault);
     if (!code)
-        code = control_hello(control->fd, client_name, shown, false, deadline_ms, &welcome, fault);
+        code = control_hello(control->fd, client_name, shown, false, NULL, deadline_ms, &welcome, fault);
     explicit_bzero(shown, sizeof shown);
     if (code) {
         control_close(control);

@@ -13,6 +13,7 @@
 #include "proto/tensord.pb-c.h"
 
 struct control;
+struct resume;
 
 enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512 };
 
@@ -45,6 +46,6 @@ int64_t control_now_ms(void);
  * requests. Reads not a byte more than the reply. The caller frees *reply. */
 int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uint64_t sequence, int64_t deadline_ms,
                      unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
-/* Sends Hello and takes Welcome. `token` is "" for none. */
-int control_hello(int fd, const char *client_name, const char *token, bool allow_tf32, int64_t deadline_ms,
-                  Tensord__Welcome **welcome, struct fault *fault);
+/* Sends Hello and takes Welcome. `token` is "" for none. `resume` NULL: the session, if any, ends with the connection. */
+int control_hello(int fd, const char *client_name, const char *token, bool allow_tf32, const struct resume *resume,
+                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);

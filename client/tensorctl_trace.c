@@ -137,7 +137,7 @@ static int source_greet(struct source *source, struct fault *fault) {
     Tensord__Welcome *welcome = NULL;
     int code = token_find(NULL, token, fault);
     if (code == STATUS_OK)
-        code = control_hello(source->fd, "tensorctl trace " TENSORD_VERSION, token, false,
+        code = control_hello(source->fd, "tensorctl trace " TENSORD_VERSION, token, false, NULL,
                              control_now_ms() + TRACE_OPEN_MS, &welcome, fault);
     explicit_bzero(token, sizeof token);
     if (code == STATUS_OK)
