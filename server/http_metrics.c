@@ -117,9 +117,6 @@ static const struct metrics_row metrics_devices[] = {
     {"tensord_device_sent_bytes_total", "counter", "Tensor bytes fetched, since the worker's start.", DEVICE(bytes_out),
      METRICS_UINT64},
     {"tensord_device_connections", "gauge", "Client connections open.", DEVICE(connections), METRICS_UINT64},
-    {"tensord_device_names", "gauge", "Named tensors.", DEVICE(names), METRICS_UINT64},
-    {"tensord_device_names_bytes", "gauge", "Bytes in named tensors, a part of the live ones.", DEVICE(names_bytes),
-     METRICS_UINT64},
     {"tensord_device_data_age_seconds", "gauge",
      "Age of the device's figures: it grows where a worker has stopped answering.", DEVICE(data_age_ms), METRICS_MILLI},
     {"tensord_device_epoch", "gauge", "Counts the starts of the device's worker.", DEVICE(epoch), METRICS_UINT64},
@@ -364,6 +361,23 @@ static void metrics_write_sessions(FILE *out, const Tensord__Status *status) {
 
 /* ---- the daemon ---- */
 
+static void metrics_write_front(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
+    metrics_head(out, "tensord_build_info", "gauge", "The daemon's version.");
+    fputs("tensord_build_info{", out);
+    metrics_label(out, "version", status->version);
+    fputs("} 1\n", out);
+    metrics_head(out, "tensord_draining", "gauge", "1 while the daemon takes no new work and is about to end.");
+    fprintf(out, "tensord_draining %d\n", status->draining);
+    for (const struct metrics_row *row = metrics_front; row < metrics_front + LENGTH(metrics_front); row++) {
+        metrics_head(out, row->name, row->type, row->help);
+        fputs(row->name, out);
+        metrics_value(out, metrics_field(status, row));
+    }
+    metrics_head(out, "tensord_http_requests_total", "counter", "HTTP requests answered, by the class of their code.");
+    for (int i = 2; i < HTTP_CODES; i++)
+        fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
+}
+
 /* All 0 where nobody can log in. */
 static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
     static const Tensord__LoginStatus none = TENSORD__LOGIN_STATUS__INIT;
@@ -385,26 +399,9 @@ static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) 
     metrics_value(out, (double)logins->put_off);
 }
 
-static void metrics_write_front(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
-    metrics_head(out, "tensord_build_info", "gauge", "The daemon's version.");
-    fputs("tensord_build_info{", out);
-    metrics_label(out, "version", status->version);
-    fputs("} 1\n", out);
-    metrics_head(out, "tensord_draining", "gauge", "1 while the daemon takes no new work and is about to end.");
-    fprintf(out, "tensord_draining %d\n", status->draining);
-    for (const struct metrics_row *row = metrics_front; row < metrics_front + LENGTH(metrics_front); row++) {
-        metrics_head(out, row->name, row->type, row->help);
-        fputs(row->name, out);
-        metrics_value(out, metrics_field(status, row));
-    }
-    metrics_write_logins(out, status->logins);
-    metrics_head(out, "tensord_http_requests_total", "counter", "HTTP requests answered, by the class of their code.");
-    for (int i = 2; i < HTTP_CODES; i++)
-        fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
-}
-
 void http_metrics_write(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
     metrics_write_front(out, status, extra);
+    metrics_write_logins(out, status->logins);
     metrics_write_info(out, status);
     metrics_write_state(out, status);
     metrics_write_devices(out, status);
