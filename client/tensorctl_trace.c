@@ -204,7 +204,7 @@ static int tracing_check_names(const Tensord__DeviceList *list, const char *cons
 
 static void tracing_open(struct tracing *tracing, const char *url, const Tensord__DeviceList *list,
                          const char *const names[], int n_names, double seconds) {
-    for (size_t i = 0; i < list->n_devices && tracing->n < TRACE_DEVICES_MAX; i++) {
+    for (size_t i = 0; i < list->n_devices && tracing->n < TRACE_DEVICES_MAX && !trace_interrupted; i++) {
         struct source *source = &tracing->sources[tracing->n];
         struct fault fault = {0};
         if (!tracing_wants(list->devices[i], names, n_names))
