@@ -364,21 +364,6 @@ static void metrics_write_sessions(FILE *out, const Tensord__Status *status) {
 
 /* ---- the daemon ---- */
 
-/* Only where there is a file of users. */
-static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
-    if (!logins)
-        return;
-    const struct {
-        const char *result;
-        uint64_t count;
-    } rows[] = {{"granted", logins->granted},        {"no_token", logins->no_token}, {"malformed", logins->malformed},
-                {"unknown", logins->unknown},        {"wrong", logins->wrong},       {"put_off", logins->put_off},
-                {"turned_away", logins->turned_away}};
-    metrics_head(out, "tensord_logins_total", "counter", "Logins by token, by what became of them.");
-    for (size_t i = 0; i < LENGTH(rows); i++)
-        fprintf(out, "tensord_logins_total{result=\"%s\"} %" PRIu64 "\n", rows[i].result, rows[i].count);
-}
-
 static void metrics_write_front(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
     metrics_head(out, "tensord_build_info", "gauge", "The daemon's version.");
     fputs("tensord_build_info{", out);
@@ -391,7 +376,6 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fputs(row->name, out);
         metrics_value(out, metrics_field(status, row));
     }
-    metrics_write_logins(out, status->logins);
     metrics_head(out, "tensord_http_requests_total", "counter", "HTTP requests answered, by the class of their code.");
     for (int i = 2; i < HTTP_CODES; i++)
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
