@@ -256,6 +256,27 @@ static void metrics_write_counts(FILE *out, const Tensord__Status *status) {
     metrics_counts(out, "tensord_rejections_total", NULL, status->rejections, status->n_rejections);
 }
 
+/* Limits by their keys in the configuration. */
+static void metrics_write_limits(FILE *out, const Tensord__Status *status) {
+    metrics_head(out, "tensord_device_limits_met_total", "counter",
+                 "How often a limit was met on the device, by its key, since the worker's start.");
+    for (size_t i = 0; i < status->n_devices; i++) {
+        const Tensord__DeviceStatus *device = status->devices[i];
+        for (size_t k = 0; k < device->n_limits_met; k++) {
+            metrics_line(out, "tensord_device_limits_met_total", metrics_name(device), "limit",
+                         device->limits_met[k]->key);
+            metrics_value(out, (double)device->limits_met[k]->count);
+        }
+    }
+    metrics_head(out, "tensord_limits_met_total", "counter", "How often the daemon itself met a limit, by its key.");
+    for (size_t k = 0; k < status->n_limits_met; k++) {
+        fputs("tensord_limits_met_total{", out);
+        metrics_label(out, "limit", status->limits_met[k]->key);
+        fputc('}', out);
+        metrics_value(out, (double)status->limits_met[k]->count);
+    }
+}
+
 static const Tensord__Reading *metrics_reading_of(const Tensord__DeviceStatus *device,
                                                   const struct metrics_reading *row) {
     if (!device->readings)
@@ -407,6 +428,7 @@ void http_metrics_write(FILE *out, const Tensord__Status *status, const struct h
     metrics_write_devices(out, status);
     metrics_write_last_fault(out, status, extra->now_s);
     metrics_write_counts(out, status);
+    metrics_write_limits(out, status);
     metrics_write_histograms(out, status);
     metrics_write_readings(out, status);
     metrics_write_sessions(out, status);

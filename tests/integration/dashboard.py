@@ -164,8 +164,9 @@ def a_fresh_page_has_the_last_minutes(page, daemon):
     browser.until(lambda: len(history()["live"]) >= 4, "four seconds of history")
     page.open(f"http://127.0.0.1:{daemon.port}/")
     # One point would be what the page has seen itself.
-    page.until("[...document.querySelectorAll('[data-device=\"cpu:0\"] svg path:nth-child(2)')]"
-               ".every(path => (path.getAttribute('d') || '').split('L').length >= 4)")
+    page.until("(paths => paths.length === 4 && paths.every(path => (path.getAttribute('d') || '').split('L').length >= 4))"
+               "([...document.querySelectorAll('[data-device=\"cpu:0\"] svg path:nth-child(2)')])")
+    page.until("document.querySelectorAll('#rows tr').length === 3")
 
 
 def both_colour_schemes_can_be_read(page, _daemon):
