@@ -296,6 +296,7 @@ static void connection_release(struct connection *connection) {
     answer_cancel_all(connection);
     link_drop_connection(connection);
     request_drop_uploads(connection);
+    trace_feed_drop(connection);
     connection->wait_room = false;
     if (!connection->session)
         return;
@@ -320,6 +321,7 @@ static void connection_closed(uv_handle_t *handle) {
 void connection_unplug(struct connection *connection) {
     answer_cancel_all(connection);
     reply_queue_clear(&connection->queue);
+    trace_feed_drop(connection);
     connection_let_rate(connection);
     frame_reader_finish(&connection->reader);
     connection->reader = (struct frame_reader){0};
@@ -378,6 +380,8 @@ void connection_destroy(struct connection *connection, const char *reason) {
     account_leave(connection->account);
     lease_finish(&connection->lease);
     outcome_list_finish(&connection->lease.outcomes);
+    if (connection->service->options.left)
+        connection->service->options.left(connection->service->options.owner, connection->number);
     free(connection);
 }
 
@@ -541,6 +545,8 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     if (connection->wait_room &&
         session_queued(connection->session) <= connection->account->limits.session_operations / 2)
         connection_on_room(connection);
+    if (connection->wait_rate && connection->leave_ms)
+        connection_stay(connection); /* it is not the client that keeps its answers waiting */
     /* Its login could not be sent when it came. */
     if (!connection->session && connection->reader.held && connection->login == CONNECTION_STRANGER)
         service_mark_more(connection->service, connection);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -48,8 +49,12 @@ static int control_release(struct control *control) {
     LIST_REMOVE(control, link);
     control->front->controls.count--;
     control_count_stranger(control, false);
+    if (control->killing)
+        kill_forget(&control->kill);
     if (control->login == CONTROL_LOGGING_IN)
         login_forget(&control->front->login, control, 0);
+    roster_leave(control->entry);
+    control->entry = NULL;
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
     return fd;
@@ -93,6 +98,19 @@ static int control_check_hello(const struct control *control, const Tensord__Hel
     return STATUS_OK;
 }
 
+/* It is this principal's from now on, and counts for it. */
+static int control_identify(struct control *control, const struct principal *principal, struct fault *fault) {
+    struct front *front = control->front;
+    int error = roster_move(&front->roster, &control->entry, principal->name, &principal->limits, fault);
+    if (error) {
+        front->refusals[REFUSAL_PRINCIPAL_CONNECTIONS] += error == STATUS_LIMIT;
+        return error;
+    }
+    control->peer.principal = *principal;
+    control->login = CONTROL_LOGGED_IN;
+    return STATUS_OK;
+}
+
 static const struct frame_handler control_handler;
 static void control_go_on(struct control *control, int error, struct fault *fault);
 
@@ -106,8 +124,10 @@ static void control_logged_in(void *owner, uint64_t number, int status, const st
         control_refuse(control, fault);
         return;
     }
-    control->peer.principal = *principal;
-    control->login = CONTROL_LOGGED_IN;
+    if (control_identify(control, principal, &why)) {
+        control_refuse(control, &why);
+        return;
+    }
     control_go_on(control, frame_reader_resume(&control->reader, &control_handler, control, &why), &why);
 }
 
@@ -123,9 +143,7 @@ static int control_login(struct control *control, const char *token, struct faul
         control->login = CONTROL_LOGGING_IN;
     if (status)
         return status;
-    control->peer.principal = principal;
-    control->login = CONTROL_LOGGED_IN;
-    return STATUS_OK;
+    return control_identify(control, &principal, fault);
 }
 
 static int control_welcome(struct control *control, const struct frame_header *header, uint32_t version_max,
@@ -190,17 +208,23 @@ static int control_list_operations(struct control *control, const struct frame_h
     return STATUS_OK;
 }
 
+/* Done, with an error where `said` has one. */
+static int control_done(struct control *control, uint64_t sequence, const struct fault *said, struct fault *fault) {
+    Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    error.code = said->code;
+    error.message = (char *)(uintptr_t)said->message;
+    if (said->code)
+        done.error = &error;
+    return control_answer(control, FRAME_DONE, sequence, &done.base, fault);
+}
+
 /* Whatever the reply is otherwise: a request that is not allowed does not end the connection. */
 static int control_deny(struct control *control, const struct frame_header *header, const struct fault *denial,
                         struct fault *fault) {
-    Tensord__Done done = TENSORD__DONE__INIT;
-    Tensord__Error error = TENSORD__ERROR__INIT;
-    error.code = denial->code;
-    error.message = (char *)denial->message;
-    done.error = &error;
     log_event(LOG_LEVEL_INFO, "request_denied", "peer", control->peer.address, "principal",
               control->peer.principal.name, "cause", denial->message, NULL);
-    return control_answer(control, FRAME_DONE, header->sequence, &done.base, fault);
+    return control_done(control, header->sequence, denial, fault);
 }
 
 static int control_drain(struct control *control, const struct frame_header *header, const uint8_t *bytes,
@@ -214,6 +238,39 @@ static int control_drain(struct control *control, const struct frame_header *hea
     return STATUS_OK;
 }
 
+static void control_go_on(struct control *control, int error, struct fault *fault);
+
+static void control_killed(struct kill *kill, const struct fault *said) {
+    struct control *control = (struct control *)((char *)kill - offsetof(struct control, kill));
+    char session[24];
+    struct fault fault;
+    log_event(LOG_LEVEL_INFO, "session_kill", "session",
+              log_text(session, sizeof session, "%llu", (unsigned long long)kill->session), "principal",
+              control->peer.principal.name, "result", status_name((int)said->code), NULL);
+    control->killing = false;
+    int error = control_done(control, control->kill_sequence, said, &fault);
+    if (!control->kill_starting)
+        control_go_on(control, error, &fault);
+}
+
+static int control_kill(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                        struct fault *fault) {
+    Tensord__KillSession *request = tensord__kill_session__unpack(NULL, header->message_bytes, bytes);
+    if (!request)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed KillSession of %u bytes", header->message_bytes);
+    if (strlen(request->reason) >= KILL_REASON_MAX) {
+        tensord__kill_session__free_unpacked(request, NULL);
+        return fault_set(fault, STATUS_PROTOCOL, "the reason has more than %d bytes", KILL_REASON_MAX - 1);
+    }
+    control->killing = control->kill_starting = true;
+    control->kill_sequence = header->sequence;
+    control->kill.done = control_killed;
+    kill_start(control->front, &control->kill, request->session, control->peer.principal.name, request->reason);
+    control->kill_starting = false;
+    tensord__kill_session__free_unpacked(request, NULL);
+    return STATUS_OK;
+}
+
 static const struct control_request {
     enum frame_type type;
     int (*handle)(struct control *control, const struct frame_header *header, const uint8_t *bytes,
@@ -221,6 +278,7 @@ static const struct control_request {
 } control_requests[] = {
     {FRAME_HELLO, control_hello},       {FRAME_PING, control_ping},   {FRAME_LIST_DEVICES, control_list_devices},
     {FRAME_GET_STATUS, control_status}, {FRAME_DRAIN, control_drain}, {FRAME_LIST_OPERATIONS, control_list_operations},
+    {FRAME_KILL_SESSION, control_kill},
 };
 
 static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
@@ -305,6 +363,12 @@ static void control_wait_for_requests(struct control *control) {
     uv_poll_start(&control->poll, UV_READABLE, control_polled);
 }
 
+/* For a bounded time, after which there is an answer to send, and a peer that has gone is noticed. */
+static void control_wait_for_worker(struct control *control) {
+    uv_timer_stop(&control->timer);
+    uv_poll_stop(&control->poll);
+}
+
 /* The socket has room, so this is called for in the loop's next turn. */
 static void control_wait_for_turn(struct control *control) {
     uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
@@ -321,6 +385,10 @@ static void control_go_on(struct control *control, int error, struct fault *faul
         }
         if (!flushed) {
             control_wait_for_room(control);
+            return;
+        }
+        if (control->killing) {
+            control_wait_for_worker(control);
             return;
         }
         if (control->login == CONTROL_LOGGING_IN) {
@@ -377,7 +445,8 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start, drain, end ---- */
 
-static struct control *control_create(struct front *front, int fd, const struct peer *peer) {
+static struct control *control_create(struct front *front, int fd, const struct peer *peer,
+                                      struct roster_entry *entry) {
     struct control *control = calloc(1, sizeof *control);
     if (!control)
         return NULL;
@@ -393,19 +462,21 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->front = front;
     control->fd = fd;
     control->peer = *peer;
+    control->entry = entry;
     control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
     return control;
 }
 
-void control_start(struct front *front, int fd, const struct peer *peer) {
+void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry) {
     struct fault fault;
     bool stranger = peer->principal.role == ROLE_NONE;
     bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
                 (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
-    struct control *control = full ? NULL : control_create(front, fd, peer);
+    struct control *control = full ? NULL : control_create(front, fd, peer, entry);
     if (!control) {
+        roster_leave(entry);
         fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
                   front->controls.count);
         front->rejections[fault.code]++;

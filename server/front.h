@@ -9,9 +9,12 @@
 #include "server/control.h"
 #include "server/farewell.h"
 #include "server/http.h"
+#include "server/kill.h"
 #include "server/listener.h"
 #include "server/login.h"
 #include "server/notify.h"
+#include "server/refusal.h"
+#include "server/roster.h"
 #include "server/supervisor.h"
 
 enum { FRONT_SIGNALS = 3 };
@@ -26,7 +29,10 @@ struct front {
     struct listener_list listeners;
     struct arrival_list arrivals;
     struct control_list controls;
+    struct kill_list kills;
     struct farewell_list farewells;
+    struct roster roster;
+    uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     struct login login;
     struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];

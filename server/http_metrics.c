@@ -94,6 +94,9 @@ static const struct metrics_row metrics_devices[] = {
      METRICS_UINT64},
     {"tensord_device_memory_largest_free_bytes", "gauge", "Largest tensor that fits now.", DEVICE(memory_largest_free),
      METRICS_UINT64},
+    {"tensord_device_names", "gauge", "Named tensors.", DEVICE(names), METRICS_UINT64},
+    {"tensord_device_names_bytes", "gauge", "Live bytes that are charged to named tensors.", DEVICE(names_bytes),
+     METRICS_UINT64},
     {"tensord_device_workspace_bytes", "gauge", "Bytes that kernels and libraries keep besides the pool.",
      DEVICE(workspaces), METRICS_UINT64},
     {"tensord_device_staging_total_bytes", "gauge", "Host memory for copies to and from the device.",
@@ -114,6 +117,9 @@ static const struct metrics_row metrics_devices[] = {
     {"tensord_device_sent_bytes_total", "counter", "Tensor bytes fetched, since the worker's start.", DEVICE(bytes_out),
      METRICS_UINT64},
     {"tensord_device_connections", "gauge", "Client connections open.", DEVICE(connections), METRICS_UINT64},
+    {"tensord_device_names", "gauge", "Named tensors.", DEVICE(names), METRICS_UINT64},
+    {"tensord_device_names_bytes", "gauge", "Bytes in named tensors, a part of the live ones.", DEVICE(names_bytes),
+     METRICS_UINT64},
     {"tensord_device_data_age_seconds", "gauge",
      "Age of the device's figures: it grows where a worker has stopped answering.", DEVICE(data_age_ms), METRICS_MILLI},
     {"tensord_device_epoch", "gauge", "Counts the starts of the device's worker.", DEVICE(epoch), METRICS_UINT64},
@@ -244,11 +250,11 @@ static void metrics_write_counts(FILE *out, const Tensord__Status *status) {
     for (size_t i = 0; i < status->n_devices; i++)
         metrics_counts(out, "tensord_device_failures_total", metrics_name(status->devices[i]),
                        status->devices[i]->failures, status->devices[i]->n_failures);
-    metrics_head(out, "tensord_device_refusals_total", "counter",
+    metrics_head(out, "tensord_device_rejections_total", "counter",
                  "Connections that the worker ended before their session began, by code, since its start.");
     for (size_t i = 0; i < status->n_devices; i++)
-        metrics_counts(out, "tensord_device_refusals_total", metrics_name(status->devices[i]),
-                       status->devices[i]->refusals, status->devices[i]->n_refusals);
+        metrics_counts(out, "tensord_device_rejections_total", metrics_name(status->devices[i]),
+                       status->devices[i]->rejections, status->devices[i]->n_rejections);
     metrics_head(out, "tensord_rejections_total", "counter", "Connections that the daemon refused, by code.");
     metrics_counts(out, "tensord_rejections_total", NULL, status->rejections, status->n_rejections);
 }
@@ -375,8 +381,30 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
 }
 
+/* All 0 where nobody can log in. */
+static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
+    static const Tensord__LoginStatus none = TENSORD__LOGIN_STATUS__INIT;
+    logins = logins ? logins : &none;
+    const struct {
+        const char *result;
+        uint64_t count;
+    } rows[] = {{"granted", logins->granted}, {"no_token", logins->no_token}, {"malformed", logins->malformed},
+                {"unknown", logins->unknown}, {"wrong", logins->wrong},       {"turned_away", logins->turned_away}};
+    metrics_head(out, "tensord_logins_total", "counter", "Logins by token, by what came of them.");
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        fputs("tensord_logins_total{", out);
+        metrics_label(out, "result", rows[i].result);
+        fputc('}', out);
+        metrics_value(out, (double)rows[i].count);
+    }
+    metrics_head(out, "tensord_logins_put_off_total", "counter", "Logins looked at later, after failures.");
+    fputs("tensord_logins_put_off_total", out);
+    metrics_value(out, (double)logins->put_off);
+}
+
 void http_metrics_write(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
     metrics_write_front(out, status, extra);
+    metrics_write_logins(out, status->logins);
     metrics_write_info(out, status);
     metrics_write_state(out, status);
     metrics_write_devices(out, status);

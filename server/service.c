@@ -150,6 +150,8 @@ static void service_on_check(uv_check_t *check) {
         engine_poll(service->engine);
         compile_release_unused(service);
         service_check_device(service);
+        if (service->trace.connection && trace_feed_turn(service))
+            service_wake(service);
         service_flush(service);
         /* Callbacks and replies may have enqueued more, such as the next parts of a fetch. */
         if (!service->more && !engine_due(service->engine))
@@ -179,6 +181,8 @@ static void service_on_timer(uv_timer_t *timer) {
     }
     account_tick(service, service_now_ns());
     link_tick(service, now);
+    if (service->trace.connection)
+        trace_feed_tick(service);
     if (service->options.tick)
         service->options.tick(service->options.owner);
     if (service->more || service->dirty)
@@ -194,7 +198,6 @@ static void service_default(uint32_t *limit, uint32_t value) {
 
 static void service_limits(struct channel_limits *limits) {
     service_default(&limits->sessions, STATS_SESSIONS_MAX);
-    service_default(&limits->named_tensors, 4096);
     service_default(&limits->hello_timeout_ms, 5000);
     service_default(&limits->transfer_timeout_ms, 10000);
     service_default(&limits->drain_timeout_ms, 10000);
@@ -215,7 +218,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     service_limits(&service->limits);
     link_table_init(&service->links);
     compile_queue_init(&service->compiles);
-    names_init(&service->names, service->limits.named_bytes, service->limits.named_tensors);
+    names_init(&service->names, service);
     uv_async_init(loop, &service->async, service_on_async);
     uv_check_init(loop, &service->check);
     uv_idle_init(loop, &service->idle);
@@ -227,7 +230,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
 int service_start(struct service *service, struct engine *engine, struct fault *fault) {
     int error = uv_check_start(&service->check, service_on_check);
 
-    service->engine = service->names.engine = engine;
+    service->engine = engine;
     if (!error)
         error = uv_timer_start(&service->timer, service_on_timer, SERVICE_TICK_MS, SERVICE_TICK_MS);
     return error ? fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error)) : STATUS_OK;

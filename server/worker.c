@@ -13,6 +13,7 @@
 
 #include "server/channel.h"
 #include "server/connection.h"
+#include "server/crash.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
@@ -33,11 +34,21 @@ struct worker {
     int channel;
     uv_poll_t poll;       /* of the channel */
     uint64_t deadline_ms; /* after a failure of the device; 0: none */
+    uint64_t *left;       /* sessions whose end the front is still to be told */
+    size_t n_left;
     bool done;
     int status; /* to exit with */
 };
 
 /* ---- the channel ---- */
+
+/* For what the front waits for. The channel may be full, but not for long. */
+static void worker_tell(int channel, const struct channel_message *message) {
+    struct pollfd writable = {.fd = channel, .events = POLLOUT};
+
+    for (unsigned tries = 0; tries < 5 && channel_send(channel, message, -1) == -EAGAIN; tries++)
+        poll(&writable, 1, 100);
+}
 
 /* The front still has the socket that did not come, and tells the client. */
 static void worker_refuse(struct worker *worker, uint64_t session) {
@@ -53,6 +64,38 @@ static void worker_take(struct worker *worker) {
     if (worker->stats.page)
         atomic_store_explicit(&worker->stats.page->taken, message.taken, memory_order_release);
     channel_send(worker->channel, &message, -1);
+}
+
+/* The front counts connections until it is told, so none may be forgotten where the channel is full for a while. */
+static void worker_on_left(void *owner, uint64_t session) {
+    struct worker *worker = owner;
+    const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = session};
+    uint64_t *grown;
+
+    if (!worker->n_left && channel_send(worker->channel, &ended, -1) != -EAGAIN)
+        return;
+    grown = realloc(worker->left, (worker->n_left + 1) * sizeof *grown);
+    if (!grown) {
+        log_event(LOG_LEVEL_ERROR, "out_of_memory", "what", "the end of a connection", NULL);
+        return;
+    }
+    worker->left = grown;
+    worker->left[worker->n_left++] = session;
+}
+
+static void worker_tell_left(struct worker *worker) {
+    size_t told = 0;
+
+    while (told < worker->n_left) {
+        const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = worker->left[told]};
+
+        if (channel_send(worker->channel, &ended, -1) == -EAGAIN)
+            break;
+        told++;
+    }
+    if (told)
+        memmove(worker->left, worker->left + told, (worker->n_left - told) * sizeof *worker->left);
+    worker->n_left -= told;
 }
 
 static void worker_connection(struct worker *worker, const struct channel_message *message, int fd) {
@@ -71,9 +114,10 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     }
     worker_take(worker);
     if (fd < 0)
-        return;
+        return worker_on_left(worker, options.session);
     if (connection_create(&options, fd, &connection, &fault)) {
         log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
+        worker_on_left(worker, options.session);
     } else if (worker->service.failed) {
         fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost", worker->service.device);
         connection_fail(connection, &fault);
@@ -81,6 +125,22 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         fault_set(&fault, STATUS_DRAINING, "%s is shutting down", worker->service.device);
         connection_fail(connection, &fault);
     }
+}
+
+/* Before its Hello a session has no tensors, but it has its number. */
+static void worker_kill(struct worker *worker, const struct channel_message *message) {
+    struct channel_message answer = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
+    struct fault fault;
+
+    fault_set(&fault, STATUS_CANCELLED, "session %lu was ended by %s%s%s", message->kill.session, message->kill.by,
+              *message->kill.reason ? ": " : "", message->kill.reason);
+    for (struct connection *at = worker->service.connections; at; at = at->next)
+        if (at->number == message->kill.session && at->state == CONNECTION_OPEN) {
+            answer.kill.found = true;
+            connection_give_up(at, &fault);
+            break;
+        }
+    worker_tell(worker->channel, &answer);
 }
 
 /* What the front says of a client that wanted to log in, and may be gone by now. */
@@ -125,12 +185,18 @@ static void worker_message(struct worker *worker, const struct channel_message *
     case CHANNEL_PEER_LOST:
         link_in_peer_lost(&worker->service, message->link.device);
         break;
+    case CHANNEL_KILL:
+        worker_kill(worker, message);
+        break;
     case CHANNEL_GRANTED:
     case CHANNEL_DENIED:
         worker_logged_in(worker, message);
         break;
     case CHANNEL_REVOKED:
         worker_revoke(worker, &message->principal);
+        break;
+    case CHANNEL_LIMITS:
+        account_change_limits(&worker->service, message->principal.name, &message->principal.limits);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
@@ -178,14 +244,12 @@ static int worker_login(void *owner, const struct connection *connection, const 
     return error;
 }
 
-/* A fault that ends the worker, to the front and to the log. The channel may be full, but not for long. */
+/* A fault that ends the worker, to the front and to the log. */
 static void worker_report(int channel, const struct fault *fault) {
     struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
-    struct pollfd writable = {.fd = channel, .events = POLLOUT};
 
     log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
-    for (unsigned tries = 0; tries < 5 && channel_send(channel, &message, -1) == -EAGAIN; tries++)
-        poll(&writable, 1, 100);
+    worker_tell(channel, &message);
 }
 
 /* ---- the service's calls ---- */
@@ -220,6 +284,7 @@ static void worker_on_tick(void *owner) {
     struct worker *worker = owner;
 
     worker_watch_device(worker);
+    worker_tell_left(worker);
     worker_stats_tick(&worker->stats, &worker->service);
     if (worker->deadline_ms && service_now_ms() >= worker->deadline_ms) {
         worker->done = true;
@@ -321,6 +386,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .epoch = start->start.epoch,
         .limits = start->start.limits,
         .want_link = worker_want_link,
+        .left = worker_on_left,
         .login = worker_login,
         .tick = worker_on_tick,
         .failed = worker_on_failed,
@@ -356,11 +422,13 @@ static int worker_finish(struct worker *worker) {
     worker_keep_names(worker, state_save);
     if (worker->status) /* the device was lost meanwhile */
         _exit(worker->status);
+    crash_watch(NULL, NULL);
     service_finish(&worker->service);
     uv_close((uv_handle_t *)&worker->poll, NULL);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     uv_loop_close(&worker->loop);
     worker_stats_finish(&worker->stats);
+    free(worker->left);
     channel_send(worker->channel, &drained, -1);
     log_event(LOG_LEVEL_INFO, "drained", NULL);
     return 0;
@@ -389,6 +457,7 @@ int worker_main(int channel, int stats_page) {
     if (error)
         return 1; /* there is no front to tell */
     log_init(start.start.log_level, start.start.device);
+    crash_init();
     worker.channel = channel;
     error = worker_stats_init(&worker.stats, stats_page);
     if (error)
@@ -403,6 +472,7 @@ int worker_main(int channel, int stats_page) {
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
     worker_state_init(&worker, start.start.state_dir);
     worker_keep_names(&worker, state_restore);
+    crash_watch(worker.service.engine, worker.stats.page);
     worker.service.active = true;
     worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
     channel_send(channel, &ready, -1);

@@ -1,9 +1,11 @@
 /* HTTP: what it serves, to whom, and that it goes on when devices or its own clients do not. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "proto/op.h"
@@ -169,7 +171,7 @@ Test(http, refused_connections_are_counted_by_their_reason) {
     hello.version_min = hello.version_max = PROTOCOL_VERSION_MAX;
     cr_assert(wire_request(&sessions[2], FRAME_HELLO, &hello));
     cr_assert_eq(wire_until_closed(&sessions[2], 5000, NULL), STATUS_LIMIT);
-    cr_assert(http_metric_reaches(port, "tensord_device_refusals_total{device=\"cpu:0\",code=\"LIMIT\"}", 1, 5000));
+    cr_assert(http_metric_reaches(port, "tensord_device_rejections_total{device=\"cpu:0\",code=\"LIMIT\"}", 1, 5000));
     for (int i = 0; i < 3; i++)
         wire_close(&sessions[i]);
 }
@@ -289,6 +291,17 @@ Test(http, silent_connections_do_not_cost_more_than_their_number) {
     expect("/healthz", 200, "ok\n");
 }
 
+/* The library gives up what is silent for so long; the daemon's own bound on a request is twice that. */
+Test(http, half_a_request_is_not_waited_for_for_ever) {
+    int fd = http_dial(port);
+    char byte;
+    cr_assert_eq(send(fd, "GET /metrics HT", 15, MSG_NOSIGNAL), 15);
+    cr_assert(deadline_poll(fd, POLLIN, deadline_in(60000)), "the connection is still there");
+    cr_assert_leq(recv(fd, &byte, 1, 0), 0);
+    close(fd);
+    expect("/healthz", 200, "ok\n");
+}
+
 /* ---- the start ---- */
 
 static void refuses(const char *const *flags, const char *text) {
@@ -304,21 +317,9 @@ static void refuses(const char *const *flags, const char *text) {
     command_finish(&command);
 }
 
-Test(http, addresses_for_everybody_need_a_name) {
-    refuses((const char *const[]){"--http", "0.0.0.0:0", NULL}, "http-hosts");
-    refuses((const char *const[]){"--http", "[::]:0", NULL}, "http-hosts");
+Test(http, wrong_addresses_stop_the_start) {
+    refuses((const char *const[]){"--http", "0.0.0.0:0", NULL}, "other hosts can reach this address");
+    refuses((const char *const[]){"--http", "[::]:0", NULL}, "other hosts can reach this address");
     refuses((const char *const[]){"--http", "9100", NULL}, "no address and port such as 127.0.0.1:9100");
     refuses((const char *const[]){"--http", "127.0.0.1:0", "--http-hosts", "a b", NULL}, "no list of host names");
-}
-
-Test(http, a_named_host_may_be_reached_by_everybody) {
-    daemon_stop(&tensord);
-    daemon_start(&tensord,
-                 &(struct daemon_options){
-                     .flags = (const char *const[]){"--http", "0.0.0.0:0", "--http-hosts", "gpu1.example.org", NULL}});
-    char *log = daemon_log(&tensord), *place = strstr(log, "url=http://0.0.0.0:");
-    cr_assert(place && sscanf(place, "url=http://0.0.0.0:%u", &port) == 1, "%s", log);
-    free(log);
-    cr_assert_eq(code_for_host("gpu1.example.org"), 200);
-    cr_assert_eq(code_for_host("evil.example.com"), 403);
 }

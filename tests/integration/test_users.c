@@ -10,6 +10,7 @@
 #include "tests/integration/client.h"
 #include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
+#include "tests/integration/http.h"
 #include "tests/integration/json.h"
 #include "tests/integration/status.h"
 #include "tests/integration/users.h"
@@ -180,6 +181,31 @@ Test(users, failures_are_counted_by_their_reason_and_logged) {
     status_free(status);
     snprintf(line, sizeof line, "reason=\"wrong secret\" token=%s", users_token_id(alice));
     cr_assert(daemon_log_has(&tensord, line, RUN_MS));
+}
+
+Test(users_start, logins_are_metrics) {
+    char spoilt[USERS_TOKEN_BYTES];
+    struct http_reply reply;
+    struct wire wire;
+    users_file_make(&file);
+    users_file_add(&file, "alice", "run", alice);
+    users_token_spoil(alice, spoilt);
+    daemon_start(&tensord, &(struct daemon_options){
+                               .flags = (const char *const[]){"--users", file.path, "--http", "127.0.0.1:0", NULL}});
+    cr_assert_eq(users_open(&wire, tensord.url, PREAMBLE_TARGET_CONTROL, spoilt, NULL), STATUS_DENIED);
+    cr_assert_eq(users_open(&wire, tensord.url, PREAMBLE_TARGET_CONTROL, alice, NULL), STATUS_OK);
+    wire_close(&wire);
+    char headers[256];
+    snprintf(headers, sizeof headers, "Host: 127.0.0.1\r\nAuthorization: Bearer %s\r\n", alice);
+    http_get(http_port(&tensord), "/metrics", headers, &reply);
+    cr_assert_eq(reply.code, 200, "%s", reply.text);
+    cr_expect(strstr(reply.body, "\ntensord_logins_total{result=\"wrong\"} 1\n"), "%s", reply.body);
+    cr_expect(strstr(reply.body, "\ntensord_logins_total{result=\"unknown\"} 0\n"));
+    cr_expect(strstr(reply.body, "\ntensord_logins_put_off_total 0\n"));
+    cr_expect_not(strstr(reply.body, "\ntensord_logins_total{result=\"granted\"} 0\n"));
+    cr_expect_not(strstr(reply.body, alice));
+    http_reply_finish(&reply);
+    stop();
 }
 
 Test(users, no_secret_is_ever_printed) {
