@@ -321,6 +321,7 @@ static void connection_closed(uv_handle_t *handle) {
 void connection_unplug(struct connection *connection) {
     answer_cancel_all(connection);
     reply_queue_clear(&connection->queue);
+    trace_feed_drop(connection);
     connection_let_rate(connection);
     frame_reader_finish(&connection->reader);
     connection->reader = (struct frame_reader){0};
@@ -377,10 +378,10 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_release(connection);
     connection_unlist(connection);
     account_leave(connection->account);
-    if (connection->service->options.left)
-        connection->service->options.left(connection->service->options.owner, connection->number);
     lease_finish(&connection->lease);
     outcome_list_finish(&connection->lease.outcomes);
+    if (connection->service->options.left)
+        connection->service->options.left(connection->service->options.owner, connection->number);
     free(connection);
 }
 

@@ -203,12 +203,12 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
     status->allow_tf32 = session->allow_tf32;
-    status->live_limit = session->live_limit;
-    status->tensors_limit = session->tensors_limit;
-    status->ops_limit = session->ops_limit;
     status->detached = session->lease_until_ns != 0;
     status->lease_left_s = status_seconds(session->lease_until_ns, now);
     status->reconnects = session->reconnects;
+    status->live_limit = session->live_limit;
+    status->tensors_limit = session->tensors_limit;
+    status->ops_limit = session->ops_limit;
     status->n_failures = status_fill_counts(session->failures, &row->failures);
     status->failures = row->failures.pointers;
 }

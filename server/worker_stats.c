@@ -66,11 +66,11 @@ static void worker_stats_session(const struct connection *connection, struct sta
     memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
     memcpy(out->label, session.label, sizeof out->label);
     out->allow_tf32 = session.allow_tf32;
+    out->lease_until_ns = connection->lease.until_ms * 1000000u;
+    out->reconnects = connection->lease.reconnects;
     out->live_limit = connection->account->limits.session_bytes;
     out->tensors_limit = connection->account->limits.session_tensors;
     out->ops_limit = connection->account->limits.session_operations;
-    out->lease_until_ns = connection->lease.until_ms * 1000000u;
-    out->reconnects = connection->lease.reconnects;
 }
 
 static void worker_stats_principal(const struct account *account, struct stats_principal *out) {
