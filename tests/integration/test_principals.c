@@ -171,7 +171,7 @@ Test(principals, a_login_counts_for_whom_it_turns_out_to_be) {
         wire_connect(&strangers[i], tensord.tcp, i % 2 ? PREAMBLE_TARGET_DEFAULT : PREAMBLE_TARGET_CONTROL);
     cr_assert_eq(users_open(&hers, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, message), STATUS_OK, "%s", message);
     cr_assert_eq(users_open(&again, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, message), STATUS_LIMIT);
-    cr_assert(strstr(message, "alice has 1 sessions"), "%s", message);
+    cr_assert(strstr(message, "alice has 1 session"), "%s", message);
     cr_assert_eq(users_open(&his, tensord.tcp, PREAMBLE_TARGET_DEFAULT, bob, message), STATUS_OK, "%s", message);
     cr_assert_eq(users_open(&control, tensord.tcp, PREAMBLE_TARGET_CONTROL, alice, message), STATUS_OK, "%s", message);
     cr_assert_eq(users_open(&again, tensord.tcp, PREAMBLE_TARGET_CONTROL, alice, message), STATUS_LIMIT);
