@@ -266,9 +266,12 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {
-        fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
-                  (unsigned long long)front->config->max_connections);
-        log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
+        if (full)
+            fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
+                      (unsigned long long)front->config->max_connections);
+        else
+            fault_set(&fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another connection");
+        log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name((int)fault.code), NULL);
         farewell_say(&front->farewells, fd, &fault);
         return;
     }
@@ -305,7 +308,7 @@ void arrival_refused(struct front *front, const struct worker_slot *slot, uint64
     LIST_FOREACH(arrival, &front->arrivals.head, link) {
         if (arrival->slot != slot || arrival->session != session)
             continue;
-        arrival_refuse_with(arrival, STATUS_LIMIT, "%s has no descriptor left for another connection",
+        arrival_refuse_with(arrival, STATUS_LIMIT, "%s has no descriptor or no memory left for another connection",
                             slot->device.name);
         return;
     }

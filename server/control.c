@@ -76,16 +76,33 @@ static int control_check_hello(const struct control *control, const Tensord__Hel
     return STATUS_OK;
 }
 
+/* One that is malformed and one there is no memory for look the same from outside. */
+static void *control_allocate(void *starved, size_t bytes) {
+    void *memory = malloc(bytes);
+    if (!memory)
+        *(bool *)starved = true;
+    return memory;
+}
+
+static void control_free(void *starved, void *memory) {
+    (void)starved;
+    free(memory);
+}
+
 static int control_hello(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                          struct fault *fault) {
-    Tensord__Hello *hello = tensord__hello__unpack(NULL, header->message_bytes, bytes);
+    bool starved = false;
+    ProtobufCAllocator allocator = {control_allocate, control_free, &starved};
+    Tensord__Hello *hello = tensord__hello__unpack(&allocator, header->message_bytes, bytes);
+    if (!hello && starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read Hello");
     if (!hello)
         return fault_set(fault, STATUS_PROTOCOL, "malformed Hello of %u bytes", header->message_bytes);
     int error = control_check_hello(control, hello, fault);
     Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
     welcome.version = hello->version_max < PROTOCOL_VERSION_MAX ? hello->version_max : PROTOCOL_VERSION_MAX;
     welcome.server = "tensord " TENSORD_VERSION;
-    tensord__hello__free_unpacked(hello, NULL);
+    tensord__hello__free_unpacked(hello, &allocator);
     if (error)
         return error;
     control->welcomed = true;
@@ -333,8 +350,10 @@ void control_start(struct front *front, int fd, const struct peer *peer) {
     bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX;
     struct control *control = full ? NULL : control_create(front, fd, peer);
     if (!control) {
-        fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
-                  front->controls.count);
+        if (full)
+            fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
+        else
+            fault_set(&fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another control connection");
         farewell_say(&front->farewells, fd, &fault);
         return;
     }

@@ -35,7 +35,7 @@ struct worker {
 
 /* ---- the channel ---- */
 
-/* The front still has the socket that did not come, and tells the client. */
+/* The front still has the socket that could not be taken, and tells the client. */
 static void worker_refuse(struct worker *worker, uint64_t session) {
     const struct channel_message refused = {.type = CHANNEL_REFUSED, .connection.session = session};
 
@@ -61,17 +61,20 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     };
     struct connection *connection;
     struct fault fault = {0};
+    int error;
 
-    if (fd < 0) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", "no descriptor left", NULL);
+    if (fd < 0)
+        error = fault_set(&fault, STATUS_LIMIT, "no descriptor left");
+    else
+        error = connection_create(&options, fd, &connection, &fault);
+    if (error) {
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
         worker_refuse(worker, options.session);
     }
     worker_take(worker);
-    if (fd < 0)
+    if (error)
         return;
-    if (connection_create(&options, fd, &connection, &fault)) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
-    } else if (worker->service.failed) {
+    if (worker->service.failed) {
         fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost", worker->service.device);
         connection_fail(connection, &fault);
     } else if (worker->service.draining) {
