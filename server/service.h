@@ -17,6 +17,7 @@
 #include "server/link.h"
 #include "server/stats_page.h"
 
+struct answer;
 struct connection;
 
 enum {
@@ -47,6 +48,7 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
+    struct answer *spare;           /* for an Error when there is no memory; NULL while in use */
     struct connection *connections; /* all of them, newest first */
     struct connection *dirty;       /* have replies to write */
     struct connection *more;        /* may have frames buffered to go on with */
