@@ -15,6 +15,7 @@
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
+#include "server/loop.h"
 #include "server/worker_stats.h"
 
 enum {
@@ -262,7 +263,9 @@ static int worker_init(struct worker *worker, const struct channel_message *star
 
     if (error)
         return fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error));
-    status = service_init(&worker->service, &worker->loop, &options, fault);
+    status = loop_reserve(&worker->loop, fault);
+    if (status == STATUS_OK)
+        status = service_init(&worker->service, &worker->loop, &options, fault);
     if (status == STATUS_OK)
         status = worker_open(worker, start, &engine, fault);
     if (status == STATUS_OK)
