@@ -77,6 +77,7 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     pthread_mutex_unlock(&device->lock);
     io_stop(device); /* fails what is pending, on its thread */
     scope_forget_device(device);
+    stream_forget_device(device);
     device_free(device);
 }
 
