@@ -16,6 +16,7 @@
 
 enum {
     ARRIVAL_SOCKET_BUFFER = 4 << 20,
+    ARRIVAL_UNDER_WAY_MAX = 128, /* to one worker; half of what its channel holds back */
     /* A silent peer is asked after 15 s, and given up when three questions 5 s apart have gone unanswered. */
     ARRIVAL_KEEPALIVE_IDLE_S = 15,
     ARRIVAL_KEEPALIVE_INTERVAL_S = 5,
@@ -126,7 +127,7 @@ static void arrival_refuse_with(struct arrival *arrival, enum status code, const
 static void arrival_timed_out(uv_timer_t *timer);
 static void arrival_polled(uv_poll_t *poll, int status, int events);
 
-/* The device comes back soon, as a rule. Meanwhile only the client's end is watched for. */
+/* The device comes back soon, or takes those before it, as a rule. Meanwhile only the client's end is watched for. */
 static void arrival_hold(struct arrival *arrival) {
     if (arrival->held)
         return;
@@ -143,6 +144,11 @@ static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     arrival->front->arrivals.count--;
     uv_timer_stop(&arrival->timer);
     uv_poll_stop(&arrival->poll);
+}
+
+/* A storm of clients must not fill the channel, where more than a few hundred would be turned away. */
+static bool arrival_must_queue(const struct worker_slot *slot) {
+    return slot->handed - slot->taken >= ARRIVAL_UNDER_WAY_MAX;
 }
 
 static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
@@ -175,7 +181,7 @@ static void arrival_place(struct arrival *arrival) {
         supervisor_names(&front->supervisor, names, sizeof names);
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u; from 0 on there are: %s",
                             arrival->target, names);
-    } else if (slot->state == WORKER_READY) {
+    } else if (slot->state == WORKER_READY && !arrival_must_queue(slot)) {
         arrival_connect(arrival, slot);
     } else if (slot->state == WORKER_QUARANTINED || slot->state == WORKER_STOPPED) {
         arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s is %s: %s", slot->device.name,
@@ -196,6 +202,10 @@ static void arrival_timed_out(uv_timer_t *timer) {
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
+    if (slot->state == WORKER_READY) {
+        arrival_refuse_with(arrival, STATUS_LIMIT, "too many connections wait for %s", slot->device.name);
+        return;
+    }
     arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s was not ready within %llu ms; it is %s%s%s", slot->device.name,
                         (unsigned long long)front->config->hold_timeout, worker_state_name(slot->state),
                         slot->last_fault[0] ? ": " : "", slot->last_fault);
