@@ -41,7 +41,9 @@ static bool went_well(int code, bool may_be_lost, const char *what) {
     if (!code)
         return true;
     const td_error *error = td_last_error();
-    bool lost = error->code == TD_E_DEVICE_LOST || error->code == TD_E_CONNECTION || error->code == TD_E_CANCELLED;
+    /* TIMED_OUT: the other end of a copy was lost with its connection before it was asked for it. */
+    bool lost = error->code == TD_E_DEVICE_LOST || error->code == TD_E_CONNECTION || error->code == TD_E_CANCELLED ||
+                error->code == TD_E_TIMED_OUT;
     require(may_be_lost && lost, "%s: %d %s", what, error->code, error->message);
     return false;
 }
