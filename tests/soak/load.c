@@ -169,9 +169,11 @@ static void hand_open(struct wire *wire, uint16_t target) {
     hello.version_min = hello.version_max = PROTOCOL_VERSION_MAX;
     hello.client = "by hand";
     require(wire_dial(wire, board->url) && wire_preamble(wire, target), "cannot connect");
-    require(wire_request(wire, FRAME_HELLO, &hello) && wire_receive(wire, &frame, WIRE_TIMEOUT_MS) == WIRE_FRAME &&
-                frame.header.type == FRAME_WELCOME,
-            "no welcome");
+    require(wire_request(wire, FRAME_HELLO, &hello), "cannot say Hello");
+    enum wire_got got = wire_receive(wire, &frame, WIRE_TIMEOUT_MS);
+    require(got == WIRE_FRAME, "no answer to Hello: %s", got == WIRE_CLOSED ? "closed" : "silence");
+    require(frame.header.type == FRAME_WELCOME, "Hello was answered by %s: %.*s", frame_type_name(frame.header.type),
+            (int)frame.header.message_bytes, (const char *)frame.message);
     wire_frame_finish(&frame);
 }
 
