@@ -283,6 +283,8 @@ void connection_destroy(struct connection *connection, const char *reason) {
     reply_queue_clear(&connection->queue);
     connection_release(connection);
     connection_unlist(connection);
+    if (connection->service->departed)
+        atomic_fetch_add_explicit(connection->service->departed, 1, memory_order_relaxed);
     frame_reader_finish(&connection->reader);
     uv_close((uv_handle_t *)&connection->poll, connection_closed);
     close(connection->fd);

@@ -55,6 +55,7 @@ struct service {
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
+    _Atomic uint64_t *departed;   /* where connections are counted that end; NULL: nowhere */
     bool wire;                    /* TENSORD_DEBUG has the word wire */
     bool active;                  /* something happened since the owner last set it to false */
     bool failed, draining, ended;

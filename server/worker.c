@@ -73,8 +73,11 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         worker_refuse(worker, options.session);
     }
     worker_take(worker);
-    if (error)
+    if (error) {
+        if (worker->service.departed)
+            atomic_fetch_add_explicit(worker->service.departed, 1, memory_order_relaxed);
         return;
+    }
     if (worker->service.failed) {
         fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost", worker->service.device);
         connection_fail(connection, &fault);
@@ -266,6 +269,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
     status = loop_reserve(&worker->loop, fault);
     if (status == STATUS_OK)
         status = service_init(&worker->service, &worker->loop, &options, fault);
+    worker->service.departed = worker->stats.page ? &worker->stats.page->departed : NULL;
     if (status == STATUS_OK)
         status = worker_open(worker, start, &engine, fault);
     if (status == STATUS_OK)

@@ -71,7 +71,6 @@ static void worker_stats_session(const struct connection *connection, struct sta
 static void worker_stats_write(struct worker_stats *stats, const struct service *service, uint64_t now) {
     struct stats_page *page = stats->page;
     struct stats_device device = {
-        .arrived = service->arrived,
         .bytes_in = service->bytes_in,
         .bytes_out = service->bytes_out,
     };
