@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/frame.h"
+#include "client/token.h"
 #include "client/trace.h"
 
 struct control {
@@ -97,6 +98,7 @@ static int send_frame(int fd, unsigned type, const ProtobufCMessage *message, ui
     protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
     trace_frame("->", &header, frame + FRAME_HEADER_BYTES);
     int code = send_all(fd, frame, FRAME_HEADER_BYTES + bytes, deadline_ms, fault);
+    explicit_bzero(frame, FRAME_HEADER_BYTES + bytes); /* a Hello has a token */
     free(frame);
     return code;
 }
@@ -145,14 +147,15 @@ int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uin
         code = receive_frame(fd, deadline_ms, &header, &reply, fault);
     if (code)
         return code;
+    const Tensord__Error *error = header.type == FRAME_DONE ? ((const Tensord__Done *)reply)->error : NULL;
     if (header.type == FRAME_ERROR)
         code = wire_fault((const Tensord__Error *)reply, fault);
+    else if (error && header.sequence == sequence)
+        code = wire_fault(error, fault); /* whatever the reply is otherwise: the role does not allow it */
     else if (header.type != reply_type || header.sequence != sequence)
         code =
             fault_set(fault, STATUS_PROTOCOL, "%s %llu instead of %s %llu", frame_type_name(header.type),
                       (unsigned long long)header.sequence, frame_type_name(reply_type), (unsigned long long)sequence);
-    else if (header.type == FRAME_DONE && ((const Tensord__Done *)reply)->error)
-        code = wire_fault(((const Tensord__Done *)reply)->error, fault);
     if (code) {
         protobuf_c_message_free_unpacked(reply, NULL);
         return code;
@@ -161,8 +164,8 @@ int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uin
     return 0;
 }
 
-int control_hello(int fd, const char *client_name, bool allow_tf32, int64_t deadline_ms, Tensord__Welcome **welcome,
-                  struct fault *fault) {
+int control_hello(int fd, const char *client_name, const char *token, bool allow_tf32, int64_t deadline_ms,
+                  Tensord__Welcome **welcome, struct fault *fault) {
     char name[129];
     snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
              client_name ? client_name : program_invocation_short_name);
@@ -175,6 +178,7 @@ int control_hello(int fd, const char *client_name, bool allow_tf32, int64_t dead
     hello.version_max = PROTOCOL_VERSION_MAX;
     hello.client = name;
     hello.allow_tf32 = allow_tf32;
+    hello.token = (char *)token;
     ProtobufCMessage *reply;
     int code = control_exchange(fd, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
     if (code)
@@ -189,10 +193,12 @@ int control_hello(int fd, const char *client_name, bool allow_tf32, int64_t dead
     return code;
 }
 
-int control_open(const char *url, unsigned timeout_ms, const char *client_name, struct control **out,
+int control_open(const char *url, unsigned timeout_ms, const char *client_name, const char *token, struct control **out,
                  struct fault *fault) {
-    char text[CONTROL_URL_MAX];
+    char text[CONTROL_URL_MAX], shown[TOKEN_BYTES_MAX];
     int code = control_url(url, text, fault);
+    if (!code)
+        code = token_find(token, shown, fault);
     if (code)
         return code;
     struct control *control = calloc(1, sizeof *control);
@@ -204,7 +210,8 @@ int control_open(const char *url, unsigned timeout_ms, const char *client_name, 
     Tensord__Welcome *welcome = NULL;
     code = control_dial(text, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->fd, fault);
     if (!code)
-        code = control_hello(control->fd, client_name, false, deadline_ms, &welcome, fault);
+        code = control_hello(control->fd, client_name, shown, false, deadline_ms, &welcome, fault);
+    explicit_bzero(shown, sizeof shown);
     if (code) {
         control_close(control);
         return code;

@@ -1,7 +1,8 @@
 /* tensorctl: asks a running daemon how it is, and tells it to stop. It talks to the front alone, so that it is answered
- * while a device is busy or hung. */
+ * while a device is busy or hung; what is about named tensors (tensorctl_device.h) talks to their device. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,47 +13,78 @@
 
 #include "client/control.h"
 #include "client/tensorctl.h"
+#include "client/tensorctl_device.h"
+#include "client/top.h"
 #include "proto/frame.h"
+#include "proto/status_json.h"
 
 enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
-static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
-                                      "\n"
-                                      "  status    devices and sessions: memory, work, failures\n"
-                                      "  devices   what devices there are, and how they do\n"
-                                      "  ops       the operations, and which devices have them\n"
-                                      "  sessions  who uses them, the largest in memory first\n"
-                                      "  ping      the time that the daemon takes to answer\n"
-                                      "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
-                                      "            waits for that\n"
-                                      "\n"
-                                      "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
-                                      "                 default socket\n"
-                                      "  --json         status, devices, ops, sessions: JSON instead of text\n"
-                                      "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
-                                      "                 one after another elsewhere; Ctrl-C ends it\n"
-                                      "  --help, --version\n"
-                                      "\n"
-                                      "ops shows the dtypes that an operation's last input may have (take: its\n"
-                                      "indices), or its result's where it has no input.\n"
-                                      "\n"
-                                      "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
-                                      "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+static const char tensorctl_usage[] =
+    "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
+    "\n"
+    "  status    devices and sessions: memory, work, failures\n"
+    "  devices   what devices there are, and how they do\n"
+    "  ops       the operations, and which devices have them\n"
+    "  sessions  who uses them, the largest in memory first\n"
+    "  ping      the time that the daemon takes to answer\n"
+    "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
+    "            waits for that\n"
+    "  top       devices and sessions on a screen, refreshed; h tells its keys\n"
+    "  trace     what ran when, as a file for https://ui.perfetto.dev; devices may be\n"
+    "            named: trace --seconds 5 -o trace.json cpu:0\n"
+    "  kill ID   end a session: its client is told, its memory given back\n"
+    "  names [DEVICE]               your named tensors there\n"
+    "  save DEVICE FILE [NAME]...   writes them (or these) to a safetensors file\n"
+    "  load DEVICE FILE             names the tensors of such a file\n"
+    "\n"
+    "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
+    "                 default socket\n"
+    "  --json         status, devices, ops, sessions, names: JSON, not text\n"
+    "  --replace      load: instead of tensors that have these names\n"
+    "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
+    "                 one after another elsewhere; Ctrl-C ends it\n"
+    "  --reason TEXT  kill: for the session's client and the log\n"
+    "  --seconds S    trace: for so long (5)\n"
+    "  -o FILE, --output FILE  trace: where to (trace.json)\n"
+    "  --interval S   top: between refreshes (1)\n"
+    "  --batch        top: plain text, a frame after the other\n"
+    "  --count N      top --batch: so many frames\n"
+    "  --help, --version\n"
+    "\n"
+    "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
+    "file $TENSORD_TOKEN_FILE.\n"
+    "\n"
+    "ops shows the dtypes that an operation's last input may have (take: its\n"
+    "indices), or its result's where it has no input.\n"
+    "\n"
+    "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
+    "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 struct tensorctl {
     struct control *control;
     const struct command *command;
     const char *url;
-    bool json;
-    double watch_s; /* 0: once */
+    bool json, replace;
+    double watch_s;     /* 0: once */
+    const char *reason; /* kill */
+    struct top_options top;
+    double seconds;     /* trace */
+    const char *output; /* the same */
+    const char **words; /* behind the command */
+    int n_words;
+    const char *top_only, *trace_only; /* an option that was given, and is for these */
 };
 
 struct command {
     const char *name;
     int (*run)(struct tensorctl *ctl, struct fault *fault);
     enum tensorctl_view view;
-    bool json, watch; /* options it takes */
+    bool json, watch, replace; /* options it takes */
     unsigned timeout_ms;
+    int (*device)(const struct tensorctl_device *about, struct fault *fault); /* instead of `run` */
+    int words_min, words_max;                                                 /* behind it */
+    const char *missing;
 };
 
 /* ---- status, devices, sessions ---- */
@@ -164,7 +196,7 @@ static int command_operations(struct tensorctl *ctl, struct fault *fault) {
     if (error)
         return error;
     if (ctl->json)
-        tensorctl_json_write_operations(stdout, list);
+        status_json_write_operations(stdout, list);
     else
         tensorctl_operations_write(stdout, list);
     tensord__operation_list__free_unpacked(list, NULL);
@@ -216,6 +248,29 @@ static int command_drain(struct tensorctl *ctl, struct fault *fault) {
     return error;
 }
 
+static int command_kill(struct tensorctl *ctl, struct fault *fault) {
+    char *end;
+    errno = 0;
+    uint64_t session = strtoull(ctl->words[0], &end, 10);
+    if (*end || errno || !strchr("0123456789", *ctl->words[0]))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "a session is a number, as status shows it, not %.80s",
+                         ctl->words[0]);
+    return tensorctl_kill(ctl->control, session, ctl->reason ? ctl->reason : "", fault);
+}
+
+static int command_top(struct tensorctl *ctl, struct fault *fault) {
+    struct control *control = ctl->control;
+    if (ctl->top.count && !ctl->top.batch)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "--count is for --batch");
+    ctl->top.url = ctl->url;
+    ctl->control = NULL;
+    return top_run(control, &ctl->top, fault);
+}
+
+static int command_trace(struct tensorctl *ctl, struct fault *fault) {
+    return tensorctl_trace(ctl->control, ctl->url, ctl->seconds, ctl->output, ctl->words, ctl->n_words, fault);
+}
+
 static const struct command tensorctl_commands[] = {
     {"status", command_view, TENSORCTL_STATUS, .json = true, .watch = true},
     {"devices", command_view, TENSORCTL_DEVICES, .json = true},
@@ -223,6 +278,14 @@ static const struct command tensorctl_commands[] = {
     {"sessions", command_view, TENSORCTL_SESSIONS, .json = true},
     {"ping", command_ping},
     {"drain", command_drain, .timeout_ms = DRAIN_TIMEOUT_MS},
+    {"names", .device = tensorctl_names, .json = true, .words_max = 1},
+    {"save", .device = tensorctl_save, .words_min = 2, .words_max = INT_MAX, .missing = "which device, to which file?"},
+    {"load", .device = tensorctl_load, .replace = true, .words_min = 2, .words_max = 2,
+     .missing = "which device, from which file?"},
+    {"top", command_top, .timeout_ms = TOP_TIMEOUT_MS},
+    {"trace", command_trace, .words_max = INT_MAX},
+    {"kill", command_kill, .words_min = 1, .words_max = 1,
+     .missing = "which session? the number of a session is missing"},
 };
 
 /* ---- the command line ---- */
@@ -250,7 +313,27 @@ static bool seconds_parse(const char *text, double *seconds) {
     return true;
 }
 
-enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_HELP, OPTION_VERSION };
+static bool count_parse(const char *text, unsigned long *count) {
+    char *end;
+    errno = 0;
+    *count = strtoul(text, &end, 10);
+    return strchr("0123456789", *text) && *count && !*end && !errno;
+}
+
+enum {
+    OPTION_URL = 1,
+    OPTION_JSON,
+    OPTION_WATCH,
+    OPTION_REASON,
+    OPTION_SECONDS,
+    OPTION_OUTPUT,
+    OPTION_INTERVAL,
+    OPTION_BATCH,
+    OPTION_COUNT,
+    OPTION_HELP,
+    OPTION_VERSION,
+    OPTION_REPLACE
+};
 
 /* 0: go on. -1: nothing is left to do. Else the exit status. */
 static int option_take(struct tensorctl *ctl, int option, char **argv) {
@@ -261,12 +344,42 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
     case OPTION_JSON:
         ctl->json = true;
         return 0;
+    case OPTION_REPLACE:
+        ctl->replace = true;
+        return 0;
     case OPTION_WATCH:
         ctl->watch_s = 1;
         if (!optarg && argv[optind] && strchr("0123456789.", argv[optind][0])) /* "--watch 2", too */
             optarg = argv[optind++];
         if (optarg && !seconds_parse(optarg, &ctl->watch_s))
             return usage_error("--watch takes 0.05 to 86400 seconds, not", optarg);
+        return 0;
+    case OPTION_REASON:
+        ctl->reason = optarg;
+        return 0;
+    case OPTION_SECONDS:
+        if (!seconds_parse(optarg, &ctl->seconds) || ctl->seconds > 3600)
+            return usage_error("--seconds takes 0.05 to 3600, not", optarg);
+        ctl->trace_only = "--seconds";
+        return 0;
+    case 'o':
+    case OPTION_OUTPUT:
+        ctl->output = optarg;
+        ctl->trace_only = "--output";
+        return 0;
+    case OPTION_INTERVAL:
+        if (!seconds_parse(optarg, &ctl->top.interval_s))
+            return usage_error("--interval takes 0.05 to 86400 seconds, not", optarg);
+        ctl->top_only = "--interval";
+        return 0;
+    case OPTION_BATCH:
+        ctl->top.batch = true;
+        ctl->top_only = "--batch";
+        return 0;
+    case OPTION_COUNT:
+        if (!count_parse(optarg, &ctl->top.count))
+            return usage_error("--count takes a number of frames, not", optarg);
+        ctl->top_only = "--count";
         return 0;
     case OPTION_HELP:
         fputs(tensorctl_usage, stdout);
@@ -282,25 +395,47 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
 
 static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count == 0)
-        return usage_error("which command? status, devices, ops, sessions, ping or drain", NULL);
+        return usage_error(
+            "which command? status, devices, ops, sessions, ping, drain, top, trace, kill, names, save or load", NULL);
     ctl->command = command_find(words[0]);
     if (!ctl->command)
         return usage_error("there is no command", words[0]);
-    if (count > 1)
-        return usage_error("too many arguments", words[1]);
+    if (count - 1 > ctl->command->words_max)
+        return usage_error("too many arguments", words[1 + ctl->command->words_max]);
+    if (count - 1 < ctl->command->words_min)
+        return usage_error(ctl->command->missing, NULL);
+    ctl->words = (const char **)words + 1;
+    ctl->n_words = count - 1;
+    if (ctl->trace_only && ctl->command->run != command_trace)
+        return usage_error("this option is for trace", ctl->trace_only);
+    if (ctl->top_only && ctl->command->run != command_top)
+        return usage_error("this option is for top", ctl->top_only);
+    if (ctl->reason && ctl->command->run != command_kill)
+        return usage_error("--reason is not for", ctl->command->name);
     if (ctl->json && !ctl->command->json)
         return usage_error("--json is not for", ctl->command->name);
     if (ctl->watch_s > 0 && !ctl->command->watch)
         return usage_error("--watch is not for", ctl->command->name);
+    if (ctl->replace && !ctl->command->replace)
+        return usage_error("--replace is not for", ctl->command->name);
     return 0;
 }
 
 static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
-    static const struct option options[] = {
-        {"url", required_argument, NULL, OPTION_URL},     {"json", no_argument, NULL, OPTION_JSON},
-        {"watch", optional_argument, NULL, OPTION_WATCH}, {"help", no_argument, NULL, OPTION_HELP},
-        {"version", no_argument, NULL, OPTION_VERSION},   {0}};
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    static const struct option options[] = {{"url", required_argument, NULL, OPTION_URL},
+                                            {"json", no_argument, NULL, OPTION_JSON},
+                                            {"watch", optional_argument, NULL, OPTION_WATCH},
+                                            {"help", no_argument, NULL, OPTION_HELP},
+                                            {"version", no_argument, NULL, OPTION_VERSION},
+                                            {"reason", required_argument, NULL, OPTION_REASON},
+                                            {"seconds", required_argument, NULL, OPTION_SECONDS},
+                                            {"output", required_argument, NULL, OPTION_OUTPUT},
+                                            {"interval", required_argument, NULL, OPTION_INTERVAL},
+                                            {"batch", no_argument, NULL, OPTION_BATCH},
+                                            {"count", required_argument, NULL, OPTION_COUNT},
+                                            {"replace", no_argument, NULL, OPTION_REPLACE},
+                                            {0}};
+    for (int option; (option = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
         int code = option_take(ctl, option, argv);
         if (code)
             return code;
@@ -319,14 +454,34 @@ static void tell_how_to_start(const char *url) {
         fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
 }
 
+static int device_command(const struct tensorctl *ctl) {
+    struct tensorctl_device about = {
+        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace};
+    struct fault fault = {0};
+    if (ctl->n_words > 1) {
+        about.file = ctl->words[1];
+        about.names = ctl->words + 2;
+        about.n_names = ctl->n_words - 2;
+    }
+    int error = ctl->command->device(&about, &fault);
+    if (error)
+        failed(error, &fault);
+    if (error == STATUS_CONNECTION)
+        tell_how_to_start(ctl->url);
+    return error ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv) {
-    struct tensorctl ctl = {0};
+    struct tensorctl ctl = {.top.interval_s = 1, .seconds = 5, .output = "trace.json"};
     struct fault fault = {0};
     int code = options_parse(&ctl, argc, argv);
     if (code)
         return code < 0 ? EXIT_SUCCESS : code;
 
-    int error = control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl.control, &fault);
+    if (ctl.command->device)
+        return device_command(&ctl);
+    int error =
+        control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, NULL, &ctl.control, &fault);
     if (error) {
         failed(error, &fault);
         if (error == STATUS_CONNECTION)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "engine/device.h"
+#include "engine/histogram.h"
 
 struct engine;
 
@@ -42,6 +43,15 @@ void engine_wait(struct engine *engine);
 
 struct device *engine_device(struct engine *engine);
 
+/* Limits for which something was refused. */
+enum engine_refusal {
+    ENGINE_REFUSED_SESSION_BYTES,
+    ENGINE_REFUSED_TENANT_BYTES,
+    ENGINE_REFUSED_TENSORS,
+    ENGINE_REFUSED_STREAMS,
+    ENGINE_REFUSALS
+};
+
 struct engine_stats {
     struct device_info device;
     /* bytes; live: in tensors, reserved: taken from the device, largest_free: largest tensor that fits now */
@@ -55,9 +65,25 @@ struct engine_stats {
     uint64_t stalled_ns;  /* as of the last engine_stalled(): for so long nothing has completed of what is due */
     uint64_t queue_depth; /* operations enqueued and not yet run */
     uint64_t ops_total;   /* operations run since start */
+    uint64_t refusals[ENGINE_REFUSALS]; /* since start */
     unsigned sessions;
+    uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */
+    /* Of some operations: from being enqueued to being launched, and from there, or from the end of what the device had
+     * to do before it, to completion. Every one that is estimated to take long, and one of many short ones. */
+    struct histogram queue_time, run_time;
 };
 void engine_stats(struct engine *engine, struct engine_stats *stats);
+
+/* What the device was given last, newest first; returns how many. For the report of a crash: it may be called from a
+ * signal handler on any thread, takes no lock, and may tell nonsense of what is being written meanwhile. */
+enum { ENGINE_LAST_OPERATIONS = 32 };
+struct engine_operation {
+    char name[48];              /* "matmul" */
+    char label[56];             /* its beginning; "": it has none */
+    uint64_t session, sequence; /* struct session_limits; number of the operation in it, 0 where it is no client's */
+    bool done;                  /* the device has told that it has run */
+};
+unsigned engine_last_operations(const struct engine *engine, struct engine_operation *operations, unsigned capacity);
 
 /* What a device is at that completes nothing any more. */
 struct engine_stall {

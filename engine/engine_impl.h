@@ -5,29 +5,16 @@
 
 #include "engine/engine.h"
 #include "engine/flight.h"
+#include "engine/history.h"
 #include "engine/kernel_impl.h"
 #include "engine/pool.h"
 #include "engine/staging.h"
 #include "engine/tensor.h"
+#include "engine/trace_impl.h"
+#include "engine/turns.h"
 
 enum {
     ENGINE_CHUNKS_KEPT = 64,
-};
-
-/* The streams of one session that have something to run. Groups take turns; within a group the highest priority goes
- * first, and equals take turns: so neither many streams nor high priorities get one session more than its share. Groups
- * are recycled but never freed before the engine: cancelled streams may still be in one. Under the submit lock. */
-struct run_group {
-    struct stream *first[STREAM_PRIORITIES], *last[STREAM_PRIORITIES];
-    struct run_group *next; /* in the run queue */
-    bool queued;
-    /* owner thread */
-    struct stream *joiner; /* only waits, and stands for what it has waited for (plan.c); NULL until needed */
-    struct run_group *free_next;
-};
-
-struct run_queue {
-    struct run_group *first, *last;
 };
 
 struct engine {
@@ -43,13 +30,17 @@ struct engine {
     struct stream *streams_free; /* recycled */
     struct stream *outsides_free;
     struct run_group *groups_free;
+    struct run_share *shares_free;
     struct stream *streams_all;
+    uint32_t streams_made;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
+    uint64_t refusals[ENGINE_REFUSALS];
     uint64_t ops_submitted;
+    uint64_t failures[STATUS_COUNT];
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
         uint64_t completed, looked_ns;
@@ -75,7 +66,9 @@ struct engine {
     struct stream *signalled; /* streams that reached a watched point */
     struct stream_chunk *chunks;
     unsigned chunks_count;
-    struct fault latched;   /* a sticky failure of the device */
+    struct fault latched; /* a sticky failure of the device */
+    struct histogram queue_time, run_time;
+    unsigned publications;  /* for the choice of operations whose times are taken */
     struct flight flight;   /* user kernels that may have caused it */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */
@@ -83,6 +76,8 @@ struct engine {
     bool reaper_asleep;
     bool submitted; /* nothing more will be marked */
     pthread_t thread, reaper;
+    struct history history; /* the submitter's */
+    struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
 
@@ -94,8 +89,10 @@ uint64_t engine_clock(void);
 /* Owner thread. */
 void engine_touch(struct engine *engine, struct stream *stream);
 struct stream_chunk *engine_chunk_take(struct engine *engine);
-struct run_group *engine_group_take(struct engine *engine);
+struct run_group *engine_group_take(struct engine *engine, struct run_share *share);
 void engine_group_give(struct engine *engine, struct run_group *group);
+struct run_share *engine_share_take(struct engine *engine, uint32_t weight);
+void engine_share_give(struct engine *engine, struct run_share *share);
 struct stream *engine_stream_take(struct engine *engine, struct run_group *group, int priority);
 /* The stream may still have work; it is used again when that has run. */
 void engine_stream_give(struct engine *engine, struct stream *stream);

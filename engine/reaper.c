@@ -10,6 +10,7 @@
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
+#include "engine/thread.h"
 
 enum {
     REAPER_EAGER_NS = 50 * 1000,    /* asks without a pause for so long after something has happened */
@@ -47,6 +48,7 @@ void reaper_take(struct engine *engine, struct stream *stream, struct stream_mar
     if (stream->marks_count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
         struct stream_mark *last = &stream->marks[(stream->marks_first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
+        mark.launched_ns = 0;
         if (mark.event && last->event)
             engine->device->vtable->async->event_release(engine->device, last->event);
         else if (!mark.event)
@@ -82,6 +84,8 @@ static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t n
             return false;
         if (record->kind == RECORD_TAINT)
             taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
+        if (atomic_load_explicit(&stream->traced, memory_order_relaxed))
+            trace_reaped(engine, stream, stream->reaped + 1);
         stream->reap_used += record->bytes;
         stream->reaped++;
         reaped->moved = true;
@@ -110,8 +114,13 @@ static bool reaper_pass_mark(struct engine *engine, struct stream *stream, uint6
     if (!any || (mark.event && !reaper_reached(engine, mark.event)))
         return false;
     if (mark.event) {
+        uint64_t before = stream->reached_ns;
+        stream->reached_ns = engine_clock();
         engine->device->vtable->async->event_release(engine->device, mark.event);
         pthread_mutex_lock(&engine->lock);
+        if (mark.launched_ns && !atomic_load(&engine->broken))
+            histogram_add(&engine->run_time,
+                          stream->reached_ns - (before > mark.launched_ns ? before : mark.launched_ns));
         stream->marks[stream->marks_first].event = NULL;
         stream->marks[stream->marks_first].span = (struct stream_span){0};
         pthread_mutex_unlock(&engine->lock);
@@ -197,6 +206,7 @@ static void reaper_nap(struct engine *engine, uint64_t now, uint64_t idle_ns) {
 void *reaper_main(void *argument) {
     struct engine *engine = argument;
     uint64_t moved_ns = engine_clock();
+    thread_begin("reaper");
     pthread_mutex_lock(&engine->lock);
     while (engine->reaping || !engine->submitted) {
         if (!engine->reaping) {
@@ -214,5 +224,6 @@ void *reaper_main(void *argument) {
             reaper_nap(engine, now, now - moved_ns);
     }
     pthread_mutex_unlock(&engine->lock);
+    thread_end();
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include "engine/engine_impl.h"
 #include "engine/layout.h"
 #include "engine/session.h"
+#include "engine/tenant_impl.h"
 
 /* A stream by the client's number. */
 struct session_stream {
@@ -37,6 +38,8 @@ struct session {
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
 
+    struct tenant *tenant;   /* NULL: none */
+    struct run_share *share; /* of its own, where it has no tenant */
     struct run_group *group;
     struct stream *stream;          /* number 0 */
     struct session_stream *streams; /* the others, open ones and closed ones that still run */

@@ -30,11 +30,15 @@ static void account_charge(struct staging *staging, struct staging_account *acco
     staging->active += account->held == 0 && !account->modest;
     account->held += bytes;
     staging->held += bytes;
+    if (account->tenant)
+        account->tenant->staging += bytes;
 }
 
 static void account_discharge(struct staging *staging, struct staging_account *account, uint64_t bytes) {
     account->held -= bytes;
     staging->held -= bytes;
+    if (account->tenant)
+        account->tenant->staging -= bytes;
     staging->active -= account->held == 0 && !account->modest;
     staging->moved = true;
 }
@@ -70,6 +74,12 @@ static void account_append(struct staging_account *account, struct staging_fligh
     account->flights_last = last;
 }
 
+static bool account_tenant_may(const struct staging_account *account, uint64_t bytes) {
+    const struct tenant *tenant = account->tenant;
+    uint64_t limit = tenant ? tenant->limits.staging : 0;
+    return !limit || (bytes <= limit && tenant->staging <= limit - bytes);
+}
+
 /* Whether an account may have so much more: see the header. `first`: for a transfer that holds nothing. */
 static bool account_may(const struct engine *engine, const struct staging_account *account, uint64_t bytes,
                         bool first) {
@@ -79,6 +89,8 @@ static bool account_may(const struct engine *engine, const struct staging_accoun
         return false;
     if (account->held == 0 && !account->modest)
         return true;
+    if (!first && !account_tenant_may(account, bytes))
+        return false;
     uint64_t least = (uint64_t)STAGING_SHARE_PIECES * STAGING_PIECE;
     uint64_t share = total / STAGING_SHARES > least ? total / STAGING_SHARES : least;
     uint64_t waiting = (uint64_t)engine->sessions * (STAGING_WAYS - 1) - staging->active;
@@ -255,11 +267,15 @@ static void account_leave(struct engine *engine, struct staging_account *account
         account_append(orphans, account->flights, account->flights_last);
     orphans->held += account->held;
     engine->staging.active -= account->held > 0 && !account->modest;
+    if (account->tenant)
+        account->tenant->staging -= account->held;
     *account = (struct staging_account){.held = 0};
 }
 
 void staging_join(struct session *session) {
     session->staging[STAGING_EARLY].modest = true;
+    for (int way = 0; way < STAGING_WAYS; way++)
+        session->staging[way].tenant = session->tenant;
 }
 
 void staging_leave(struct session *session) {

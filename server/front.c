@@ -7,12 +7,14 @@
 
 #include "server/log.h"
 #include "server/loop.h"
+#include "server/state.h"
 
 enum { FRONT_LEAVE_MS = 20, FRONT_LEAVE_TRIES = 50, FRONT_EXIT_FAILURE = 1, FRONT_EXIT_USAGE = 2 };
 
 /* ---- the end ---- */
 
 static void front_finish_handles(struct front *front) {
+    login_finish(&front->login);
     listener_list_finish(&front->listeners);
     struct fault fault;
     fault_set(&fault, STATUS_DRAINING, "the daemon is shutting down");
@@ -20,6 +22,7 @@ static void front_finish_handles(struct front *front) {
     arrival_list_finish(front);
     control_list_finish(&front->controls);
     farewell_list_finish(&front->farewells);
+    http_destroy(front->http);
     supervisor_finish(&front->supervisor);
     uv_close((uv_handle_t *)&front->leaving, NULL);
     for (int i = 0; i < FRONT_SIGNALS; i++)
@@ -81,8 +84,23 @@ static void front_connection_refused(void *owner, const struct worker_slot *slot
     arrival_refused(owner, slot, session);
 }
 
+static void front_session_killed(void *owner, const struct worker_slot *slot, const struct channel_message *message) {
+    if (message)
+        kill_answered(owner, slot, message);
+    else
+        kill_lost(owner, slot);
+}
+
+static void front_ticked(void *owner) {
+    kill_tick(owner);
+}
+
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
+    if (number == SIGHUP) {
+        front_reload(front);
+        return;
+    }
     if (front->draining) {
         /* Asked twice: whoever asks does not want to wait. */
         log_event(LOG_LEVEL_WARNING, "killed", "cause", strsignal(number), NULL);
@@ -100,6 +118,8 @@ static void front_accepted(void *owner, int fd, const struct sockaddr_storage *p
 static int front_listen(struct front *front, struct fault *fault) {
     const struct config *config = front->config;
     unsigned inherited = notify_listen_fds();
+    front->listeners.authenticated = front->login.users;
+    front->listeners.plaintext = config->allow_plaintext;
     for (unsigned i = 0; i < inherited; i++) {
         int error = listener_inherit(&front->listeners, NOTIFY_FD_FIRST + (int)i, fault);
         if (error)
@@ -115,30 +135,31 @@ static int front_listen(struct front *front, struct fault *fault) {
 
 static void front_watch_signals(struct front *front) {
     static const int numbers[FRONT_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
-    struct sigaction before;
     for (int i = 0; i < FRONT_SIGNALS; i++) {
         uv_signal_init(&front->loop, &front->signals[i]);
         front->signals[i].data = front;
-        /* Under nohup the terminal's end is not the daemon's. */
-        if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &before) && before.sa_handler == SIG_IGN)
-            continue;
         uv_signal_start(&front->signals[i], front_signalled, numbers[i]);
     }
 }
 
-static int front_init(struct front *front, const struct config *config, struct fault *fault) {
+static int front_init(struct front *front, struct config *config, struct fault *fault) {
     front->config = config;
     front->started_ns = uv_hrtime();
     notify_init(&front->notify);
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
+    LIST_INIT(&front->kills.head);
     farewell_list_init(&front->farewells, &front->loop);
     listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
     uv_timer_init(&front->loop, &front->leaving);
     front->leaving.data = front;
     front_watch_signals(front);
-    return supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed, front_connection_refused,
-                           front, fault);
+    int error = supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed,
+                                front_connection_refused, front, fault);
+    front->supervisor.killed = front_session_killed;
+    front->supervisor.ticked = front_ticked;
+    front->supervisor.login = front_login;
+    return error ? error : login_init(&front->login, &front->loop, config, fault);
 }
 
 static void front_finish(struct front *front) {
@@ -148,10 +169,15 @@ static void front_finish(struct front *front) {
     supervisor_free(&front->supervisor);
 }
 
-int front_run(const struct config *config) {
+int front_run(struct config *config, int count, char **arguments) {
     static struct front front;
     struct fault fault;
-    int error = uv_loop_init(&front.loop);
+    int error = *config->state_dir ? state_check_directory(config->state_dir, &fault) : STATUS_OK;
+    if (error) {
+        fprintf(stderr, "tensord: %s\n", fault.message);
+        return FRONT_EXIT_USAGE;
+    }
+    error = uv_loop_init(&front.loop);
     if (error) {
         fprintf(stderr, "tensord: no event loop: %s\n", uv_strerror(error));
         return FRONT_EXIT_FAILURE;
@@ -161,9 +187,13 @@ int front_run(const struct config *config) {
         fprintf(stderr, "tensord: %s\n", fault.message);
         return FRONT_EXIT_FAILURE;
     }
+    front.n_arguments = count;
+    front.arguments = arguments;
     error = front_init(&front, config, &fault);
     if (!error)
         error = front_listen(&front, &fault);
+    if (!error && config->http[0])
+        error = http_create(&front, &front.http, &fault);
     if (!error) {
         if (config->devices_why[0])
             log_event(LOG_LEVEL_INFO, "devices_auto", "devices", "cpu:0", "cause", config->devices_why, NULL);

@@ -139,7 +139,7 @@ static int listener_open_unix(struct listener_list *list, const char *path, stru
     return error;
 }
 
-static void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size) {
+void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size) {
     char host[INET6_ADDRSTRLEN];
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
@@ -152,7 +152,7 @@ static void listener_name_tcp(const struct sockaddr_storage *address, char *text
     }
 }
 
-static int listener_bind_tcp(const struct url_address *address, int *result) {
+int listener_bind_tcp(const struct url_address *address, int *result) {
     int fd = socket(address->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
     if (fd < 0)
         return errno;
@@ -185,18 +185,32 @@ static int listener_open_address(struct listener_list *list, const struct url_ad
     return error;
 }
 
+/* Whether an address that other hosts can reach may be listened on. */
+static int listener_check_reach(const struct listener_list *list, const char *url, struct fault *fault) {
+    if (!list->authenticated)
+        return fault_set(fault, STATUS_DENIED,
+                         "%.100s: other hosts can reach this address, and there is no authentication: name a file of "
+                         "users, or listen on 127.0.0.1, [::1] or a Unix socket",
+                         url);
+    if (!list->plaintext)
+        return fault_set(fault, STATUS_DENIED,
+                         "%.100s: other hosts can reach this address, and tokens would travel in the clear: use "
+                         "tls://, or say allow-plaintext = yes",
+                         url);
+    return STATUS_OK;
+}
+
 static int listener_open_tcp(struct listener_list *list, const struct url *url, const char *text, struct fault *fault) {
     struct url_address addresses[LISTENER_ADDRESSES_MAX];
     size_t count = 0;
     int error = url_resolve(url, true, addresses, LISTENER_ADDRESSES_MAX, &count, fault);
     if (error)
         return error;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !error; i++)
         if (!url_is_loopback(&addresses[i]))
-            return fault_set(fault, STATUS_DENIED,
-                             "%s: other hosts can reach this address, and there is no authentication yet; listen on "
-                             "127.0.0.1, [::1] or a Unix socket",
-                             text);
+            error = listener_check_reach(list, text, fault);
+    if (error)
+        return error;
     /* Port 0 would give each address of a name another port: one address is what the caller can find. */
     if (!url->port && count > 1)
         count = 1;
@@ -249,9 +263,9 @@ int listener_inherit(struct listener_list *list, int fd, struct fault *fault) {
         snprintf(url, sizeof url, "unix:%.*s", (int)sizeof local->sun_path, local->sun_path);
     } else if (family == AF_INET || family == AF_INET6) {
         listener_name_tcp(&bound.address, url, sizeof url);
-        if (!url_is_loopback(&bound))
-            return fault_set(fault, STATUS_DENIED,
-                             "%s: other hosts can reach this passed socket, and there is no authentication yet", url);
+        int error = url_is_loopback(&bound) ? STATUS_OK : listener_check_reach(list, url, fault);
+        if (error)
+            return error;
     } else {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "descriptor %d, passed to listen on, is neither Unix nor TCP",
                          fd);

@@ -90,6 +90,8 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     Tensord__LinkData data = TENSORD__LINK_DATA__INIT;
     Tensord__Done done = TENSORD__DONE__INIT;
     Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
+    Tensord__NameOpened opened = TENSORD__NAME_OPENED__INIT;
+    Tensord__TraceData trace = TENSORD__TRACE_DATA__INIT;
     const ProtobufCMessage *message = &error.base;
 
     error.code = failure->code;
@@ -97,7 +99,7 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     error.operation = (char *)failure->operation;
     error.label = (char *)failure->label;
     error.sequence = failure->sequence;
-    chunk.error = data.error = done.error = compiled.error = &error;
+    chunk.error = data.error = done.error = compiled.error = opened.error = trace.error = &error;
     if (type == FRAME_FETCH_CHUNK)
         message = &chunk.base;
     else if (type == FRAME_LINK_DATA)
@@ -106,6 +108,10 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
         message = &done.base;
     else if (type == FRAME_KERNEL_COMPILED)
         message = &compiled.base;
+    else if (type == FRAME_NAME_OPENED)
+        message = &opened.base;
+    else if (type == FRAME_TRACE_DATA)
+        message = &trace.base;
     reply_begin(reply, type, sequence);
     reply_head(reply, message, 0);
 }
@@ -268,6 +274,7 @@ int reply_queue_write(struct reply_queue *queue, int fd, size_t budget, uint64_t
         while (sent < 0 && errno == EINTR);
         if (sent < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -errno;
+        queue->written += (uint64_t)sent;
         reply_queue_consume(queue, &gather, (size_t)sent, payload);
         written += (size_t)sent;
         if ((size_t)sent < gather.bytes)

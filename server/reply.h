@@ -47,7 +47,8 @@ void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, c
 void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t total);
 /* The bytes of the next frame of a reply in parts. */
 void reply_data_next(struct reply *reply, const uint8_t *data);
-/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED and FRAME_DONE with their error set. */
+/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED and FRAME_DONE with their
+ * error set. */
 void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure);
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault);
 
@@ -56,6 +57,7 @@ struct reply_queue {
     struct reply *bulk, **bulk_tail;
     struct reply *current; /* partly sent, first of its list */
     struct reply *final;   /* goes out when nothing else is left */
+    uint64_t written;      /* bytes, ever */
 };
 
 void reply_queue_init(struct reply_queue *queue);

@@ -1,4 +1,4 @@
-/* What the handlers of requests share, for request*.c alone. Loop thread only. */
+/* What the handlers of requests share, for request*.c; control.c uses request_texts_whole(). Loop thread only. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -28,6 +28,16 @@ int request_kernel_launch(struct connection *connection, const struct frame_head
                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+
+/* Publish, OpenName, ListNames and RemoveName, likewise. */
+int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                    uint8_t **sink, struct fault *fault);
+int request_open_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                      uint8_t **sink, struct fault *fault);
+int request_list_names(struct connection *connection, const struct frame_header *header,
+                       const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_remove_name(struct connection *connection, const struct frame_header *header,
+                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
 /* Whether no text in a message has a NUL byte. protobuf-c ends a text at its first one without a word, so what was sent
  * is looked at before. */

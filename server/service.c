@@ -151,6 +151,8 @@ static void service_on_check(uv_check_t *check) {
         engine_poll(service->engine);
         compile_release_unused(service);
         service_check_device(service);
+        if (service->trace.connection && trace_feed_turn(service))
+            service_wake(service);
         service_flush(service);
         /* Callbacks and replies may have enqueued more, such as the next parts of a fetch. */
         if (!service->more && !engine_due(service->engine))
@@ -178,9 +180,14 @@ static void service_on_timer(uv_timer_t *timer) {
         connection_tick(connection, now);
         connection = next;
     }
+    account_tick(service, service_now_ns());
     link_tick(service, now);
+    if (service->trace.connection)
+        trace_feed_tick(service);
     if (service->options.tick)
         service->options.tick(service->options.owner);
+    if (service->more || service->dirty)
+        uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at them */
 }
 
 /* ---- life ---- */
@@ -191,15 +198,12 @@ static void service_default(uint32_t *limit, uint32_t value) {
 }
 
 static void service_limits(struct channel_limits *limits) {
-    service_default(&limits->session_tensors, 1 << 20);
-    service_default(&limits->session_streams, 64);
-    service_default(&limits->session_operations, 1 << 16);
     service_default(&limits->sessions, STATS_SESSIONS_MAX);
+    service_default(&limits->named_tensors, 4096);
     service_default(&limits->hello_timeout_ms, 5000);
     service_default(&limits->transfer_timeout_ms, 10000);
     service_default(&limits->drain_timeout_ms, 10000);
-    if (!limits->session_out_bytes)
-        limits->session_out_bytes = 64 << 20;
+    limits_fill(&limits->each);
 }
 
 int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault) {
@@ -216,6 +220,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     service_limits(&service->limits);
     link_table_init(&service->links);
     compile_queue_init(&service->compiles);
+    names_init(&service->names, service->limits.named_bytes, service->limits.named_tensors);
     uv_async_init(loop, &service->async, service_on_async);
     uv_check_init(loop, &service->check);
     uv_idle_init(loop, &service->idle);
@@ -227,7 +232,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
 int service_start(struct service *service, struct engine *engine, struct fault *fault) {
     int error = uv_check_start(&service->check, service_on_check);
 
-    service->engine = engine;
+    service->engine = service->names.engine = engine;
     if (!error)
         error = uv_timer_start(&service->timer, service_on_timer, SERVICE_TICK_MS, SERVICE_TICK_MS);
     return error ? fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error)) : STATUS_OK;
@@ -242,6 +247,7 @@ void service_finish(struct service *service) {
         uv_run(service->loop, UV_RUN_ONCE); /* until the compilers that have no client any more notice */
     }
     link_table_finish(service);
+    names_finish(&service->names);
     arena_finish(&service->arena);
     answer_unreserve(service);
     engine_destroy(service->engine); /* before the handle that its submitter wakes */

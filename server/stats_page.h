@@ -6,13 +6,25 @@
 #include <stdint.h>
 
 #include "engine/session.h"
+#include "server/principal.h"
 #include "server/stats_operations.h"
 
-enum { STATS_SESSIONS_MAX = 1024 };
+enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64 };
+
+/* Named tensors: the sums, and the principals that have the most bytes of them. */
+struct stats_names {
+    uint64_t count, bytes;
+    char fault[256]; /* why saved ones could not be restored; "": they could */
+    unsigned n_owners;
+    struct stats_owner {
+        char principal[64];
+        uint64_t count, bytes;
+    } owners[STATS_OWNERS_MAX];
+};
 
 struct stats_session {
     uint64_t id;
-    char principal[64];
+    struct principal principal;
     char peer[64];
     char client[64];
     uint64_t started_ns; /* CLOCK_MONOTONIC */
@@ -29,6 +41,9 @@ struct stats_device {
     uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
     struct device_readings readings;
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT];
+    struct stats_names names;
 };
 
 struct stats_page {
@@ -42,6 +57,9 @@ struct stats_page {
     /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
      * is not. Outside the lock. */
     _Atomic uint64_t held_up_ns;
+    /* What a worker that crashed leaves behind (server/crash.c): the last operation, where that had not run to its end,
+     * "matmul (forward/logits) of session 4". Outside the lock. */
+    char crash[192];
     struct stats_operations operations; /* there since the worker is ready; outside the lock */
     struct stats_device device;
     uint32_t n_sessions;

@@ -93,6 +93,8 @@ static void supervisor_slot_lost(void *owner, struct worker_slot *lost) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (&supervisor->slots[i] != lost)
             worker_slot_send(&supervisor->slots[i], &message, -1);
+    if (supervisor->killed)
+        supervisor->killed(supervisor->owner, lost, NULL);
 }
 
 static void supervisor_slot_changed(void *owner, struct worker_slot *slot) {
@@ -106,11 +108,24 @@ static void supervisor_slot_refused(void *owner, struct worker_slot *slot, uint6
     supervisor->refused(supervisor->owner, slot, session);
 }
 
+static void supervisor_slot_killed(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct supervisor *supervisor = owner;
+    if (supervisor->killed)
+        supervisor->killed(supervisor->owner, slot, message);
+}
+
+static void supervisor_slot_login(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct supervisor *supervisor = owner;
+    supervisor->login(supervisor->owner, slot, message);
+}
+
 static const struct worker_slot_events supervisor_slot_events = {
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,
+    .killed = supervisor_slot_killed,
     .link_wanted = supervisor_link_wanted,
+    .login = supervisor_slot_login,
 };
 
 /* ---- watchdog ---- */
@@ -122,6 +137,8 @@ static void supervisor_ticked(uv_timer_t *timer) {
     supervisor->ticked_ns = now;
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_tick(&supervisor->slots[i], late);
+    if (supervisor->ticked)
+        supervisor->ticked(supervisor->owner);
 }
 
 /* ---- life ---- */
@@ -177,11 +194,37 @@ static void supervisor_out_of_patience(uv_timer_t *timer) {
     supervisor_kill(supervisor);
 }
 
+/* Queued work first, then what has names. */
+static uint64_t supervisor_drain_ms(const struct config *config) {
+    return config->drain_timeout + SUPERVISOR_GRACE_MS + (*config->state_dir ? config->state_timeout : 0);
+}
+
 void supervisor_drain(struct supervisor *supervisor) {
-    uv_timer_start(&supervisor->patience, supervisor_out_of_patience,
-                   supervisor->config->drain_timeout + SUPERVISOR_GRACE_MS, 0);
+    uv_timer_start(&supervisor->patience, supervisor_out_of_patience, supervisor_drain_ms(supervisor->config), 0);
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_drain(&supervisor->slots[i]);
+}
+
+/* What changes somebody's rights, to the workers of all devices. */
+static void supervisor_tell(struct supervisor *supervisor, enum channel_type type, const struct principal *principal) {
+    struct channel_message message;
+    memset(&message, 0, sizeof message);
+    message.type = type;
+    message.principal = *principal;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (worker_slot_send(&supervisor->slots[i], &message, -1) == STATUS_LIMIT)
+            /* Without memory for a message: rather no session than one that was revoked. */
+            worker_slot_kill(&supervisor->slots[i], "could not be told of other rights");
+}
+
+void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
+    supervisor_tell(supervisor, CHANNEL_REVOKED, principal);
+}
+
+void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits) {
+    struct principal principal = {.limits = *limits};
+    snprintf(principal.name, sizeof principal.name, "%s", name);
+    supervisor_tell(supervisor, CHANNEL_LIMITS, &principal);
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

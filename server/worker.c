@@ -1,6 +1,7 @@
 #include "server/worker.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -12,10 +13,12 @@
 
 #include "server/channel.h"
 #include "server/connection.h"
+#include "server/crash.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
 #include "server/loop.h"
+#include "server/state.h"
 #include "server/worker_stats.h"
 
 enum {
@@ -27,6 +30,8 @@ struct worker {
     uv_loop_t loop;
     struct service service;
     struct worker_stats stats;
+    struct state state;
+    unsigned held_ups; /* calls within one another that may take long */
     int channel;
     uv_poll_t poll;       /* of the channel */
     uint64_t deadline_ms; /* after a failure of the device; 0: none */
@@ -35,6 +40,14 @@ struct worker {
 };
 
 /* ---- the channel ---- */
+
+/* For what the front waits for. The channel may be full, but not for long. */
+static void worker_tell(int channel, const struct channel_message *message) {
+    struct pollfd writable = {.fd = channel, .events = POLLOUT};
+
+    for (unsigned tries = 0; tries < 5 && channel_send(channel, message, -1) == -EAGAIN; tries++)
+        poll(&writable, 1, 100);
+}
 
 /* The front still has the socket that could not be taken, and tells the client. */
 static void worker_refuse(struct worker *worker, uint64_t session) {
@@ -56,9 +69,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     struct connection_options options = {
         .service = &worker->service,
         .session = message->connection.session,
-        .principal = message->connection.principal,
-        .peer = message->connection.peer,
-        .user_kernels = message->connection.user_kernels,
+        .peer = &message->connection.peer,
     };
     struct connection *connection;
     struct fault fault = {0};
@@ -69,7 +80,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     else
         error = connection_create(&options, fd, &connection, &fault);
     if (error) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
         worker_refuse(worker, options.session);
     }
     worker_take(worker);
@@ -87,6 +98,50 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     }
 }
 
+/* Before its Hello a session has no tensors, but it has its number. */
+static void worker_kill(struct worker *worker, const struct channel_message *message) {
+    struct channel_message answer = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
+    struct fault fault;
+
+    fault_set(&fault, STATUS_CANCELLED, "session %lu was ended by %s%s%s", message->kill.session, message->kill.by,
+              *message->kill.reason ? ": " : "", message->kill.reason);
+    for (struct connection *at = worker->service.connections; at; at = at->next)
+        if (at->number == message->kill.session && at->state == CONNECTION_OPEN) {
+            answer.kill.found = true;
+            connection_give_up(at, &fault);
+            break;
+        }
+    worker_tell(worker->channel, &answer);
+}
+
+/* What the front says of a client that wanted to log in, and may be gone by now. */
+static void worker_logged_in(struct worker *worker, const struct channel_message *message) {
+    struct connection *connection = worker->service.connections;
+
+    while (connection && connection->number != message->login.session)
+        connection = connection->next;
+    if (!connection)
+        return;
+    if (message->type == CHANNEL_GRANTED)
+        connection_granted(connection, &message->login.principal);
+    else
+        connection_denied(connection, &message->login.fault);
+}
+
+static void worker_revoke(struct worker *worker, const struct principal *principal) {
+    struct connection *connection = worker->service.connections;
+    struct fault fault;
+
+    fault_set(&fault, STATUS_DENIED, "%s may not stay: its token or role was revoked or changed", principal->name);
+    while (connection) {
+        struct connection *next = connection->next;
+
+        if (principal_same_login(&connection->peer.principal, principal))
+            connection_give_up(connection, &fault);
+        connection = next;
+    }
+}
+
 static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
     switch (message->type) {
     case CHANNEL_CONNECTION:
@@ -100,6 +155,19 @@ static void worker_message(struct worker *worker, const struct channel_message *
         return;
     case CHANNEL_PEER_LOST:
         link_in_peer_lost(&worker->service, message->link.device);
+        break;
+    case CHANNEL_KILL:
+        worker_kill(worker, message);
+        break;
+    case CHANNEL_GRANTED:
+    case CHANNEL_DENIED:
+        worker_logged_in(worker, message);
+        break;
+    case CHANNEL_REVOKED:
+        worker_revoke(worker, &message->principal);
+        break;
+    case CHANNEL_LIMITS:
+        account_change_limits(&worker->service, message->principal.name, &message->principal.limits);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
@@ -135,14 +203,24 @@ static int worker_want_link(void *owner, const char *device, const uint8_t ticke
     return channel_send(worker->channel, &message, -1);
 }
 
-/* A fault that ends the worker, to the front and to the log. The channel may be full, but not for long. */
+static int worker_login(void *owner, const struct connection *connection, const char *token) {
+    struct worker *worker = owner;
+    struct channel_message message = {.type = CHANNEL_LOGIN};
+
+    message.login.session = connection->number;
+    message.login.peer = connection->peer;
+    snprintf(message.login.token, sizeof message.login.token, "%s", token);
+    int error = channel_send(worker->channel, &message, -1);
+    OPENSSL_cleanse(&message.login.token, sizeof message.login.token);
+    return error;
+}
+
+/* A fault that ends the worker, to the front and to the log. */
 static void worker_report(int channel, const struct fault *fault) {
     struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
-    struct pollfd writable = {.fd = channel, .events = POLLOUT};
 
     log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
-    for (unsigned tries = 0; tries < 5 && channel_send(channel, &message, -1) == -EAGAIN; tries++)
-        poll(&writable, 1, 100);
+    worker_tell(channel, &message);
 }
 
 /* ---- the service's calls ---- */
@@ -188,6 +266,8 @@ static void worker_on_tick(void *owner) {
 static void worker_on_held_up(void *owner, bool begins) {
     struct worker *worker = (struct worker *)((char *)owner - offsetof(struct worker, service));
 
+    if (begins ? worker->held_ups++ : --worker->held_ups)
+        return; /* within a longer one */
     if (worker->stats.page)
         atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? service_now_ns() : 0, memory_order_relaxed);
 }
@@ -208,6 +288,26 @@ static void worker_on_ended(void *owner) {
 
     worker->done = true;
     uv_stop(&worker->loop);
+}
+
+/* ---- named tensors on disk ---- */
+
+static void worker_turn(void *owner, bool wait) {
+    struct worker *worker = owner;
+
+    uv_run(&worker->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+}
+
+/* The disk may take its time; the loop turns meanwhile wherever it can. */
+static void worker_keep_names(struct worker *worker, void (*how)(struct state *state)) {
+    worker_on_held_up(&worker->service, true);
+    how(&worker->state);
+    worker_on_held_up(&worker->service, false);
+}
+
+static void worker_state_init(struct worker *worker, const char *directory) {
+    worker->state = (struct state){.service = &worker->service, .turn = worker_turn, .owner = worker};
+    snprintf(worker->state.directory, sizeof worker->state.directory, "%s", directory);
 }
 
 /* ---- life ---- */
@@ -256,6 +356,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .epoch = start->start.epoch,
         .limits = start->start.limits,
         .want_link = worker_want_link,
+        .login = worker_login,
         .tick = worker_on_tick,
         .failed = worker_on_failed,
         .ended = worker_on_ended,
@@ -290,6 +391,10 @@ static int worker_finish(struct worker *worker) {
 
     if (worker->status)
         _exit(worker->status);
+    worker_keep_names(worker, state_save);
+    if (worker->status) /* the device was lost meanwhile */
+        _exit(worker->status);
+    crash_watch(NULL, NULL);
     service_finish(&worker->service);
     uv_close((uv_handle_t *)&worker->poll, NULL);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
@@ -307,6 +412,7 @@ static void worker_signals(void) {
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit shall fail, and say so */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -322,6 +428,7 @@ int worker_main(int channel, int stats_page) {
     if (error)
         return 1; /* there is no front to tell */
     log_init(start.start.log_level, start.start.device);
+    crash_init();
     worker.channel = channel;
     error = worker_stats_init(&worker.stats, stats_page);
     if (error)
@@ -334,6 +441,9 @@ int worker_main(int channel, int stats_page) {
     }
     if (worker.stats.page)
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
+    worker_state_init(&worker, start.start.state_dir);
+    worker_keep_names(&worker, state_restore);
+    crash_watch(worker.service.engine, worker.stats.page);
     worker.service.active = true;
     worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
     channel_send(channel, &ready, -1);

@@ -50,13 +50,12 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.staging_total = config->staging;
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
+    snprintf(message->start.state_dir, sizeof message->start.state_dir, "%s", config->state_dir);
     message->start.limits = (struct channel_limits){
-        .session_bytes = config->session_bytes,
-        .session_tensors = (uint32_t)config->session_tensors,
-        .session_streams = (uint32_t)config->session_streams,
-        .session_operations = (uint32_t)config->session_operations,
-        .session_out_bytes = config->session_out_bytes,
+        .each = config->limits,
         .sessions = (uint32_t)config->max_sessions,
+        .named_bytes = config->named_bytes,
+        .named_tensors = (uint32_t)config->named_tensors,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
         .device_timeout_ms = (uint32_t)config->device_timeout,
@@ -203,6 +202,12 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_LINK_WANTED:
         slot->events->link_wanted(slot->owner, slot, message);
         break;
+    case CHANNEL_KILLED:
+        slot->events->killed(slot->owner, slot, message);
+        break;
+    case CHANNEL_LOGIN:
+        slot->events->login(slot->owner, slot, message);
+        break;
     case CHANNEL_REFUSED:
         slot->events->refused(slot->owner, slot, message->connection.session);
         break;
@@ -228,7 +233,9 @@ static void worker_slot_describe_exit(const struct worker_slot *slot, int64_t st
     if (slot->cause[0])
         snprintf(text, size, "%s", slot->cause);
     else if (signal)
-        snprintf(text, size, "the worker was killed by signal %d (%s)", signal, strsignal(signal));
+        snprintf(text, size, "the worker was killed by signal %d (%s)%s%.*s", signal, strsignal(signal),
+                 *slot->process->page->crash ? "; its last operation was " : "",
+                 (int)sizeof slot->process->page->crash - 1, slot->process->page->crash);
     else
         snprintf(text, size, "the worker exited with status %lld", (long long)status);
 }
@@ -270,14 +277,12 @@ int worker_slot_send(struct worker_slot *slot, const struct channel_message *mes
     return STATUS_DEVICE_LOST;
 }
 
-int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer) {
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const struct peer *peer) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_CONNECTION;
     message.connection.session = session;
-    snprintf(message.connection.principal, sizeof message.connection.principal, "%s", principal);
-    snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer);
-    message.connection.user_kernels = config_allows_kernels(slot->config, principal);
+    message.connection.peer = *peer;
     int error = worker_slot_send(slot, &message, fd);
     if (!error)
         slot->handed++;

@@ -32,6 +32,10 @@ struct worker_slot_events {
     void (*lost)(void *owner, struct worker_slot *slot);
     /* The worker could not take the connection that it was handed as this session. */
     void (*refused)(void *owner, struct worker_slot *slot, uint64_t session);
+    /* The worker has answered CHANNEL_KILL. */
+    void (*killed)(void *owner, struct worker_slot *slot, const struct channel_message *message);
+    /* A client of the worker wants to log in; answered likewise. */
+    void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* The worker wants a link; answered with worker_slot_send(). */
     void (*link_wanted)(void *owner, struct worker_slot *slot, const struct channel_message *message);
 };
@@ -75,7 +79,7 @@ void worker_slot_finish(struct worker_slot *slot);
 void worker_slot_start(struct worker_slot *slot);
 
 /* Hands a client's socket over (takes `fd`, also on failure). STATUS_LIMIT, STATUS_DEVICE_LOST. */
-int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer);
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const struct peer *peer);
 /* As worker_process_send(); STATUS_DEVICE_LOST where no process is ready. */
 int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd);
 /* Ends the worker: a ready one after it has finished its work, any other one at once. */
