@@ -257,11 +257,15 @@ static void control_killed(struct kill *kill, const struct fault *said) {
 
 static int control_kill(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                         struct fault *fault) {
-    Tensord__KillSession *request = tensord__kill_session__unpack(NULL, header->message_bytes, bytes);
+    bool starved = false;
+    ProtobufCAllocator allocator = {control_allocate, control_free, &starved};
+    Tensord__KillSession *request = tensord__kill_session__unpack(&allocator, header->message_bytes, bytes);
+    if (!request && starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read KillSession");
     if (!request)
         return fault_set(fault, STATUS_PROTOCOL, "malformed KillSession of %u bytes", header->message_bytes);
     if (strlen(request->reason) >= KILL_REASON_MAX) {
-        tensord__kill_session__free_unpacked(request, NULL);
+        tensord__kill_session__free_unpacked(request, &allocator);
         return fault_set(fault, STATUS_PROTOCOL, "the reason has more than %d bytes", KILL_REASON_MAX - 1);
     }
     control->killing = control->kill_starting = true;
@@ -269,7 +273,7 @@ static int control_kill(struct control *control, const struct frame_header *head
     control->kill.done = control_killed;
     kill_start(control->front, &control->kill, request->session, control->peer.principal.name, request->reason);
     control->kill_starting = false;
-    tensord__kill_session__free_unpacked(request, NULL);
+    tensord__kill_session__free_unpacked(request, &allocator);
     return STATUS_OK;
 }
 
