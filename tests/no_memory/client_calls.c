@@ -143,6 +143,19 @@ static int kernels(td_device *device, td_tensor *x) {
     return code;
 }
 
+static int names(td_device *device, td_tensor *x) {
+    td_name_info infos[4];
+    size_t count;
+    int code = td_publish(x, "x");
+    if (!code)
+        code = td_publish_all(2, (td_tensor *[]){x, x}, (const char *[]){"y", "z"}, false);
+    if (!code)
+        code = code_of(td_open(device, "x"));
+    if (!code)
+        code = td_names(device, infos, 4, &count);
+    return code ? code : td_unpublish(device, "x");
+}
+
 static int streams(td_device *device) {
     td_stream *stream = NULL;
     int code = td_stream_open(device, 1, &stream);
@@ -179,6 +192,8 @@ static int work(td_device *device, td_device *other, float *values, size_t n, st
         code = code_of(td_copy_to(x, other));
     if (!code)
         code = kernels(device, x);
+    if (!code)
+        code = names(device, x);
     if (!code)
         code = td_flush(device);
     return code ? code : td_sync(device);

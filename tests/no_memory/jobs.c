@@ -118,6 +118,27 @@ static int streams(td_device *device) {
     return code;
 }
 
+/* Each name stands for what it did before, or for this. */
+static int names(td_device *device) {
+    td_name_info infos[4];
+    size_t count;
+    float got;
+    int code = TD_OK;
+    td_scope_begin("names");
+    td_tensor *x = td_full(device, TD_F32, TD_SCALAR, 7), *y = td_add(x, x);
+    note(&code, td_publish(x, "x"));
+    note(&code, td_publish_all(2, (td_tensor *[]){x, y}, (const char *[]){"y", "z"}, false));
+    td_tensor *opened = td_open(device, "x");
+    note_tensor(&code, opened);
+    note(&code, td_fetch(opened, &got, sizeof got));
+    cr_assert(code || got == 7, "the name's value is %g", got);
+    note(&code, td_names(device, infos, 4, &count));
+    for (const char *const *name = (const char *const[]){"x", "y", "z", NULL}; *name; name++)
+        note(&code, td_unpublish(device, *name));
+    td_scope_end();
+    return code;
+}
+
 static int denied_kernel(td_device *device) {
     td_kernel *kernel;
     int code = td_kernel_compile(device, "extern \"C\" void f() {}", "f", &kernel);
@@ -138,6 +159,7 @@ static int session(td_connection *connection, bool first) {
     if (!first)
         note(&code, products(device));
     note(&code, large_data(device, other));
+    note(&code, names(device));
     note(&code, denied_kernel(device));
     if (first)
         note(&code, crowd(connection));
@@ -204,6 +226,7 @@ static int questions(const char *url) {
         {FRAME_LIST_DEVICES, FRAME_DEVICE_LIST},
         {FRAME_GET_STATUS, FRAME_STATUS},
         {FRAME_LIST_OPERATIONS, FRAME_OPERATION_LIST},
+        {FRAME_KILL_SESSION, FRAME_DONE}, /* of session 0, which there is not */
     };
     struct wire wire;
     Tensord__Hello hello = TENSORD__HELLO__INIT;
