@@ -53,6 +53,8 @@ static int control_release(struct control *control) {
         kill_forget(&control->kill);
     if (control->login == CONTROL_LOGGING_IN)
         login_forget(&control->front->login, control, 0);
+    roster_leave(control->entry);
+    control->entry = NULL;
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
     return fd;
@@ -109,6 +111,19 @@ static void control_free(void *starved, void *memory) {
     free(memory);
 }
 
+/* It is this principal's from now on, and counts for it. */
+static int control_identify(struct control *control, const struct principal *principal, struct fault *fault) {
+    struct front *front = control->front;
+    int error = roster_move(&front->roster, &control->entry, principal->name, &principal->limits, fault);
+    if (error) {
+        front->refusals[REFUSAL_PRINCIPAL_CONNECTIONS] += error == STATUS_LIMIT;
+        return error;
+    }
+    control->peer.principal = *principal;
+    control->login = CONTROL_LOGGED_IN;
+    return STATUS_OK;
+}
+
 static const struct frame_handler control_handler;
 static void control_go_on(struct control *control, int error, struct fault *fault);
 
@@ -122,8 +137,10 @@ static void control_logged_in(void *owner, uint64_t number, int status, const st
         control_refuse(control, fault);
         return;
     }
-    control->peer.principal = *principal;
-    control->login = CONTROL_LOGGED_IN;
+    if (control_identify(control, principal, &why)) {
+        control_refuse(control, &why);
+        return;
+    }
     control_go_on(control, frame_reader_resume(&control->reader, &control_handler, control, &why), &why);
 }
 
@@ -139,9 +156,7 @@ static int control_login(struct control *control, const char *token, struct faul
         control->login = CONTROL_LOGGING_IN;
     if (status)
         return status;
-    control->peer.principal = principal;
-    control->login = CONTROL_LOGGED_IN;
-    return STATUS_OK;
+    return control_identify(control, &principal, fault);
 }
 
 static int control_welcome(struct control *control, const struct frame_header *header, uint32_t version_max,
@@ -451,7 +466,8 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start, drain, end ---- */
 
-static struct control *control_create(struct front *front, int fd, const struct peer *peer) {
+static struct control *control_create(struct front *front, int fd, const struct peer *peer,
+                                      struct roster_entry *entry) {
     struct control *control = calloc(1, sizeof *control);
     if (!control)
         return NULL;
@@ -467,19 +483,21 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->front = front;
     control->fd = fd;
     control->peer = *peer;
+    control->entry = entry;
     control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
     return control;
 }
 
-void control_start(struct front *front, int fd, const struct peer *peer) {
+void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry) {
     struct fault fault;
     bool stranger = peer->principal.role == ROLE_NONE;
     bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
                 (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
-    struct control *control = full ? NULL : control_create(front, fd, peer);
+    struct control *control = full ? NULL : control_create(front, fd, peer, entry);
     if (!control) {
+        roster_leave(entry);
         if (full)
             fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
         else

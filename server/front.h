@@ -13,6 +13,8 @@
 #include "server/listener.h"
 #include "server/login.h"
 #include "server/notify.h"
+#include "server/refusal.h"
+#include "server/roster.h"
 #include "server/supervisor.h"
 
 enum { FRONT_SIGNALS = 3 };
@@ -29,6 +31,8 @@ struct front {
     struct control_list controls;
     struct kill_list kills;
     struct farewell_list farewells;
+    struct roster roster;
+    uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     struct login login;
     struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];

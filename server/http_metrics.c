@@ -94,6 +94,9 @@ static const struct metrics_row metrics_devices[] = {
      METRICS_UINT64},
     {"tensord_device_memory_largest_free_bytes", "gauge", "Largest tensor that fits now.", DEVICE(memory_largest_free),
      METRICS_UINT64},
+    {"tensord_device_names", "gauge", "Named tensors.", DEVICE(names), METRICS_UINT64},
+    {"tensord_device_names_bytes", "gauge", "Live bytes that are charged to named tensors.", DEVICE(names_bytes),
+     METRICS_UINT64},
     {"tensord_device_workspace_bytes", "gauge", "Bytes that kernels and libraries keep besides the pool.",
      DEVICE(workspaces), METRICS_UINT64},
     {"tensord_device_staging_total_bytes", "gauge", "Host memory for copies to and from the device.",
@@ -114,6 +117,9 @@ static const struct metrics_row metrics_devices[] = {
     {"tensord_device_sent_bytes_total", "counter", "Tensor bytes fetched, since the worker's start.", DEVICE(bytes_out),
      METRICS_UINT64},
     {"tensord_device_connections", "gauge", "Client connections open.", DEVICE(connections), METRICS_UINT64},
+    {"tensord_device_names", "gauge", "Named tensors.", DEVICE(names), METRICS_UINT64},
+    {"tensord_device_names_bytes", "gauge", "Bytes in named tensors, a part of the live ones.", DEVICE(names_bytes),
+     METRICS_UINT64},
     {"tensord_device_data_age_seconds", "gauge",
      "Age of the device's figures: it grows where a worker has stopped answering.", DEVICE(data_age_ms), METRICS_MILLI},
     {"tensord_device_epoch", "gauge", "Counts the starts of the device's worker.", DEVICE(epoch), METRICS_UINT64},
@@ -358,6 +364,21 @@ static void metrics_write_sessions(FILE *out, const Tensord__Status *status) {
 
 /* ---- the daemon ---- */
 
+/* Only where there is a file of users. */
+static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
+    if (!logins)
+        return;
+    const struct {
+        const char *result;
+        uint64_t count;
+    } rows[] = {{"granted", logins->granted},        {"no_token", logins->no_token}, {"malformed", logins->malformed},
+                {"unknown", logins->unknown},        {"wrong", logins->wrong},       {"put_off", logins->put_off},
+                {"turned_away", logins->turned_away}};
+    metrics_head(out, "tensord_logins_total", "counter", "Logins by token, by what became of them.");
+    for (size_t i = 0; i < LENGTH(rows); i++)
+        fprintf(out, "tensord_logins_total{result=\"%s\"} %" PRIu64 "\n", rows[i].result, rows[i].count);
+}
+
 static void metrics_write_front(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
     metrics_head(out, "tensord_build_info", "gauge", "The daemon's version.");
     fputs("tensord_build_info{", out);
@@ -370,6 +391,7 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fputs(row->name, out);
         metrics_value(out, metrics_field(status, row));
     }
+    metrics_write_logins(out, status->logins);
     metrics_head(out, "tensord_http_requests_total", "counter", "HTTP requests answered, by the class of their code.");
     for (int i = 2; i < HTTP_CODES; i++)
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
