@@ -124,8 +124,8 @@ int control_dial(const char *url, uint16_t target, int64_t deadline_ms, int *out
         return fault_set(fault, STATUS_CONNECTION, "cannot connect to %.160s: %s", url, reason(error));
     uint8_t preamble[PREAMBLE_BYTES];
     preamble_encode(target, preamble);
-    /* The socket is new: eight bytes always fit its buffer. */
-    if (send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) != sizeof preamble) {
+    /* The socket is new: eight bytes always fit its buffer. A daemon that has closed it already may have said why. */
+    if (send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) != sizeof preamble && errno != EPIPE && errno != ECONNRESET) {
         code = fault_set(fault, STATUS_CONNECTION, "cannot send to %.160s: %s", url, reason(errno));
         close(fd);
         return code;
