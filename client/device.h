@@ -20,16 +20,17 @@
 #include "client/queue.h"
 #include "client/tensor.h"
 #include "client/tensord.h"
+#include "proto/transport.h"
 
 struct scope_part;
 struct td_connection;
 
 struct td_device {
     struct td_connection *connection;
-    struct td_device *next; /* of the connection; under its lock */
-    char name[TD_NAME_MAX]; /* constant */
-    uint64_t serial;        /* constant; never the same twice in a process */
-    int fd;                 /* constant */
+    struct td_device *next;     /* of the connection; under its lock */
+    char name[TD_NAME_MAX];     /* constant */
+    uint64_t serial;            /* constant; never the same twice in a process */
+    struct transport transport; /* has a lock of its own */
 
     pthread_mutex_t lock;
     bool lost; /* for good: every call fails with `cause` */
@@ -64,9 +65,9 @@ struct td_kernel {
     char name[64]; /* for messages; may be cut */
 };
 
-/* Runs a session over `fd`, which it takes over (also on failure). Blocks for nothing. */
-int device_create(int fd, const char *name, size_t queue_bytes, size_t chunk_bytes, td_device **device,
-                  struct fault *fault);
+/* Runs a session over `transport`, which it takes over (also on failure). Blocks for nothing. */
+int device_create(struct transport *transport, const char *name, size_t queue_bytes, size_t chunk_bytes,
+                  td_device **device, struct fault *fault);
 /* Sends what is queued, for at most `timeout_ms`, then ends the session. Takes NULL. */
 void device_destroy(td_device *device, unsigned timeout_ms);
 

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #include "client/control.h"
@@ -191,7 +190,7 @@ static size_t part(struct iovec *parts, size_t n, const uint8_t *data, size_t by
 }
 
 /* Without the lock. 0: all sent; else an errno. */
-static int sender_send(int fd, struct sender *sender) {
+static int sender_send(struct transport *transport, struct sender *sender) {
     if (sender->batch && !sender->packed) {
         sender->pack_bytes = batch_pack(sender->batch, sender->pack);
         sender->packed = true;
@@ -212,13 +211,12 @@ static int sender_send(int fd, struct sender *sender) {
         n = part(parts, n, sender->small, sender->small_bytes, &skip);
         if (sender->upload)
             n = part(parts, n, sender->upload->data + sender->upload->sent, sender->payload_bytes, &skip);
-        struct msghdr message = {.msg_iov = parts, .msg_iovlen = n};
-        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno != EINTR)
+        ssize_t sent = transport_write(transport, parts, n);
+        if (sent < 0)
             return errno == EWOULDBLOCK ? EAGAIN : errno;
-        sender->sent += sent > 0 ? (size_t)sent : 0;
+        sender->sent += (size_t)sent;
     }
-    return 0;
+    return transport_flush(transport);
 }
 
 void queue_pump(td_device *device) {
@@ -229,7 +227,7 @@ void queue_pump(td_device *device) {
     sender->busy = true;
     while (!device->lost && !queue->broken && (sender->loaded || sender_load(queue))) {
         pthread_mutex_unlock(&device->lock);
-        int error = sender_send(device->fd, sender);
+        int error = sender_send(&device->transport, sender);
         pthread_mutex_lock(&device->lock);
         if (!error) {
             sender_unload(device, true);
@@ -241,7 +239,7 @@ void queue_pump(td_device *device) {
         queue->broken = true;
         if (error != EPIPE && error != ECONNRESET) {
             queue->error = error;
-            shutdown(device->fd, SHUT_RDWR);
+            transport_hang_up(&device->transport);
         }
         if (io_urgent(device))
             io_wake(device);
@@ -273,7 +271,7 @@ static void queue_wait_socket(td_device *device, int64_t deadline_ms) {
         timeout = left > 0 ? (int)left : 0;
     }
     pthread_mutex_unlock(&device->lock);
-    struct pollfd entry = {.fd = device->fd, .events = POLLOUT};
+    struct pollfd entry = {.fd = device->transport.fd, .events = POLLOUT};
     poll(&entry, 1, timeout);
     pthread_mutex_lock(&device->lock);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "client/control.h"
+#include "client/secure.h"
 #include "client/tensorctl.h"
 #include "proto/frame.h"
 
@@ -26,12 +27,15 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
                                       "            waits for that\n"
                                       "\n"
-                                      "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
-                                      "                 default socket\n"
+                                      "  --url URL      unix:/path, tcp://host:port or tls://host:port;\n"
+                                      "                 else $TENSORD_URL; else the default socket\n"
                                       "  --json         status, devices, ops, sessions: JSON instead of text\n"
                                       "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --help, --version\n"
+                                      "\n"
+                                      "tls:// takes PEM files from $TENSORD_CA_FILE (whom to trust; else the\n"
+                                      "system's), $TENSORD_CERT_FILE and $TENSORD_KEY_FILE.\n"
                                       "\n"
                                       "ops shows the dtypes that an operation's last input may have (take: its\n"
                                       "indices), or its result's where it has no input.\n"
@@ -319,6 +323,18 @@ static void tell_how_to_start(const char *url) {
         fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
 }
 
+static int tensorctl_open(struct tensorctl *ctl, struct fault *fault) {
+    char url[CONTROL_URL_MAX];
+    struct tls_context *tls = NULL;
+    int error = control_url(ctl->url, url, fault);
+    if (!error)
+        error = secure_create(url, &(struct secure_files){NULL}, &tls, fault);
+    if (!error)
+        error = control_open(url, tls, ctl->command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl->control, fault);
+    tls_context_release(tls);
+    return error;
+}
+
 int main(int argc, char **argv) {
     struct tensorctl ctl = {0};
     struct fault fault = {0};
@@ -326,7 +342,7 @@ int main(int argc, char **argv) {
     if (code)
         return code < 0 ? EXIT_SUCCESS : code;
 
-    int error = control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl.control, &fault);
+    int error = tensorctl_open(&ctl, &fault);
     if (error) {
         failed(error, &fault);
         if (error == STATUS_CONNECTION)

@@ -233,6 +233,8 @@ static void tensorctl_json_session(struct json *json, const Tensord__SessionStat
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);
     json_bool(json, "allow_tf32", session->allow_tf32);
+    json_text_or_null(json, "tls", session->tls ? session->tls->cipher : "");
+    json_bool(json, "tls_resumed", session->tls && session->tls->resumed);
     json_close(json, '}');
 }
 

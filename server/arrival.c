@@ -153,7 +153,7 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
         return;
     }
     arrival->session = ++arrival->front->arrivals.last_session;
-    int error = worker_slot_connect(slot, copy, arrival->session, arrival->peer.principal, arrival->peer.address);
+    int error = worker_slot_connect(slot, copy, arrival->session, &arrival->peer);
     if (!error)
         arrival_sent(arrival, slot);
     else if (error == STATUS_DEVICE_LOST)
@@ -216,6 +216,10 @@ static void arrival_read(struct arrival *arrival) {
         return;
     if (preamble_decode(arrival->preamble, &arrival->target, &fault))
         arrival_refuse(arrival, &fault);
+    else if (arrival->peer.tls && !preamble_has_tls(arrival->preamble))
+        arrival_refuse_with(arrival, STATUS_DENIED, "this address takes TLS only: use tls:// in place of tcp://");
+    else if (!arrival->peer.tls && preamble_has_tls(arrival->preamble))
+        arrival_refuse_with(arrival, STATUS_PROTOCOL, "this address does not speak TLS: use tcp:// or unix:");
     else
         arrival_place(arrival);
 }
@@ -257,7 +261,7 @@ static struct arrival *arrival_create(struct front *front, int fd) {
     return arrival;
 }
 
-void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address) {
+void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
     struct fault fault;
     bool full = arrival_full(front);
     if (full) { /* by figures that may be a while old */
@@ -273,6 +277,7 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
         return;
     }
     arrival_meet(fd, address, &arrival->peer);
+    arrival->peer.tls = tls;
     uv_timer_start(&arrival->timer, arrival_timed_out, front->config->hello_timeout, 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */

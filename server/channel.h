@@ -9,12 +9,13 @@
 
 enum channel_type {
     /* front → worker */
-    CHANNEL_START = 1,  /* first message: options */
-    CHANNEL_CONNECTION, /* fd: an accepted client socket, its preamble already read */
-    CHANNEL_LINK_IN,    /* fd: a link that brings a tensor for `link.ticket` */
-    CHANNEL_LINK_OUT,   /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
-    CHANNEL_PEER_LOST,  /* no link for which somebody waits now will come from `link.device` any more */
-    CHANNEL_DRAIN,      /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    CHANNEL_START = 1,   /* first message: options */
+    CHANNEL_CONNECTION,  /* fd: an accepted client socket, its preamble already read */
+    CHANNEL_LINK_IN,     /* fd: a link that brings a tensor for `link.ticket` */
+    CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
+    CHANNEL_PEER_LOST,   /* no link for which somebody waits now will come from `link.device` any more */
+    CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
+    CHANNEL_DRAIN,       /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
@@ -55,6 +56,7 @@ struct channel_message {
             char principal[64]; /* "uid:1000" */
             bool user_kernels;  /* it may compile them */
             char peer[64];      /* "unix", "127.0.0.1:40212" */
+            bool tls;           /* what follows is TLS */
         } connection;
         struct {
             char device[32];

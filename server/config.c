@@ -25,7 +25,9 @@ struct config_key {
         CONFIG_BYTES,
         CONFIG_COUNT,
         CONFIG_DURATION,
-        CONFIG_PRINCIPALS
+        CONFIG_PRINCIPALS,
+        CONFIG_PATH,
+        CONFIG_CLIENT_AUTH
     } kind;
     size_t offset;
     const char *initial;
@@ -37,7 +39,8 @@ struct config_key {
 #define CONFIG_HOUR UINT64_C(3600000)
 
 static const struct config_key config_keys[] = {
-    {"listen", CONFIG_URLS, CONFIG_FIELD(listen), "", 0, 0, "unix:/path or tcp://host:port; may be repeated"},
+    {"listen", CONFIG_URLS, CONFIG_FIELD(listen), "", 0, 0,
+     "unix:/path, tcp://host:port, tls://host:port; may be repeated"},
     {"devices", CONFIG_DEVICE_LIST, CONFIG_FIELD(devices), "auto", 0, 0, "auto, cpu, cuda, cpu:0,cuda:1"},
     {"log-level", CONFIG_LEVEL, CONFIG_FIELD(log_level), "info", 0, 0, "debug, info, warning or error"},
     {"socket-mode", CONFIG_MODE, CONFIG_FIELD(socket_mode), "0660", 0, 0777, "mode of Unix sockets, octal"},
@@ -74,6 +77,13 @@ static const struct config_key config_keys[] = {
      "failures of a worker in a minute; 0: never"},
     {"user-kernels", CONFIG_PRINCIPALS, CONFIG_FIELD(user_kernels), "none", 0, 0,
      "who may run CUDA code of their own: none, all, uid:1000,uid:1001"},
+    {"tls-certificate", CONFIG_PATH, CONFIG_FIELD(tls_certificate), "", 0, 0,
+     "PEM file: the daemon's certificate and those that lead from it to the root"},
+    {"tls-key", CONFIG_PATH, CONFIG_FIELD(tls_key), "", 0, 0, "PEM file with its key; else that same file"},
+    {"tls-client-ca", CONFIG_PATH, CONFIG_FIELD(tls_client_ca), "", 0, 0,
+     "PEM file: who signs certificates of clients"},
+    {"tls-client-auth", CONFIG_CLIENT_AUTH, CONFIG_FIELD(tls_client_auth), "", 0, 0,
+     "certificates of clients: none, optional, required; else required with tls-client-ca"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -138,6 +148,10 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
+    case CONFIG_PATH:
+        return config_value_path(value, (char *)number, fault);
+    case CONFIG_CLIENT_AUTH:
+        return config_value_client_auth(value, number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }

@@ -9,6 +9,9 @@
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
 enum { CONFIG_PRINCIPALS_MAX = 512 };
+enum { CONFIG_PATH_MAX = 200 };
+/* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
+enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
 
 struct config_device {
     char name[32]; /* "cpu:0" */
@@ -41,6 +44,8 @@ struct config {
     uint64_t device_timeout;                  /* 0: never */
     uint64_t quarantine_after;                /* failures in a minute; 0: never */
     char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
+    char tls_certificate[CONFIG_PATH_MAX], tls_key[CONFIG_PATH_MAX], tls_client_ca[CONFIG_PATH_MAX]; /* PEM files */
+    uint64_t tls_client_auth;                                                                        /* as above */
 };
 
 /* What the command line asks for besides. */

@@ -120,3 +120,21 @@ bool config_allows_kernels(const struct config *config, const char *principal) {
     }
     return false;
 }
+
+int config_value_path(const char *text, char *path, struct fault *fault) {
+    if (strlen(text) >= CONFIG_PATH_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %d bytes", CONFIG_PATH_MAX - 1);
+    strcpy(path, text);
+    return STATUS_OK;
+}
+
+int config_value_client_auth(const char *text, uint64_t *value, struct fault *fault) {
+    static const char *const names[] = {
+        [CONFIG_CLIENT_NONE] = "none", [CONFIG_CLIENT_OPTIONAL] = "optional", [CONFIG_CLIENT_REQUIRED] = "required"};
+    for (unsigned i = CONFIG_CLIENT_NONE; i <= CONFIG_CLIENT_REQUIRED; i++)
+        if (!strcmp(text, names[i])) {
+            *value = i;
+            return STATUS_OK;
+        }
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is none of none, optional, required", text);
+}

@@ -27,10 +27,11 @@ static void connection_watch(struct connection *connection) {
     int events = connection->leave_ms ? UV_PRIORITIZED : UV_DISCONNECT;
 
     if (!connection->eof &&
-        (connection->state == CONNECTION_LINGER ||
+        (connection->state == CONNECTION_LINGER || transport_opening(&connection->transport) ||
          (connection->state == CONNECTION_OPEN && !connection->draining && !connection->reader.paused)))
         events |= UV_READABLE;
-    if (connection->blocked)
+    /* During a TLS handshake it is the client's turn, not the socket's. */
+    if ((connection->blocked && !transport_opening(&connection->transport)) || transport_unsent(&connection->transport))
         events |= UV_WRITABLE;
     if (events == connection->events)
         return;
@@ -93,12 +94,13 @@ void connection_discharge(struct connection *connection, uint64_t cost) {
 
 /* Whether somebody may still wait for something: the client itself, or a device to which a copy is on its way. */
 static bool connection_owes(const struct connection *connection) {
-    return connection->pending || !reply_queue_empty(&connection->queue) || link_busy(connection);
+    return connection->pending || !reply_queue_empty(&connection->queue) || transport_unsent(&connection->transport) ||
+           link_busy(connection);
 }
 
 /* Whether the client is gone altogether. A TCP socket knows only after sending something in vain. */
 static bool connection_is_dead(const struct connection *connection) {
-    struct pollfd state = {.fd = connection->fd};
+    struct pollfd state = {.fd = connection->transport.fd};
 
     return poll(&state, 1, 0) > 0 && state.revents & (POLLHUP | POLLERR);
 }
@@ -167,6 +169,12 @@ static int connection_on_payload(void *owner, const struct frame_header *header,
 
 static const struct frame_handler connection_handler = {connection_on_message, connection_on_payload};
 
+/* Of what the transport has read ahead no poll will tell. */
+static void connection_keep_reading(struct connection *connection) {
+    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && transport_more(&connection->transport))
+        service_mark_more(connection->service, connection);
+}
+
 /* Reads this turn's share. False: the connection is gone. */
 static bool connection_read(struct connection *connection) {
     size_t left = CONNECTION_READ_BYTES;
@@ -179,42 +187,49 @@ static bool connection_read(struct connection *connection) {
         ssize_t got;
 
         frame_reader_want(&connection->reader, &place, &want);
-        do
-            got = recv(connection->fd, place, want, MSG_DONTWAIT);
-        while (got < 0 && errno == EINTR);
+        got = transport_read(&connection->transport, place, want);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (got == 0)
             return connection_read_end(connection);
         if (got < 0) {
-            connection_destroy(connection, strerror(errno));
+            connection_destroy(connection, transport_reason(&connection->transport, errno, &fault));
             return false;
         }
         if (frame_reader_advance(&connection->reader, (size_t)got, &connection_handler, connection, &fault)) {
             connection_fail(connection, &fault);
             break;
         }
-        if ((size_t)got < want)
+        if ((size_t)got < want && !transport_more(&connection->transport))
             break; /* that was all there is */
         left -= (size_t)got < left ? (size_t)got : left;
     }
+    connection_keep_reading(connection);
     return true;
 }
 
 void connection_resume(struct connection *connection) {
     struct fault fault = {0};
 
-    if (connection->state != CONNECTION_OPEN || !connection->reader.paused || connection_over(connection))
+    if (connection->state != CONNECTION_OPEN)
         return;
-    connection->turn_frames = 0;
-    if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
-        connection_fail(connection, &fault);
+    if (connection->reader.paused) {
+        if (connection_over(connection))
+            return;
+        connection->turn_frames = 0;
+        if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
+            connection_fail(connection, &fault);
+        connection_keep_reading(connection);
+    } else if (!connection->eof && !connection->draining && transport_more(&connection->transport) &&
+               !connection_read(connection)) {
+        return;
+    }
     connection_watch(connection);
 }
 
 void connection_drain(struct connection *connection) {
     if (connection->state == CONNECTION_OPEN && !connection->reader.paused && !connection->eof &&
-        !connection_read(connection))
+        !transport_opening(&connection->transport) && !connection_read(connection))
         return;
     connection->draining = true;
     connection_watch(connection);
@@ -285,7 +300,8 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_unlist(connection);
     frame_reader_finish(&connection->reader);
     uv_close((uv_handle_t *)&connection->poll, connection_closed);
-    close(connection->fd);
+    transport_end(&connection->transport);
+    transport_finish(&connection->transport);
 }
 
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
@@ -323,7 +339,7 @@ static void connection_linger(struct connection *connection) {
     connection->state = CONNECTION_LINGER;
     connection->blocked = false;
     connection->deadline_ms = service_now_ms() + CONNECTION_LINGER_MS;
-    shutdown(connection->fd, SHUT_WR);
+    transport_end(&connection->transport);
     if (connection->eof)
         connection_destroy(connection, connection->reason);
     else
@@ -334,7 +350,7 @@ static void connection_discard(struct connection *connection) {
     static uint8_t nowhere[64 << 10];
 
     for (unsigned i = 0; i < 16; i++) {
-        ssize_t got = recv(connection->fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
+        ssize_t got = recv(connection->transport.fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
 
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
             connection_destroy(connection, connection->reason);
@@ -345,18 +361,49 @@ static void connection_discard(struct connection *connection) {
     }
 }
 
+/* ---- TLS ---- */
+
+static void connection_refused(struct connection *connection, const char *reason) {
+    snprintf(connection->reason, sizeof connection->reason, "%s", reason);
+    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer, "principal", connection->principal,
+              "reason", connection->reason, NULL);
+}
+
+/* Goes on with the handshake. True: it is done, and the client is who its certificate says. */
+static bool connection_open(struct connection *connection) {
+    int error = transport_handshake(&connection->transport);
+    struct fault fault;
+
+    if (error == EAGAIN) {
+        connection_watch(connection);
+    } else if (error) { /* the alert says why; the client must have the time to read it */
+        connection_refused(connection, transport_reason(&connection->transport, error, &fault));
+        answer_cancel_all(connection);
+        reply_queue_clear(&connection->queue);
+        connection_linger(connection);
+    } else {
+        const char *name = transport_peer_name(&connection->transport);
+
+        if (*name)
+            snprintf(connection->principal, sizeof connection->principal, "cert:%s", name);
+        connection->blocked = false;
+        service_mark_dirty(connection->service, connection);
+    }
+    return !error;
+}
+
 /* ---- turns ---- */
 
 void connection_flush(struct connection *connection) {
+    struct fault fault;
     int left;
 
-    if (connection->blocked)
+    if (connection->blocked || transport_opening(&connection->transport))
         return;
-    left =
-        reply_queue_write(&connection->queue, connection->fd, CONNECTION_WRITE_BYTES, &connection->service->bytes_out);
-
+    left = reply_queue_write(&connection->queue, &connection->transport, CONNECTION_WRITE_BYTES,
+                             &connection->service->bytes_out);
     if (left < 0) {
-        connection_destroy(connection, strerror(-left));
+        connection_destroy(connection, transport_reason(&connection->transport, -left, &fault));
         return;
     }
     connection->blocked = left > 0;
@@ -381,6 +428,15 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     if (connection->state == CONNECTION_LINGER) {
         connection_discard(connection);
         return;
+    }
+    if (transport_opening(&connection->transport)) {
+        if (events & UV_PRIORITIZED) {
+            connection_destroy(connection, "closed by the client");
+            return;
+        }
+        if (!connection_open(connection))
+            return;
+        events |= UV_READABLE; /* Hello may have come along, and will not show again */
     }
     if (events & UV_WRITABLE) {
         connection->blocked = false;
@@ -412,7 +468,10 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     }
     if (!connection->deadline_ms || now_ms < connection->deadline_ms)
         return;
-    if (connection->state == CONNECTION_OPEN) {
+    if (transport_opening(&connection->transport)) {
+        connection_refused(connection, "the TLS handshake took too long");
+        connection_destroy(connection, connection->reason);
+    } else if (connection->state == CONNECTION_OPEN) {
         connection->deadline_ms = 0;
         fault_set(&fault, STATUS_TIMED_OUT, "no Hello within %u ms", connection->service->limits.hello_timeout_ms);
         connection_fail(connection, &fault);
@@ -458,16 +517,22 @@ int connection_create(const struct connection_options *options, int fd, struct c
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     }
     connection_tune(fd, &connection->tcp);
-    error = uv_poll_init(service->loop, &connection->poll, fd);
+    error = transport_init(&connection->transport, fd, options->tls, fault);
     if (error) {
         frame_reader_finish(&connection->reader);
         free(connection);
         close(fd);
+        return error;
+    }
+    error = uv_poll_init(service->loop, &connection->poll, fd);
+    if (error) {
+        frame_reader_finish(&connection->reader);
+        transport_finish(&connection->transport);
+        free(connection);
         return fault_set(fault, STATUS_CONNECTION, "cannot watch the socket: %s", uv_strerror(error));
     }
     connection->service = service;
     connection->poll.data = connection;
-    connection->fd = fd;
     connection->number = options->session;
     connection->user_kernels = options->user_kernels;
     connection->started_ns = service_now_ns();

@@ -9,6 +9,7 @@
 
 #include "engine/session.h"
 #include "proto/frame.h"
+#include "proto/transport.h"
 #include "server/answer.h"
 #include "server/reply.h"
 #include "server/service.h"
@@ -31,6 +32,7 @@ struct connection_options {
     uint64_t session;             /* number of the session */
     const char *principal, *peer; /* copied, cut at 63 bytes */
     bool user_kernels;            /* it may compile them */
+    struct tls_context *tls;      /* NULL: in the clear */
 };
 
 enum connection_state {
@@ -47,7 +49,7 @@ struct connection {
     enum connection_state state;
 
     uv_poll_t poll;
-    int fd;
+    struct transport transport;
     bool tcp;
     int events;        /* asked of the poll handle */
     bool blocked;      /* the socket took no more */

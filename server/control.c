@@ -1,9 +1,9 @@
 #include "server/control.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "proto/tensord.pb-c.h"
@@ -33,26 +33,30 @@ static void control_closed(uv_handle_t *handle) {
 }
 
 /* Gives the socket away; the connection is dead afterwards. */
-static int control_release(struct control *control) {
-    int fd = control->fd;
+static struct transport control_release(struct control *control) {
+    struct transport transport = control->transport;
     LIST_REMOVE(control, link);
     control->front->controls.count--;
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
-    return fd;
+    return transport;
 }
 
 static void control_end(struct control *control) {
-    close(control_release(control));
+    struct transport transport = control_release(control);
+    transport_end(&transport);
+    transport_finish(&transport);
 }
 
 static void control_refuse(struct control *control, const struct fault *fault) {
     struct front *front = control->front;
     /* Inside a half-sent reply an Error frame would only be garbage. */
-    bool clean = control->out_sent == control->out_size;
+    bool clean = control->out_sent == control->out_size && !transport_unsent(&control->transport);
+    struct transport transport;
     log_event(LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal", control->peer.principal,
               "code", status_name((int)fault->code), "cause", fault->message, NULL);
-    farewell_say(&front->farewells, control_release(control), clean ? fault : NULL);
+    transport = control_release(control);
+    farewell_say_over(&front->farewells, &transport, clean ? fault : NULL);
 }
 
 /* ---- requests ---- */
@@ -215,14 +219,15 @@ static void control_timed_out(uv_timer_t *timer) {
 /* 1: all has left. 0: the socket is full. -1: the peer is gone. */
 static int control_flush(struct control *control) {
     while (control->out_sent < control->out_size) {
-        ssize_t sent = send(control->fd, control->out + control->out_sent, control->out_size - control->out_sent,
-                            MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EINTR)
-            continue;
+        struct iovec part = {control->out + control->out_sent, control->out_size - control->out_sent};
+        ssize_t sent = transport_write(&control->transport, &part, 1);
         if (sent < 0)
             return errno == EAGAIN ? 0 : -1;
         control->out_sent += (size_t)sent;
     }
+    int error = transport_flush(&control->transport);
+    if (error)
+        return error == EAGAIN ? 0 : -1;
     free(control->out);
     control->out = NULL;
     control->out_size = control->out_sent = 0;
@@ -234,17 +239,22 @@ static int control_flush(struct control *control) {
 static void control_wait_for_room(struct control *control) {
     if (!uv_is_active((uv_handle_t *)&control->timer))
         uv_timer_start(&control->timer, control_timed_out, CONTROL_SEND_TIMEOUT_MS, 0);
+    control->reading = false;
     uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
 }
 
 static void control_wait_for_requests(struct control *control) {
     if (control->welcomed)
         uv_timer_stop(&control->timer);
-    uv_poll_start(&control->poll, UV_READABLE, control_polled);
+    control->reading = true;
+    /* What the transport has read ahead, and what it still has to send, show with a socket that has room. */
+    bool ahead = transport_more(&control->transport) || transport_unsent(&control->transport);
+    uv_poll_start(&control->poll, UV_READABLE | (ahead ? UV_WRITABLE : 0), control_polled);
 }
 
 /* The socket has room, so this is called for in the loop's next turn. */
 static void control_wait_for_turn(struct control *control) {
+    control->reading = false;
     uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
 }
 
@@ -274,14 +284,34 @@ static void control_go_on(struct control *control, int error, struct fault *faul
     control_refuse(control, fault);
 }
 
+/* TLS is over, by the client's fault or by its alert. Ours may be on its way. */
+static void control_fail(struct control *control, int error) {
+    struct front *front = control->front;
+    struct fault fault;
+    log_event(LOG_LEVEL_INFO, control->welcomed ? "control_closed" : "connection_refused", "peer",
+              control->peer.address, "principal", control->peer.principal, "cause",
+              transport_reason(&control->transport, error, &fault), NULL);
+    struct transport transport = control_release(control);
+    farewell_say_over(&front->farewells, &transport, NULL);
+}
+
 static void control_read(struct control *control) {
     struct fault fault;
     uint8_t *place;
     size_t room;
     frame_reader_want(&control->reader, &place, &room);
-    ssize_t got = recv(control->fd, place, room, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    ssize_t got = transport_read(&control->transport, place, room);
+    if (got < 0 && errno == EAGAIN) {
+        control_wait_for_requests(control);
         return;
+    }
+    if (got < 0 && errno == EPROTO) {
+        control_fail(control, errno);
+        return;
+    }
+    if (!control->welcomed && *transport_peer_name(&control->transport))
+        snprintf(control->peer.principal, sizeof control->peer.principal, "cert:%s",
+                 transport_peer_name(&control->transport));
     if (got == 0 && control->draining) {
         uv_poll_stop(&control->poll); /* it says nothing more, and waits to be told of the end */
         return;
@@ -297,7 +327,7 @@ static void control_read(struct control *control) {
 static void control_polled(uv_poll_t *poll, int status, int events) {
     struct control *control = poll->data;
     struct fault fault;
-    if (status == 0 && events & UV_READABLE)
+    if (status == 0 && (events & UV_READABLE || control->reading))
         control_read(control);
     else if (status == 0 && events & UV_WRITABLE)
         control_go_on(control, STATUS_OK, &fault);
@@ -307,13 +337,17 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start, drain, end ---- */
 
-static struct control *control_create(struct front *front, int fd, const struct peer *peer) {
+static struct control *control_create(struct front *front, int fd, const struct peer *peer, struct fault *fault) {
     struct control *control = calloc(1, sizeof *control);
+    fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a control connection");
     if (!control)
         return NULL;
-    if (frame_reader_init(&control->reader, FRAME_HEADER_BYTES + CONTROL_MESSAGE_MAX) ||
+    if (transport_init(&control->transport, fd, peer->tls ? front->tls.context : NULL, fault) ||
+        frame_reader_init(&control->reader, FRAME_HEADER_BYTES + CONTROL_MESSAGE_MAX) ||
         uv_poll_init(&front->loop, &control->poll, fd)) {
         frame_reader_finish(&control->reader);
+        control->transport.fd = -1; /* the caller's still */
+        transport_finish(&control->transport);
         free(control);
         return NULL;
     }
@@ -321,7 +355,6 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->poll.data = control->timer.data = control;
     control->handles = 2;
     control->front = front;
-    control->fd = fd;
     control->peer = *peer;
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
@@ -331,15 +364,15 @@ static struct control *control_create(struct front *front, int fd, const struct 
 void control_start(struct front *front, int fd, const struct peer *peer) {
     struct fault fault;
     bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX;
-    struct control *control = full ? NULL : control_create(front, fd, peer);
+    if (full)
+        fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
+    struct control *control = full ? NULL : control_create(front, fd, peer, &fault);
     if (!control) {
-        fault_set(&fault, full ? STATUS_LIMIT : STATUS_NO_HOST_MEMORY, "the daemon has %u control connections",
-                  front->controls.count);
         farewell_say(&front->farewells, fd, &fault);
         return;
     }
     uv_timer_start(&control->timer, control_timed_out, front->config->hello_timeout, 0);
-    uv_poll_start(&control->poll, UV_READABLE, control_polled);
+    control_wait_for_requests(control);
 }
 
 void control_drained(struct front *front) {

@@ -7,17 +7,19 @@
 #include <uv.h>
 
 #include "proto/frame.h"
+#include "proto/transport.h"
 #include "server/arrival.h"
 
 struct control {
     struct front *front;
     uv_poll_t poll;
     uv_timer_t timer; /* for Hello to come, and for a reply to leave */
-    int fd;
+    struct transport transport;
     unsigned handles;
     struct peer peer;
     struct frame_reader reader;
     bool welcomed;
+    bool reading;  /* waits for requests */
     bool draining; /* has asked for a drain, and waits for its end */
     uint64_t drain_sequence;
     uint8_t *out; /* what is still to be sent is [out_sent, out_size) */

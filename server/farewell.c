@@ -85,6 +85,21 @@ void farewell_say(struct farewell_list *list, int fd, const struct fault *fault)
     uv_poll_start(&farewell->poll, UV_READABLE, farewell_drop);
 }
 
+void farewell_say_over(struct farewell_list *list, struct transport *transport, const struct fault *fault) {
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    if (fault && !packet_append_error(&bytes, &size, 0, fault)) {
+        struct iovec part = {bytes, size};
+        (void)transport_write(transport, &part, 1); /* as in farewell_send() */
+        free(bytes);
+    }
+    transport_end(transport);
+    int fd = transport->fd;
+    transport->fd = -1;
+    transport_finish(transport);
+    farewell_say(list, fd, NULL); /* what comes need not be understood to be dropped */
+}
+
 void farewell_list_finish(struct farewell_list *list) {
     while (!LIST_EMPTY(&list->head))
         farewell_end(LIST_FIRST(&list->head));

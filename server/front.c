@@ -20,6 +20,7 @@ static void front_finish_handles(struct front *front) {
     control_list_finish(&front->controls);
     farewell_list_finish(&front->farewells);
     supervisor_finish(&front->supervisor);
+    front_tls_finish(front);
     uv_close((uv_handle_t *)&front->leaving, NULL);
     for (int i = 0; i < FRONT_SIGNALS; i++)
         uv_close((uv_handle_t *)&front->signals[i], NULL);
@@ -80,8 +81,19 @@ static void front_connection_refused(void *owner, const struct worker_slot *slot
     arrival_refused(owner, slot, session);
 }
 
+/* What cannot be read again stays as it was. */
+static void front_reload(struct front *front) {
+    struct fault fault;
+    if (front_tls_reload(front, &fault))
+        log_event(LOG_LEVEL_ERROR, "reload_failed", "cause", fault.message, NULL);
+}
+
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
+    if (number == SIGHUP && front->tls.context && !front->draining) {
+        front_reload(front);
+        return;
+    }
     if (front->draining) {
         /* Asked twice: whoever asks does not want to wait. */
         log_event(LOG_LEVEL_WARNING, "killed", "cause", strsignal(number), NULL);
@@ -90,8 +102,8 @@ static void front_signalled(uv_signal_t *handle, int number) {
     front_drain(front, strsignal(number));
 }
 
-static void front_accepted(void *owner, int fd, const struct sockaddr_storage *peer) {
-    arrival_start(owner, fd, peer);
+static void front_accepted(void *owner, int fd, const struct sockaddr_storage *peer, bool tls) {
+    arrival_start(owner, fd, peer, tls);
 }
 
 /* ---- start ---- */
@@ -136,8 +148,10 @@ static int front_init(struct front *front, const struct config *config, struct f
     uv_timer_init(&front->loop, &front->leaving);
     front->leaving.data = front;
     front_watch_signals(front);
-    return supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed, front_connection_refused,
-                           front, fault);
+    front_tls_init(front);
+    int error = supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed,
+                                front_connection_refused, front, fault);
+    return error ? error : front_tls_reload(front, fault);
 }
 
 static void front_finish(struct front *front) {

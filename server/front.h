@@ -8,6 +8,7 @@
 #include "server/config.h"
 #include "server/control.h"
 #include "server/farewell.h"
+#include "server/front_tls.h"
 #include "server/listener.h"
 #include "server/notify.h"
 #include "server/supervisor.h"
@@ -23,6 +24,7 @@ struct front {
     struct arrival_list arrivals;
     struct control_list controls;
     struct farewell_list farewells;
+    struct front_tls tls;
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;

@@ -36,10 +36,12 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
 }
 
 static void request_log_open(const struct connection *connection) {
+    const char *cipher = transport_cipher(&connection->transport);
     char number[24];
 
     log_event(LOG_LEVEL_INFO, "session_open", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer, "principal", connection->principal, "client", connection->client, NULL);
+              "peer", connection->peer, "principal", connection->principal, "client", connection->client,
+              *cipher ? "tls" : NULL, cipher, NULL);
 }
 
 static int request_hello(struct connection *connection, const struct frame_header *header,

@@ -21,6 +21,8 @@ struct stats_session {
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1];
     bool allow_tf32;
+    char tls_cipher[32]; /* "": in the clear */
+    bool tls_resumed;
 };
 
 struct stats_device {

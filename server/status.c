@@ -131,6 +131,7 @@ int status_append_devices(struct front *front, uint64_t sequence, uint8_t **byte
 /* One session's message and all that hangs on it. */
 struct status_session {
     Tensord__SessionStatus status;
+    Tensord__TlsStatus tls;
     Tensord__FailureCount failures[STATUS_COUNT], *pointers[STATUS_COUNT];
 };
 
@@ -152,6 +153,12 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
     status->allow_tf32 = session->allow_tf32;
+    if (session->tls_cipher[0]) {
+        tensord__tls_status__init(&row->tls);
+        row->tls.cipher = (char *)session->tls_cipher;
+        row->tls.resumed = session->tls_resumed;
+        status->tls = &row->tls;
+    }
     status->failures = row->pointers;
     for (unsigned code = 1; code < STATUS_COUNT; code++) {
         if (!session->failures[code])

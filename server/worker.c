@@ -12,6 +12,7 @@
 
 #include "server/channel.h"
 #include "server/connection.h"
+#include "server/credentials.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
@@ -27,8 +28,9 @@ struct worker {
     struct service service;
     struct worker_stats stats;
     int channel;
-    uv_poll_t poll;       /* of the channel */
-    uint64_t deadline_ms; /* after a failure of the device; 0: none */
+    uv_poll_t poll;          /* of the channel */
+    struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
+    uint64_t deadline_ms;    /* after a failure of the device; 0: none */
     bool done;
     int status; /* to exit with */
 };
@@ -58,6 +60,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         .principal = message->connection.principal,
         .peer = message->connection.peer,
         .user_kernels = message->connection.user_kernels,
+        .tls = message->connection.tls ? worker->tls : NULL,
     };
     struct connection *connection;
     struct fault fault = {0};
@@ -71,6 +74,9 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         return;
     if (connection_create(&options, fd, &connection, &fault)) {
         log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
+    } else if (message->connection.tls && !worker->tls) { /* in the clear: the client knows what that means */
+        fault_set(&fault, STATUS_INTERNAL, "%s has no certificate for TLS", worker->service.device);
+        connection_fail(connection, &fault);
     } else if (worker->service.failed) {
         fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost", worker->service.device);
         connection_fail(connection, &fault);
@@ -78,6 +84,21 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         fault_set(&fault, STATUS_DRAINING, "%s is shutting down", worker->service.device);
         connection_fail(connection, &fault);
     }
+}
+
+/* Connections that are open go on with what they began with. */
+static void worker_credentials(struct worker *worker, int fd) {
+    struct tls_context *context = NULL;
+    struct fault fault;
+
+    if (fd < 0)
+        fault_set(&fault, STATUS_LIMIT, "no descriptor left");
+    if (fd < 0 || credentials_open(fd, &context, &fault)) {
+        log_event(LOG_LEVEL_ERROR, "tls_failed", "cause", fault.message, NULL);
+        return;
+    }
+    tls_context_release(worker->tls);
+    worker->tls = context;
 }
 
 static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
@@ -93,6 +114,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
         return;
     case CHANNEL_PEER_LOST:
         link_in_peer_lost(&worker->service, message->link.device);
+        break;
+    case CHANNEL_CREDENTIALS:
+        worker_credentials(worker, fd);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
@@ -281,6 +305,7 @@ static int worker_finish(struct worker *worker) {
     if (worker->status)
         _exit(worker->status);
     service_finish(&worker->service);
+    tls_context_release(worker->tls);
     uv_close((uv_handle_t *)&worker->poll, NULL);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     uv_loop_close(&worker->loop);

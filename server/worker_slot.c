@@ -1,5 +1,6 @@
 #include "server/worker_slot.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,22 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     };
 }
 
+static void worker_slot_send_credentials(struct worker_slot *slot) {
+    struct channel_message message;
+    int copy = slot->credentials < 0 ? -1 : fcntl(slot->credentials, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return;
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_CREDENTIALS;
+    worker_process_send(slot->process, &message, copy);
+}
+
+void worker_slot_set_credentials(struct worker_slot *slot, int fd) {
+    slot->credentials = fd;
+    if (slot->process)
+        worker_slot_send_credentials(slot);
+}
+
 static void worker_slot_failed(struct worker_slot *slot, const char *cause);
 
 void worker_slot_start(struct worker_slot *slot) {
@@ -82,6 +99,7 @@ void worker_slot_start(struct worker_slot *slot) {
     }
     worker_slot_fill_start(slot, &message);
     worker_process_send(slot->process, &message, -1);
+    worker_slot_send_credentials(slot);
     char pid[16], epoch[24];
     log_event(LOG_LEVEL_DEBUG, "worker_start", "device", slot->device.name, "pid",
               log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
@@ -270,14 +288,15 @@ int worker_slot_send(struct worker_slot *slot, const struct channel_message *mes
     return STATUS_DEVICE_LOST;
 }
 
-int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const char *principal, const char *peer) {
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const struct peer *peer) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_CONNECTION;
     message.connection.session = session;
-    snprintf(message.connection.principal, sizeof message.connection.principal, "%s", principal);
-    snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer);
-    message.connection.user_kernels = config_allows_kernels(slot->config, principal);
+    snprintf(message.connection.principal, sizeof message.connection.principal, "%s", peer->principal);
+    snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer->address);
+    message.connection.user_kernels = config_allows_kernels(slot->config, peer->principal);
+    message.connection.tls = peer->tls;
     int error = worker_slot_send(slot, &message, fd);
     if (!error)
         slot->handed++;
@@ -383,6 +402,7 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
         .owner = owner,
         .state = WORKER_STARTING,
         .backoff_ms = config->restart_backoff,
+        .credentials = -1,
     };
     /* Untouched pages of it cost no memory. */
     slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);
