@@ -10,8 +10,8 @@
 
 #include "proto/tls_impl.h"
 
-/* OpenSSL reads from the socket and writes to `out`, which takes whole records whatever the socket does: so what has been
- * encrypted has been taken, and no write must be repeated as it was. */
+/* OpenSSL reads from the socket, and writes to it; what it does not take goes to `out`, which has room for a record. So
+ * what has been encrypted has been taken, and no write must be repeated as it was. */
 struct tls {
     struct tls_context *context;
     SSL *ssl;
@@ -20,9 +20,10 @@ struct tls {
     atomic_uint waiting;  /* threads that want the lock */
     uint8_t *out;         /* [TLS_OUT_BYTES], of which [sent, filled) must be sent; NULL: nothing must */
     size_t sent, filled;
-    bool met;  /* the first byte that came is of TLS */
-    bool eof;  /* the socket has ended */
-    int error; /* of the socket's, or EPROTO: nothing is read or written any more; 0: none */
+    bool corked; /* another record follows at once */
+    bool met;    /* the first byte that came is of TLS */
+    bool eof;    /* the socket has ended */
+    int error;   /* of the socket's, or EPROTO: nothing is read or written any more; 0: none */
     bool ended;
     struct fault fault;
     atomic_bool ready, over, more, unsent; /* the handshake is done, or has failed */
@@ -75,21 +76,35 @@ static int out_flush(struct tls *tls) {
     return 0;
 }
 
+/* What the socket takes of it; where it is broken, the flush of the rest tells. */
+static size_t send_some(const struct tls *tls, const char *bytes, size_t n) {
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (tls->corked ? MSG_MORE : 0);
+    ssize_t sent;
+    do {
+        sent = send(tls->fd, bytes, n, flags);
+    } while (sent < 0 && errno == EINTR);
+    return sent > 0 ? (size_t)sent : 0;
+}
+
 static int socket_write(BIO *bio, const char *bytes, int n) {
     struct tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
+    size_t sent = tls->filled ? 0 : send_some(tls, bytes, (size_t)n), left = (size_t)n - sent;
+    if (left == 0) {
+        return n;
+    }
     if (!out_take(tls)) {
         tls->error = ENOMEM;
         return -1;
     }
-    size_t room = TLS_OUT_BYTES - tls->filled, taken = (size_t)n < room ? (size_t)n : room;
-    if (taken == 0) {
+    size_t room = TLS_OUT_BYTES - tls->filled, kept = left < room ? left : room;
+    memcpy(tls->out + tls->filled, bytes + sent, kept);
+    tls->filled += kept;
+    if (sent + kept == 0) {
         BIO_set_retry_write(bio);
         return -1;
     }
-    memcpy(tls->out + tls->filled, bytes, taken);
-    tls->filled += taken;
-    return (int)taken;
+    return (int)(sent + kept);
 }
 
 /* Types of records are 20 to 23 (RFC 8446, 5.1). */
@@ -388,39 +403,39 @@ static void source_skip(struct source *source, size_t bytes) {
     }
 }
 
-/* Encrypts into an empty buffer until it is full, and sends that. */
-static int write_round(struct tls *tls, struct source *source, size_t *taken) {
+/* One record, which the socket or the buffer takes whole. */
+static int write_record(struct tls *tls, struct source *source, size_t *taken) {
     uint8_t place[TLS_RECORD];
+    size_t bytes, n = 0;
+    const uint8_t *record = source_peek(source, place, &bytes);
+    source_skip(source, bytes);
+    tls->corked = source->n > 0;
     ERR_clear_error();
-    while (source->n && TLS_OUT_BYTES - tls->filled >= TLS_RECORD_SENT) {
-        size_t bytes, n = 0;
-        const uint8_t *record = source_peek(source, place, &bytes);
-        int result = SSL_write_ex(tls->ssl, record, bytes, &n);
-        if (result != 1) {
-            return note(tls, result);
-        }
-        source_skip(source, n);
-        *taken += n;
-    }
-    return out_flush(tls);
+    int result = SSL_write_ex(tls->ssl, record, bytes, &n);
+    *taken += n;
+    return result == 1 ? 0 : note(tls, result);
 }
 
 ssize_t tls_write(struct tls *tls, const struct iovec *parts, size_t n) {
     struct source source = {parts, n, 0};
-    size_t taken = 0;
+    size_t taken = 0, share = TLS_SHARE;
     source_skip(&source, 0);
     lock(tls);
     int error = step(tls);
-    if (!error) {
-        error = out_flush(tls);
-    }
     while (!error && source.n) {
-        error = write_round(tls, &source, &taken);
-        if (!error && source.n && atomic_load_explicit(&tls->waiting, memory_order_relaxed)) {
+        error = out_flush(tls);
+        if (!error) {
+            error = write_record(tls, &source, &taken);
+        }
+        if (taken >= share && atomic_load_explicit(&tls->waiting, memory_order_relaxed)) {
             unlock(tls);
             sched_yield(); /* a mutex has no queue: let the reader in */
             lock(tls);
+            share = taken + TLS_SHARE;
         }
+    }
+    if (tls->filled > tls->sent) {
+        out_flush(tls);
     }
     unlock(tls);
     if (taken > 0 || !error) {

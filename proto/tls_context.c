@@ -47,7 +47,7 @@ static int set_common(struct tls_context *context, struct fault *fault) {
     SSL_CTX_set_timeout(ssl, TLS_TICKET_LIFETIME_S);
     /* Several records with one read of the socket. */
     SSL_CTX_set_read_ahead(ssl, 1);
-    SSL_CTX_set_default_read_buffer_len(ssl, 4 * (size_t)TLS_RECORD_SENT);
+    SSL_CTX_set_default_read_buffer_len(ssl, TLS_READ_AHEAD);
     SSL_CTX_set_app_data(ssl, context);
     return STATUS_OK;
 }

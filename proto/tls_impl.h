@@ -10,9 +10,10 @@
 enum {
     TLS_RECORD = SSL3_RT_MAX_PLAIN_LENGTH,
     TLS_RECORD_SENT = TLS_RECORD + 64, /* and its header, type and tag */
-    /* Records leave together: a system call for each would cost as much as its encryption. */
-    TLS_OUT_BYTES = 8 * TLS_RECORD_SENT,
-    TLS_SHARE = 256 << 10, /* of one call, so that the lock is soon free for the other direction */
+    /* A record that the socket did not take, and what a handshake or a change of keys may add. */
+    TLS_OUT_BYTES = 2 * TLS_RECORD_SENT,
+    TLS_READ_AHEAD = 4 * TLS_RECORD_SENT,
+    TLS_SHARE = 256 << 10, /* with the lock, which is then free for the other direction */
 };
 
 struct tls_context {
