@@ -12,7 +12,9 @@ enum {
     TLS_RECORD_SENT = TLS_RECORD + 64, /* and its header, type and tag */
     /* A record that the socket did not take, and what a handshake or a change of keys may add. */
     TLS_OUT_BYTES = 2 * TLS_RECORD_SENT,
-    TLS_READ_AHEAD = 4 * TLS_RECORD_SENT,
+    /* Whole records of the full size, so that a read seldom ends within one: 5 bytes of header, 1 of type, 16 of tag
+     * each. OpenSSL leaves out the first 3 bytes, to align what it decrypts. */
+    TLS_READ_AHEAD = 3 + 4 * (5 + TLS_RECORD + 1 + 16),
     TLS_SHARE = 256 << 10, /* with the lock, which is then free for the other direction */
 };
 
