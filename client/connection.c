@@ -22,6 +22,7 @@ static void connection_free(td_connection *connection) {
     pthread_mutex_destroy(&connection->lock);
     tls_context_release(connection->tls);
     free(connection->client_name);
+    explicit_bzero(connection->token, sizeof connection->token);
     free(connection);
 }
 
@@ -29,7 +30,7 @@ static int connection_control(td_connection *connection, struct fault *fault) {
     if (connection->control)
         return 0;
     return control_open(connection->url, connection->tls, connection->timeout_ms, connection->client_name,
-                        &connection->control, fault);
+                        connection->token, &connection->control, fault);
 }
 
 int td_connect(const char *url, const td_options *options, td_connection **out) {
@@ -48,6 +49,8 @@ int td_connect(const char *url, const td_options *options, td_connection **out) 
         connection->queue_bytes = QUEUE_BYTES_MIN;
     struct fault fault = {0};
     int code = control_url(url, connection->url, &fault);
+    if (!code)
+        code = token_find(options->token, connection->token, &fault);
     if (!code && options->client_name && !(connection->client_name = strdup(options->client_name)))
         code = fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     if (!code)
@@ -176,7 +179,8 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     int code = control_dial(connection->url, connection->tls, target, deadline_ms, &transport, fault);
     if (code)
         return code;
-    code = control_hello(&transport, connection->client_name, connection->allow_tf32, deadline_ms, &welcome, fault);
+    code = control_hello(&transport, connection->client_name, connection->token, connection->allow_tf32, deadline_ms,
+                         &welcome, fault);
     if (code) {
         transport_finish(&transport);
         return code;

@@ -5,6 +5,7 @@
 
 #include "client/control.h"
 #include "client/tensord.h"
+#include "client/token.h"
 
 struct td_connection {
     char url[CONTROL_URL_MAX]; /* constant, as are the options */
@@ -13,8 +14,9 @@ struct td_connection {
     unsigned timeout_ms;
     size_t queue_bytes;
     bool allow_tf32;
-    pthread_mutex_t lock;    /* for the rest */
-    struct control *control; /* NULL: to be opened again */
+    char token[TOKEN_BYTES_MAX]; /* "": none */
+    pthread_mutex_t lock;        /* for the rest */
+    struct control *control;     /* NULL: to be opened again */
     td_device *devices;
 };
 

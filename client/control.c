@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/frame.h"
+#include "client/token.h"
 #include "client/trace.h"
 
 struct control {
@@ -108,6 +109,7 @@ static int send_frame(struct transport *transport, unsigned type, const Protobuf
     protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
     trace_frame("->", &header, frame + FRAME_HEADER_BYTES);
     int code = send_all(transport, frame, FRAME_HEADER_BYTES + bytes, deadline_ms, fault);
+    explicit_bzero(frame, FRAME_HEADER_BYTES + bytes); /* a Hello has a token */
     free(frame);
     return code;
 }
@@ -170,14 +172,15 @@ int control_exchange(struct transport *transport, unsigned type, const ProtobufC
         code = receive_frame(transport, deadline_ms, &header, &reply, fault);
     if (code)
         return code;
+    const Tensord__Error *error = header.type == FRAME_DONE ? ((const Tensord__Done *)reply)->error : NULL;
     if (header.type == FRAME_ERROR)
         code = wire_fault((const Tensord__Error *)reply, fault);
+    else if (error && header.sequence == sequence)
+        code = wire_fault(error, fault); /* whatever the reply is otherwise: the role does not allow it */
     else if (header.type != reply_type || header.sequence != sequence)
         code =
             fault_set(fault, STATUS_PROTOCOL, "%s %llu instead of %s %llu", frame_type_name(header.type),
                       (unsigned long long)header.sequence, frame_type_name(reply_type), (unsigned long long)sequence);
-    else if (header.type == FRAME_DONE && ((const Tensord__Done *)reply)->error)
-        code = wire_fault(((const Tensord__Done *)reply)->error, fault);
     if (code) {
         protobuf_c_message_free_unpacked(reply, NULL);
         return code;
@@ -186,8 +189,8 @@ int control_exchange(struct transport *transport, unsigned type, const ProtobufC
     return 0;
 }
 
-int control_hello(struct transport *transport, const char *client_name, bool allow_tf32, int64_t deadline_ms,
-                  Tensord__Welcome **welcome, struct fault *fault) {
+int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
+                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault) {
     char name[129];
     snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
              client_name ? client_name : program_invocation_short_name);
@@ -200,6 +203,7 @@ int control_hello(struct transport *transport, const char *client_name, bool all
     hello.version_max = PROTOCOL_VERSION_MAX;
     hello.client = name;
     hello.allow_tf32 = allow_tf32;
+    hello.token = (char *)token;
     ProtobufCMessage *reply;
     int code = control_exchange(transport, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
     if (code)
@@ -215,9 +219,11 @@ int control_hello(struct transport *transport, const char *client_name, bool all
 }
 
 int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, const char *client_name,
-                 struct control **out, struct fault *fault) {
-    char text[CONTROL_URL_MAX];
+                 const char *token, struct control **out, struct fault *fault) {
+    char text[CONTROL_URL_MAX], shown[TOKEN_BYTES_MAX];
     int code = control_url(url, text, fault);
+    if (!code)
+        code = token_find(token, shown, fault);
     if (code)
         return code;
     struct control *control = calloc(1, sizeof *control);
@@ -229,7 +235,8 @@ int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, 
     Tensord__Welcome *welcome = NULL;
     code = control_dial(text, tls, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->transport, fault);
     if (!code)
-        code = control_hello(&control->transport, client_name, false, deadline_ms, &welcome, fault);
+        code = control_hello(&control->transport, client_name, shown, false, deadline_ms, &welcome, fault);
+    explicit_bzero(shown, sizeof shown);
     if (code) {
         control_close(control);
         return code;

@@ -19,9 +19,10 @@ enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512 };
 
 /* Connects, sends the preamble and Hello, and waits for Welcome. `url` NULL: $TENSORD_URL, else the default socket.
  * `tls` is the caller's, of secure_create(); NULL unless the URL is tls://.
- * `timeout_ms` bounds this and each later call; 0: CONTROL_TIMEOUT_MS. `client_name` NULL: the program's name. */
+ * `timeout_ms` bounds this and each later call; 0: CONTROL_TIMEOUT_MS. `client_name` NULL: the program's name. `token`
+ * as token_find() has it. */
 int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, const char *client_name,
-                 struct control **control, struct fault *fault);
+                 const char *token, struct control **control, struct fault *fault);
 /* Takes NULL. */
 void control_close(struct control *control);
 
@@ -51,6 +52,6 @@ int64_t control_now_ms(void);
  * requests. Reads not a byte more than the reply. The caller frees *reply. */
 int control_exchange(struct transport *transport, unsigned type, const ProtobufCMessage *request, uint64_t sequence,
                      int64_t deadline_ms, unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
-/* Sends Hello and takes Welcome. */
-int control_hello(struct transport *transport, const char *client_name, bool allow_tf32, int64_t deadline_ms,
-                  Tensord__Welcome **welcome, struct fault *fault);
+/* Sends Hello and takes Welcome. `token` is "" for none. */
+int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
+                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);

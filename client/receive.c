@@ -27,6 +27,16 @@ static int receive_error(struct reception *reception, const struct frame_header 
     return reception->cause->code;
 }
 
+/* Under the lock: the request that the frame answers, or NULL and the fault. */
+static struct request *receive_awaited(td_device *device, const struct frame_header *header, struct fault *fault) {
+    struct request *request = pending_find(&device->pending, header->sequence);
+    if (request && request->reply == header->type)
+        return request;
+    fault_set(fault, STATUS_PROTOCOL, "%s for %llu, which waits for none", frame_type_name(header->type),
+              (unsigned long long)header->sequence);
+    return NULL;
+}
+
 static int receive_done(td_device *device, const struct frame_header *header, const uint8_t *message,
                         struct fault *fault) {
     ProtobufCMessage *unpacked;
@@ -38,12 +48,11 @@ static int receive_done(td_device *device, const struct frame_header *header, co
     if (done->error)
         error_from_wire(&error, done->error);
     pthread_mutex_lock(&device->lock);
-    struct request *request = pending_find(&device->pending, header->sequence);
-    if (request && request->reply == FRAME_DONE)
+    struct request *request = receive_awaited(device, header, fault);
+    if (request)
         pending_complete(device, request, done->error ? &error : NULL);
     else
-        code = fault_set(fault, STATUS_PROTOCOL, "DONE for %llu, which waits for none",
-                         (unsigned long long)header->sequence);
+        code = STATUS_PROTOCOL;
     pthread_mutex_unlock(&device->lock);
     protobuf_c_message_free_unpacked(unpacked, NULL);
     return code;
@@ -80,12 +89,10 @@ static int receive_chunk(td_device *device, const struct frame_header *header, c
     if (code)
         return code;
     pthread_mutex_lock(&device->lock);
-    struct request *request = pending_find(&device->pending, header->sequence);
-    if (request && request->reply == FRAME_FETCH_CHUNK)
-        code = accept_chunk(device, request, (const Tensord__FetchChunk *)chunk, header->payload_bytes, sink, fault);
-    else
-        code = fault_set(fault, STATUS_PROTOCOL, "FETCH_CHUNK for %llu, which waits for none",
-                         (unsigned long long)header->sequence);
+    struct request *request = receive_awaited(device, header, fault);
+    code = request
+               ? accept_chunk(device, request, (const Tensord__FetchChunk *)chunk, header->payload_bytes, sink, fault)
+               : STATUS_PROTOCOL;
     pthread_mutex_unlock(&device->lock);
     protobuf_c_message_free_unpacked(chunk, NULL);
     return code;
@@ -116,13 +123,10 @@ static int receive_compiled(td_device *device, const struct frame_header *header
     if (code)
         return code;
     pthread_mutex_lock(&device->lock);
-    struct request *request = pending_find(&device->pending, header->sequence);
-    if (request && request->reply == FRAME_KERNEL_COMPILED)
-        code = accept_compiled(device, request, (const Tensord__KernelCompiled *)compiled, header->payload_bytes, sink,
-                               fault);
-    else
-        code = fault_set(fault, STATUS_PROTOCOL, "KERNEL_COMPILED for %llu, which waits for none",
-                         (unsigned long long)header->sequence);
+    struct request *request = receive_awaited(device, header, fault);
+    code = request ? accept_compiled(device, request, (const Tensord__KernelCompiled *)compiled, header->payload_bytes,
+                                     sink, fault)
+                   : STATUS_PROTOCOL;
     pthread_mutex_unlock(&device->lock);
     protobuf_c_message_free_unpacked(compiled, NULL);
     return code;

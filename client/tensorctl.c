@@ -14,6 +14,7 @@
 #include "client/secure.h"
 #include "client/tensorctl.h"
 #include "proto/frame.h"
+#include "proto/status_json.h"
 
 enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
@@ -34,6 +35,8 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --help, --version\n"
                                       "\n"
+                                      "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
+                                      "file $TENSORD_TOKEN_FILE.\n"
                                       "tls:// takes PEM files from $TENSORD_CA_FILE (whom to trust; else the\n"
                                       "system's), $TENSORD_CERT_FILE and $TENSORD_KEY_FILE.\n"
                                       "\n"
@@ -168,7 +171,7 @@ static int command_operations(struct tensorctl *ctl, struct fault *fault) {
     if (error)
         return error;
     if (ctl->json)
-        tensorctl_json_write_operations(stdout, list);
+        status_json_write_operations(stdout, list);
     else
         tensorctl_operations_write(stdout, list);
     tensord__operation_list__free_unpacked(list, NULL);
@@ -330,7 +333,8 @@ static int tensorctl_open(struct tensorctl *ctl, struct fault *fault) {
     if (!error)
         error = secure_create(url, &(struct secure_files){NULL}, &tls, fault);
     if (!error)
-        error = control_open(url, tls, ctl->command->timeout_ms, "tensorctl " TENSORD_VERSION, &ctl->control, fault);
+        error =
+            control_open(url, tls, ctl->command->timeout_ms, "tensorctl " TENSORD_VERSION, NULL, &ctl->control, fault);
     tls_context_release(tls);
     return error;
 }

@@ -14,9 +14,8 @@ enum tensorctl_view { TENSORCTL_STATUS, TENSORCTL_DEVICES, TENSORCTL_SESSIONS };
 void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view);
 /* For programs: one JSON value and a newline, over several indented lines if `pretty`. Bytes are integers. */
 void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty);
-/* The same for the table of operations and what each device has of it. */
+/* The table of operations and what each device has of it; as JSON: status_json_write_operations(). */
 void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list);
-void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *list);
 /* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
 void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 
@@ -24,10 +23,6 @@ void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 
 enum { TEXT_COLUMNS = 80, TEXT_UNIT_MAX = 32 };
 
-/* Takes the next code point off *text, which is not at its end: U+FFFD for bytes that are no UTF-8. */
-uint32_t text_next(const char **text);
-/* Writes a code point as UTF-8; returns its bytes. */
-size_t text_put(uint32_t rune, char out[4]);
 /* Copies `text` to `out` so that it is safe to show and at most `columns` wide: control characters become '?', and what
  * does not fit gives way to "…". Returns the width. */
 unsigned text_fit(char *out, size_t size, const char *text, unsigned columns);

@@ -4,6 +4,7 @@
 
 #include "client/tensorctl.h"
 #include "proto/status.h"
+#include "proto/status_json.h"
 
 static const Tensord__Device *tensorctl_device(const Tensord__DeviceStatus *device) {
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
@@ -237,16 +238,35 @@ static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
     table_finish(&table);
 }
 
+/* A line where some failed. */
+static void tensorctl_logins(FILE *out, const Tensord__LoginStatus *logins) {
+    uint64_t denied = logins ? logins->no_token + logins->malformed + logins->unknown + logins->wrong : 0;
+    if (denied || (logins && logins->turned_away))
+        text_line(out, "logins: %llu granted, %llu denied, %llu put off, %llu turned away",
+                  (unsigned long long)logins->granted, (unsigned long long)denied, (unsigned long long)logins->put_off,
+                  (unsigned long long)logins->turned_away);
+}
+
 void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view) {
     if (view == TENSORCTL_DEVICES)
         return tensorctl_devices(out, status);
     if (view == TENSORCTL_SESSIONS)
         return tensorctl_sessions(out, status);
     tensorctl_head(out, status);
+    tensorctl_logins(out, status->logins);
     for (size_t i = 0; i < status->n_devices; ++i) {
         fputc('\n', out);
         tensorctl_device_block(out, status->devices[i]);
     }
     fputc('\n', out);
     tensorctl_sessions(out, status);
+}
+
+void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty) {
+    static const enum status_json_view views[] = {
+        [TENSORCTL_STATUS] = STATUS_JSON_ALL,
+        [TENSORCTL_DEVICES] = STATUS_JSON_DEVICES,
+        [TENSORCTL_SESSIONS] = STATUS_JSON_SESSIONS,
+    };
+    status_json_write(out, status, views[view], pretty);
 }

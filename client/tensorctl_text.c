@@ -3,42 +3,11 @@
 #include <string.h>
 
 #include "client/tensorctl.h"
+#include "proto/utf8.h"
 
-enum { LINE_BYTES_MAX = TEXT_COLUMNS * 4 + 1, RUNE_REPLACEMENT = 0xfffd, RUNE_ELLIPSIS = 0x2026 };
+enum { LINE_BYTES_MAX = TEXT_COLUMNS * 4 + 1, RUNE_ELLIPSIS = 0x2026 };
 
 /* ---- code points ---- */
-
-uint32_t text_next(const char **text) {
-    const unsigned char *byte = (const unsigned char *)*text;
-    uint32_t rune = byte[0];
-    unsigned more = rune < 0x80 ? 0 : rune < 0xc2 ? 4 : rune < 0xe0 ? 1 : rune < 0xf0 ? 2 : rune < 0xf5 ? 3 : 4;
-    static const uint32_t mask[] = {0x7f, 0x1f, 0x0f, 0x07}, least[] = {0, 0x80, 0x800, 0x10000};
-
-    ++*text;
-    if (more == 4)
-        return RUNE_REPLACEMENT;
-    rune &= mask[more];
-    for (unsigned i = 1; i <= more; ++i) {
-        if ((byte[i] & 0xc0) != 0x80) /* the terminating NUL, too */
-            return RUNE_REPLACEMENT;
-        rune = rune << 6 | (byte[i] & 0x3f);
-    }
-    if (rune < least[more] || rune > 0x10ffff || (rune >= 0xd800 && rune <= 0xdfff))
-        return RUNE_REPLACEMENT;
-    *text += more;
-    return rune;
-}
-
-size_t text_put(uint32_t rune, char out[4]) {
-    if (rune < 0x80)
-        return out[0] = (char)rune, 1;
-    size_t bytes = rune < 0x800 ? 2 : rune < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (size_t i = bytes - 1; i > 0; --i, rune >>= 6)
-        out[i] = (char)(0x80 | (rune & 0x3f));
-    out[0] = (char)(lead[bytes] | rune);
-    return bytes;
-}
 
 struct rune_range {
     uint32_t first, last;
@@ -71,7 +40,7 @@ static unsigned rune_width(uint32_t rune) {
 unsigned text_width(const char *text) {
     unsigned width = 0;
     while (*text)
-        width += rune_width(rune_shown(text_next(&text)));
+        width += rune_width(rune_shown(utf8_next(&text)));
     return width;
 }
 
@@ -83,14 +52,14 @@ unsigned text_fit(char *out, size_t size, const char *text, unsigned columns) {
     size_t used = 0;
 
     while (*text && used + 4 + 3 < size) { /* the widest code point, and the ellipsis, still fit */
-        uint32_t rune = rune_shown(text_next(&text));
+        uint32_t rune = rune_shown(utf8_next(&text));
         if (width + rune_width(rune) > room)
             break;
         width += rune_width(rune);
-        used += text_put(rune, out + used);
+        used += utf8_put(rune, out + used);
     }
     if (*text && width < columns && used + 4 <= size) {
-        used += text_put(RUNE_ELLIPSIS, out + used);
+        used += utf8_put(RUNE_ELLIPSIS, out + used);
         ++width;
     }
     out[used] = 0;
@@ -116,7 +85,7 @@ static const char *text_break(const char *text, unsigned columns) {
     for (unsigned width = 0; *text; text = next) {
         if (*text == ' ')
             space = text;
-        width += rune_width(rune_shown(text_next(&next)));
+        width += rune_width(rune_shown(utf8_next(&next)));
         if (width > columns)
             return space ? space : text;
     }

@@ -145,6 +145,8 @@ typedef struct td_options {
                                  small operations; at least 64 KiB */
     bool allow_tf32;          /* lets GPUs round the inputs of float32 products to TF32 (10 bits of mantissa instead of 23),
                                  which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
+    const char *token;        /* who the program is, where the daemon asks: "tensord_…". NULL: $TENSORD_TOKEN, else the file
+                                 that $TENSORD_TOKEN_FILE names, else none; "": none */
     /* For tls:// URLs, PEM files. NULL: $TENSORD_CA_FILE, $TENSORD_CERT_FILE, $TENSORD_KEY_FILE. */
     const char *ca_file;      /* whose certificates to trust; not there either: the system's */
     const char *cert_file;    /* this program's certificate, for a daemon that asks for one; not there either: none */
@@ -152,12 +154,12 @@ typedef struct td_options {
 } td_options;
 
 /* URLs: unix:/path, tcp://host:port, tls://host:port. NULL: $TENSORD_URL, else the daemon's default socket
- * ($XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks until the daemon has answered.
- * Over TLS (1.3) the daemon's certificate must be for the URL's host, and signed by who is trusted. Further connections
- * resume the first one's session.
+ * ($XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks
+ * until the daemon has answered. Over TLS (1.3) the daemon's certificate must be for the URL's host, and signed by who is
+ * trusted; further connections resume the first one's session.
  * Errors: TD_E_INVALID_ARGUMENT (the URL, a file), TD_E_CONNECTION (nobody there), TD_E_TIMED_OUT, TD_E_VERSION,
- * TD_E_DENIED (a certificate), TD_E_PROTOCOL (no TLS there), or why the daemon refuses: TD_E_LIMIT, TD_E_DRAINING,
- * TD_E_DENIED. */
+ * TD_E_PROTOCOL (no TLS there), TD_E_DENIED (a certificate is not accepted), or why the daemon refuses: TD_E_LIMIT,
+ * TD_E_DRAINING, TD_E_DENIED (it takes a token, this one is not valid, or its user's role does not allow that). */
 TD_API int td_connect(const char *url, const td_options *options, td_connection **connection);
 /* Closes its devices, whose tensors end with it. What was enqueued is sent first, but not waited for: td_sync() does that.
  * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, and must not

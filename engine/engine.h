@@ -7,6 +7,7 @@
 #pragma once
 
 #include "engine/device.h"
+#include "engine/histogram.h"
 
 struct engine;
 
@@ -42,6 +43,15 @@ void engine_wait(struct engine *engine);
 
 struct device *engine_device(struct engine *engine);
 
+/* Limits for which something was refused. */
+enum engine_refusal {
+    ENGINE_REFUSED_SESSION_BYTES,
+    ENGINE_REFUSED_TENANT_BYTES,
+    ENGINE_REFUSED_TENSORS,
+    ENGINE_REFUSED_STREAMS,
+    ENGINE_REFUSALS
+};
+
 struct engine_stats {
     struct device_info device;
     /* bytes; live: in tensors, reserved: taken from the device, largest_free: largest tensor that fits now */
@@ -55,7 +65,12 @@ struct engine_stats {
     uint64_t stalled_ns;  /* as of the last engine_stalled(): for so long nothing has completed of what is due */
     uint64_t queue_depth; /* operations enqueued and not yet run */
     uint64_t ops_total;   /* operations run since start */
+    uint64_t refusals[ENGINE_REFUSALS]; /* since start */
     unsigned sessions;
+    uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */
+    /* Of some operations: from being enqueued to being launched, and from there, or from the end of what the device had
+     * to do before it, to completion. Every one that is estimated to take long, and one of many short ones. */
+    struct histogram queue_time, run_time;
 };
 void engine_stats(struct engine *engine, struct engine_stats *stats);
 

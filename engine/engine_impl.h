@@ -9,23 +9,10 @@
 #include "engine/pool.h"
 #include "engine/staging.h"
 #include "engine/tensor.h"
+#include "engine/turns.h"
 
 enum {
     ENGINE_CHUNKS_KEPT = 64,
-};
-
-/* The streams of one session that have something to run. Groups take turns; within a group the highest priority goes
- * first, and equals take turns: so neither many streams nor high priorities get one session more than its share. Groups
- * are recycled but never freed before the engine: cancelled streams may still be in one. Under the submit lock. */
-struct run_group {
-    struct stream *first[STREAM_PRIORITIES], *last[STREAM_PRIORITIES];
-    struct run_group *next; /* in the run queue */
-    bool queued;
-    struct run_group *free_next; /* owner thread */
-};
-
-struct run_queue {
-    struct run_group *first, *last;
 };
 
 struct engine {
@@ -41,13 +28,16 @@ struct engine {
     struct stream *streams_free; /* recycled */
     struct stream *outsides_free;
     struct run_group *groups_free;
+    struct run_share *shares_free;
     struct stream *streams_all;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
+    uint64_t refusals[ENGINE_REFUSALS];
     uint64_t ops_submitted;
+    uint64_t failures[STATUS_COUNT];
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
         uint64_t completed, looked_ns;
@@ -74,6 +64,8 @@ struct engine {
     struct stream_chunk *chunks;
     unsigned chunks_count;
     struct fault latched;   /* a sticky failure of the device */
+    struct histogram queue_time, run_time;
+    unsigned publications;  /* for the choice of operations whose times are taken */
     struct flight flight;   /* user kernels that may have caused it */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */
@@ -92,8 +84,10 @@ uint64_t engine_clock(void);
 /* Owner thread. */
 void engine_touch(struct engine *engine, struct stream *stream);
 struct stream_chunk *engine_chunk_take(struct engine *engine);
-struct run_group *engine_group_take(struct engine *engine);
+struct run_group *engine_group_take(struct engine *engine, struct run_share *share);
 void engine_group_give(struct engine *engine, struct run_group *group);
+struct run_share *engine_share_take(struct engine *engine, uint32_t weight);
+void engine_share_give(struct engine *engine, struct run_share *share);
 struct stream *engine_stream_take(struct engine *engine, struct run_group *group, int priority);
 /* The stream may still have work; it is used again when that has run. */
 void engine_stream_give(struct engine *engine, struct stream *stream);

@@ -32,18 +32,34 @@ int plan_wait_memory(struct stream *stream, struct storage *storage, struct faul
     return STATUS_OK;
 }
 
+/* Of too many uses two become one, of the stream that does nothing but wait. The stream that comes now does not wait for
+ * them itself: it may be one that brings what they wait for, such as the rest of an upload. */
+static int join_uses(struct stream *stream, struct uses *uses) {
+    struct stream **joiner = &stream->group->joiner;
+    if (!*joiner)
+        *joiner = engine_stream_take(stream->engine, stream->group, 0);
+    if (!*joiner)
+        return STATUS_NO_HOST_MEMORY;
+    struct use *use = uses->use; /* the first is the joiner's own, or there is none of it */
+    if ((use[0].stream != *joiner && stream_wait(*joiner, use[0].stream, use[0].number) != STATUS_OK) ||
+        stream_wait(*joiner, use[1].stream, use[1].number) != STATUS_OK)
+        return STATUS_NO_HOST_MEMORY;
+    use[0] = (struct use){*joiner, (*joiner)->enqueued};
+    use[1] = use[--uses->count];
+    return STATUS_OK;
+}
+
 /* Before a launch: makes sure its use of the storage can be recorded, by a record that exists already, since the launch
- * may yet fail to be enqueued. Of too many streams, the one that comes now waits for the first, and stands for it from
- * then on. */
+ * may yet fail to be enqueued. */
 static int reserve_use(struct stream *stream, struct storage *storage, struct fault *fault) {
     if (!storage)
         return STATUS_OK;
     struct uses *uses = &storage->uses;
     if ((uses->count == 1 && uses->use[0].stream == stream) || uses_add(uses, stream, stream->enqueued))
         return STATUS_OK;
-    if (stream_wait(stream, uses->use[0].stream, uses->use[0].number) != STATUS_OK)
+    if (join_uses(stream, uses) != STATUS_OK)
         return plan_no_memory(fault);
-    uses->use[0] = (struct use){stream, stream->enqueued};
+    uses_add(uses, stream, stream->enqueued);
     return STATUS_OK;
 }
 

@@ -47,6 +47,7 @@ void reaper_take(struct engine *engine, struct stream *stream, struct stream_mar
     if (stream->marks_count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
         struct stream_mark *last = &stream->marks[(stream->marks_first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
+        mark.launched_ns = 0;
         if (mark.event && last->event)
             engine->device->vtable->async->event_release(engine->device, last->event);
         else if (!mark.event)
@@ -110,8 +111,13 @@ static bool reaper_pass_mark(struct engine *engine, struct stream *stream, uint6
     if (!any || (mark.event && !reaper_reached(engine, mark.event)))
         return false;
     if (mark.event) {
+        uint64_t before = stream->reached_ns;
+        stream->reached_ns = engine_clock();
         engine->device->vtable->async->event_release(engine->device, mark.event);
         pthread_mutex_lock(&engine->lock);
+        if (mark.launched_ns && !atomic_load(&engine->broken))
+            histogram_add(&engine->run_time,
+                          stream->reached_ns - (before > mark.launched_ns ? before : mark.launched_ns));
         stream->marks[stream->marks_first].event = NULL;
         stream->marks[stream->marks_first].span = (struct stream_span){0};
         pthread_mutex_unlock(&engine->lock);

@@ -11,23 +11,32 @@
 
 /* ---- life ---- */
 
-static int session_init(struct session *session, struct engine *engine) {
+static void session_give_group(struct session *session) {
+    if (session->group)
+        engine_group_give(session->engine, session->group);
+    if (session->share)
+        engine_share_give(session->engine, session->share);
+}
+
+static int session_init(struct session *session, struct engine *engine, struct tenant *tenant) {
     session->engine = engine;
-    session->group = engine_group_take(engine);
+    session->tenant = tenant;
+    session->share = tenant ? NULL : engine_share_take(engine, SHARE_WEIGHT_DEFAULT);
+    struct run_share *share = tenant ? tenant->share : session->share;
+    session->group = share ? engine_group_take(engine, share) : NULL;
     session->stream = session->group ? engine_stream_take(engine, session->group, 0) : NULL;
     if (session->stream && tensor_table_init(&session->tensors) == STATUS_OK)
         return STATUS_OK;
     if (session->stream)
         engine_stream_give(engine, session->stream);
-    if (session->group)
-        engine_group_give(engine, session->group);
+    session_give_group(session);
     return STATUS_NO_HOST_MEMORY;
 }
 
 int session_create(struct engine *engine, const struct session_limits *limits, struct session **result,
                    struct fault *fault) {
     struct session *session = calloc(1, sizeof *session);
-    if (!session || session_init(session, engine) != STATUS_OK) {
+    if (!session || session_init(session, engine, limits->tenant) != STATUS_OK) {
         free(session);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a session");
     }
@@ -39,6 +48,8 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
         session->next->previous = &session->next;
     engine->sessions_list = session;
     engine->sessions++;
+    if (session->tenant)
+        session->tenant->sessions++;
     *result = session;
     return STATUS_OK;
 }
@@ -50,14 +61,13 @@ static void session_cancel_stream(struct session *session, struct stream *stream
 
 static void session_cancel_streams(struct session *session) {
     session_cancel_stream(session, session->stream);
-    if (session->uploader)
-        session_cancel_stream(session, session->uploader);
-    if (session->fetcher)
-        session_cancel_stream(session, session->fetcher);
+    for (int i = 0; i < TRANSFER_STREAMS; i++)
+        if (session->transfers[i])
+            session_cancel_stream(session, session->transfers[i]);
     for (uint32_t i = 0; i < session->n_streams; i++)
         session_cancel_stream(session, session->streams[i].stream);
     free(session->streams);
-    engine_group_give(session->engine, session->group);
+    session_give_group(session);
 }
 
 static void session_drop_tensors(struct session *session) {
@@ -75,6 +85,7 @@ void session_destroy(struct session *session) {
     session_notify_room(session, 0, NULL, NULL);
     pending_drop_all(session);
     session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
+    upload_cancel_streams(session);
     while (session->uploads)
         upload_abandon(session->uploads);
     while (session->landings)
@@ -86,6 +97,8 @@ void session_destroy(struct session *session) {
     if (session->next)
         session->next->previous = session->previous;
     engine->sessions--;
+    if (session->tenant)
+        session->tenant->sessions--;
     free(session);
     engine_kick(engine);
 }
@@ -94,15 +107,21 @@ void session_destroy(struct session *session) {
 
 static int session_check_limit(const struct session *session, uint64_t bytes, struct fault *fault) {
     uint64_t limit = session->limits.bytes;
-    if (limit && (bytes > limit || session->live > limit - bytes))
+    uint64_t *refusals = session->engine->refusals;
+    if (limit && (bytes > limit || session->live > limit - bytes)) {
+        refusals[ENGINE_REFUSED_SESSION_BYTES]++;
         return fault_set(fault, STATUS_LIMIT,
                          "the session's limit of %" PRIu64 " bytes is reached: asked for %" PRIu64 ", live %" PRIu64,
                          limit, bytes, session->live);
-    return STATUS_OK;
+    }
+    int code = tenant_check(session->tenant, bytes, fault);
+    refusals[ENGINE_REFUSED_TENANT_BYTES] += code != STATUS_OK;
+    return code;
 }
 
 void session_discharge(struct session *session, uint64_t bytes) {
     session->live -= bytes;
+    tenant_discharge(session->tenant, bytes);
 }
 
 static int session_out_of_memory(struct session *session, uint64_t bytes, struct fault *fault) {
@@ -136,6 +155,7 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
     session->live += storage->charged;
     if (session->live > session->peak)
         session->peak = session->live;
+    tenant_charge(session->tenant, storage->charged);
     storage->session = session;
     *result = storage;
     return STATUS_OK;
@@ -143,8 +163,8 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
 
 /* ---- streams ---- */
 
-struct stream *session_transfer_stream(struct session *session, bool upload) {
-    struct stream **stream = upload ? &session->uploader : &session->fetcher;
+struct stream *session_transfer_stream(struct session *session, enum transfer transfer) {
+    struct stream **stream = &session->transfers[transfer];
     if (!*stream)
         *stream = engine_stream_take(session->engine, session->group, 1); /* short, and somebody waits for it */
     return *stream;
@@ -174,6 +194,7 @@ int session_stream_open(struct session *session, uint32_t number, int priority, 
     /* Closed ones that still run count as well, or opening and closing would be a way around the limit. */
     if (session_reap_streams(session) >= session->limits.streams || session->n_streams >= 2 * session->limits.streams) {
         session->refused_stream = number;
+        session->engine->refusals[ENGINE_REFUSED_STREAMS]++;
         return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " streams is reached",
                          session->limits.streams);
     }

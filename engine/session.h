@@ -8,14 +8,16 @@
 #include "proto/op.h"
 
 struct session;
+struct tenant;
 
 enum { SESSION_FAILURE_MAX = 448 }; /* operation, label and message of a failure, in one line */
 
 struct session_limits {
-    uint64_t bytes;   /* live bytes; 0: what the device has */
-    uint32_t tensors; /* live ids; an operation above it binds nothing, and its id is used up */
-    uint32_t streams; /* open streams besides the default one */
-    bool allow_tf32;  /* of precision: float32 products may be computed in TF32 */
+    uint64_t bytes;        /* live bytes; 0: what the device has */
+    uint32_t tensors;      /* live ids; an operation above it binds nothing, and its id is used up */
+    uint32_t streams;      /* open streams besides the default one */
+    bool allow_tf32;       /* of precision: float32 products may be computed in TF32 */
+    struct tenant *tenant; /* to whom it belongs (engine/tenant.h), and who outlives it; NULL: to none */
 };
 
 /* With its default stream, number 0. */
@@ -60,7 +62,6 @@ struct staging_wait {
     struct session *session;
     enum staging_way way;
     size_t bytes;
-    struct stream *stream;
     struct storage *granted;
     struct staging_wait *next, **previous; /* previous NULL: in no list */
 };
@@ -81,6 +82,7 @@ struct upload {
     struct storage *chunk;   /* staged: the one being written, */
     int64_t chunk_offset, chunk_bytes;
     struct stream *stream;  /* the stream that copies it, */
+    bool own;               /* which is its own, */
     uint64_t copied;        /* and the point at which all that have come are copied */
     struct stream *outside; /* waitable: reached when the bytes are there, */
     struct taint *taint;    /* and settled just before */

@@ -4,12 +4,23 @@
 #include "engine/engine_impl.h"
 #include "engine/layout.h"
 #include "engine/session.h"
+#include "engine/tenant_impl.h"
 
 /* A stream by the client's number. */
 struct session_stream {
     uint32_t number;
     bool closed; /* takes no more work; given back when what is queued has run */
     struct stream *stream;
+};
+
+/* Streams for copies to and from a device that runs later. What is enqueued on one of them waits for what came before it
+ * there, so copies that wait for different things have different ones: else copies between two devices could wait for
+ * each other in a circle. */
+enum transfer {
+    TRANSFER_UPLOAD, /* a client's bytes: waits for the memory's users before. (Copies from elsewhere: struct upload) */
+    TRANSFER_FETCH,  /* a value, enqueued behind it */
+    TRANSFER_PART,   /* a part of a value that is there: waits for nothing */
+    TRANSFER_STREAMS,
 };
 
 struct session {
@@ -27,12 +38,14 @@ struct session {
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
 
+    struct tenant *tenant;   /* NULL: none */
+    struct run_share *share; /* of its own, where it has no tenant */
     struct run_group *group;
     struct stream *stream;          /* number 0 */
     struct session_stream *streams; /* the others, open ones and closed ones that still run */
     uint32_t n_streams;
-    struct stream *uploader, *fetcher; /* of copies to and from a device that runs later; NULL until needed */
-    struct upload *uploads;            /* unfinished ones */
+    struct stream *transfers[TRANSFER_STREAMS]; /* on a device that runs later; NULL until needed */
+    struct upload *uploads;                     /* unfinished ones */
     struct landing *landings;
     struct pending *pending; /* fetches and waits not yet answered */
 
@@ -69,8 +82,8 @@ void session_label(struct session *session, const char *label);
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
-/* The stream for copies to the device (`upload`) or from it; NULL out of memory. */
-struct stream *session_transfer_stream(struct session *session, bool upload);
+/* NULL out of memory. */
+struct stream *session_transfer_stream(struct session *session, enum transfer transfer);
 /* Whether the stream is one of the session's that take work. */
 bool session_has_stream(const struct session *session, const struct stream *stream);
 

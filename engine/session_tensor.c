@@ -64,6 +64,7 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
     if (session->tensors.count >= session->limits.tensors) {
         if (!session->refused_id)
             session->refused_id = id;
+        session->engine->refusals[ENGINE_REFUSED_TENSORS]++;
         return session_tensor_limit(session, fault);
     }
     struct tensor *tensor = tensor_table_reserve(&session->tensors) == STATUS_OK ? tensor_take(session->engine) : NULL;
@@ -121,7 +122,7 @@ static void session_count_failure(struct session *session, enum status code, con
                                   const char *message) {
     bool named = label && *label;
     if (code > 0 && code < STATUS_COUNT)
-        session->failures[code]++;
+        session->failures[code]++, session->engine->failures[code]++;
     snprintf(session->last_failure, sizeof session->last_failure, "%.32s%s%.128s: %.255s", operation, named ? " " : "",
              named ? label : "", message);
 }

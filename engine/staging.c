@@ -30,11 +30,15 @@ static void account_charge(struct staging *staging, struct staging_account *acco
     staging->active += account->held == 0 && !account->modest;
     account->held += bytes;
     staging->held += bytes;
+    if (account->tenant)
+        account->tenant->staging += bytes;
 }
 
 static void account_discharge(struct staging *staging, struct staging_account *account, uint64_t bytes) {
     account->held -= bytes;
     staging->held -= bytes;
+    if (account->tenant)
+        account->tenant->staging -= bytes;
     staging->active -= account->held == 0 && !account->modest;
     staging->moved = true;
 }
@@ -70,6 +74,12 @@ static void account_append(struct staging_account *account, struct staging_fligh
     account->flights_last = last;
 }
 
+static bool account_tenant_may(const struct staging_account *account, uint64_t bytes) {
+    const struct tenant *tenant = account->tenant;
+    uint64_t limit = tenant ? tenant->limits.staging : 0;
+    return !limit || (bytes <= limit && tenant->staging <= limit - bytes);
+}
+
 /* Whether an account may have so much more: see the header. `first`: for a transfer that holds nothing. */
 static bool account_may(const struct engine *engine, const struct staging_account *account, uint64_t bytes,
                         bool first) {
@@ -79,6 +89,8 @@ static bool account_may(const struct engine *engine, const struct staging_accoun
         return false;
     if (account->held == 0 && !account->modest)
         return true;
+    if (!first && !account_tenant_may(account, bytes))
+        return false;
     uint64_t least = (uint64_t)STAGING_SHARE_PIECES * STAGING_PIECE;
     uint64_t share = total / STAGING_SHARES > least ? total / STAGING_SHARES : least;
     uint64_t waiting = (uint64_t)engine->sessions * (STAGING_WAYS - 1) - staging->active;
@@ -88,8 +100,7 @@ static bool account_may(const struct engine *engine, const struct staging_accoun
 
 /* ---- taking ---- */
 
-static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, struct stream *stream,
-                                   bool first) {
+static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first) {
     struct engine *engine = session->engine;
     struct staging *staging = &engine->staging;
     struct staging_account *account = &session->staging[way];
@@ -97,7 +108,7 @@ static struct storage *staging_try(struct session *session, enum staging_way way
     account_collect(staging, account);
     if (!account_may(engine, account, bytes, first))
         staging_collect(engine);
-    if (!account_may(engine, account, bytes, first) || pool_take(&staging->pool, bytes, stream, &storage) != STATUS_OK)
+    if (!account_may(engine, account, bytes, first) || pool_take(&staging->pool, bytes, NULL, &storage) != STATUS_OK)
         return NULL;
     account_charge(staging, account, storage->charged);
     return storage;
@@ -138,7 +149,7 @@ static void staging_grant(struct engine *engine) {
         next = wait->next;
         if (account->refused == staging->looks && !wait->first && !broken)
             continue;
-        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->stream, wait->first);
+        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first);
         if (wait->granted || broken || staging->held == 0)
             wait_answer(staging, wait);
         else
@@ -161,8 +172,8 @@ static void wait_begin(struct engine *engine, struct staging_wait *wait) {
     staging_arm(engine);
 }
 
-int staging_take(struct session *session, enum staging_way way, size_t bytes, struct stream *stream,
-                 struct staging_wait *wait, struct storage **result, struct fault *fault) {
+int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
+                 struct storage **result, struct fault *fault) {
     struct engine *engine = session->engine;
     struct staging *staging = &engine->staging;
     size_t rounded = pool_rounded(bytes);
@@ -178,7 +189,7 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
     if (staging->waits && staging->moved)
         staging_grant(engine);
     bool first = wait && wait->first, behind = session->staging[way].waiting && !first;
-    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, stream, first);
+    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first);
     if (storage) {
         *result = storage;
         return STATUS_OK;
@@ -190,7 +201,6 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
     wait->session = session;
     wait->way = way;
     wait->bytes = rounded;
-    wait->stream = stream;
     wait_begin(engine, wait);
     return STATUS_AGAIN;
 }
@@ -257,11 +267,15 @@ static void account_leave(struct engine *engine, struct staging_account *account
         account_append(orphans, account->flights, account->flights_last);
     orphans->held += account->held;
     engine->staging.active -= account->held > 0 && !account->modest;
+    if (account->tenant)
+        account->tenant->staging -= account->held;
     *account = (struct staging_account){.held = 0};
 }
 
 void staging_join(struct session *session) {
     session->staging[STAGING_EARLY].modest = true;
+    for (int way = 0; way < STAGING_WAYS; way++)
+        session->staging[way].tenant = session->tenant;
 }
 
 void staging_leave(struct session *session) {

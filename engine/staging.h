@@ -9,6 +9,9 @@
  * who wait are served in their order, and always before those who come later in the same account: a transfer's parts
  * are needed in their order.
  *
+ * Sessions that belong to a tenant may hold no more together than its limit, where it has one. That too holds for what
+ * an account takes beyond its first piece only.
+ *
  * No circle of those who wait. What is held for a client's chunks is released by work that may wait for another device's
  * bytes (STAGING_LINK), and these again by work that waits for others of that kind: so each such copy may have a first
  * piece beyond its account's share. Parts (STAGING_OUT) are held by readers alone. What is held for work that is
@@ -20,6 +23,7 @@
 #include "engine/pool.h"
 #include "engine/session.h"
 
+struct tenant;
 struct waiter;
 
 /* Memory given back that the device still uses up to a point. */
@@ -30,10 +34,11 @@ struct staging_flight {
 };
 
 struct staging_account {
-    uint64_t held;    /* bytes, those in flight included */
-    unsigned waiting; /* waits in the queue */
-    uint64_t refused; /* number of the last look in which one of them got nothing */
-    bool modest;      /* no piece is kept for it */
+    uint64_t held;         /* bytes, those in flight included */
+    unsigned waiting;      /* waits in the queue */
+    uint64_t refused;      /* number of the last look in which one of them got nothing */
+    bool modest;           /* no piece is kept for it */
+    struct tenant *tenant; /* that what it holds counts for, too; NULL: none */
     struct staging_flight *flights, *flights_last;
     struct waiter *waiter; /* for the first flight, while somebody waits for memory */
     struct engine *engine; /* while there is a waiter */
@@ -55,17 +60,17 @@ void staging_init(struct staging *staging, struct device *device, uint64_t total
 /* No session is left, and nothing runs any more. */
 void staging_finish(struct staging *staging);
 
-/* Memory for `bytes`, with one reference: for work on `stream`, which waits for its uses, or for the host to write now
- * (NULL). STATUS_AGAIN: there is none now; `wait` is called once, and then the same call has the answer (NULL: the caller
+/* Memory for `bytes` that nothing uses any more, with one reference. STATUS_AGAIN: there is none now; `wait` is called once, and then the same call has the answer (NULL: the caller
  * does not wait). STATUS_DEVICE_LOST, or STATUS_NO_HOST_MEMORY where waiting would not help, with words. */
-int staging_take(struct session *session, enum staging_way way, size_t bytes, struct stream *stream,
-                 struct staging_wait *wait, struct storage **storage, struct fault *fault);
+int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
+                 struct storage **storage, struct fault *fault);
 /* Takes NULL. The device may still use it, by what its uses say. */
 void staging_give(struct session *session, enum staging_way way, struct storage *storage);
 /* The taker wants it no more. */
 void staging_cancel(struct staging_wait *wait);
 void staging_join(struct session *session);
-/* Forgets the session's waits; what it has in flight counts on. It has given back all else. */
+/* Forgets the session's waits; what it has in flight counts on, but no more for its tenant. It has given back all else.
+ */
 void staging_leave(struct session *session);
 /* Whether staging_poll() has something to do. */
 static inline bool staging_due(const struct staging *staging) {

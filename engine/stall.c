@@ -85,15 +85,12 @@ void stall_blame(const struct engine *engine, struct fault *fault) {
         snprintf(fault->message + used, sizeof fault->message - used, "; the device was at %s", operation);
 }
 
+/* Groups go to new sessions while what an ended one had on the device, cancelled, may still run. */
 static struct session *stall_session(const struct engine *engine, const struct stream *stream) {
-    for (struct session *session = engine->sessions_list; session; session = session->next) {
-        if (stream == session->stream || stream == session->uploader || stream == session->fetcher)
-            return session;
-        for (uint32_t i = 0; i < session->n_streams; i++)
-            if (stream == session->streams[i].stream)
-                return session;
-    }
-    return NULL;
+    struct session *session = atomic_load(&stream->cancelled) ? NULL : engine->sessions_list;
+    while (session && session->group != stream->group)
+        session = session->next;
+    return session;
 }
 
 /* ---- the watch ---- */

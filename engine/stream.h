@@ -75,6 +75,7 @@ struct stream_mark {
     struct device_event *event; /* NULL: none of them is on the device */
     uint64_t number;
     struct stream_span span;
+    uint64_t launched_ns; /* when the one launch in it began, whose time is taken; 0: none is */
 };
 
 struct stream {
@@ -105,6 +106,8 @@ struct stream {
     unsigned marks_first, marks_count;
     struct stream *reap_next;
     bool reaping; /* in the reaper's list */
+    /* The next launch from this record on is the one whose times are taken, and when it was published; 0: none is. */
+    uint64_t sample, sample_ns;
 
     /* submitter */
     _Alignas(64) struct stream_chunk *head;
@@ -119,6 +122,7 @@ struct stream {
     _Alignas(64) struct stream_chunk *reap_head;
     size_t reap_used;
     uint64_t reaped;
+    uint64_t reached_ns; /* when its last event had been reached */
 
     /* written by the submitter, or by the reaper where there is one; read by the owner */
     _Alignas(64) _Atomic uint64_t completed;

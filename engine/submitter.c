@@ -12,6 +12,7 @@
 enum {
     SUBMITTER_TURN_RECORDS = 256,
     SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
+    SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself: those of records that weigh nothing count, too */
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
     SUBMITTER_AHEAD = 512,          /* records of a stream on a device that runs later: CUDA queues some 1,000 */
 };
@@ -29,16 +30,23 @@ static struct device_stream *submitter_device_stream(struct engine *engine, stru
     return *slot;
 }
 
+/* False: launches of this stream are skipped from here on. */
+static bool submitter_may_launch(struct engine *engine, struct stream *stream, struct device_stream **device_stream) {
+    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+        return false;
+    if (engine->device->vtable->async && !(*device_stream = submitter_device_stream(engine, stream)))
+        return false;
+    stream->unmarked = true;
+    return true;
+}
+
 static void submitter_launch(struct engine *engine, struct stream *stream, const struct launch *launch) {
     const struct device_vtable *vtable = engine->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (!submitter_may_launch(engine, stream, &device_stream))
         return;
-    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
-        return;
-    stream->unmarked = true;
     if (vtable->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
         engine_latch(engine, &fault);
 }
@@ -47,12 +55,8 @@ static void submitter_launch_kernel(struct engine *engine, struct stream *stream
     const struct device_vtable *vtable = engine->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (!submitter_may_launch(engine, stream, &device_stream))
         return;
-    if (vtable->async && !(device_stream = submitter_device_stream(engine, stream)))
-        return;
-    stream->unmarked = true;
     flight_note(&engine->flight, stream, stream->executed + 1, launch->name);
     if (vtable->kernels->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
         engine_latch(engine, &fault);
@@ -117,6 +121,9 @@ struct turn {
     struct stream_chunk *chunks;
     struct stream_mark mark; /* number 0: none */
     struct stream_span span;
+    /* The launch whose times are taken. */
+    uint64_t sample; /* from this record on; UINT64_MAX: none, or no more */
+    uint64_t sample_ns, launched_ns, done_ns;
 };
 
 static void turn_note(struct turn *turn, const struct record *record) {
@@ -143,11 +150,29 @@ static bool submitter_complete(struct stream *stream, struct turn *turn) {
     return turn->signalled;
 }
 
+static bool turn_samples(const struct turn *turn, const struct stream *stream, const struct record *record) {
+    return stream->executed + 1 >= turn->sample && (record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL);
+}
+
+/* As submitter_step(), with a look at the clock before and after. */
+static bool submitter_step_sampled(struct engine *engine, struct stream *stream, struct record *record,
+                                   struct turn *turn) {
+    turn->launched_ns = engine_clock();
+    bool stepped = submitter_step(engine, stream, record);
+    turn->done_ns = engine_clock();
+    turn->sample = UINT64_MAX;
+    return stepped;
+}
+
 static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
     bool async = engine->device->vtable->async;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        if (submitter_far_ahead(engine, stream) || !submitter_step(engine, stream, record)) {
+        bool sampled = turn_samples(turn, stream, record);
+        if (sampled && async && turn->moved)
+            break; /* an event before it and one behind it tell how long it runs */
+        if (submitter_far_ahead(engine, stream) || !(sampled ? submitter_step_sampled(engine, stream, record, turn)
+                                                             : submitter_step(engine, stream, record))) {
             turn->blocked = true;
             break;
         }
@@ -157,13 +182,15 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         stream->head_used += record->bytes;
         stream->executed++;
         turn->moved = true;
-        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS)
+        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS || (async && sampled))
             break;
     }
     if (async) {
         turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
-        if (turn->mark.event)
+        if (turn->mark.event) {
             turn->mark.span = turn->span;
+            turn->mark.launched_ns = turn->launched_ns;
+        }
         return;
     }
     /* Once more, now in one order with the owner's accesses: this last look at `watched` comes after it. */
@@ -171,71 +198,32 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     turn->signalled = stream_watched(stream, stream->executed) || turn->signalled;
 }
 
-static void group_enqueue(struct run_queue *run, struct run_group *group) {
-    group->next = NULL;
-    group->queued = true;
-    if (run->last)
-        run->last->next = group;
-    else
-        run->first = group;
-    run->last = group;
-}
-
 void submitter_enqueue(struct engine *engine, struct stream *stream) {
-    struct run_group *group = stream->group;
-    int priority = stream->priority;
-    stream->run_next = NULL;
-    stream->runnable = true;
-    if (group->last[priority])
-        group->last[priority]->run_next = stream;
-    else
-        group->first[priority] = stream;
-    group->last[priority] = stream;
-    if (!group->queued)
-        group_enqueue(&engine->run, group);
+    turns_enqueue(&engine->run, stream);
     atomic_store_explicit(&engine->work_hint, true, memory_order_relaxed);
 }
 
-static struct stream *group_dequeue(struct run_group *group) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++) {
-        struct stream *stream = group->first[i];
-        if (!stream)
-            continue;
-        group->first[i] = stream->run_next;
-        if (!group->first[i])
-            group->last[i] = NULL;
-        return stream;
-    }
-    return NULL;
-}
-
-static bool group_empty(const struct run_group *group) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++)
-        if (group->first[i])
-            return false;
-    return true;
-}
-
-/* The next stream of the group whose turn it is; the group goes to the end. */
-static struct stream *submitter_dequeue(struct engine *engine) {
-    struct run_queue *run = &engine->run;
-    struct run_group *group = run->first;
-    if (!group)
-        return NULL;
-    run->first = group->next;
-    if (!run->first)
-        run->last = NULL;
-    group->queued = false;
-    struct stream *stream = group_dequeue(group);
-    if (!group_empty(group))
-        group_enqueue(run, group);
-    return stream;
+/* On devices that run later the reaper sees how long it ran. */
+static void submitter_book_sample(struct engine *engine, struct stream *stream, const struct turn *turn) {
+    stream->sample = 0;
+    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+        return; /* it may have been skipped */
+    histogram_add(&engine->queue_time, turn->launched_ns - turn->sample_ns);
+    if (!engine->device->vtable->async)
+        histogram_add(&engine->run_time, turn->done_ns - turn->launched_ns);
 }
 
 /* Books a turn, with the lock held. */
-static void submitter_book(struct engine *engine, struct stream *stream, const struct turn *turn) {
+static void submitter_book(struct engine *engine, struct stream *stream, struct run_share *share,
+                           const struct turn *turn) {
     engine->run_weight -= turn->weight;
+    turns_end(&engine->run, share, turn->moved ? turn->weight + SUBMITTER_TURN_COST_NS : 0);
     engine_return_chunks(engine, turn->chunks);
+    if (turn->launched_ns)
+        submitter_book_sample(engine, stream, turn);
+    else if (stream->executed >= stream->sample)
+        stream->sample = 0; /* no launch came, and the next one is another publication's */
     if (turn->mark.number)
         reaper_take(engine, stream, turn->mark);
     if (turn->signalled)
@@ -262,17 +250,18 @@ static void submitter_set_aside(struct engine *engine, struct stream *stream) {
 void submitter_run(struct engine *engine) {
     submitter_enqueue_all(engine, &engine->blocked);
     engine->outside_moved = false;
+    struct run_share *share;
     struct stream *stream;
-    while ((stream = submitter_dequeue(engine))) {
+    while ((stream = turns_begin(&engine->run, &share))) {
         uint64_t published = stream->published;
+        struct turn turn = {.sample = stream->sample ? stream->sample : UINT64_MAX, .sample_ns = stream->sample_ns};
         engine->turn = stream;
         atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
         pthread_mutex_unlock(&engine->lock);
-        struct turn turn = {0};
         submitter_turn(engine, stream, published, &turn);
         pthread_mutex_lock(&engine->lock);
         engine->turn = NULL;
-        submitter_book(engine, stream, &turn);
+        submitter_book(engine, stream, share, &turn);
         bool outside_moved = engine->outside_moved; /* perhaps just after this stream was found blocked */
         engine->outside_moved = false;
         if (turn.moved || outside_moved)

@@ -21,20 +21,30 @@ static void upload_unlink(struct upload *upload) {
         upload->next->previous = upload->previous;
 }
 
+/* For chunks that are copied as work on a stream. What others wait for has a stream of its own, so that it does not wait
+ * for another such upload, on which its own may depend. */
+static struct stream *upload_choose_stream(struct upload *upload, const struct upload_request *request,
+                                           struct stream *stream) {
+    struct session *session = upload->session;
+    upload->own = request->waitable;
+    if (request->waitable)
+        return engine_stream_take(session->engine, session->group, 1);
+    return session->engine->device->vtable->host_reserve ? session_transfer_stream(session, TRANSFER_UPLOAD) : stream;
+}
+
 /* Memory that the host may write now; where all that fits is still in use, or the host cannot reach the device's memory,
  * chunks go through staging memory, and are copied as work on a stream. */
 static int upload_memory(struct upload *upload, const struct upload_request *request, struct stream *stream,
                          struct fault *fault) {
     struct engine *engine = upload->session->engine;
     struct tensor *tensor = upload->tensor;
-    bool remote = engine->device->vtable->host_reserve;
     int code = STATUS_OUT_OF_MEMORY;
-    upload->stream = remote ? session_transfer_stream(upload->session, true) : stream;
-    if (!upload->stream)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
-    if (!remote)
+    if (!engine->device->vtable->host_reserve)
         code = session_storage(upload->session, (uint64_t)upload->bytes, NULL, &tensor->storage, fault);
-    if (code == STATUS_OUT_OF_MEMORY && (remote || !request->waitable)) {
+    if (code == STATUS_OUT_OF_MEMORY) {
+        upload->stream = upload_choose_stream(upload, request, stream);
+        if (!upload->stream)
+            return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
         code = session_storage(upload->session, (uint64_t)upload->bytes, upload->stream, &tensor->storage, fault);
         upload->staged = code == STATUS_OK;
     }
@@ -89,6 +99,8 @@ static void upload_dispose(struct upload *upload) {
     taint_unref(upload->taint);
     if (upload->outside)
         engine_outside_give(upload->session->engine, upload->outside);
+    if (upload->own && upload->stream)
+        engine_stream_give(upload->session->engine, upload->stream);
     memset(upload, 0, sizeof *upload);
 }
 
@@ -139,8 +151,8 @@ uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
         return NULL;
     upload->wait.ready = upload_ready;
     upload->wait.first = upload->outside && (!upload->copied || point_reached(upload->stream, upload->copied));
-    int code = staging_take(upload->session, upload_way(upload), (size_t)bytes, NULL,
-                            upload->room ? &upload->wait : NULL, &upload->chunk, &upload->fault);
+    int code = staging_take(upload->session, upload_way(upload), (size_t)bytes, upload->room ? &upload->wait : NULL,
+                            &upload->chunk, &upload->fault);
     if (code == STATUS_AGAIN && !upload->room)
         fault_set(&upload->fault, STATUS_NO_HOST_MEMORY, "no %lld bytes of staging memory now", (long long)bytes);
     upload->later = code == STATUS_AGAIN && upload->room;
@@ -155,7 +167,8 @@ uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
 static int upload_stream(struct upload *upload, struct stream **stream) {
     struct session *session = upload->session;
     int code = STATUS_OK;
-    if (upload->stream != session->uploader && !session_has_stream(session, upload->stream)) {
+    if (!upload->own && upload->stream != session->transfers[TRANSFER_UPLOAD] &&
+        !session_has_stream(session, upload->stream)) {
         upload->stream = session->stream;
         code = plan_wait_memory(upload->stream, upload->storage, &upload->fault);
     }
@@ -202,6 +215,14 @@ static void upload_end(struct upload *upload) {
     upload_dispose(upload);
 }
 
+void upload_cancel_streams(struct session *session) {
+    for (struct upload *upload = session->uploads; upload; upload = upload->next)
+        if (upload->own)
+            atomic_store(&upload->stream->cancelled, true);
+    for (struct landing *landing = session->landings; landing; landing = landing->next)
+        atomic_store(&landing->stream->cancelled, true);
+}
+
 void upload_abandon(struct upload *upload) {
     const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
     if (upload->outside)
@@ -213,6 +234,7 @@ static void landing_end(struct landing *landing, const struct failure *cause) {
     struct engine *engine = landing->session->engine;
     outside_settle(engine, landing->outside, landing->taint, cause);
     engine_outside_give(engine, landing->outside);
+    engine_stream_give(engine, landing->stream);
     taint_unref(landing->taint);
     *landing->previous = landing->next;
     if (landing->next)
@@ -240,10 +262,17 @@ static int upload_land(struct upload *upload, struct fault *fault) {
         free(landing);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the end of an upload");
     }
-    *landing = (struct landing){session, upload->outside, upload->taint, waiter, session->landings, &session->landings};
+    *landing = (struct landing){.session = session,
+                                .stream = upload->stream,
+                                .outside = upload->outside,
+                                .taint = upload->taint,
+                                .waiter = waiter,
+                                .next = session->landings,
+                                .previous = &session->landings};
     if (landing->next)
         landing->next->previous = &landing->next;
     session->landings = landing;
+    upload->stream = NULL;
     upload->outside = NULL;
     upload->taint = NULL;
     return STATUS_OK;

@@ -193,17 +193,15 @@ static int fetch_prepare(struct session *session, struct tensor *tensor, struct 
 static int stage_out(struct session *session, struct storage *storage, int64_t offset, int64_t bytes,
                      struct staging_wait *wait, struct storage **staging, struct arrival_point *point,
                      struct fault *fault) {
-    struct stream *stream = session_transfer_stream(session, false);
+    struct stream *stream = session_transfer_stream(session, wait ? TRANSFER_PART : TRANSFER_FETCH);
     if (!stream)
         return plan_no_memory(fault);
-    int code = staging_take(session, wait ? STAGING_OUT : STAGING_EARLY, (size_t)bytes, stream, wait, staging, fault);
+    int code = staging_take(session, wait ? STAGING_OUT : STAGING_EARLY, (size_t)bytes, wait, staging, fault);
     if (code != STATUS_OK)
         return code;
     if (point->stream && stream_wait(stream, point->stream, point->number) != STATUS_OK)
         return plan_no_memory(fault);
-    code = plan_wait_memory(stream, *staging, fault);
-    if (code == STATUS_OK)
-        code = view_copy_bytes(stream, *staging, 0, storage, offset, bytes, fault);
+    code = view_copy_bytes(stream, *staging, 0, storage, offset, bytes, fault);
     point->stream = stream;
     point->number = stream->enqueued;
     return code;
@@ -345,13 +343,30 @@ static void wait_on(struct session *session, struct wait *wait, struct pending *
     (void)session;
 }
 
+static int wait_all_uploads(struct session *session, struct pending *pending, unsigned *n) {
+    struct stream *uploader = session->transfers[TRANSFER_UPLOAD];
+    int code = uploader ? pending_add(pending, (*n)++, uploader, uploader->enqueued) : STATUS_OK;
+    for (struct upload *upload = session->uploads; upload && code == STATUS_OK; upload = upload->next)
+        if (upload->outside)
+            code = pending_add(pending, (*n)++, upload->outside, upload->outside->enqueued);
+    for (struct landing *landing = session->landings; landing && code == STATUS_OK; landing = landing->next)
+        code = pending_add(pending, (*n)++, landing->outside, landing->outside->enqueued);
+    return code;
+}
+
 static void wait_all(struct session *session, struct wait *wait) {
-    struct pending *pending = pending_create(session, session->n_streams + 2);
-    int code = pending ? pending_add(pending, 0, session->stream, session->stream->enqueued) : STATUS_NO_HOST_MEMORY;
+    unsigned n = session->n_streams + 2;
+    for (struct upload *upload = session->uploads; upload; upload = upload->next)
+        n++;
+    for (struct landing *landing = session->landings; landing; landing = landing->next)
+        n++;
+    struct pending *pending = pending_create(session, n);
+    n = 0;
+    int code = pending ? pending_add(pending, n++, session->stream, session->stream->enqueued) : STATUS_NO_HOST_MEMORY;
     for (uint32_t i = 0; code == STATUS_OK && i < session->n_streams; i++)
-        code = pending_add(pending, i + 1, session->streams[i].stream, session->streams[i].stream->enqueued);
-    if (code == STATUS_OK && session->uploader)
-        code = pending_add(pending, session->n_streams + 1, session->uploader, session->uploader->enqueued);
+        code = pending_add(pending, n++, session->streams[i].stream, session->streams[i].stream->enqueued);
+    if (code == STATUS_OK)
+        code = wait_all_uploads(session, pending, &n);
     wait_on(session, wait, pending, code);
 }
 

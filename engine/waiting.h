@@ -30,6 +30,7 @@ struct room {
 /* A waitable upload that has been finished while its last chunks were being copied. */
 struct landing {
     struct session *session;
+    struct stream *stream; /* the upload's own */
     struct stream *outside;
     struct taint *taint;
     struct waiter *waiter;
@@ -38,6 +39,8 @@ struct landing {
 
 /* The session goes away: pending fetches and waits are forgotten without a call. */
 void pending_drop_all(struct session *session);
+/* The session goes away: what uploads from elsewhere have queued is skipped. */
+void upload_cancel_streams(struct session *session);
 /* The session goes away under an upload. */
 void upload_abandon(struct upload *upload);
 void landing_abandon(struct landing *landing);

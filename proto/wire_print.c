@@ -2,6 +2,7 @@
 #include "proto/batch.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* An initialised message of each type, for its descriptor: frame types are named as protobuf-c names the messages. */
 #define X(NAME, value, message, sender) static const Tensord__##message empty_##NAME = TENSORD__##NAME##__INIT;
@@ -75,6 +76,10 @@ static void print_value(FILE *out, const ProtobufCFieldDescriptor *field, const 
         fputs(*(const protobuf_c_boolean *)value ? "true" : "false", out);
         break;
     case PROTOBUF_C_TYPE_STRING:
+        if (!strcmp(field->name, "token") && **(char *const *)value) {
+            fputs("(hidden)", out); /* it is as good as whoever has it */
+            break;
+        }
         fputc('"', out);
         print_text(out, *(char *const *)value);
         fputc('"', out);

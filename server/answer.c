@@ -42,7 +42,12 @@ static void answer_destroy(struct answer *answer) {
 }
 
 static void answer_sent(struct reply *reply) {
-    answer_destroy((struct answer *)((char *)reply - offsetof(struct answer, reply)));
+    struct answer *answer = (struct answer *)((char *)reply - offsetof(struct answer, reply));
+
+    /* All of a value, and not a failure or what was left of a queue that was cleared. */
+    if (answer->kind == ANSWER_FETCH && reply->total && reply->offset >= reply->total)
+        histogram_add(&answer->connection->service->fetch_time, service_now_ns() - answer->asked_ns);
+    answer_destroy(answer);
 }
 
 static struct answer *answer_create(struct connection *connection, int kind, uint64_t sequence, uint64_t bytes) {
@@ -129,6 +134,7 @@ int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id) 
 
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
+    answer->asked_ns = service_now_ns();
     answer->reply.hungry = answer_hungry;
     answer->feed.came = answer_came;
     answer_link(answer);

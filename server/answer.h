@@ -14,7 +14,8 @@ struct answer {
     struct connection *connection;
     struct answer *next, **previous; /* among the connection's pending ones; previous is NULL once called */
     uint64_t sequence, cost;
-    bool begun; /* of a fetch: the first frame has been made */
+    uint64_t asked_ns; /* of a fetch */
+    bool begun;        /* of a fetch: the first frame has been made */
     enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT, ANSWER_COMPILE } kind;
     union {
         struct feed feed;

@@ -51,17 +51,17 @@ static void arrival_identify_unix(int fd, struct peer *peer) {
     struct ucred credentials;
     socklen_t size = sizeof credentials;
     snprintf(peer->address, sizeof peer->address, "unix");
-    snprintf(peer->principal, sizeof peer->principal, "unix");
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
         return;
     peer->has_uid = true;
     peer->uid = credentials.uid;
-    snprintf(peer->principal, sizeof peer->principal, "uid:%u", credentials.uid);
+    peer->source.kind = SOURCE_UID;
+    memcpy(peer->source.bytes, &peer->uid, sizeof peer->uid);
 }
 
 static void arrival_identify_tcp(const struct sockaddr_storage *address, struct peer *peer) {
     char host[INET6_ADDRSTRLEN] = "";
-    snprintf(peer->principal, sizeof peer->principal, "tcp");
+    source_find(&peer->source, address);
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
         inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
@@ -105,8 +105,9 @@ static int arrival_release(struct arrival *arrival) {
 
 static void arrival_refuse(struct arrival *arrival, const struct fault *fault) {
     struct front *front = arrival->front;
-    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal", arrival->peer.principal,
-              "code", status_name((int)fault->code), "cause", fault->message, NULL);
+    front->rejections[fault->code]++;
+    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal",
+              arrival->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
     farewell_say(&front->farewells, arrival_release(arrival), fault);
 }
 
@@ -165,13 +166,18 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
 static void arrival_place(struct arrival *arrival) {
     struct front *front = arrival->front;
     char names[160];
+    /* Again: the users may be others than when it came. */
+    login_identify(&front->login, &arrival->peer);
     if (arrival->target == PREAMBLE_TARGET_CONTROL) {
         struct peer peer = arrival->peer;
         control_start(front, arrival_release(arrival), &peer);
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
-    if (!slot) {
+    bool stranger = arrival->peer.principal.role == ROLE_NONE; /* need not learn what there is */
+    if (!slot && stranger) {
+        arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u", arrival->target);
+    } else if (!slot) {
         supervisor_names(&front->supervisor, names, sizeof names);
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u; from 0 on there are: %s",
                             arrival->target, names);
@@ -179,7 +185,7 @@ static void arrival_place(struct arrival *arrival) {
         arrival_connect(arrival, slot);
     } else if (slot->state == WORKER_QUARANTINED || slot->state == WORKER_STOPPED) {
         arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s is %s: %s", slot->device.name,
-                            worker_state_name(slot->state), slot->last_fault);
+                            worker_state_name(slot->state), stranger ? "see the daemon's log" : slot->last_fault);
     } else {
         arrival_hold(arrival);
     }
@@ -196,9 +202,10 @@ static void arrival_timed_out(uv_timer_t *timer) {
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
+    const char *cause = arrival->peer.principal.role == ROLE_NONE ? "" : slot->last_fault;
     arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s was not ready within %llu ms; it is %s%s%s", slot->device.name,
                         (unsigned long long)front->config->hold_timeout, worker_state_name(slot->state),
-                        slot->last_fault[0] ? ": " : "", slot->last_fault);
+                        *cause ? ": " : "", cause);
 }
 
 static void arrival_read(struct arrival *arrival) {
@@ -238,9 +245,14 @@ static void arrival_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start ---- */
 
-static bool arrival_full(const struct front *front) {
+/* Those who have to log in first leave some of the places to those whom the system vouches for, the operator among
+ * them. */
+static bool arrival_full(const struct front *front, const struct sockaddr_storage *address) {
+    bool tcp = address->ss_family == AF_INET || address->ss_family == AF_INET6;
+    bool stranger = tcp && front->login.users;
+    uint64_t places = front->config->max_connections;
     return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor) >=
-           front->config->max_connections;
+           places - (stranger ? places / 4 : 0);
 }
 
 static struct arrival *arrival_create(struct front *front, int fd) {
@@ -263,21 +275,24 @@ static struct arrival *arrival_create(struct front *front, int fd) {
 
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
     struct fault fault;
-    bool full = arrival_full(front);
+    bool full = arrival_full(front, address);
+    front->accepted++;
     if (full) { /* by figures that may be a while old */
         supervisor_refresh(&front->supervisor);
-        full = arrival_full(front);
+        full = arrival_full(front, address);
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {
         fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
                   (unsigned long long)front->config->max_connections);
+        front->rejections[STATUS_LIMIT]++;
         log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
         farewell_say(&front->farewells, fd, &fault);
         return;
     }
     arrival_meet(fd, address, &arrival->peer);
     arrival->peer.tls = tls;
+    login_identify(&front->login, &arrival->peer);
     uv_timer_start(&arrival->timer, arrival_timed_out, front->config->hello_timeout, 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */

@@ -9,18 +9,10 @@
 #include <uv.h>
 
 #include "proto/frame.h"
+#include "server/peer.h"
 
 struct front;
 struct worker_slot;
-
-/* Who is at the other end. */
-struct peer {
-    char principal[64]; /* "uid:1000", "tcp" */
-    char address[64];   /* "unix", "127.0.0.1:40212" */
-    bool has_uid;
-    uid_t uid;
-    bool tls; /* speaks TLS from the preamble on */
-};
 
 struct arrival {
     struct front *front;

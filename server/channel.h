@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include "proto/status.h"
+#include "server/peer.h"
+#include "server/token.h"
 
 enum channel_type {
     /* front → worker */
@@ -14,8 +16,11 @@ enum channel_type {
     CHANNEL_LINK_IN,     /* fd: a link that brings a tensor for `link.ticket` */
     CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
     CHANNEL_PEER_LOST,   /* no link for which somebody waits now will come from `link.device` any more */
-    CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
     CHANNEL_DRAIN,       /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    CHANNEL_GRANTED,     /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
+    CHANNEL_DENIED,      /* or it is nobody: `login.fault` */
+    CHANNEL_REVOKED,     /* whoever was let in as `principal`, by its credential, may not stay */
+    CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
@@ -23,15 +28,12 @@ enum channel_type {
     CHANNEL_REFUSED,     /* connection.session came without its socket: the worker has no descriptor left */
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_DRAINED,
+    CHANNEL_LOGIN, /* a client's Hello has `login.token`, or none where it takes one: who is it? */
 };
 
 struct channel_limits {
-    uint64_t session_bytes; /* live device bytes of a session; 0: no limit but the device's */
-    uint32_t session_tensors;
-    uint32_t session_streams;
-    uint32_t session_operations; /* operations in flight; past it the worker stops reading that socket */
-    uint64_t session_out_bytes;  /* reply bytes in flight; past it too */
-    uint32_t sessions;           /* of one device */
+    struct limits each; /* of those of whom the front says nothing else */
+    uint32_t sessions;  /* of one device */
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
@@ -52,12 +54,17 @@ struct channel_message {
             struct channel_limits limits;
         } start;
         struct {
-            uint64_t session;   /* number for the new session */
-            char principal[64]; /* "uid:1000" */
-            bool user_kernels;  /* it may compile them */
-            char peer[64];      /* "unix", "127.0.0.1:40212" */
-            bool tls;           /* what follows is TLS */
+            uint64_t session; /* number for the new session */
+            struct peer peer;
         } connection;
+        struct {
+            uint64_t session;
+            struct peer peer; /* of a CHANNEL_LOGIN, as it came with the connection */
+            struct principal principal;
+            char token[TOKEN_TEXT_CHARS + 2]; /* cut where it is longer than a token, and then it is none */
+            struct fault fault;               /* of a CHANNEL_DENIED */
+        } login;
+        struct principal principal; /* CHANNEL_REVOKED */
         struct {
             char device[32];
             uint8_t ticket[16];

@@ -30,9 +30,9 @@ static void compile_log(const struct compile *compile) {
     char session[24], took[24];
 
     log_event(compile->job.cached ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "kernel_compiled", "session",
-              log_text(session, sizeof session, "%lu", connection->number), "principal", connection->principal,
-              "kernel", compile->job.name, "status", status_name(compile->job.status), "ms",
-              log_text(took, sizeof took, "%lu", ms), NULL);
+              log_text(session, sizeof session, "%lu", connection->number), "principal",
+              connection->peer.principal.name, "kernel", compile->job.name, "status", status_name(compile->job.status),
+              "ms", log_text(took, sizeof took, "%lu", ms), NULL);
 }
 
 static void compile_done(uv_work_t *work, int status) {

@@ -1,7 +1,6 @@
 #include "server/config.h"
 
 #include <errno.h>
-#include <ini.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -9,10 +8,9 @@
 
 #include "proto/url.h"
 #include "server/config_value.h"
+#include "server/ini_file.h"
 #include "server/log.h"
 #include "server/stats_page.h"
-
-enum { CONFIG_LINE_MAX = 199 }; /* what libinih takes in one line */
 
 /* One key. `minimum` and `maximum` hold for the numeric kinds, in the field's unit. */
 struct config_key {
@@ -27,6 +25,9 @@ struct config_key {
         CONFIG_DURATION,
         CONFIG_PRINCIPALS,
         CONFIG_PATH,
+        CONFIG_SWITCH,
+        CONFIG_ADDRESS,
+        CONFIG_HOSTS,
         CONFIG_CLIENT_AUTH
     } kind;
     size_t offset;
@@ -50,15 +51,6 @@ static const struct config_key config_keys[] = {
     {"threads", CONFIG_COUNT, CONFIG_FIELD(threads), "0", 0, 1024, "threads of a CPU device; 0: one a core"},
     {"max-connections", CONFIG_COUNT, CONFIG_FIELD(max_connections), "1024", 1, 65536, "of the whole daemon"},
     {"max-sessions", CONFIG_COUNT, CONFIG_FIELD(max_sessions), "256", 1, STATS_SESSIONS_MAX, "of each device"},
-    {"session-bytes", CONFIG_BYTES, CONFIG_FIELD(session_bytes), "0", 0, INT64_MAX,
-     "live bytes of a session; 0: the device's"},
-    {"session-tensors", CONFIG_COUNT, CONFIG_FIELD(session_tensors), "1048576", 1, 1u << 30,
-     "live tensors of a session"},
-    {"session-streams", CONFIG_COUNT, CONFIG_FIELD(session_streams), "64", 1, 65536, "open streams of a session"},
-    {"session-operations", CONFIG_COUNT, CONFIG_FIELD(session_operations), "65536", 1, 1u << 30,
-     "operations in flight of a session"},
-    {"session-out-bytes", CONFIG_BYTES, CONFIG_FIELD(session_out_bytes), "16M", 1u << 20, UINT64_C(1) << 40,
-     "reply bytes in flight of a session"},
     {"hello-timeout", CONFIG_DURATION, CONFIG_FIELD(hello_timeout), "5s", 10, CONFIG_HOUR,
      "for a new connection to say Hello"},
     {"hold-timeout", CONFIG_DURATION, CONFIG_FIELD(hold_timeout), "10s", 0, CONFIG_HOUR,
@@ -76,7 +68,10 @@ static const struct config_key config_keys[] = {
     {"quarantine-after", CONFIG_COUNT, CONFIG_FIELD(quarantine_after), "5", 0, CONFIG_QUARANTINE_MAX,
      "failures of a worker in a minute; 0: never"},
     {"user-kernels", CONFIG_PRINCIPALS, CONFIG_FIELD(user_kernels), "none", 0, 0,
-     "who may run CUDA code of their own: none, all, uid:1000,uid:1001"},
+     "who may run CUDA code of their own: none, all, alice,uid:1001"},
+    {"users", CONFIG_PATH, CONFIG_FIELD(users), "", 0, 0, "file of users, see tensord user --help"},
+    {"allow-plaintext", CONFIG_SWITCH, CONFIG_FIELD(allow_plaintext), "no", 0, 0,
+     "TCP to other hosts without TLS: yes or no"},
     {"tls-certificate", CONFIG_PATH, CONFIG_FIELD(tls_certificate), "", 0, 0,
      "PEM file: the daemon's certificate and those that lead from it to the root"},
     {"tls-key", CONFIG_PATH, CONFIG_FIELD(tls_key), "", 0, 0, "PEM file with its key; else that same file"},
@@ -84,6 +79,9 @@ static const struct config_key config_keys[] = {
      "PEM file: who signs certificates of clients"},
     {"tls-client-auth", CONFIG_CLIENT_AUTH, CONFIG_FIELD(tls_client_auth), "", 0, 0,
      "certificates of clients: none, optional, required; else required with tls-client-ca"},
+    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health; no logins"},
+    {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
+     "names of this host as browsers call it; needed beyond loopback"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -92,6 +90,11 @@ static const struct config_key *config_key_find(const char *name) {
         if (!strcmp(key->name, name))
             return key;
     return NULL;
+}
+
+/* In either table. */
+static bool config_has(const char *name) {
+    return config_key_find(name) || limits_has(name);
 }
 
 static int config_set_url(struct config *config, const char *text, struct fault *fault) {
@@ -129,13 +132,20 @@ static int config_set_level(uint64_t *field, const char *value, struct fault *fa
     return STATUS_OK;
 }
 
+static int config_set_path(char *field, const char *value, struct fault *fault) {
+    if (strlen(value) >= CONFIG_PATH_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %d bytes", CONFIG_PATH_MAX - 1);
+    snprintf(field, CONFIG_PATH_MAX, "%s", value);
+    return STATUS_OK;
+}
+
 static int config_key_set(struct config *config, const struct config_key *key, const char *value, struct fault *fault) {
     uint64_t *number = (uint64_t *)((char *)config + key->offset);
     switch (key->kind) {
     case CONFIG_URLS:
         return config_set_urls(config, value, fault);
     case CONFIG_DEVICE_LIST:
-        return config_value_devices(config, value, fault);
+        return config->ignore_devices ? STATUS_OK : config_value_devices(config, value, fault);
     case CONFIG_LEVEL:
         return config_set_level(number, value, fault);
     case CONFIG_MODE:
@@ -149,7 +159,13 @@ static int config_key_set(struct config *config, const struct config_key *key, c
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
     case CONFIG_PATH:
-        return config_value_path(value, (char *)number, fault);
+        return config_set_path((char *)number, value, fault);
+    case CONFIG_SWITCH:
+        return config_value_switch(value, number, fault);
+    case CONFIG_ADDRESS:
+        return config_value_address(value, (char *)number, fault);
+    case CONFIG_HOSTS:
+        return config_value_hosts(value, (char *)number, fault);
     case CONFIG_CLIENT_AUTH:
         return config_value_client_auth(value, number, fault);
     }
@@ -161,10 +177,13 @@ void config_init(struct config *config) {
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
         if (*key->initial)
             config_key_set(config, key, key->initial, NULL);
+    limits_init(&config->limits);
 }
 
 int config_set(struct config *config, const char *name, const char *value, struct fault *fault) {
     const struct config_key *key = config_key_find(name);
+    if (!key && limits_has(name))
+        return limits_set(&config->limits, name, value, fault);
     if (!key)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown key \"%s\"", name);
     if (!*value)
@@ -172,68 +191,74 @@ int config_set(struct config *config, const char *name, const char *value, struc
     return config_key_set(config, key, value, fault);
 }
 
-/* ---- the file ---- */
+/* ---- a change while the daemon runs ---- */
 
-struct config_file {
-    struct config *config;
-    FILE *stream;
-    int line;       /* of the text that libinih has now */
-    int error_line; /* first wrong one; 0: none */
-    struct fault fault;
+/* Numbers and principals whose new value counts from the next time that it is asked for. The others have gone to workers
+ * and sockets. */
+static const char *const config_reloadable[] = {
+    "max-connections", "hold-timeout", "watchdog-timeout", "restart-backoff", "quarantine-after", "user-kernels",
 };
 
-static void config_file_fail(struct config_file *file, const struct fault *fault) {
-    if (file->error_line)
-        return;
-    file->error_line = file->line;
-    file->fault = *fault;
+static bool config_key_reloadable(const struct config_key *key) {
+    for (size_t i = 0; i < sizeof config_reloadable / sizeof *config_reloadable; i++)
+        if (!strcmp(config_reloadable[i], key->name))
+            return true;
+    return false;
 }
 
-/* libinih reads through this: it does not tell its handler the line, and it takes an indented line for more of the
- * value before, which nobody means here. */
-static char *config_file_line(char *text, int size, void *stream) {
-    struct config_file *file = stream;
-    if (!fgets(text, size, file->stream))
-        return NULL;
-    file->line++;
-    size_t length = strlen(text);
-    if (length && text[length - 1] != '\n' && !feof(file->stream)) {
-        struct fault fault;
-        fault_set(&fault, STATUS_LIMIT, "the line is longer than %d bytes", CONFIG_LINE_MAX);
-        config_file_fail(file, &fault);
-        return NULL;
+static bool config_same_urls(const struct config *a, const struct config *b) {
+    bool same = a->n_listen == b->n_listen;
+    for (unsigned i = 0; same && i < a->n_listen; i++)
+        same = !strcmp(a->listen[i], b->listen[i]);
+    return same;
+}
+
+static bool config_key_same(const struct config_key *key, const struct config *a, const struct config *b) {
+    const char *x = (const char *)a + key->offset, *y = (const char *)b + key->offset;
+    switch (key->kind) {
+    case CONFIG_URLS:
+        return config_same_urls(a, b);
+    case CONFIG_DEVICE_LIST:
+        return true; /* found again they would have to be opened again: not looked at */
+    case CONFIG_PRINCIPALS:
+    case CONFIG_PATH:
+        return !strcmp(x, y);
+    default:
+        return *(const uint64_t *)x == *(const uint64_t *)y;
     }
-    size_t indent = strspn(text, " \t");
-    memmove(text, text + indent, length - indent + 1);
-    return text;
 }
 
-static int config_file_pair(void *user, const char *section, const char *name, const char *value) {
-    struct config_file *file = user;
-    struct fault fault;
-    (void)section;
-    if (!config_set(file->config, name, value ? value : "", &fault))
-        return 1;
-    config_file_fail(file, &fault);
-    return 0;
+static void config_key_copy(const struct config_key *key, struct config *to, const struct config *from) {
+    size_t bytes = key->kind == CONFIG_PRINCIPALS ? CONFIG_PRINCIPALS_MAX : sizeof(uint64_t);
+    memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
+}
+
+void config_take(struct config *config, const struct config *fresh,
+                 void (*changed)(void *owner, const char *key, bool taken), void *owner) {
+    for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++) {
+        if (config_key_same(key, config, fresh))
+            continue;
+        bool taken = config_key_reloadable(key);
+        if (taken)
+            config_key_copy(key, config, fresh);
+        changed(owner, key->name, taken);
+    }
+}
+
+/* ---- the file ---- */
+
+static int config_file_pair(void *owner, const char *key, const char *value, struct fault *fault) {
+    return config_set(owner, key, value, fault);
 }
 
 int config_read(struct config *config, const char *path, struct fault *fault) {
-    struct config_file file = {.config = config, .stream = fopen(path, "re")};
-    if (!file.stream)
+    static const struct ini_file_events events = {.pair = config_file_pair};
+    FILE *stream = fopen(path, "re");
+    if (!stream)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-    int line = ini_parse_stream(config_file_line, &file, config_file_pair, &file);
-    int unread = ferror(file.stream);
-    fclose(file.stream);
-    /* What libinih itself does not understand may come before the first bad value, or after it. */
-    if (line > 0 && (!file.error_line || line < file.error_line))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s:%d: neither \"key = value\" nor \"[section]\"", path,
-                         line);
-    if (file.error_line)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s:%d: %s", path, file.error_line, file.fault.message);
-    if (line < 0 || unread)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: cannot be read", path);
-    return STATUS_OK;
+    int error = ini_file_read(stream, path, &events, config, fault);
+    fclose(stream);
+    return error;
 }
 
 /* ---- the flags ---- */
@@ -264,7 +289,7 @@ static int config_flag_split(struct config_flag *flag, int count, char **argumen
 
 static int config_flag_set(struct config *config, const struct config_flag *flag, bool *listens, struct fault *fault) {
     struct fault cause;
-    if (!config_key_find(flag->name))
+    if (!config_has(flag->name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "--%s: no such flag; see tensord --help", flag->name);
     if (!strcmp(flag->name, "listen") && !*listens) {
         *listens = true; /* addresses on the command line replace those of the file */
@@ -322,14 +347,17 @@ int config_read_flags(struct config *config, int count, char **arguments, enum c
 
 void config_print_help(FILE *out) {
     fputs("tensord: a daemon that runs tensor operations on the devices of this host\n\n"
-          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n\n"
+          "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n"
+          "       tensord user COMMAND      maintains the file of users; see tensord user --help\n\n"
           "  --config FILE             read `KEY = VALUE` lines first; flags win over them\n"
           "  --help                    show this\n"
           "  --version                 show the version\n\n"
           "keys, in the file and as flags:\n",
           out);
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
-        fprintf(out, "  --%-20s %-8s %s\n", key->name, *key->initial ? key->initial : "-", key->help);
+        fprintf(out, "  --%-21s %-8s %s\n", key->name, *key->initial ? key->initial : "-", key->help);
+    fputs("\nlimits, of each session and each principal:\n", out);
+    limits_print_help(out);
     fputs("\nSizes take K, M or G (powers of 1024); durations end in ms or s. Without `listen` there is one socket,\n"
           "$XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root.\n",
           out);

@@ -6,10 +6,10 @@
 #include <stdio.h>
 
 #include "engine/device.h"
+#include "server/limits.h"
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
-enum { CONFIG_PRINCIPALS_MAX = 512 };
-enum { CONFIG_PATH_MAX = 200 };
+enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 512 };
 /* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
 enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
 
@@ -31,19 +31,24 @@ struct config {
      * flags are read. */
     int (*list_devices)(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
                         struct fault *fault);
-    uint64_t log_level; /* enum log_level */
+    char http[CONFIG_URL_MAX];              /* address and port to serve HTTP on; "" not at all */
+    char http_hosts[CONFIG_PRINCIPALS_MAX]; /* names of this host in HTTP, with commas between them */
+    uint64_t log_level;                     /* enum log_level */
     uint64_t socket_mode;
     uint64_t memory;  /* bytes of each device; 0: automatic */
     uint64_t staging; /* bytes of host memory for copies to and from a device */
     uint64_t threads;
     uint64_t max_connections;
     uint64_t max_sessions; /* of each device */
-    uint64_t session_bytes, session_tensors, session_streams, session_operations, session_out_bytes;
+    struct limits limits;  /* of everybody */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */
     uint64_t quarantine_after;                /* failures in a minute; 0: never */
     char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
+    char users[CONFIG_PATH_MAX];              /* the file of users; "": there is none */
+    uint64_t allow_plaintext;                 /* TCP without TLS to other hosts, tokens and tensors in the clear */
+    bool ignore_devices;                      /* the key `devices` is not looked at */
     char tls_certificate[CONFIG_PATH_MAX], tls_key[CONFIG_PATH_MAX], tls_client_ca[CONFIG_PATH_MAX]; /* PEM files */
     uint64_t tls_client_auth;                                                                        /* as above */
 };
@@ -63,6 +68,10 @@ int config_read_flags(struct config *config, int count, char **arguments, enum c
                       struct fault *fault);
 /* Replaces "auto" by what there is: every CUDA device, or else one CPU device and the reason in `fault`. */
 int config_find_devices(struct config *config, struct fault *fault);
+/* A running daemon reads its configuration anew: takes from `fresh` the keys that can change meanwhile. Tells each key
+ * whose value is another one, and whether it was taken. */
+void config_take(struct config *config, const struct config *fresh,
+                 void (*changed)(void *owner, const char *key, bool taken), void *owner);
 /* Whether this principal may compile kernels of its own. */
 bool config_allows_kernels(const struct config *config, const char *principal);
 void config_print_help(FILE *out);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/url.h"
+
 struct config_unit {
     const char *suffix;
     uint64_t factor;
@@ -78,14 +80,24 @@ int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, 
     return STATUS_OK;
 }
 
-/* What arrival.c calls peers: a kind, and a name where the kind has such. */
+int config_value_switch(const char *text, uint64_t *value, struct fault *fault) {
+    bool yes = !strcmp(text, "yes");
+    if (!yes && strcmp(text, "no") != 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is neither yes nor no", text);
+    *value = yes;
+    return STATUS_OK;
+}
+
+/* The name of a user, or what peers without one are called: a kind, and a name where the kind has such. */
 static bool config_value_is_principal(const char *text) {
     size_t kind = strspn(text, "abcdefghijklmnopqrstuvwxyz");
     if (!strncmp(text, "uid:", 4)) {
         size_t digits = strspn(text + 4, "0123456789");
         return digits > 0 && !text[4 + digits];
     }
-    return kind > 0 && (!text[kind] || (text[kind] == ':' && text[kind + 1]));
+    if (kind > 0 && text[kind] == ':')
+        return text[kind + 1];
+    return kind > 0 && !text[kind + strspn(text + kind, "abcdefghijklmnopqrstuvwxyz0123456789._-")];
 }
 
 int config_value_principals(const char *text, char *list, struct fault *fault) {
@@ -107,6 +119,34 @@ int config_value_principals(const char *text, char *list, struct fault *fault) {
     return STATUS_OK;
 }
 
+int config_value_address(const char *text, char *address, struct fault *fault) {
+    char copy[CONFIG_URL_MAX];
+    struct url url;
+    if (snprintf(copy, sizeof copy, "tcp://%s", text) >= (int)sizeof copy || url_parse(copy, &url, NULL))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is no address and port such as 127.0.0.1:9100",
+                         text);
+    snprintf(address, CONFIG_URL_MAX, "%s", text);
+    return STATUS_OK;
+}
+
+int config_value_hosts(const char *text, char *list, struct fault *fault) {
+    char copy[CONFIG_PRINCIPALS_MAX], clean[CONFIG_PRINCIPALS_MAX];
+    size_t used = 0;
+    if (strlen(text) >= sizeof copy)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list is longer than %zu bytes", sizeof copy - 1);
+    snprintf(copy, sizeof copy, "%s", text);
+    char *rest = copy;
+    for (char *part; (part = strsep(&rest, ","));) {
+        part = config_value_trim(part);
+        if (!*part || part[strspn(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")])
+            return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                             "\"%.100s\" is no list of host names such as gpu1,gpu1.example.org", text);
+        used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
+    }
+    snprintf(list, CONFIG_PRINCIPALS_MAX, "%s", clean);
+    return STATUS_OK;
+}
+
 bool config_allows_kernels(const struct config *config, const char *principal) {
     const char *list = config->user_kernels;
     size_t length = strlen(principal);
@@ -119,13 +159,6 @@ bool config_allows_kernels(const struct config *config, const char *principal) {
         at += part + (at[part] == ',');
     }
     return false;
-}
-
-int config_value_path(const char *text, char *path, struct fault *fault) {
-    if (strlen(text) >= CONFIG_PATH_MAX)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %d bytes", CONFIG_PATH_MAX - 1);
-    strcpy(path, text);
-    return STATUS_OK;
 }
 
 int config_value_client_auth(const char *text, uint64_t *value, struct fault *fault) {

@@ -14,12 +14,16 @@ int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, stru
 int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* "250ms", "5s", "0"; milliseconds. */
 int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
+/* "yes" or "no", as 1 and 0. */
+int config_value_switch(const char *text, uint64_t *value, struct fault *fault);
 /* "none", "all", or principals as "uid:1000" with commas between them; written to `list` of CONFIG_PRINCIPALS_MAX bytes
  * without white space. */
 int config_value_principals(const char *text, char *list, struct fault *fault);
-/* A file's name, written to `path` of CONFIG_PATH_MAX bytes. Whether there is such a file shows when it is read. */
-int config_value_path(const char *text, char *path, struct fault *fault);
 /* "none", "optional", "required": enum config_client_auth. */
 int config_value_client_auth(const char *text, uint64_t *value, struct fault *fault);
 /* "auto", or names as "cpu" and "cpu:1" with commas between them. */
 int config_value_devices(struct config *config, const char *text, struct fault *fault);
+/* HOST:PORT, kept as it is (CONFIG_URL_MAX bytes). */
+int config_value_address(const char *text, char *address, struct fault *fault);
+/* Names with commas between them (CONFIG_PRINCIPALS_MAX bytes). */
+int config_value_hosts(const char *text, char *list, struct fault *fault);

@@ -26,9 +26,9 @@ static void connection_watch(struct connection *connection) {
      */
     int events = connection->leave_ms ? UV_PRIORITIZED : UV_DISCONNECT;
 
-    if (!connection->eof &&
-        (connection->state == CONNECTION_LINGER || transport_opening(&connection->transport) ||
-         (connection->state == CONNECTION_OPEN && !connection->draining && !connection->reader.paused)))
+    if (!connection->eof && (connection->state == CONNECTION_LINGER || transport_opening(&connection->transport) ||
+                             (connection->state == CONNECTION_OPEN && !connection->draining &&
+                              !connection->reader.paused && !connection->wait_rate)))
         events |= UV_READABLE;
     /* During a TLS handshake it is the client's turn, not the socket's. */
     if ((connection->blocked && !transport_opening(&connection->transport)) || transport_unsent(&connection->transport))
@@ -46,6 +46,7 @@ static void connection_on_room(void *owner) {
 
     connection->wait_room = false;
     service_mark_more(connection->service, connection);
+    account_wake(connection->account);
 }
 
 void connection_on_staging(struct connection *connection) {
@@ -53,24 +54,37 @@ void connection_on_staging(struct connection *connection) {
     service_mark_more(connection->service, connection);
 }
 
+void connection_denied(struct connection *connection, const struct fault *fault) {
+    if (connection->login == CONNECTION_LOGGING_IN)
+        connection_fail(connection, fault);
+}
+
 /* Whether the session has more in flight than it may; then something has been arranged that will mark the connection.
  */
 static bool connection_over(struct connection *connection) {
-    const struct channel_limits *limits = &connection->service->limits;
+    const struct limits *limits = &connection->account->limits;
+    uint64_t *refusals = connection->service->refusals, queued;
 
+    if (connection->login == CONNECTION_LOGGING_IN)
+        return true; /* Hello waits for the answer */
     if (!connection->session)
         return false;
-    if (!connection->wait_room && session_queued(connection->session) > limits->session_operations) {
+    queued = session_queued(connection->session);
+    if (!connection->wait_room && queued > limits->session_operations) {
         connection->wait_room = true;
+        refusals[REFUSAL_SESSION_OPERATIONS]++;
         session_notify_room(connection->session, limits->session_operations / 2, connection_on_room, connection);
     }
-    if (connection->out_cost > limits->session_out_bytes)
+    if (!connection->wait_output && connection->out_cost > limits->session_out_bytes) {
         connection->wait_output = true;
-    return connection->wait_room || connection->wait_output || connection->wait_staging;
+        refusals[REFUSAL_SESSION_OUT_BYTES]++;
+    }
+    return account_over(connection, queued) || connection->wait_room || connection->wait_output ||
+           connection->wait_staging;
 }
 
 uint64_t connection_fetch_cost(const struct connection *connection, uint64_t id) {
-    uint64_t most = connection->service->limits.session_out_bytes / 4, bytes = 0;
+    uint64_t most = connection->account->limits.session_out_bytes / 4, bytes = 0;
     struct tensor_type type;
 
     if (session_type(connection->session, id, &type))
@@ -84,10 +98,30 @@ void connection_charge(struct connection *connection, uint64_t cost) {
 
 void connection_discharge(struct connection *connection, uint64_t cost) {
     connection->out_cost -= cost;
-    if (connection->wait_output && connection->out_cost <= connection->service->limits.session_out_bytes / 2) {
+    if (connection->wait_output && connection->out_cost <= connection->account->limits.session_out_bytes / 2) {
         connection->wait_output = false;
         service_mark_more(connection->service, connection);
     }
+}
+
+/* No bytes may pass now. */
+static void connection_hold_rate(struct connection *connection) {
+    if (connection->wait_rate)
+        return;
+    connection->wait_rate = true;
+    connection->account->throttled++;
+    connection->service->refusals[REFUSAL_PRINCIPAL_RATE]++;
+}
+
+static void connection_let_rate(struct connection *connection) {
+    connection->account->throttled -= connection->wait_rate;
+    connection->wait_rate = false;
+}
+
+void connection_on_rate(struct connection *connection) {
+    connection_let_rate(connection);
+    service_mark_dirty(connection->service, connection);
+    connection_watch(connection);
 }
 
 /* ---- a client that has shut down its side ---- */
@@ -153,6 +187,7 @@ static int connection_on_message(void *owner, const struct frame_header *header,
     struct connection *connection = owner;
     int status = request_handle(connection, header, message, sink, fault);
 
+    connection->heard |= header->type != FRAME_PING;
     if (status == STATUS_OK && header->payload_bytes == 0)
         connection_throttle(connection);
     return status;
@@ -183,10 +218,15 @@ static bool connection_read(struct connection *connection) {
     while (left > 0 && !connection->reader.paused) {
         struct fault fault = {0};
         uint8_t *place;
-        size_t want;
+        size_t want, most = account_allowance(connection);
         ssize_t got;
 
+        if (most == 0) {
+            connection_hold_rate(connection);
+            break;
+        }
         frame_reader_want(&connection->reader, &place, &want);
+        want = want < most ? want : most;
         got = transport_read(&connection->transport, place, want);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
@@ -196,6 +236,8 @@ static bool connection_read(struct connection *connection) {
             connection_destroy(connection, transport_reason(&connection->transport, errno, &fault));
             return false;
         }
+        account_spend(connection, (size_t)got);
+        connection->heard |= connection->reader.state == FRAME_READER_PAYLOAD;
         if (frame_reader_advance(&connection->reader, (size_t)got, &connection_handler, connection, &fault)) {
             connection_fail(connection, &fault);
             break;
@@ -259,11 +301,12 @@ static void connection_release(struct connection *connection) {
     session_notify_room(connection->session, 0, NULL, NULL);
     session_destroy(connection->session);
     connection->session = NULL;
+    account_close_session(connection);
     connection->service->sessions--;
     log_event(LOG_LEVEL_INFO, "session_close", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer, "principal", connection->principal, "reason", connection->reason, "operations",
-              log_text(operations, sizeof operations, "%lu", connection->operations), "failures",
-              log_text(failed, sizeof failed, "%lu", failures), NULL);
+              "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
+              connection->reason, "operations", log_text(operations, sizeof operations, "%lu", connection->operations),
+              "failures", log_text(failed, sizeof failed, "%lu", failures), NULL);
 }
 
 static void connection_closed(uv_handle_t *handle) {
@@ -298,6 +341,8 @@ void connection_destroy(struct connection *connection, const char *reason) {
     reply_queue_clear(&connection->queue);
     connection_release(connection);
     connection_unlist(connection);
+    connection_let_rate(connection);
+    account_leave(connection->account);
     frame_reader_finish(&connection->reader);
     uv_close((uv_handle_t *)&connection->poll, connection_closed);
     transport_end(&connection->transport);
@@ -309,9 +354,13 @@ static void connection_finish_with(struct connection *connection, const struct f
     struct answer *last = answer_fault(connection, FRAME_ERROR, 0, fault);
 
     snprintf(connection->reason, sizeof connection->reason, "%s", fault->message);
-    if (!connection->session)
-        log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer, "principal", connection->principal,
-                  "reason", connection->reason, NULL);
+    /* Failed logins are logged by the front, and not as often as strangers like. */
+    if (!connection->session) {
+        connection->service->rejections[fault->code]++;
+        log_event(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "connection_refused",
+                  "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
+                  connection->reason, NULL);
+    }
     connection->state = CONNECTION_CLOSING;
     connection->deadline_ms = service_now_ms() + SERVICE_FLUSH_MS;
     reply_queue_end(&connection->queue, last ? &last->reply : NULL);
@@ -365,11 +414,11 @@ static void connection_discard(struct connection *connection) {
 
 static void connection_refused(struct connection *connection, const char *reason) {
     snprintf(connection->reason, sizeof connection->reason, "%s", reason);
-    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer, "principal", connection->principal,
-              "reason", connection->reason, NULL);
+    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer.address, "principal",
+              connection->peer.principal.name, "reason", connection->reason, NULL);
 }
 
-/* Goes on with the handshake. True: it is done, and the client is who its certificate says. */
+/* Goes on with the handshake. True: it is done. */
 static bool connection_open(struct connection *connection) {
     int error = transport_handshake(&connection->transport);
     struct fault fault;
@@ -384,8 +433,7 @@ static bool connection_open(struct connection *connection) {
     } else {
         const char *name = transport_peer_name(&connection->transport);
 
-        if (*name)
-            snprintf(connection->principal, sizeof connection->principal, "cert:%s", name);
+        snprintf(connection->peer.certificate, sizeof connection->peer.certificate, "%s", name);
         connection->blocked = false;
         service_mark_dirty(connection->service, connection);
     }
@@ -395,18 +443,31 @@ static bool connection_open(struct connection *connection) {
 /* ---- turns ---- */
 
 void connection_flush(struct connection *connection) {
+    size_t budget = account_allowance(connection);
+    uint64_t before = connection->queue.written;
     struct fault fault;
     int left;
 
     if (connection->blocked || transport_opening(&connection->transport))
         return;
-    left = reply_queue_write(&connection->queue, &connection->transport, CONNECTION_WRITE_BYTES,
+    if (budget == 0 && !reply_queue_empty(&connection->queue)) {
+        connection_hold_rate(connection);
+        connection_watch(connection);
+        return;
+    }
+    left = reply_queue_write(&connection->queue, &connection->transport,
+                             budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
                              &connection->service->bytes_out);
     if (left < 0) {
         connection_destroy(connection, transport_reason(&connection->transport, -left, &fault));
         return;
     }
+    account_spend(connection, (size_t)(connection->queue.written - before));
     connection->blocked = left > 0;
+    if (connection->blocked && account_allowance(connection) == 0) {
+        connection->blocked = false;
+        connection_hold_rate(connection);
+    }
     if (connection->leave_ms)
         connection_stay(connection);
     if (left == 0 && connection->state == CONNECTION_CLOSING)
@@ -455,17 +516,38 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     connection_watch(connection);
 }
 
+/* Closes a session that nobody has used for too long: nothing has come of it but Pings, and nothing is under way. */
+static void connection_check_use(struct connection *connection, uint64_t now_ms) {
+    uint64_t limit = connection->account->limits.idle_timeout;
+    struct fault fault;
+
+    if (!limit || !connection->session || connection->state != CONNECTION_OPEN)
+        return;
+    if (connection->heard || !connection->idle_ms || !connection_idle(connection)) {
+        connection->heard = false;
+        connection->idle_ms = now_ms;
+    } else if (now_ms - connection->idle_ms >= limit) {
+        connection->service->refusals[REFUSAL_IDLE_TIMEOUT]++;
+        fault_set(&fault, STATUS_TIMED_OUT, "the session was not used for %lu ms (idle-timeout)", (unsigned long)limit);
+        connection_fail(connection, &fault);
+    }
+}
+
 void connection_tick(struct connection *connection, uint64_t now_ms) {
     struct fault fault;
 
     /* The engine could not promise to tell when it had no memory for that. */
     if (connection->wait_room &&
-        session_queued(connection->session) <= connection->service->limits.session_operations / 2)
+        session_queued(connection->session) <= connection->account->limits.session_operations / 2)
         connection_on_room(connection);
+    /* Its login could not be sent when it came. */
+    if (!connection->session && connection->reader.held && connection->login == CONNECTION_STRANGER)
+        service_mark_more(connection->service, connection);
     if (connection_is_over(connection, now_ms)) {
         connection_destroy(connection, "closed by the client");
         return;
     }
+    connection_check_use(connection, now_ms);
     if (!connection->deadline_ms || now_ms < connection->deadline_ms)
         return;
     if (transport_opening(&connection->transport)) {
@@ -473,7 +555,10 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
         connection_destroy(connection, connection->reason);
     } else if (connection->state == CONNECTION_OPEN) {
         connection->deadline_ms = 0;
-        fault_set(&fault, STATUS_TIMED_OUT, "no Hello within %u ms", connection->service->limits.hello_timeout_ms);
+        connection->service->refusals[REFUSAL_HELLO_TIMEOUT]++;
+        fault_set(&fault, STATUS_TIMED_OUT, "no %s within %u ms",
+                  connection->login == CONNECTION_LOGGING_IN ? "answer to the login" : "Hello",
+                  connection->service->limits.hello_timeout_ms);
         connection_fail(connection, &fault);
     } else {
         connection_destroy(connection, connection->reason);
@@ -506,6 +591,37 @@ static void connection_list(struct connection *connection) {
     service->connections = connection;
 }
 
+/* The connection is this principal's from now on. */
+static int connection_identify(struct connection *connection, const struct principal *principal, struct fault *fault) {
+    struct limits limits = principal->limits;
+    struct account *account;
+    int status;
+
+    limits_fill(&limits);
+    status = account_join(connection->service, principal->name, &limits, &account, fault);
+    if (status)
+        return status;
+    if (connection->account)
+        connection_let_rate(connection);
+    account_leave(connection->account);
+    connection->account = account;
+    connection->grant = account->tokens;
+    connection->peer.principal = *principal;
+    return STATUS_OK;
+}
+
+void connection_granted(struct connection *connection, const struct principal *principal) {
+    struct fault fault;
+
+    if (connection->state != CONNECTION_OPEN || connection->login != CONNECTION_LOGGING_IN)
+        return;
+    connection->login = CONNECTION_LOGGED_IN;
+    if (connection_identify(connection, principal, &fault))
+        connection_fail(connection, &fault);
+    else
+        service_mark_more(connection->service, connection);
+}
+
 int connection_create(const struct connection_options *options, int fd, struct connection **out, struct fault *fault) {
     struct service *service = options->service;
     struct connection *connection = calloc(1, sizeof *connection);
@@ -516,9 +632,19 @@ int connection_create(const struct connection_options *options, int fd, struct c
         close(fd);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     }
+    connection->service = service;
+    connection->peer = *options->peer;
+    error = connection_identify(connection, &options->peer->principal, fault);
+    if (error) {
+        frame_reader_finish(&connection->reader);
+        free(connection);
+        close(fd);
+        return error;
+    }
     connection_tune(fd, &connection->tcp);
     error = transport_init(&connection->transport, fd, options->tls, fault);
     if (error) {
+        account_leave(connection->account);
         frame_reader_finish(&connection->reader);
         free(connection);
         close(fd);
@@ -527,18 +653,15 @@ int connection_create(const struct connection_options *options, int fd, struct c
     error = uv_poll_init(service->loop, &connection->poll, fd);
     if (error) {
         frame_reader_finish(&connection->reader);
+        account_leave(connection->account);
         transport_finish(&connection->transport);
         free(connection);
         return fault_set(fault, STATUS_CONNECTION, "cannot watch the socket: %s", uv_strerror(error));
     }
-    connection->service = service;
     connection->poll.data = connection;
     connection->number = options->session;
-    connection->user_kernels = options->user_kernels;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
-    snprintf(connection->principal, sizeof connection->principal, "%s", options->principal);
-    snprintf(connection->peer, sizeof connection->peer, "%s", options->peer);
     reply_queue_init(&connection->queue);
     connection_list(connection);
     connection_watch(connection);

@@ -11,6 +11,7 @@
 #include "proto/frame.h"
 #include "proto/transport.h"
 #include "server/answer.h"
+#include "server/peer.h"
 #include "server/reply.h"
 #include "server/service.h"
 
@@ -29,10 +30,9 @@ enum {
 
 struct connection_options {
     struct service *service;
-    uint64_t session;             /* number of the session */
-    const char *principal, *peer; /* copied, cut at 63 bytes */
-    bool user_kernels;            /* it may compile them */
-    struct tls_context *tls;      /* NULL: in the clear */
+    uint64_t session;        /* number of the session */
+    const struct peer *peer; /* copied */
+    struct tls_context *tls; /* NULL: in the clear */
 };
 
 enum connection_state {
@@ -61,13 +61,21 @@ struct connection {
     struct reply_queue queue;
     struct answer *pending;
     uint64_t out_cost;
-    bool wait_room, wait_output, wait_staging; /* why reading has paused */
+    bool wait_room, wait_output, wait_staging; /* why reading has paused, */
+    bool wait_principal;                       /* and for room of the principal's */
+    bool wait_rate;                            /* the socket is left alone until more bytes may pass */
+    int64_t grant;                             /* bytes that may pass until the next tick */
+    uint64_t operations_seen;                  /* in flight, of the principal's sum */
     uint64_t deadline_ms;                      /* 0: none */
+    bool heard;                                /* from the client since the last tick, more than a Ping */
+    uint64_t idle_ms;                          /* since when it has not been used */
     char reason[256];
 
     uint64_t number;
-    char principal[CONNECTION_NAME_BYTES], peer[CONNECTION_NAME_BYTES], client[CONNECTION_NAME_BYTES];
-    bool user_kernels;
+    struct account *account; /* of the principal */
+    struct peer peer;        /* its principal is another one after a login */
+    enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
+    char client[CONNECTION_NAME_BYTES];
     uint64_t started_ns;
     struct session *session; /* NULL before Hello */
     uint64_t operations;     /* numbered so far */
@@ -87,8 +95,15 @@ void connection_fail(struct connection *connection, const struct fault *fault);
 /* As by connection_fail(), but pending requests get `fault` first. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
 
+/* The answer to service_options.login: who the client is, or why it is nobody. */
+void connection_granted(struct connection *connection, const struct principal *principal);
+void connection_denied(struct connection *connection, const struct fault *fault);
+
 /* There is staging memory for the upload that has been put off. */
 void connection_on_staging(struct connection *connection);
+
+/* More bytes may pass. */
+void connection_on_rate(struct connection *connection);
 
 /* Parts of a turn, called by the service. */
 void connection_resume(struct connection *connection);

@@ -1,6 +1,7 @@
 #include "server/control.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,14 @@
 #include "server/front.h"
 #include "server/log.h"
 #include "server/packet.h"
+#include "server/request_impl.h"
+#include "server/role.h"
 #include "server/status.h"
 #include "server/status_operations.h"
 
 enum {
     CONTROL_CONNECTIONS_MAX = 256,
+    CONTROL_STRANGERS_MAX = 128, /* so that the operator finds a place */
     CONTROL_MESSAGE_MAX = 16 << 10,
     CONTROL_CLIENT_MAX = 128, /* bytes of Hello's client */
     CONTROL_SEND_TIMEOUT_MS = 10000,
@@ -32,11 +36,20 @@ static void control_closed(uv_handle_t *handle) {
     free(control);
 }
 
+static void control_count_stranger(struct control *control, bool stranger) {
+    struct control_list *list = &control->front->controls;
+    list->strangers = list->strangers + stranger - control->stranger;
+    control->stranger = stranger;
+}
+
 /* Gives the socket away; the connection is dead afterwards. */
 static struct transport control_release(struct control *control) {
     struct transport transport = control->transport;
     LIST_REMOVE(control, link);
     control->front->controls.count--;
+    control_count_stranger(control, false);
+    if (control->login == CONTROL_LOGGING_IN)
+        login_forget(&control->front->login, control, 0);
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
     return transport;
@@ -53,8 +66,12 @@ static void control_refuse(struct control *control, const struct fault *fault) {
     /* Inside a half-sent reply an Error frame would only be garbage. */
     bool clean = control->out_sent == control->out_size && !transport_unsent(&control->transport);
     struct transport transport;
-    log_event(LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal", control->peer.principal,
-              "code", status_name((int)fault->code), "cause", fault->message, NULL);
+    if (!control->welcomed)
+        front->rejections[fault->code]++;
+    /* Failed logins are logged as such, and not as often as strangers like. */
+    bool told = fault->code == STATUS_DENIED && !control->welcomed;
+    log_event(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal",
+              control->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
     transport = control_release(control);
     farewell_say_over(&front->farewells, &transport, clean ? fault : NULL);
 }
@@ -80,22 +97,70 @@ static int control_check_hello(const struct control *control, const Tensord__Hel
     return STATUS_OK;
 }
 
+static const struct frame_handler control_handler;
+static void control_go_on(struct control *control, int error, struct fault *fault);
+
+/* The other end is who it says; Hello is looked at again. */
+static void control_logged_in(void *owner, uint64_t number, int status, const struct principal *principal,
+                              const struct fault *fault) {
+    struct control *control = owner;
+    struct fault why = {0};
+    (void)number;
+    if (status) {
+        control_refuse(control, fault);
+        return;
+    }
+    control->peer.principal = *principal;
+    control->login = CONTROL_LOGGED_IN;
+    control_go_on(control, frame_reader_resume(&control->reader, &control_handler, control, &why), &why);
+}
+
+/* Who it is, by the token in Hello. STATUS_AGAIN: that will be told later. */
+static int control_login(struct control *control, const char *token, struct fault *fault) {
+    struct login_request request = {
+        .peer = &control->peer, .token = token, .done = control_logged_in, .owner = control};
+    struct principal principal;
+    if (control->login != CONTROL_STRANGER)
+        return control->login == CONTROL_LOGGING_IN ? STATUS_AGAIN : STATUS_OK;
+    int status = login_check(&control->front->login, &request, &principal, fault);
+    if (status == STATUS_AGAIN)
+        control->login = CONTROL_LOGGING_IN;
+    if (status)
+        return status;
+    control->peer.principal = principal;
+    control->login = CONTROL_LOGGED_IN;
+    return STATUS_OK;
+}
+
+static int control_welcome(struct control *control, const struct frame_header *header, uint32_t version_max,
+                           struct fault *fault) {
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+    welcome.version = version_max < PROTOCOL_VERSION_MAX ? version_max : PROTOCOL_VERSION_MAX;
+    welcome.server = "tensord " TENSORD_VERSION;
+    control->welcomed = true;
+    control_count_stranger(control, false);
+    frame_reader_limits(&control->reader, CONTROL_MESSAGE_MAX, 0);
+    uv_timer_stop(&control->timer);
+    return control_answer(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);
+}
+
 static int control_hello(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                          struct fault *fault) {
     Tensord__Hello *hello = tensord__hello__unpack(NULL, header->message_bytes, bytes);
     if (!hello)
         return fault_set(fault, STATUS_PROTOCOL, "malformed Hello of %u bytes", header->message_bytes);
+    uint32_t version_max = hello->version_max;
     int error = control_check_hello(control, hello, fault);
-    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
-    welcome.version = hello->version_max < PROTOCOL_VERSION_MAX ? hello->version_max : PROTOCOL_VERSION_MAX;
-    welcome.server = "tensord " TENSORD_VERSION;
+    if (!error && !request_texts_whole(hello->base.descriptor, bytes, header->message_bytes))
+        error = fault_set(fault, STATUS_PROTOCOL, "HELLO: a text with a NUL byte");
+    if (!error)
+        error = control_login(control, hello->token, fault);
+    OPENSSL_cleanse(hello->token, strlen(hello->token));
     tensord__hello__free_unpacked(hello, NULL);
-    if (error)
-        return error;
-    control->welcomed = true;
-    frame_reader_limits(&control->reader, CONTROL_MESSAGE_MAX, 0);
-    uv_timer_stop(&control->timer);
-    return control_answer(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);
+    if (!error)
+        error =
+            role_check(ROLE_ON_CONTROL, FRAME_HELLO, control->peer.principal.role, control->peer.principal.name, fault);
+    return error ? error : control_welcome(control, header, version_max, fault);
 }
 
 static int control_ping(struct control *control, const struct frame_header *header, const uint8_t *bytes,
@@ -129,47 +194,37 @@ static int control_list_operations(struct control *control, const struct frame_h
     return STATUS_OK;
 }
 
-static bool control_may_drain(const struct control *control) {
-    return control->peer.has_uid && (control->peer.uid == 0 || control->peer.uid == geteuid());
-}
-
-static int control_deny_drain(struct control *control, const struct frame_header *header, struct fault *fault) {
-    char message[160];
+/* Whatever the reply is otherwise: a request that is not allowed does not end the connection. */
+static int control_deny(struct control *control, const struct frame_header *header, const struct fault *denial,
+                        struct fault *fault) {
     Tensord__Done done = TENSORD__DONE__INIT;
     Tensord__Error error = TENSORD__ERROR__INIT;
-    error.code = STATUS_DENIED;
-    error.message =
-        log_text(message, sizeof message, "%s may not drain the daemon: its own user and root may, on a Unix socket",
-                 control->peer.principal);
+    error.code = denial->code;
+    error.message = (char *)denial->message;
     done.error = &error;
+    log_event(LOG_LEVEL_INFO, "request_denied", "peer", control->peer.address, "principal",
+              control->peer.principal.name, "cause", denial->message, NULL);
     return control_answer(control, FRAME_DONE, header->sequence, &done.base, fault);
 }
 
 static int control_drain(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                          struct fault *fault) {
     char why[128];
-    (void)bytes;
-    if (!control_may_drain(control))
-        return control_deny_drain(control, header, fault);
+    (void)bytes, (void)fault;
     control->draining = true;
     control->drain_sequence = header->sequence;
-    log_text(why, sizeof why, "asked by %s", control->peer.principal);
+    log_text(why, sizeof why, "asked by %s", control->peer.principal.name);
     front_drain(control->front, why);
     return STATUS_OK;
 }
 
 static const struct control_request {
     enum frame_type type;
-    bool before_hello;
     int (*handle)(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                   struct fault *fault);
 } control_requests[] = {
-    {FRAME_HELLO, true, control_hello},
-    {FRAME_PING, false, control_ping},
-    {FRAME_LIST_DEVICES, false, control_list_devices},
-    {FRAME_GET_STATUS, false, control_status},
-    {FRAME_DRAIN, false, control_drain},
-    {FRAME_LIST_OPERATIONS, false, control_list_operations},
+    {FRAME_HELLO, control_hello},       {FRAME_PING, control_ping},   {FRAME_LIST_DEVICES, control_list_devices},
+    {FRAME_GET_STATUS, control_status}, {FRAME_DRAIN, control_drain}, {FRAME_LIST_OPERATIONS, control_list_operations},
 };
 
 static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
@@ -177,15 +232,19 @@ static int control_on_message(void *owner, const struct frame_header *header, co
     struct control *control = owner;
     const struct control_request *request = control_requests;
     const struct control_request *end = request + sizeof control_requests / sizeof *control_requests;
+    struct fault denial;
     (void)sink;
     while (request < end && request->type != header->type)
         request++;
     if (request == end)
         return fault_set(fault, STATUS_PROTOCOL, "%s does not belong on a control connection",
                          frame_type_name(header->type));
-    if (!request->before_hello && !control->welcomed)
+    if (header->type != FRAME_HELLO && !control->welcomed)
         return fault_set(fault, STATUS_PROTOCOL, "%s came before Hello", frame_type_name(header->type));
     frame_reader_pause(&control->reader);
+    if (header->type != FRAME_HELLO &&
+        role_check(ROLE_ON_CONTROL, header->type, control->peer.principal.role, control->peer.principal.name, &denial))
+        return control_deny(control, header, &denial, fault);
     return request->handle(control, header, message, fault);
 }
 
@@ -210,6 +269,9 @@ static void control_timed_out(uv_timer_t *timer) {
     struct fault fault;
     if (control->welcomed)
         fault_set(&fault, STATUS_TIMED_OUT, "a reply was not read within %d ms", CONTROL_SEND_TIMEOUT_MS);
+    else if (control->login == CONTROL_LOGGING_IN)
+        fault_set(&fault, STATUS_TIMED_OUT, "the login took longer than %llu ms",
+                  (unsigned long long)control->front->config->hello_timeout);
     else
         fault_set(&fault, STATUS_TIMED_OUT, "no Hello came within %llu ms",
                   (unsigned long long)control->front->config->hello_timeout);
@@ -271,6 +333,10 @@ static void control_go_on(struct control *control, int error, struct fault *faul
             control_wait_for_room(control);
             return;
         }
+        if (control->login == CONTROL_LOGGING_IN) {
+            uv_poll_start(&control->poll, UV_DISCONNECT, control_polled);
+            return;
+        }
         if (!control->reader.paused) {
             control_wait_for_requests(control);
             return;
@@ -289,10 +355,19 @@ static void control_fail(struct control *control, int error) {
     struct front *front = control->front;
     struct fault fault;
     log_event(LOG_LEVEL_INFO, control->welcomed ? "control_closed" : "connection_refused", "peer",
-              control->peer.address, "principal", control->peer.principal, "cause",
+              control->peer.address, "principal", control->peer.principal.name, "cause",
               transport_reason(&control->transport, error, &fault), NULL);
     struct transport transport = control_release(control);
     farewell_say_over(&front->farewells, &transport, NULL);
+}
+
+/* The handshake may have shown who it is. */
+static void control_meet(struct control *control) {
+    const char *name = transport_peer_name(&control->transport);
+    if (!*name || *control->peer.certificate)
+        return;
+    snprintf(control->peer.certificate, sizeof control->peer.certificate, "%s", name);
+    login_certify(&control->front->login, &control->peer);
 }
 
 static void control_read(struct control *control) {
@@ -309,9 +384,7 @@ static void control_read(struct control *control) {
         control_fail(control, errno);
         return;
     }
-    if (!control->welcomed && *transport_peer_name(&control->transport))
-        snprintf(control->peer.principal, sizeof control->peer.principal, "cert:%s",
-                 transport_peer_name(&control->transport));
+    control_meet(control);
     if (got == 0 && control->draining) {
         uv_poll_stop(&control->poll); /* it says nothing more, and waits to be told of the end */
         return;
@@ -327,7 +400,11 @@ static void control_read(struct control *control) {
 static void control_polled(uv_poll_t *poll, int status, int events) {
     struct control *control = poll->data;
     struct fault fault;
-    if (status == 0 && (events & UV_READABLE || control->reading))
+    if (status == 0 && control->login == CONTROL_LOGGING_IN && !(events & UV_PRIORITIZED))
+        /* It has said all it wants, which would be told again and again; the end of both sides is reported as what is
+         * asked for. */
+        uv_poll_start(poll, UV_PRIORITIZED, control_polled);
+    else if (status == 0 && (events & UV_READABLE || (events & UV_WRITABLE && control->reading)))
         control_read(control);
     else if (status == 0 && events & UV_WRITABLE)
         control_go_on(control, STATUS_OK, &fault);
@@ -342,7 +419,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
     fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a control connection");
     if (!control)
         return NULL;
-    if (transport_init(&control->transport, fd, peer->tls ? front->tls.context : NULL, fault) ||
+    if (transport_init(&control->transport, fd, peer->tls ? front->tls.now.context : NULL, fault) ||
         frame_reader_init(&control->reader, FRAME_HEADER_BYTES + CONTROL_MESSAGE_MAX) ||
         uv_poll_init(&front->loop, &control->poll, fd)) {
         frame_reader_finish(&control->reader);
@@ -356,6 +433,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->handles = 2;
     control->front = front;
     control->peer = *peer;
+    control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
     return control;
@@ -363,16 +441,30 @@ static struct control *control_create(struct front *front, int fd, const struct 
 
 void control_start(struct front *front, int fd, const struct peer *peer) {
     struct fault fault;
-    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX;
+    bool stranger = peer->principal.role == ROLE_NONE;
+    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
+                (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
     if (full)
         fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
     struct control *control = full ? NULL : control_create(front, fd, peer, &fault);
     if (!control) {
+        front->rejections[fault.code]++;
         farewell_say(&front->farewells, fd, &fault);
         return;
     }
     uv_timer_start(&control->timer, control_timed_out, front->config->hello_timeout, 0);
     control_wait_for_requests(control);
+}
+
+void control_revoke(struct front *front, const struct principal *principal) {
+    struct control *next;
+    struct fault fault;
+    fault_set(&fault, STATUS_DENIED, "%s may not stay: its token or role was revoked or changed", principal->name);
+    for (struct control *control = LIST_FIRST(&front->controls.head); control; control = next) {
+        next = LIST_NEXT(control, link);
+        if (principal_same_login(&control->peer.principal, principal))
+            control_refuse(control, &fault);
+    }
 }
 
 void control_drained(struct front *front) {

@@ -1,4 +1,5 @@
-/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus and Drain, answered by the front itself.
+/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus and Drain, answered by the front itself,
+ * where the principal's role allows it (server/role.h).
  * One reply at a time: while it leaves, nothing more is read; a peer that does not take it is cut. Front thread only. */
 #pragma once
 
@@ -20,6 +21,8 @@ struct control {
     struct frame_reader reader;
     bool welcomed;
     bool reading;  /* waits for requests */
+    bool stranger; /* counted as one */
+    enum { CONTROL_STRANGER, CONTROL_LOGGING_IN, CONTROL_LOGGED_IN } login;
     bool draining; /* has asked for a drain, and waits for its end */
     uint64_t drain_sequence;
     uint8_t *out; /* what is still to be sent is [out_sent, out_size) */
@@ -29,11 +32,13 @@ struct control {
 
 struct control_list {
     LIST_HEAD(, control) head;
-    unsigned count;
+    unsigned count, strangers; /* strangers: those that have to log in, and have not */
 };
 
 /* Takes `fd`, whose preamble has been read. */
 void control_start(struct front *front, int fd, const struct peer *peer);
+/* Ends the connections of whoever was let in as this, by its credential. */
+void control_revoke(struct front *front, const struct principal *principal);
 /* The workers have ended: answers those who wait for that. */
 void control_drained(struct front *front);
 /* Some reply has not left yet. */

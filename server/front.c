@@ -12,6 +12,7 @@ enum { FRONT_LEAVE_MS = 20, FRONT_LEAVE_TRIES = 50, FRONT_EXIT_FAILURE = 1, FRON
 /* ---- the end ---- */
 
 static void front_finish_handles(struct front *front) {
+    login_finish(&front->login);
     listener_list_finish(&front->listeners);
     struct fault fault;
     fault_set(&fault, STATUS_DRAINING, "the daemon is shutting down");
@@ -19,6 +20,7 @@ static void front_finish_handles(struct front *front) {
     arrival_list_finish(front);
     control_list_finish(&front->controls);
     farewell_list_finish(&front->farewells);
+    http_destroy(front->http);
     supervisor_finish(&front->supervisor);
     front_tls_finish(front);
     uv_close((uv_handle_t *)&front->leaving, NULL);
@@ -81,16 +83,9 @@ static void front_connection_refused(void *owner, const struct worker_slot *slot
     arrival_refused(owner, slot, session);
 }
 
-/* What cannot be read again stays as it was. */
-static void front_reload(struct front *front) {
-    struct fault fault;
-    if (front_tls_reload(front, &fault))
-        log_event(LOG_LEVEL_ERROR, "reload_failed", "cause", fault.message, NULL);
-}
-
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
-    if (number == SIGHUP && front->tls.context && !front->draining) {
+    if (number == SIGHUP) {
         front_reload(front);
         return;
     }
@@ -111,6 +106,8 @@ static void front_accepted(void *owner, int fd, const struct sockaddr_storage *p
 static int front_listen(struct front *front, struct fault *fault) {
     const struct config *config = front->config;
     unsigned inherited = notify_listen_fds();
+    front->listeners.authenticated = front->login.users;
+    front->listeners.plaintext = config->allow_plaintext;
     for (unsigned i = 0; i < inherited; i++) {
         int error = listener_inherit(&front->listeners, NOTIFY_FD_FIRST + (int)i, fault);
         if (error)
@@ -126,18 +123,14 @@ static int front_listen(struct front *front, struct fault *fault) {
 
 static void front_watch_signals(struct front *front) {
     static const int numbers[FRONT_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
-    struct sigaction before;
     for (int i = 0; i < FRONT_SIGNALS; i++) {
         uv_signal_init(&front->loop, &front->signals[i]);
         front->signals[i].data = front;
-        /* Under nohup the terminal's end is not the daemon's. */
-        if (numbers[i] == SIGHUP && !sigaction(SIGHUP, NULL, &before) && before.sa_handler == SIG_IGN)
-            continue;
         uv_signal_start(&front->signals[i], front_signalled, numbers[i]);
     }
 }
 
-static int front_init(struct front *front, const struct config *config, struct fault *fault) {
+static int front_init(struct front *front, struct config *config, struct fault *fault) {
     front->config = config;
     front->started_ns = uv_hrtime();
     notify_init(&front->notify);
@@ -151,7 +144,10 @@ static int front_init(struct front *front, const struct config *config, struct f
     front_tls_init(front);
     int error = supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed,
                                 front_connection_refused, front, fault);
-    return error ? error : front_tls_reload(front, fault);
+    front->supervisor.login = front_login;
+    if (!error)
+        error = front_tls_start(front, fault);
+    return error ? error : login_init(&front->login, &front->loop, config, fault);
 }
 
 static void front_finish(struct front *front) {
@@ -161,7 +157,7 @@ static void front_finish(struct front *front) {
     supervisor_free(&front->supervisor);
 }
 
-int front_run(const struct config *config) {
+int front_run(struct config *config, int count, char **arguments) {
     static struct front front;
     struct fault fault;
     int error = uv_loop_init(&front.loop);
@@ -169,9 +165,13 @@ int front_run(const struct config *config) {
         fprintf(stderr, "tensord: no event loop: %s\n", uv_strerror(error));
         return FRONT_EXIT_FAILURE;
     }
+    front.n_arguments = count;
+    front.arguments = arguments;
     error = front_init(&front, config, &fault);
     if (!error)
         error = front_listen(&front, &fault);
+    if (!error && config->http[0])
+        error = http_create(&front, &front.http, &fault);
     if (!error) {
         if (config->devices_why[0])
             log_event(LOG_LEVEL_INFO, "devices_auto", "devices", "cpu:0", "cause", config->devices_why, NULL);

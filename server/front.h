@@ -9,7 +9,9 @@
 #include "server/control.h"
 #include "server/farewell.h"
 #include "server/front_tls.h"
+#include "server/http.h"
 #include "server/listener.h"
+#include "server/login.h"
 #include "server/notify.h"
 #include "server/supervisor.h"
 
@@ -17,7 +19,9 @@ enum { FRONT_SIGNALS = 3 };
 
 struct front {
     uv_loop_t loop;
-    const struct config *config;
+    struct config *config;
+    int n_arguments; /* of the command line, which a reload reads again */
+    char **arguments;
     struct notify notify;
     struct supervisor supervisor;
     struct listener_list listeners;
@@ -25,17 +29,28 @@ struct front {
     struct control_list controls;
     struct farewell_list farewells;
     struct front_tls tls;
+    struct login login;
+    struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;
     uint64_t started_ns;
-    bool ready;    /* READY=1 has been sent */
-    bool draining; /* no new work */
-    bool stopped;  /* all workers have ended */
+    uint64_t accepted, rejections[STATUS_COUNT]; /* connections; refused by the front, by code */
+    bool ready;                                  /* READY=1 has been sent */
+    bool draining;                               /* no new work */
+    bool stopped;                                /* all workers have ended */
 };
 
 /* Runs the daemon until it has been drained; the exit status: 0, 1 where the system refuses what is asked, 2 where what
  * is asked is wrong. Says why on stderr. */
-int front_run(const struct config *config);
+int front_run(struct config *config, int count, char **arguments);
 /* Begins to end the daemon; `why` is for the log. */
 void front_drain(struct front *front, const char *why);
+/* What SIGHUP asks for: reads the configuration, the users and what else can change while the daemon runs. All of it is
+ * read first, and where anything is wrong nothing changes, and the log says why. */
+void front_reload(struct front *front);
+
+/* A worker asks who a client of its is; answers it, maybe later. */
+void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message);
+/* Whoever was let in as this, by its credential, may not stay, here and at the workers. */
+void front_revoke(void *owner, const struct principal *principal);

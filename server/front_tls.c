@@ -54,7 +54,7 @@ static int front_tls_read_open(int fd, const char *path, bool secret, char **tex
     return STATUS_OK;
 }
 
-static int front_tls_read(const char *path, bool secret, const char **text, struct fault *fault) {
+static int front_tls_read_file(const char *path, bool secret, const char **text, struct fault *fault) {
     char *bytes = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
@@ -71,7 +71,8 @@ static void front_tls_forget(struct tls_server_options *options) {
     free((char *)(uintptr_t)options->certificate);
     free((char *)(uintptr_t)options->key);
     free((char *)(uintptr_t)options->client_ca);
-    explicit_bzero(options, sizeof *options);
+    explicit_bzero(options->tickets, sizeof options->tickets);
+    *options = (struct tls_server_options){0};
 }
 
 /* ---- what the configuration says ---- */
@@ -97,11 +98,11 @@ static int front_tls_load(const struct config *config, struct tls_server_options
     const char *key = *config->tls_key ? config->tls_key : config->tls_certificate;
     int code = front_tls_client_auth(config, &options->client_auth, fault);
     if (!code)
-        code = front_tls_read(config->tls_certificate, false, &options->certificate, fault);
+        code = front_tls_read_file(config->tls_certificate, false, &options->certificate, fault);
     if (!code)
-        code = front_tls_read(key, true, &options->key, fault);
+        code = front_tls_read_file(key, true, &options->key, fault);
     if (!code && options->client_auth != TLS_CLIENT_NONE)
-        code = front_tls_read(config->tls_client_ca, false, &options->client_ca, fault);
+        code = front_tls_read_file(config->tls_client_ca, false, &options->client_ca, fault);
     for (unsigned i = 0; i < TLS_TICKET_KEYS && !code; i++)
         code = tls_ticket_key_make(&options->tickets[i], fault);
     return code;
@@ -109,28 +110,45 @@ static int front_tls_load(const struct config *config, struct tls_server_options
 
 /* ---- putting it to use ---- */
 
-/* Takes over the options, also on failure. */
-static int front_tls_apply(struct front *front, struct tls_server_options *options, struct fault *fault) {
-    struct front_tls *tls = &front->tls;
-    struct tls_context *context = NULL;
-    int credentials = -1, code = tls_server_create(options, &context, fault);
+void front_tls_drop(struct front_tls_fresh *fresh) {
+    tls_context_release(fresh->context);
+    if (fresh->credentials >= 0)
+        close(fresh->credentials);
+    front_tls_forget(&fresh->options);
+    *fresh = (struct front_tls_fresh){.credentials = -1};
+}
+
+/* Of the options in it. */
+static int front_tls_make(struct front_tls_fresh *fresh, struct fault *fault) {
+    int code = tls_server_create(&fresh->options, &fresh->context, fault);
+    return code ? code : credentials_seal(&fresh->options, &fresh->credentials, fault);
+}
+
+int front_tls_read(const struct config *config, struct front_tls_fresh *fresh, struct fault *fault) {
+    *fresh = (struct front_tls_fresh){.credentials = -1};
+    if (!*config->tls_certificate)
+        return *config->tls_key || *config->tls_client_ca || config->tls_client_auth > CONFIG_CLIENT_NONE
+                   ? fault_set(fault, STATUS_INVALID_ARGUMENT, "tls-…: of no use without tls-certificate")
+                   : STATUS_OK;
+    struct fault cause;
+    int code = front_tls_load(config, &fresh->options, &cause);
     if (!code)
-        code = credentials_seal(options, &credentials, fault);
+        code = front_tls_make(fresh, &cause);
     if (code) {
-        tls_context_release(context);
-        front_tls_forget(options);
-        return code;
+        front_tls_drop(fresh);
+        return fault_set(fault, (enum status)code, "tls-certificate %.60s: %.180s", config->tls_certificate,
+                         cause.message);
     }
-    supervisor_set_credentials(&front->supervisor, credentials);
-    if (tls->credentials >= 0)
-        close(tls->credentials);
-    tls_context_release(tls->context);
-    front_tls_forget(&tls->options);
-    tls->context = context;
-    tls->credentials = credentials;
-    tls->options = *options;
-    explicit_bzero(options, sizeof *options);
     return STATUS_OK;
+}
+
+/* In the place of what there was. */
+static void front_tls_replace(struct front *front, struct front_tls_fresh *fresh) {
+    struct front_tls_fresh before = front->tls.now;
+    front->tls.now = *fresh;
+    *fresh = (struct front_tls_fresh){.credentials = -1};
+    supervisor_set_credentials(&front->supervisor, front->tls.now.credentials);
+    front_tls_drop(&before);
 }
 
 static char *front_tls_copy(const char *text) {
@@ -139,68 +157,64 @@ static char *front_tls_copy(const char *text) {
 
 static void front_tls_rotate(uv_timer_t *timer) {
     struct front *front = timer->data;
-    const struct tls_server_options *now = &front->tls.options;
-    struct tls_server_options next = {
-        .certificate = front_tls_copy(now->certificate),
-        .key = front_tls_copy(now->key),
-        .client_ca = front_tls_copy(now->client_ca),
-        .client_auth = now->client_auth,
+    const struct tls_server_options *now = &front->tls.now.options;
+    struct front_tls_fresh fresh = {
+        .credentials = -1,
+        .options =
+            {
+                .certificate = front_tls_copy(now->certificate),
+                .key = front_tls_copy(now->key),
+                .client_ca = front_tls_copy(now->client_ca),
+                .client_auth = now->client_auth,
+            },
     };
     struct fault fault;
-    memcpy(&next.tickets[1], &now->tickets[0], (TLS_TICKET_KEYS - 1) * sizeof next.tickets[0]);
-    int code = next.certificate && next.key ? tls_ticket_key_make(&next.tickets[0], &fault)
-                                            : fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for certificates");
-    if (code)
-        front_tls_forget(&next);
+    memcpy(&fresh.options.tickets[1], &now->tickets[0], (TLS_TICKET_KEYS - 1) * sizeof now->tickets[0]);
+    int code = fresh.options.certificate && fresh.options.key && (fresh.options.client_ca || !now->client_ca)
+                   ? tls_ticket_key_make(&fresh.options.tickets[0], &fault)
+                   : fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for certificates");
+    if (!code)
+        code = front_tls_make(&fresh, &fault);
+    if (!code)
+        front_tls_replace(front, &fresh);
     else
-        code = front_tls_apply(front, &next, &fault);
-    if (code)
         log_event(LOG_LEVEL_WARNING, "tls_rotation_failed", "cause", fault.message, NULL);
+    front_tls_drop(&fresh);
 }
 
-int front_tls_reload(struct front *front, struct fault *fault) {
-    const struct config *config = front->config;
-    struct tls_server_options options = {0};
+void front_tls_take(struct front *front, struct front_tls_fresh *fresh) {
+    const char *file = front->config->tls_certificate;
     char text[128];
-    if (!*config->tls_certificate)
-        return *config->tls_key || *config->tls_client_ca || config->tls_client_auth > CONFIG_CLIENT_NONE
-                   ? fault_set(fault, STATUS_INVALID_ARGUMENT, "tls-…: of no use without tls-certificate")
-                   : STATUS_OK;
-    struct fault cause;
-    int code = front_tls_load(config, &options, &cause);
-    if (code)
-        front_tls_forget(&options);
-    else
-        code = front_tls_apply(front, &options, &cause);
-    if (code)
-        return fault_set(fault, (enum status)code, "tls-certificate %.60s: %.180s", config->tls_certificate,
-                         cause.message);
-    tls_server_check_dates(front->tls.context, text, sizeof text);
+    if (!fresh->context)
+        return;
+    front_tls_replace(front, fresh);
+    tls_server_check_dates(front->tls.now.context, text, sizeof text);
     if (*text)
-        log_event(LOG_LEVEL_WARNING, "tls_certificate", "file", config->tls_certificate, "cause", text, NULL);
-    log_event(LOG_LEVEL_INFO, "tls_loaded", "certificate", config->tls_certificate, NULL);
-    front->listeners.have_certificate = true;
-    front->listeners.clients_show_certificates = front->tls.options.client_auth == TLS_CLIENT_REQUIRED;
+        log_event(LOG_LEVEL_WARNING, "tls_certificate", "file", file, "cause", text, NULL);
+    log_event(LOG_LEVEL_INFO, "tls_loaded", "certificate", file, NULL);
     uv_timer_start(&front->tls.rotation, front_tls_rotate, FRONT_TLS_ROTATION_MS, FRONT_TLS_ROTATION_MS);
-    uv_unref((uv_handle_t *)&front->tls.rotation);
-    return STATUS_OK;
 }
 
 /* ---- life ---- */
 
 void front_tls_init(struct front *front) {
-    front->tls = (struct front_tls){.credentials = -1};
+    front->tls = (struct front_tls){.now.credentials = -1};
     uv_timer_init(&front->loop, &front->tls.rotation);
     front->tls.rotation.data = front;
 }
 
+int front_tls_start(struct front *front, struct fault *fault) {
+    struct front_tls_fresh fresh;
+    int error = front_tls_read(front->config, &fresh, fault);
+    if (error)
+        return error;
+    front_tls_take(front, &fresh);
+    front->listeners.have_certificate = front->tls.now.context;
+    front->listeners.clients_show_certificates = front->tls.now.options.client_auth == TLS_CLIENT_REQUIRED;
+    return STATUS_OK;
+}
+
 void front_tls_finish(struct front *front) {
-    struct front_tls *tls = &front->tls;
-    uv_close((uv_handle_t *)&tls->rotation, NULL);
-    tls_context_release(tls->context);
-    tls->context = NULL;
-    front_tls_forget(&tls->options);
-    if (tls->credentials >= 0)
-        close(tls->credentials);
-    tls->credentials = -1;
+    uv_close((uv_handle_t *)&front->tls.rotation, NULL);
+    front_tls_drop(&front->tls.now);
 }

@@ -140,8 +140,7 @@ static int listener_open_unix(struct listener_list *list, const char *path, stru
     return error;
 }
 
-static void listener_name_tcp(const struct sockaddr_storage *address, bool tls, char *text, size_t size) {
-    const char *scheme = tls ? "tls" : "tcp";
+static void listener_name(const struct sockaddr_storage *address, const char *scheme, char *text, size_t size) {
     char host[INET6_ADDRSTRLEN];
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
@@ -154,7 +153,11 @@ static void listener_name_tcp(const struct sockaddr_storage *address, bool tls, 
     }
 }
 
-static int listener_bind_tcp(const struct url_address *address, int *result) {
+void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size) {
+    listener_name(address, "tcp", text, size);
+}
+
+int listener_bind_tcp(const struct url_address *address, int *result) {
     int fd = socket(address->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1;
     if (fd < 0)
         return errno;
@@ -177,20 +180,30 @@ static int listener_open_address(struct listener_list *list, const struct url_ad
     socklen_t length = sizeof bound;
     int fd = -1, error = listener_bind_tcp(address, &fd);
     if (error) {
-        listener_name_tcp(&address->address, tls, url, sizeof url);
+        listener_name(&address->address, tls ? "tls" : "tcp", url, sizeof url);
         return fault_set(fault, STATUS_CONNECTION, "%s: cannot listen there: %s", url, strerror(error));
     }
     getsockname(fd, (struct sockaddr *)&bound, &length);
-    listener_name_tcp(&bound, tls, url, sizeof url);
+    listener_name(&bound, tls ? "tls" : "tcp", url, sizeof url);
     error = listener_add(list, fd, url, NULL, NULL, tls, fault);
     if (error)
         close(fd);
     return error;
 }
 
-/* Whoever reaches an address must be known: by being on this host, or by a certificate. */
-static bool listener_may_open(const struct listener_list *list, const struct url_address *address, bool tls) {
-    return url_is_loopback(address) || (tls && list->clients_show_certificates);
+/* Whether an address that other hosts can reach may be listened on. */
+static int listener_check_reach(const struct listener_list *list, const char *url, bool tls, struct fault *fault) {
+    if (!list->authenticated && !(tls && list->clients_show_certificates))
+        return fault_set(fault, STATUS_DENIED,
+                         "%.100s: other hosts can reach this address, and there is no authentication: name a file of "
+                         "users, use tls:// with tls-client-ca, or listen on 127.0.0.1, [::1] or a Unix socket",
+                         url);
+    if (!list->plaintext && !tls)
+        return fault_set(fault, STATUS_DENIED,
+                         "%.100s: other hosts can reach this address, and tokens would travel in the clear: use "
+                         "tls://, or say allow-plaintext = yes",
+                         url);
+    return STATUS_OK;
 }
 
 static int listener_open_tcp(struct listener_list *list, const struct url *url, const char *text, struct fault *fault) {
@@ -199,12 +212,11 @@ static int listener_open_tcp(struct listener_list *list, const struct url *url, 
     int error = url_resolve(url, true, addresses, LISTENER_ADDRESSES_MAX, &count, fault);
     if (error)
         return error;
-    for (size_t i = 0; i < count; i++)
-        if (!listener_may_open(list, &addresses[i], url->kind == URL_TLS))
-            return fault_set(fault, STATUS_DENIED,
-                             "%s: other hosts can reach this address, and there is no authentication; listen on "
-                             "127.0.0.1, [::1] or a Unix socket, or on tls:// with tls-client-ca",
-                             text);
+    for (size_t i = 0; i < count && !error; i++)
+        if (!url_is_loopback(&addresses[i]))
+            error = listener_check_reach(list, text, url->kind == URL_TLS, fault);
+    if (error)
+        return error;
     /* Port 0 would give each address of a name another port: one address is what the caller can find. */
     if (!url->port && count > 1)
         count = 1;
@@ -258,10 +270,10 @@ int listener_inherit(struct listener_list *list, int fd, struct fault *fault) {
         const struct sockaddr_un *local = (const struct sockaddr_un *)&bound.address;
         snprintf(url, sizeof url, "unix:%.*s", (int)sizeof local->sun_path, local->sun_path);
     } else if (family == AF_INET || family == AF_INET6) {
-        listener_name_tcp(&bound.address, false, url, sizeof url);
-        if (!listener_may_open(list, &bound, false))
-            return fault_set(fault, STATUS_DENIED,
-                             "%s: other hosts can reach this passed socket, and there is no authentication yet", url);
+        listener_name_tcp(&bound.address, url, sizeof url);
+        int error = url_is_loopback(&bound) ? STATUS_OK : listener_check_reach(list, url, false, fault);
+        if (error)
+            return error;
     } else {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "descriptor %d, passed to listen on, is neither Unix nor TCP",
                          fd);

@@ -28,6 +28,9 @@ struct listener_list {
     unsigned count;
     uv_loop_t *loop;
     mode_t socket_mode;
+    /* Whether TCP clients have to show who they are, and may do so in the clear. Set after listener_list_init(); without
+     * both, no address is listened on that other hosts can reach. */
+    bool authenticated, plaintext;
     /* `fd` is non-blocking, close-on-exec, and the receiver's. */
     void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer, bool tls);
     void *owner;
@@ -45,5 +48,9 @@ int listener_open(struct listener_list *list, const char *url, struct fault *fau
 int listener_open_default(struct listener_list *list, struct fault *fault);
 /* A socket that is bound and listens already; it is the list's afterwards, on success. */
 int listener_inherit(struct listener_list *list, int fd, struct fault *fault);
+/* A TCP socket that listens on one address: 0 or an errno. */
+int listener_bind_tcp(const struct url_address *address, int *fd);
+/* "tcp://127.0.0.1:7077" */
+void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size);
 /* Stops listening and removes our socket files. The loop then closes the handles. */
 void listener_list_finish(struct listener_list *list);

@@ -1,4 +1,5 @@
-/* tensord: the front; with the hidden command "worker" one of its workers, with "count" what lists devices for it. */
+/* tensord: the front; with the command "user" what maintains the file of users. With the hidden command "worker" one of
+ * its workers, with "count" what lists devices for it. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "server/front.h"
 #include "server/log.h"
 #include "server/probe.h"
+#include "server/user_command.h"
 #include "server/worker.h"
 
 enum { EXIT_USAGE = 2 };
@@ -69,6 +71,8 @@ int main(int count, char **arguments) {
         return main_worker(arguments);
     if (count == 3 && !strcmp(arguments[1], "count"))
         return probe_main(arguments[2]);
+    if (count >= 2 && !strcmp(arguments[1], "user"))
+        return user_command(count - 2, arguments + 2);
     config_init(&config);
     config.list_devices = probe_list;
     if (config_read_flags(&config, count, arguments, &action, &fault)) {
@@ -87,5 +91,5 @@ int main(int count, char **arguments) {
     main_fill_standard_descriptors();
     main_raise_descriptor_limit();
     log_init((enum log_level)config.log_level, "front");
-    return front_run(&config);
+    return front_run(&config, count, arguments);
 }

@@ -270,6 +270,7 @@ int reply_queue_write(struct reply_queue *queue, struct transport *transport, si
         sent = transport_write(transport, gather.parts, gather.n_parts);
         if (sent < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -errno;
+        queue->written += (uint64_t)sent;
         reply_queue_consume(queue, &gather, (size_t)sent, payload);
         written += (size_t)sent;
         if ((size_t)sent < gather.bytes)

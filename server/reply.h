@@ -57,6 +57,7 @@ struct reply_queue {
     struct reply *bulk, **bulk_tail;
     struct reply *current; /* partly sent, first of its list */
     struct reply *final;   /* goes out when nothing else is left */
+    uint64_t written;      /* bytes, ever */
 };
 
 void reply_queue_init(struct reply_queue *queue);

@@ -9,6 +9,7 @@
 #include "server/link_out.h"
 #include "server/log.h"
 #include "server/request_impl.h"
+#include "server/role.h"
 
 /* A batch of this size is handed to the engine at once, so that it runs while the next one is read. */
 enum { REQUEST_KICK_OPERATIONS = 256 };
@@ -17,20 +18,29 @@ enum { REQUEST_KICK_OPERATIONS = 256 };
 
 static int request_session(struct connection *connection, bool allow_tf32, struct fault *fault) {
     struct service *service = connection->service;
+    struct account *account = connection->account;
     struct session_limits limits = {
-        .bytes = service->limits.session_bytes,
-        .tensors = service->limits.session_tensors,
-        .streams = service->limits.session_streams,
+        .bytes = account->limits.session_bytes,
+        .tensors = (uint32_t)account->limits.session_tensors,
+        .streams = (uint32_t)account->limits.session_streams,
         .allow_tf32 = allow_tf32,
+        .tenant = account->tenant,
     };
     int status;
 
-    if (service->sessions >= service->limits.sessions)
-        return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more", service->device,
-                         service->sessions);
-    status = session_create(service->engine, &limits, &connection->session, fault);
+    if (service->sessions >= service->limits.sessions) {
+        service->refusals[REFUSAL_MAX_SESSIONS]++;
+        return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (max-sessions)",
+                         service->device, service->sessions);
+    }
+    status = account_open_session(account, fault);
     if (status)
         return status;
+    status = session_create(service->engine, &limits, &connection->session, fault);
+    if (status) {
+        account->sessions--;
+        return status;
+    }
     service->sessions++;
     return STATUS_OK;
 }
@@ -40,8 +50,23 @@ static void request_log_open(const struct connection *connection) {
     char number[24];
 
     log_event(LOG_LEVEL_INFO, "session_open", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer, "principal", connection->principal, "client", connection->client,
-              *cipher ? "tls" : NULL, cipher, NULL);
+              "peer", connection->peer.address, "principal", connection->peer.principal.name, "client",
+              connection->client, *cipher ? "tls" : NULL, cipher, NULL);
+}
+
+/* Who the client is, by its token or its certificate. STATUS_AGAIN: the front has been asked, or is to be. */
+static int request_login(struct connection *connection, const char *token, struct fault *fault) {
+    const struct service_options *options = &connection->service->options;
+    const struct principal *principal = &connection->peer.principal;
+
+    if (connection->login == CONNECTION_STRANGER && options->login &&
+        (*token || principal->role == ROLE_NONE || *connection->peer.certificate)) {
+        if (options->login(options->owner, connection, token) == 0)
+            connection->login = CONNECTION_LOGGING_IN;
+        return STATUS_AGAIN;
+    }
+    connection->login = CONNECTION_LOGGED_IN;
+    return role_check(ROLE_ON_DEVICE, FRAME_HELLO, principal->role, principal->name, fault);
 }
 
 static int request_hello(struct connection *connection, const struct frame_header *header,
@@ -60,6 +85,9 @@ static int request_hello(struct connection *connection, const struct frame_heade
                          hello->version_min, hello->version_max, PROTOCOL_VERSION_MIN, PROTOCOL_VERSION_MAX);
     if (strlen(hello->client) > BATCH_LABEL_MAX)
         return REQUEST_PROTOCOL(fault, "the client's name has more than %d bytes", BATCH_LABEL_MAX);
+    status = request_login(connection, hello->token, fault);
+    if (status)
+        return status;
     status = request_session(connection, hello->allow_tf32, fault);
     if (status)
         return status;
@@ -282,6 +310,9 @@ static const struct request_row *request_row(const struct connection *connection
         REQUEST_PROTOCOL(fault, "%s is not for a client to send to a device", name);
     else if (!connection->session && header->type != FRAME_HELLO)
         REQUEST_PROTOCOL(fault, "%s came before Hello", name);
+    else if (connection->session && role_check(ROLE_ON_DEVICE, header->type, connection->peer.principal.role,
+                                               connection->peer.principal.name, fault))
+        return NULL;
     else if (row->answered && header->sequence == 0)
         REQUEST_PROTOCOL(fault, "%s needs a sequence number for its reply", name);
     else if (!row->payload && header->payload_bytes > 0)
@@ -299,7 +330,7 @@ int request_handle(struct connection *connection, const struct frame_header *hea
     int status;
 
     if (!row)
-        return STATUS_PROTOCOL;
+        return (int)fault->code;
     if (connection->service->wire)
         wire_print(stderr, "<-", header, message);
     arena_reset(arena);

@@ -1,4 +1,4 @@
-/* What the handlers of requests share, for request*.c alone. Loop thread only. */
+/* What the handlers of requests share, for request*.c; control.c uses request_texts_whole(). Loop thread only. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>

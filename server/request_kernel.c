@@ -19,9 +19,9 @@ static int request_compile_check(const struct connection *connection, const Tens
                                  struct fault *fault) {
     size_t length = strlen(compile->name);
 
-    if (!connection->user_kernels)
+    if (!connection->peer.principal.user_kernels)
         return fault_set(fault, STATUS_DENIED, "user kernels are not allowed for %s: the daemon's setting user-kernels",
-                         connection->principal);
+                         connection->peer.principal.name);
     if (length == 0 || length > KERNEL_NAME_MAX)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "a kernel's name has 1 to %d bytes, not %zu", KERNEL_NAME_MAX,
                          length);

@@ -177,9 +177,12 @@ static void service_on_timer(uv_timer_t *timer) {
         connection_tick(connection, now);
         connection = next;
     }
+    account_tick(service, service_now_ns());
     link_tick(service, now);
     if (service->options.tick)
         service->options.tick(service->options.owner);
+    if (service->more || service->dirty)
+        uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at them */
 }
 
 /* ---- life ---- */
@@ -190,15 +193,11 @@ static void service_default(uint32_t *limit, uint32_t value) {
 }
 
 static void service_limits(struct channel_limits *limits) {
-    service_default(&limits->session_tensors, 1 << 20);
-    service_default(&limits->session_streams, 64);
-    service_default(&limits->session_operations, 1 << 16);
     service_default(&limits->sessions, STATS_SESSIONS_MAX);
     service_default(&limits->hello_timeout_ms, 5000);
     service_default(&limits->transfer_timeout_ms, 10000);
     service_default(&limits->drain_timeout_ms, 10000);
-    if (!limits->session_out_bytes)
-        limits->session_out_bytes = 64 << 20;
+    limits_fill(&limits->each);
 }
 
 int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault) {

@@ -11,10 +11,12 @@
 #include <uv.h>
 
 #include "engine/engine.h"
+#include "server/account.h"
 #include "server/arena.h"
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/refusal.h"
 #include "server/stats_page.h"
 
 struct connection;
@@ -31,6 +33,9 @@ struct service_options {
     /* All may be NULL. */
     /* A link to `device` is wanted: 0, or -EAGAIN to be asked again. Without it CopyOut ends in nothing. */
     int (*want_link)(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
+    /* Who is the client with this token ("" for none)? Answered by connection_granted() or connection_denied(); 0, or
+     * -EAGAIN to be asked again. Without it the peer is who it is, and one that has to show a token is denied. */
+    int (*login)(void *owner, const struct connection *connection, const char *token);
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
@@ -47,14 +52,18 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
-    struct connection *connections; /* all of them, newest first */
-    struct connection *dirty;       /* have replies to write */
-    struct connection *more;        /* may have frames buffered to go on with */
+    struct connection *connections;   /* all of them, newest first */
+    struct account *accounts;         /* whose they are */
+    uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
+    struct connection *dirty;         /* have replies to write */
+    struct connection *more;          /* may have frames buffered to go on with */
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
-    bool wire;                    /* TENSORD_DEBUG has the word wire */
-    bool active;                  /* something happened since the owner last set it to false */
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
+    bool wire;                         /* TENSORD_DEBUG has the word wire */
+    bool active;                       /* something happened since the owner last set it to false */
     bool failed, draining, ended;
     uint64_t drain_deadline_ms;
     /* True while the loop is awake: a completion then needs no system call, for the turn's end polls anyway. */

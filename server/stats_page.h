@@ -6,13 +6,14 @@
 #include <stdint.h>
 
 #include "engine/session.h"
+#include "server/principal.h"
 #include "server/stats_operations.h"
 
 enum { STATS_SESSIONS_MAX = 1024 };
 
 struct stats_session {
     uint64_t id;
-    char principal[64];
+    struct principal principal;
     char peer[64];
     char client[64];
     uint64_t started_ns; /* CLOCK_MONOTONIC */
@@ -31,6 +32,8 @@ struct stats_device {
     uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
     struct device_readings readings;
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT];
 };
 
 struct stats_page {

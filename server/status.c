@@ -9,6 +9,25 @@ static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
 }
 
+/* Counts by code, as a message has them. */
+struct status_counts {
+    Tensord__FailureCount rows[STATUS_COUNT], *pointers[STATUS_COUNT];
+};
+
+static size_t status_fill_counts(const uint64_t counts[STATUS_COUNT], struct status_counts *to) {
+    size_t n = 0;
+    for (unsigned code = 1; code < STATUS_COUNT; code++) {
+        if (!counts[code])
+            continue;
+        tensord__failure_count__init(&to->rows[n]);
+        to->rows[n].code = code;
+        to->rows[n].count = counts[code];
+        to->pointers[n] = &to->rows[n];
+        n++;
+    }
+    return n;
+}
+
 /* ---- devices ---- */
 
 static void status_fill_device(const struct worker_slot *slot, Tensord__Device *device) {
@@ -82,6 +101,34 @@ static void status_fill_memory(const struct engine_stats *stats, Tensord__Device
     status->workspace_growths = stats->workspace_growths;
 }
 
+/* What hangs on a device's message besides its readings. */
+struct status_times {
+    Tensord__Histogram queue, run, fetch;
+    struct status_counts failures, refusals;
+};
+
+static Tensord__Histogram *status_fill_histogram(const struct histogram *from, Tensord__Histogram *to) {
+    tensord__histogram__init(to);
+    to->counts = (uint64_t *)from->counts;
+    to->n_counts = HISTOGRAM_BUCKETS;
+    to->sum_s = (double)from->sum_ns / 1e9;
+    return to;
+}
+
+static void status_fill_times(const struct worker_slot *slot, struct status_times *times,
+                              Tensord__DeviceStatus *status) {
+    const struct stats_device *stats = &slot->snapshot.device;
+    status->queue_time = status_fill_histogram(&stats->engine.queue_time, &times->queue);
+    status->run_time = status_fill_histogram(&stats->engine.run_time, &times->run);
+    status->fetch_time = status_fill_histogram(&stats->fetch_time, &times->fetch);
+    status->n_failures = status_fill_counts(stats->engine.failures, &times->failures);
+    status->failures = times->failures.pointers;
+    status->n_refusals = status_fill_counts(stats->rejections, &times->refusals);
+    status->refusals = times->refusals.pointers;
+    status->faults = slot->n_failures;
+    status->connections = worker_slot_connections(slot);
+}
+
 static void status_fill_device_status(const struct worker_slot *slot, uint64_t now, Tensord__Device *device,
                                       struct status_readings *readings, Tensord__DeviceStatus *status) {
     const struct stats_device *stats = &slot->snapshot.device;
@@ -132,7 +179,7 @@ int status_append_devices(struct front *front, uint64_t sequence, uint8_t **byte
 struct status_session {
     Tensord__SessionStatus status;
     Tensord__TlsStatus tls;
-    Tensord__FailureCount failures[STATUS_COUNT], *pointers[STATUS_COUNT];
+    struct status_counts failures;
 };
 
 static void status_fill_session(const struct worker_slot *slot, const struct stats_session *session, uint64_t now,
@@ -140,7 +187,9 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     Tensord__SessionStatus *status = &row->status;
     tensord__session_status__init(status);
     status->id = session->id;
-    status->principal = (char *)session->principal;
+    status->principal = (char *)session->principal.name;
+    status->role = (char *)role_name(session->principal.role);
+    status->credential = (char *)session->principal.credential;
     status->peer = (char *)session->peer;
     status->client = (char *)session->client;
     status->device = (char *)slot->device.name;
@@ -159,16 +208,19 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
         row->tls.resumed = session->tls_resumed;
         status->tls = &row->tls;
     }
-    status->failures = row->pointers;
-    for (unsigned code = 1; code < STATUS_COUNT; code++) {
-        if (!session->failures[code])
-            continue;
-        Tensord__FailureCount *failure = &row->failures[status->n_failures];
-        tensord__failure_count__init(failure);
-        failure->code = code;
-        failure->count = session->failures[code];
-        row->pointers[status->n_failures++] = failure;
-    }
+    status->n_failures = status_fill_counts(session->failures, &row->failures);
+    status->failures = row->failures.pointers;
+}
+
+static void status_fill_logins(const struct login_counts *counts, Tensord__LoginStatus *logins) {
+    tensord__login_status__init(logins);
+    logins->granted = counts->granted;
+    logins->no_token = counts->no_token;
+    logins->malformed = counts->malformed;
+    logins->unknown = counts->unknown;
+    logins->wrong = counts->wrong;
+    logins->put_off = counts->put_off;
+    logins->turned_away = counts->turned_away;
 }
 
 static size_t status_count_sessions(const struct supervisor *supervisor) {
@@ -190,16 +242,20 @@ static void status_fill_sessions(const struct supervisor *supervisor, uint64_t n
     }
 }
 
-int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
+int status_use(struct front *front, int (*use)(void *owner, const Tensord__Status *status), void *owner) {
     const struct supervisor *supervisor = &front->supervisor;
     Tensord__Device devices[CONFIG_DEVICES_MAX];
     Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
     struct status_readings readings[CONFIG_DEVICES_MAX];
+    static struct status_times times[CONFIG_DEVICES_MAX]; /* much for a stack; front thread only */
+    struct status_counts rejections;
     Tensord__Status status = TENSORD__STATUS__INIT;
+    Tensord__LoginStatus logins;
     supervisor_refresh(&front->supervisor);
     uint64_t now = uv_hrtime();
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
         status_fill_device_status(&supervisor->slots[i], now, &devices[i], &readings[i], &states[i]);
+        status_fill_times(&supervisor->slots[i], &times[i], &states[i]);
         pointers[i] = &states[i];
     }
     size_t sessions = status_count_sessions(supervisor);
@@ -215,9 +271,31 @@ int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_
         status.n_devices = supervisor->n_slots;
         status.sessions = row_pointers;
         status.n_sessions = sessions;
-        error = packet_append(bytes, size, FRAME_STATUS, sequence, &status.base);
+        status_fill_logins(&front->login.counts, &logins);
+        status.logins = front->login.users ? &logins : NULL;
+        status.connections = front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor);
+        status.connections_accepted = front->accepted;
+        status.n_rejections = status_fill_counts(front->rejections, &rejections);
+        status.rejections = rejections.pointers;
+        error = use(owner, &status);
     }
     free(row_pointers);
     free(rows);
     return error;
+}
+
+struct status_packet {
+    uint64_t sequence;
+    uint8_t **bytes;
+    size_t *size;
+};
+
+static int status_pack(void *owner, const Tensord__Status *status) {
+    const struct status_packet *packet = owner;
+    return packet_append(packet->bytes, packet->size, FRAME_STATUS, packet->sequence, &status->base);
+}
+
+int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
+    struct status_packet packet = {sequence, bytes, size};
+    return status_use(front, status_pack, &packet);
 }

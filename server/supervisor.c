@@ -106,11 +106,17 @@ static void supervisor_slot_refused(void *owner, struct worker_slot *slot, uint6
     supervisor->refused(supervisor->owner, slot, session);
 }
 
+static void supervisor_slot_login(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct supervisor *supervisor = owner;
+    supervisor->login(supervisor->owner, slot, message);
+}
+
 static const struct worker_slot_events supervisor_slot_events = {
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,
     .link_wanted = supervisor_link_wanted,
+    .login = supervisor_slot_login,
 };
 
 /* ---- watchdog ---- */
@@ -187,6 +193,17 @@ void supervisor_drain(struct supervisor *supervisor) {
                    supervisor->config->drain_timeout + SUPERVISOR_GRACE_MS, 0);
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_drain(&supervisor->slots[i]);
+}
+
+void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
+    struct channel_message message;
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_REVOKED;
+    message.principal = *principal;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (worker_slot_send(&supervisor->slots[i], &message, -1) == STATUS_LIMIT)
+            /* Without memory for a message: rather no session than one that was revoked. */
+            worker_slot_kill(&supervisor->slots[i], "could not be told of a revocation");
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

@@ -15,6 +15,8 @@ struct supervisor {
     void (*changed)(void *owner);
     /* A worker could not take the connection that it was handed as this session. */
     void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
+    /* A client of a worker wants to log in. Set after supervisor_init(). */
+    void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     void *owner;
 };
 
@@ -40,6 +42,8 @@ bool supervisor_stopped(const struct supervisor *supervisor);
 
 /* The slot that a preamble's target means; NULL: none. */
 struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target);
+/* To the workers of all devices: who was let in as this, by its credential, may not stay. */
+void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
 /* Client connections of all workers, as their stats pages said last. */

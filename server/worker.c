@@ -1,6 +1,7 @@
 #include "server/worker.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -57,24 +58,23 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     struct connection_options options = {
         .service = &worker->service,
         .session = message->connection.session,
-        .principal = message->connection.principal,
-        .peer = message->connection.peer,
-        .user_kernels = message->connection.user_kernels,
-        .tls = message->connection.tls ? worker->tls : NULL,
+        .peer = &message->connection.peer,
+        .tls = message->connection.peer.tls ? worker->tls : NULL,
     };
     struct connection *connection;
     struct fault fault = {0};
 
     if (fd < 0) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", "no descriptor left", NULL);
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", "no descriptor left",
+                  NULL);
         worker_refuse(worker, options.session);
     }
     worker_take(worker);
     if (fd < 0)
         return;
     if (connection_create(&options, fd, &connection, &fault)) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer, "reason", fault.message, NULL);
-    } else if (message->connection.tls && !worker->tls) { /* in the clear: the client knows what that means */
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
+    } else if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
         fault_set(&fault, STATUS_INTERNAL, "%s has no certificate for TLS", worker->service.device);
         connection_fail(connection, &fault);
     } else if (worker->service.failed) {
@@ -101,6 +101,34 @@ static void worker_credentials(struct worker *worker, int fd) {
     worker->tls = context;
 }
 
+/* What the front says of a client that wanted to log in, and may be gone by now. */
+static void worker_logged_in(struct worker *worker, const struct channel_message *message) {
+    struct connection *connection = worker->service.connections;
+
+    while (connection && connection->number != message->login.session)
+        connection = connection->next;
+    if (!connection)
+        return;
+    if (message->type == CHANNEL_GRANTED)
+        connection_granted(connection, &message->login.principal);
+    else
+        connection_denied(connection, &message->login.fault);
+}
+
+static void worker_revoke(struct worker *worker, const struct principal *principal) {
+    struct connection *connection = worker->service.connections;
+    struct fault fault;
+
+    fault_set(&fault, STATUS_DENIED, "%s may not stay: its token or role was revoked or changed", principal->name);
+    while (connection) {
+        struct connection *next = connection->next;
+
+        if (principal_same_login(&connection->peer.principal, principal))
+            connection_give_up(connection, &fault);
+        connection = next;
+    }
+}
+
 static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
     switch (message->type) {
     case CHANNEL_CONNECTION:
@@ -117,6 +145,13 @@ static void worker_message(struct worker *worker, const struct channel_message *
         break;
     case CHANNEL_CREDENTIALS:
         worker_credentials(worker, fd);
+        break;
+    case CHANNEL_GRANTED:
+    case CHANNEL_DENIED:
+        worker_logged_in(worker, message);
+        break;
+    case CHANNEL_REVOKED:
+        worker_revoke(worker, &message->principal);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
@@ -150,6 +185,18 @@ static int worker_want_link(void *owner, const char *device, const uint8_t ticke
     snprintf(message.link.device, sizeof message.link.device, "%s", device);
     memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
     return channel_send(worker->channel, &message, -1);
+}
+
+static int worker_login(void *owner, const struct connection *connection, const char *token) {
+    struct worker *worker = owner;
+    struct channel_message message = {.type = CHANNEL_LOGIN};
+
+    message.login.session = connection->number;
+    message.login.peer = connection->peer;
+    snprintf(message.login.token, sizeof message.login.token, "%s", token);
+    int error = channel_send(worker->channel, &message, -1);
+    OPENSSL_cleanse(&message.login.token, sizeof message.login.token);
+    return error;
 }
 
 /* A fault that ends the worker, to the front and to the log. The channel may be full, but not for long. */
@@ -273,6 +320,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .epoch = start->start.epoch,
         .limits = start->start.limits,
         .want_link = worker_want_link,
+        .login = worker_login,
         .tick = worker_on_tick,
         .failed = worker_on_failed,
         .ended = worker_on_ended,

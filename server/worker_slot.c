@@ -52,11 +52,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
     message->start.limits = (struct channel_limits){
-        .session_bytes = config->session_bytes,
-        .session_tensors = (uint32_t)config->session_tensors,
-        .session_streams = (uint32_t)config->session_streams,
-        .session_operations = (uint32_t)config->session_operations,
-        .session_out_bytes = config->session_out_bytes,
+        .each = config->limits,
         .sessions = (uint32_t)config->max_sessions,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
@@ -221,6 +217,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_LINK_WANTED:
         slot->events->link_wanted(slot->owner, slot, message);
         break;
+    case CHANNEL_LOGIN:
+        slot->events->login(slot->owner, slot, message);
+        break;
     case CHANNEL_REFUSED:
         slot->events->refused(slot->owner, slot, message->connection.session);
         break;
@@ -293,10 +292,7 @@ int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, cons
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_CONNECTION;
     message.connection.session = session;
-    snprintf(message.connection.principal, sizeof message.connection.principal, "%s", peer->principal);
-    snprintf(message.connection.peer, sizeof message.connection.peer, "%s", peer->address);
-    message.connection.user_kernels = config_allows_kernels(slot->config, peer->principal);
-    message.connection.tls = peer->tls;
+    message.connection.peer = *peer;
     int error = worker_slot_send(slot, &message, fd);
     if (!error)
         slot->handed++;

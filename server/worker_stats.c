@@ -54,8 +54,8 @@ static void worker_stats_session(const struct connection *connection, struct sta
 
     session_stats(connection->session, &session);
     out->id = connection->number;
-    memcpy(out->principal, connection->principal, sizeof out->principal);
-    memcpy(out->peer, connection->peer, sizeof out->peer);
+    out->principal = connection->peer.principal;
+    memcpy(out->peer, connection->peer.address, sizeof out->peer);
     memcpy(out->client, connection->client, sizeof out->client);
     out->started_ns = connection->started_ns;
     out->tensors = session.tensors;
@@ -77,9 +77,11 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
         .arrived = service->arrived,
         .bytes_in = service->bytes_in,
         .bytes_out = service->bytes_out,
+        .fetch_time = service->fetch_time,
     };
     uint32_t n = 0;
 
+    memcpy(device.rejections, service->rejections, sizeof device.rejections);
     engine_stats(service->engine, &device.engine);
     device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);

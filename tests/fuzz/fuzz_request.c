@@ -40,11 +40,11 @@ static void harness_start(void) {
         .device = "cpu:0",
         .kind = "cpu",
         .epoch = 1,
-        .limits = {.session_bytes = 512 << 10,
-                   .session_tensors = 64,
-                   .session_streams = 4,
-                   .session_operations = 256,
-                   .session_out_bytes = 1 << 20,
+        .limits = {.each = {.session_bytes = 512 << 10,
+                            .session_tensors = 64,
+                            .session_streams = 4,
+                            .session_operations = 256,
+                            .session_out_bytes = 1 << 20},
                    .sessions = 4,
                    .hello_timeout_ms = 1000,
                    .transfer_timeout_ms = 1000,
@@ -123,8 +123,9 @@ static void harness_check(void) {
 
 static void harness_run(const uint8_t *bytes, size_t size) {
     static uint64_t session;
-    struct connection_options options = {
-        .service = &service, .session = ++session, .principal = "uid:0", .peer = "fuzz", .user_kernels = true};
+    static const struct peer peer = {.principal = {.name = "uid:0", .role = ROLE_RUN, .user_kernels = true},
+                                     .address = "fuzz"};
+    struct connection_options options = {.service = &service, .session = ++session, .peer = &peer};
     struct connection *connection;
     struct fault fault;
     int fds[2];

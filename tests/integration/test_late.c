@@ -19,7 +19,7 @@ static struct client client;
 static td_device *cpu;
 
 static void start(void) {
-    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0,cpu:0"});
+    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0,late:1,cpu:0"});
     client_open(&client, tensord.url, "late:0");
     cr_assert(!td_device_open(client.connection, "cpu:0", &cpu), "%s", td_last_error()->message);
 }
@@ -46,13 +46,13 @@ static void expect_same(td_tensor *tensor, const float *want) {
 }
 
 Test(late, says_who_it_is) {
-    td_device_info infos[2];
+    td_device_info infos[3];
     struct command command;
     size_t count;
-    cr_assert(!td_devices(client.connection, infos, 2, &count));
+    cr_assert(!td_devices(client.connection, infos, 3, &count));
     cr_assert_str_eq(infos[0].name, "late:0");
     cr_assert_str_eq(infos[0].uuid, "LATE-1");
-    cr_assert_str_eq(infos[1].uuid, "");
+    cr_assert_str_eq(infos[2].uuid, "");
     command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", NULL},
                 NULL, 10000);
     cr_assert(strstr(command.out, "LATE-1 at 0000:3b:00.0"), "%s", command.out);
@@ -105,6 +105,28 @@ Test(late, tensors_are_copied_to_another_device_and_back) {
     td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(LARGE), data);
     td_tensor *back = td_copy_to(td_negative(td_copy_to(x, cpu)), client.device);
     expect_same(td_negative(back), data);
+    free(data);
+}
+
+/* A sum that needs both devices in turn, and large values that go both ways meanwhile. */
+Test(late, copies_go_both_ways_at_once) {
+    enum { TURNS = 12, WAYS = 4 };
+    float *data = noise();
+    td_device *other;
+    cr_assert(!td_device_open(client.connection, "late:1", &other), "%s", td_last_error()->message);
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(LARGE), data);
+    td_tensor *y = td_upload(other, TD_F32, TD_SHAPE(LARGE), data);
+    td_tensor *small = client_ramp(client.device, 4, 1), *there[WAYS], *here[WAYS];
+    for (int i = 0; i < TURNS; i++) {
+        small = td_copy_to(td_add(small, small), i % 2 ? client.device : other);
+        there[i % WAYS] = td_copy_to(x, other);
+        here[i % WAYS] = td_copy_to(y, client.device);
+    }
+    for (int i = 0; i < WAYS; i++) {
+        expect_same(there[i], data);
+        expect_same(here[i], data);
+    }
+    client_expect(small, (float[]){4096, 8192, 12288, 16384}, 4);
     free(data);
 }
 

@@ -39,6 +39,7 @@ struct row {
         {"a payload of 2^64 - 1", {{TYPE, .more_payload = UINT64_MAX}}, TD_E_PROTOCOL},                                \
         {"another magic", {{TYPE, .magic = 0x12345678}}, TD_E_PROTOCOL},                                               \
         {"a frame of no known type", {{999}}, TD_E_PROTOCOL}, {"another answer", {{OTHER}}, TD_E_PROTOCOL},            \
+        {"Done with an error", {{FRAME_DONE, .error = TD_E_DENIED}}, TD_E_DENIED},                                     \
         {"Done", {{FRAME_DONE}}, TD_E_PROTOCOL}, {"Pong", {{FRAME_PONG}}, TD_E_PROTOCOL},                              \
         {"part of a tensor", {{FRAME_FETCH_CHUNK}}, TD_E_PROTOCOL}, {"a request", {{FRAME_HELLO}}, TD_E_PROTOCOL},     \
         {"Error", {{FRAME_ERROR, .error = TD_E_LIMIT}}, TD_E_LIMIT},                                                   \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/tensorctl.h"
+#include "proto/status_json.h"
 
 enum { DEVICES = 64, SESSIONS = 200 };
 
@@ -195,7 +196,7 @@ static char *operations_shown(const Tensord__OperationList *list, bool json) {
     char *text;
     size_t size;
     FILE *file = open_memstream(&text, &size);
-    (json ? tensorctl_json_write_operations : tensorctl_operations_write)(file, list);
+    (json ? status_json_write_operations : tensorctl_operations_write)(file, list);
     fclose(file);
     return text;
 }

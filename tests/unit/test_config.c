@@ -52,9 +52,50 @@ Test(config, user_kernels_are_for_nobody_until_somebody_is_named) {
     cr_assert(!config_allows_kernels(&config, "none") && !config_allows_kernels(&config, "uid:0"));
 }
 
+Test(config, users_are_principals_by_their_names) {
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    cr_assert_eq(config_set(&config, "user-kernels", "alice, bob-2.x_y", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert(config_allows_kernels(&config, "alice") && config_allows_kernels(&config, "bob-2.x_y"));
+    cr_assert(!config_allows_kernels(&config, "ali") && !config_allows_kernels(&config, "bob"));
+}
+
+struct changes {
+    char text[256];
+};
+static void note_change(void *owner, const char *key, bool taken) {
+    struct changes *changes = owner;
+    size_t used = strlen(changes->text);
+    snprintf(changes->text + used, sizeof changes->text - used, "%s%s ", taken ? "+" : "-", key);
+}
+
+Test(config, a_running_daemon_takes_over_what_can_change_and_names_the_rest) {
+    struct config running, fresh;
+    struct changes changes = {""};
+    struct fault fault;
+    config_init(&running);
+    config_init(&fresh);
+    fresh.ignore_devices = true;
+    cr_assert_eq(config_set(&fresh, "devices", "cuda:5", &fault), STATUS_OK, "%s", fault.message);
+    config_take(&running, &fresh, note_change, &changes);
+    cr_assert_str_eq(changes.text, "");
+    cr_assert_eq(config_set(&fresh, "listen", "unix:/a", &fault), STATUS_OK);
+    cr_assert_eq(config_set(&fresh, "max-connections", "7", &fault), STATUS_OK);
+    cr_assert_eq(config_set(&fresh, "memory", "1G", &fault), STATUS_OK);
+    cr_assert_eq(config_set(&fresh, "user-kernels", "alice", &fault), STATUS_OK);
+    cr_assert_eq(config_set(&fresh, "users", "/b", &fault), STATUS_OK);
+    cr_assert_eq(config_set(&fresh, "allow-plaintext", "yes", &fault), STATUS_OK);
+    config_take(&running, &fresh, note_change, &changes);
+    cr_assert_str_eq(changes.text, "-listen -memory +max-connections +user-kernels -users -allow-plaintext ");
+    cr_assert(running.max_connections == 7 && config_allows_kernels(&running, "alice"));
+    cr_assert(running.n_listen == 0 && running.memory == 0 && !*running.users && !running.allow_plaintext);
+    cr_assert(running.n_devices == 1 && !strcmp(running.devices[0].name, "cpu:0"));
+}
+
 Test(config, lists_of_principals_that_are_none_are_refused) {
-    static const char *const wrong[] = {"uid:",      "uid:x",     "uid:1,",     ",uid:1",      "1000",
-                                        "all,uid:1", "uid:1,all", "uid:1,none", "uid:1 uid:2", "Uid:1"};
+    static const char *const wrong[] = {"uid:",      "uid:x",      "uid:1,",      ",uid:1", "1000",      "all,uid:1",
+                                        "uid:1,all", "uid:1,none", "uid:1 uid:2", "Uid:1",  "alice bob", "alice+"};
     struct config config;
     struct fault fault;
     config_init(&config);

@@ -339,6 +339,44 @@ Test(engine_staging, small_fetches_need_no_place_of_their_own_size) {
     close_late();
 }
 
+/* One tenant may hold two pieces, in whatever session: the first piece of each comes anyway, and more when some has come
+ * back. */
+Test(engine_staging, tenant_holds_what_it_may_and_gets_on_all_the_same) {
+    struct session_limits of = limits;
+    struct tenant_stats stats;
+    struct tenant *tenant;
+    struct fault fault;
+    struct sender first, second, third, free;
+    open_late(64 * MIB);
+    struct session *other = another_session(), *mine[2];
+    cr_assert_eq(tenant_create(engine, "a", &(struct tenant_limits){.staging = 2 * MIB}, &tenant, &fault), STATUS_OK);
+    of.tenant = tenant;
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(session_create(engine, &of, &mine[i], &fault), STATUS_OK);
+    sender_begin(&first, mine[0], 1, 8 * MIB, MIB);
+    sender_begin(&second, mine[1], 1, 8 * MIB, MIB);
+    sender_begin(&third, mine[1], 2, 8 * MIB, MIB);
+    sender_begin(&free, other, 1, 8 * MIB, MIB);
+    cr_assert_not_null(upload_chunk(&first.upload, 0, 2 * MIB)); /* and the client sends no more of it */
+    cr_assert_not_null(upload_chunk(&second.upload, 0, MIB), "the first piece");
+    cr_assert(!sender_step(&third), "more than that");
+    tenant_stats(tenant, &stats);
+    cr_assert_eq(stats.staging, 3 * MIB);
+    EVENTUALLY(sender_runs(&free));
+    upload_finish(&free.upload, NULL);
+    cr_assert(!sender_step(&third));
+    upload_chunk_done(&second.upload);
+    EVENTUALLY(sender_runs(&third)); /* piece after piece */
+    upload_finish(&third.upload, NULL);
+    tenant_stats(tenant, &stats);
+    cr_assert_leq(stats.staging, 3 * MIB);
+    session_destroy(mine[0]), session_destroy(mine[1]), session_destroy(other);
+    tenant_stats(tenant, &stats);
+    cr_assert_eq(stats.staging, 0);
+    tenant_destroy(tenant);
+    close_late();
+}
+
 Test(engine_staging, session_may_end_while_it_waits) {
     static struct reader reader, second;
     struct sender sender, waiting;

@@ -28,8 +28,16 @@ Test(wire_print, a_message_is_one_line_of_its_fields) {
     Tensord__Hello hello = TENSORD__HELLO__INIT;
     hello.version_min = hello.version_max = 1;
     hello.client = (char *)"example\n\x1b[31m\"";
+    expect(
+        FRAME_HELLO, &hello.base, 0,
+        "-> HELLO (7) version_min=1 version_max=1 client=\"example\\x0a\\x1b[31m\\x22\" allow_tf32=false token=\"\"\n");
+}
+
+Test(wire_print, a_token_is_not_shown) {
+    Tensord__Hello hello = TENSORD__HELLO__INIT;
+    hello.token = (char *)"tensord_0123";
     expect(FRAME_HELLO, &hello.base, 0,
-           "-> HELLO (7) version_min=1 version_max=1 client=\"example\\x0a\\x1b[31m\\x22\" allow_tf32=false\n");
+           "-> HELLO (7) version_min=0 version_max=0 client=\"\" allow_tf32=false token=(hidden)\n");
 }
 
 Test(wire_print, repeated_fields_nested_messages_and_payload) {

@@ -33,7 +33,7 @@ struct cuda_bench {
     int what, size; /* as `run` understands them */
     struct cuda_row rows[CUDA_ROWS];
 };
-cuda_run cuda_chain, cuda_product, cuda_ten, cuda_bandwidth, cuda_transfer, cuda_clients, cuda_start;
+cuda_run cuda_chain, cuda_product, cuda_ten, cuda_bandwidth, cuda_transfer, cuda_clients, cuda_start, cuda_allocate;
 
 /* Adds the bench's row of this index to the report. */
 void cuda_report(const struct cuda_bench *bench, int row, double value, double limit, double ratio);

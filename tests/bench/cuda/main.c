@@ -55,6 +55,7 @@ static const struct cuda_bench benches[] = {
      0,
      {{"upload of 1 GiB, Unix socket", "GB/s", BENCH_HIGHER, 0.8},
       {"fetch of 1 GiB, Unix socket", "GB/s", BENCH_HIGHER, 0.8}}},
+    {"allocate", cuda_allocate, 0, 0, {{"memory taken and given back, 256 B to 64 MiB", "ns", BENCH_LOWER, 1}}},
     {"ten",
      cuda_ten,
      0,
@@ -191,7 +192,7 @@ static int run_all(struct run *run, const char *json, char **groups) {
 
 static int usage(void) {
     fprintf(stderr, "usage: bench-cuda [OPTION…] [GROUP…]\n"
-                    "groups: start chain product bandwidth transfer ten clients; without one, all of them\n"
+                    "groups: start chain product bandwidth transfer allocate ten clients; without one, all of them\n"
                     "  --device NAME    cuda:0\n"
                     "  --json FILE      the rows as JSON\n"
                     "  --limit SECONDS  what has not begun by then is not run (480)\n"

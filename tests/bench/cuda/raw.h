@@ -20,6 +20,7 @@ enum raw_kind {
     RAW_PRODUCT_OPEN, /* random matrices of `type` and n rows and columns, and cublasLt's first choice for their product */
     RAW_PRODUCT,      /* `count` of these, and a synchronisation */
     RAW_CHAIN,        /* the same, but each product is the next one's left factor */
+    RAW_ALLOCATE,     /* `count` blocks of raw_block_bytes(), up to `bytes`, taken and, RAW_BLOCKS later, given back */
     RAW_CLOSE,        /* frees what has been opened */
     RAW_KINDS
 };
@@ -39,6 +40,15 @@ struct raw_reply {
     uint64_t free_bytes;
     char error[200]; /* "": it went well */
 };
+
+/* Sizes of memory such as a job asks for: as many below as above each power of two. */
+enum { RAW_BLOCKS = 64, RAW_BLOCK_MAX = 64 << 20, RAW_SEED = 1 };
+static inline size_t raw_block_bytes(uint64_t *random, size_t most) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    uint64_t bits = *random >> 33, scale = (bits & 0xff) * 18 >> 8; /* 256 bytes to 32 MiB, and up to twice that */
+    size_t bytes = (size_t)((UINT64_C(256) << scale) * (256 + (bits >> 8 & 0xff)) / 256);
+    return bytes < most ? bytes : most;
+}
 
 /* Starts one; exits where that fails. */
 void raw_start(struct raw *raw, int ordinal);

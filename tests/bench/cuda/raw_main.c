@@ -10,11 +10,14 @@
 enum { SMALL_BYTES = 64 };
 
 struct state {
+    int ordinal;
     cudaStream_t stream;
     float *x, *b; /* of small adds; NULL: not yet */
     void *from, *to;
     uint64_t copy_bytes;
     struct raw_product product;
+    cudaMemPool_t pool; /* of blocks; NULL: not yet */
+    void *blocks[RAW_BLOCKS];
 };
 
 static const char *cuda_words(cudaError_t error) {
@@ -102,21 +105,35 @@ static const char *do_product(struct state *state, const struct raw_request *req
     return NULL;
 }
 
+static const char *do_allocate(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    uint64_t keep = UINT64_MAX, random = RAW_SEED;
+    if (!state->pool) {
+        TRY(cudaDeviceGetDefaultMemPool(&state->pool, state->ordinal));
+        TRY(cudaMemPoolSetAttribute(state->pool, cudaMemPoolAttrReleaseThreshold, &keep));
+    }
+    double begin = bench_now();
+    for (int64_t i = 0; i < request->count; i++) {
+        void **place = &state->blocks[i % RAW_BLOCKS];
+        if (*place)
+            TRY(cudaFreeAsync(*place, state->stream));
+        *place = NULL;
+        TRY(cudaMallocAsync(place, raw_block_bytes(&random, request->bytes), state->stream));
+    }
+    reply->seconds = bench_now() - begin;
+    TRY(cudaStreamSynchronize(state->stream));
+    return NULL;
+}
+
 typedef const char *raw_do(struct state *state, const struct raw_request *request, struct raw_reply *reply);
 static raw_do *const does[RAW_KINDS] = {
-    [RAW_CONTEXT] = do_context,
-    [RAW_LAUNCHES] = do_launches,
-    [RAW_COPY_OPEN] = do_copy_open,
-    [RAW_COPY] = do_copy,
-    [RAW_PRODUCT_OPEN] = do_product_open,
-    [RAW_PRODUCT] = do_product,
-    [RAW_CHAIN] = do_product,
-    [RAW_CLOSE] = do_close,
+    [RAW_CONTEXT] = do_context, [RAW_LAUNCHES] = do_launches,         [RAW_COPY_OPEN] = do_copy_open,
+    [RAW_COPY] = do_copy,       [RAW_PRODUCT_OPEN] = do_product_open, [RAW_PRODUCT] = do_product,
+    [RAW_CHAIN] = do_product,   [RAW_ALLOCATE] = do_allocate,         [RAW_CLOSE] = do_close,
 };
 
 static const char *state_init(struct state *state, int ordinal) {
     int count; /* asked for, since it tells best why there is no GPU */
-    memset(state, 0, sizeof *state);
+    *state = (struct state){.ordinal = ordinal};
     TRY(cudaGetDeviceCount(&count));
     TRY(cudaSetDevice(ordinal));
     TRY(cudaStreamCreateWithPriority(&state->stream, cudaStreamNonBlocking, 0));

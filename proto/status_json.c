@@ -1,101 +1,12 @@
+#include "proto/status_json.h"
+
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
-#include "client/tensorctl.h"
+#include "proto/json.h"
 #include "proto/status.h"
 
-/* A writer of JSON (RFC 8259): commas, escapes and indentation. A value within an object has a key, one within an array
- * has NULL. */
-struct json {
-    FILE *out;
-    bool pretty, first;
-    int depth;
-};
-
-static void json_string(struct json *json, const char *text) {
-    char utf8[4];
-
-    fputc('"', json->out);
-    while (*text) {
-        uint32_t rune = text_next(&text);
-        if (rune == '"' || rune == '\\')
-            fprintf(json->out, "\\%c", (int)rune);
-        else if (rune < 0x20 || rune == 0x7f)
-            fprintf(json->out, "\\u%04x", (unsigned)rune);
-        else
-            fwrite(utf8, 1, text_put(rune, utf8), json->out);
-    }
-    fputc('"', json->out);
-}
-
-static void json_line(struct json *json) {
-    if (json->pretty)
-        fprintf(json->out, "\n%*s", json->depth * 2, "");
-}
-
-static void json_key(struct json *json, const char *key) {
-    if (!json->first)
-        fputs(json->pretty ? "," : ", ", json->out);
-    if (json->depth > 0)
-        json_line(json);
-    json->first = false;
-    if (key) {
-        json_string(json, key);
-        fputs(": ", json->out);
-    }
-}
-
-static void json_open(struct json *json, const char *key, char bracket) {
-    json_key(json, key);
-    fputc(bracket, json->out);
-    ++json->depth;
-    json->first = true;
-}
-
-static void json_close(struct json *json, char bracket) {
-    --json->depth;
-    if (!json->first)
-        json_line(json);
-    fputc(bracket, json->out);
-    json->first = false;
-}
-
-static void json_integer(struct json *json, const char *key, uint64_t value) {
-    json_key(json, key);
-    fprintf(json->out, "%" PRIu64, value);
-}
-
-/* JSON has no NaN and no infinity. The program never calls setlocale(), so the decimal point is a point. */
-static void json_real(struct json *json, const char *key, double value) {
-    json_key(json, key);
-    if (isfinite(value))
-        fprintf(json->out, "%.15g", value);
-    else
-        fputs("null", json->out);
-}
-
-static void json_bool(struct json *json, const char *key, bool value) {
-    json_key(json, key);
-    fputs(value ? "true" : "false", json->out);
-}
-
-static void json_text(struct json *json, const char *key, const char *value) {
-    json_key(json, key);
-    json_string(json, value);
-}
-
-static void json_text_or_null(struct json *json, const char *key, const char *value) {
-    json_key(json, key);
-    if (*value)
-        json_string(json, value);
-    else
-        fputs("null", json->out);
-}
-
-/* ---- the messages ---- */
-
-static void tensorctl_json_memory(struct json *json, const Tensord__DeviceStatus *device) {
+static void status_json_memory(struct json *json, const Tensord__DeviceStatus *device) {
     json_open(json, "memory", '{');
     json_integer(json, "total", device->memory_total);
     json_integer(json, "reserved", device->memory_reserved);
@@ -137,7 +48,7 @@ static void json_reading_bool(struct json *json, const char *key, const Tensord_
         json_real(json, key, NAN);
 }
 
-static void tensorctl_json_readings(struct json *json, const Tensord__DeviceReadings *from) {
+static void status_json_readings(struct json *json, const Tensord__DeviceReadings *from) {
     static const Tensord__DeviceReadings none = TENSORD__DEVICE_READINGS__INIT;
     const Tensord__DeviceReadings *readings = from ? from : &none;
     const Tensord__Reading *xid = readings->xid && readings->xid->value ? readings->xid : NULL;
@@ -163,7 +74,47 @@ static void tensorctl_json_readings(struct json *json, const Tensord__DeviceRead
     json_close(json, '}');
 }
 
-static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus *device) {
+static void status_json_counts(struct json *json, const char *key, Tensord__FailureCount *const *counts, size_t n) {
+    char number[16]; /* for a code that only a newer daemon knows */
+
+    json_open(json, key, '{');
+    for (size_t i = 0; i < n; ++i) {
+        snprintf(number, sizeof number, "%" PRIu32, counts[i]->code);
+        json_integer(json, counts[i]->code < STATUS_COUNT ? status_name((int)counts[i]->code) : number,
+                     counts[i]->count);
+    }
+    json_close(json, '}');
+}
+
+/* The bound below which so many of the times lie, in seconds; not finite for the longest ones, which have none. */
+static double histogram_quantile(const Tensord__Histogram *histogram, uint64_t count, double quantile) {
+    uint64_t below = 0;
+    size_t i = 0;
+
+    for (; i + 1 < histogram->n_counts; ++i) {
+        below += histogram->counts[i];
+        if ((double)below >= quantile * (double)count)
+            return ldexp(1e-6, (int)i);
+    }
+    return INFINITY;
+}
+
+static void status_json_histogram(struct json *json, const char *key, const Tensord__Histogram *from) {
+    static const Tensord__Histogram none = TENSORD__HISTOGRAM__INIT;
+    const Tensord__Histogram *histogram = from ? from : &none;
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < histogram->n_counts; ++i)
+        count += histogram->counts[i];
+    json_open(json, key, '{');
+    json_integer(json, "count", count);
+    json_real(json, "sum_s", histogram->sum_s);
+    json_real(json, "p50_s", count ? histogram_quantile(histogram, count, 0.5) : NAN);
+    json_real(json, "p99_s", count ? histogram_quantile(histogram, count, 0.99) : NAN);
+    json_close(json, '}');
+}
+
+static void status_json_device(struct json *json, const Tensord__DeviceStatus *device) {
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
     const Tensord__Device *about = device->device ? device->device : &unknown;
 
@@ -188,8 +139,8 @@ static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus
     json_integer(json, "restarts", device->restarts);
     json_text_or_null(json, "last_fault", device->last_fault);
     json_real(json, "last_fault_age_s", *device->last_fault ? device->last_fault_age_s : NAN);
-    tensorctl_json_memory(json, device);
-    tensorctl_json_readings(json, device->readings);
+    status_json_memory(json, device);
+    status_json_readings(json, device->readings);
     json_integer(json, "queue_depth", device->queue_depth);
     json_real(json, "stalled_s", device->stalled_s);
     json_integer(json, "ops_total", device->ops_total);
@@ -201,22 +152,17 @@ static void tensorctl_json_device(struct json *json, const Tensord__DeviceStatus
     json_real(json, "bytes_in_per_s", device->bytes_in_per_s);
     json_real(json, "bytes_out_per_s", device->bytes_out_per_s);
     json_real(json, "data_age_ms", device->data_age_ms);
+    json_integer(json, "faults", device->faults);
+    status_json_counts(json, "failures", device->failures, device->n_failures);
+    json_integer(json, "connections", device->connections);
+    status_json_counts(json, "refusals", device->refusals, device->n_refusals);
+    status_json_histogram(json, "queue_time", device->queue_time);
+    status_json_histogram(json, "run_time", device->run_time);
+    status_json_histogram(json, "fetch_time", device->fetch_time);
     json_close(json, '}');
 }
 
-static void tensorctl_json_failures(struct json *json, const Tensord__SessionStatus *session) {
-    char number[16]; /* for a code that only a newer daemon knows */
-
-    json_open(json, "failures", '{');
-    for (size_t i = 0; i < session->n_failures; ++i) {
-        const Tensord__FailureCount *failure = session->failures[i];
-        snprintf(number, sizeof number, "%" PRIu32, failure->code);
-        json_integer(json, failure->code < STATUS_COUNT ? status_name((int)failure->code) : number, failure->count);
-    }
-    json_close(json, '}');
-}
-
-static void tensorctl_json_session(struct json *json, const Tensord__SessionStatus *session) {
+static void status_json_session(struct json *json, const Tensord__SessionStatus *session) {
     json_open(json, NULL, '{');
     json_integer(json, "id", session->id);
     json_text(json, "principal", session->principal);
@@ -229,34 +175,54 @@ static void tensorctl_json_session(struct json *json, const Tensord__SessionStat
     json_integer(json, "peak", session->peak);
     json_integer(json, "ops_queued", session->ops_queued);
     json_integer(json, "ops_done", session->ops_done);
-    tensorctl_json_failures(json, session);
+    status_json_counts(json, "failures", session->failures, session->n_failures);
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);
     json_bool(json, "allow_tf32", session->allow_tf32);
+    json_text_or_null(json, "role", session->role);
+    json_text_or_null(json, "credential", session->credential);
     json_text_or_null(json, "tls", session->tls ? session->tls->cipher : "");
     json_bool(json, "tls_resumed", session->tls && session->tls->resumed);
     json_close(json, '}');
 }
 
-void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty) {
+static void status_json_logins(struct json *json, const Tensord__LoginStatus *logins) {
+    if (!logins)
+        return;
+    json_open(json, "logins", '{');
+    json_integer(json, "granted", logins->granted);
+    json_integer(json, "no_token", logins->no_token);
+    json_integer(json, "malformed", logins->malformed);
+    json_integer(json, "unknown", logins->unknown);
+    json_integer(json, "wrong", logins->wrong);
+    json_integer(json, "put_off", logins->put_off);
+    json_integer(json, "turned_away", logins->turned_away);
+    json_close(json, '}');
+}
+
+void status_json_write(FILE *out, const Tensord__Status *status, enum status_json_view view, bool pretty) {
     struct json json = {.out = out, .pretty = pretty, .first = true};
 
     json_open(&json, NULL, '{');
-    if (view == TENSORCTL_STATUS) {
+    if (view == STATUS_JSON_ALL) {
         json_text(&json, "version", status->version);
         json_real(&json, "uptime_s", status->uptime_s);
         json_bool(&json, "draining", status->draining);
+        status_json_logins(&json, status->logins);
+        json_integer(&json, "connections", status->connections);
+        json_integer(&json, "connections_accepted", status->connections_accepted);
+        status_json_counts(&json, "rejections", status->rejections, status->n_rejections);
     }
-    if (view != TENSORCTL_SESSIONS) {
+    if (view != STATUS_JSON_SESSIONS) {
         json_open(&json, "devices", '[');
         for (size_t i = 0; i < status->n_devices; ++i)
-            tensorctl_json_device(&json, status->devices[i]);
+            status_json_device(&json, status->devices[i]);
         json_close(&json, ']');
     }
-    if (view != TENSORCTL_DEVICES) {
+    if (view != STATUS_JSON_DEVICES) {
         json_open(&json, "sessions", '[');
         for (size_t i = 0; i < status->n_sessions; ++i)
-            tensorctl_json_session(&json, status->sessions[i]);
+            status_json_session(&json, status->sessions[i]);
         json_close(&json, ']');
     }
     json_close(&json, '}');
@@ -273,8 +239,8 @@ static void json_dtypes(struct json *json, const char *key, const Tensord__Opera
     json_close(json, ']');
 }
 
-static void tensorctl_json_operation(struct json *json, const Tensord__OperationList *list,
-                                     const Tensord__Operation *operation) {
+static void status_json_operation(struct json *json, const Tensord__OperationList *list,
+                                  const Tensord__Operation *operation) {
     json_open(json, NULL, '{');
     json_text(json, "name", operation->name);
     json_integer(json, "opcode", operation->opcode);
@@ -294,7 +260,7 @@ static void tensorctl_json_operation(struct json *json, const Tensord__Operation
     json_close(json, '}');
 }
 
-void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *list) {
+void status_json_write_operations(FILE *out, const Tensord__OperationList *list) {
     struct json json = {.out = out, .pretty = true, .first = true};
 
     json_open(&json, NULL, '{');
@@ -309,7 +275,7 @@ void tensorctl_json_write_operations(FILE *out, const Tensord__OperationList *li
     json_close(&json, ']');
     json_open(&json, "operations", '[');
     for (size_t i = 0; i < list->n_operations; ++i)
-        tensorctl_json_operation(&json, list, list->operations[i]);
+        status_json_operation(&json, list, list->operations[i]);
     json_close(&json, ']');
     json_close(&json, '}');
     fputc('\n', out);

@@ -1,0 +1,78 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/engine_impl.h"
+#include "engine/tenant_impl.h"
+
+static uint32_t tenant_weight(const struct tenant_limits *limits) {
+    if (!limits->weight)
+        return SHARE_WEIGHT_DEFAULT;
+    return limits->weight < SHARE_WEIGHT_MAX ? limits->weight : SHARE_WEIGHT_MAX;
+}
+
+int tenant_create(struct engine *engine, const char *name, const struct tenant_limits *limits, struct tenant **result,
+                  struct fault *fault) {
+    struct tenant *tenant = calloc(1, sizeof *tenant);
+    if (tenant)
+        tenant->share = engine_share_take(engine, tenant_weight(limits));
+    if (!tenant || !tenant->share) {
+        free(tenant);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a tenant");
+    }
+    tenant->engine = engine;
+    tenant->limits = *limits;
+    snprintf(tenant->name, sizeof tenant->name, "%s", name);
+    *result = tenant;
+    return STATUS_OK;
+}
+
+void tenant_set_limits(struct tenant *tenant, const struct tenant_limits *limits) {
+    struct engine *engine = tenant->engine;
+    tenant->limits = *limits;
+    engine->staging.moved = true; /* those who wait may have more now */
+    pthread_mutex_lock(&engine->lock);
+    tenant->share->weight = tenant_weight(limits);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void tenant_destroy(struct tenant *tenant) {
+    if (!tenant)
+        return;
+    engine_share_give(tenant->engine, tenant->share);
+    free(tenant);
+}
+
+/* ---- memory ---- */
+
+int tenant_check(const struct tenant *tenant, uint64_t bytes, struct fault *fault) {
+    uint64_t limit = tenant ? tenant->limits.bytes : 0;
+    if (!limit || (bytes <= limit && tenant->live <= limit - bytes))
+        return STATUS_OK;
+    return fault_set(fault, STATUS_LIMIT,
+                     "the limit of %s, %" PRIu64 " bytes on this device, is reached: asked for %" PRIu64
+                     ", live %" PRIu64 " in %u session%s",
+                     tenant->name, limit, bytes, tenant->live, tenant->sessions, tenant->sessions == 1 ? "" : "s");
+}
+
+void tenant_charge(struct tenant *tenant, uint64_t bytes) {
+    if (!tenant)
+        return;
+    tenant->live += bytes;
+    if (tenant->live > tenant->peak)
+        tenant->peak = tenant->live;
+}
+
+void tenant_discharge(struct tenant *tenant, uint64_t bytes) {
+    if (tenant)
+        tenant->live -= bytes;
+}
+
+void tenant_stats(const struct tenant *tenant, struct tenant_stats *stats) {
+    *stats = (struct tenant_stats){
+        .sessions = tenant->sessions,
+        .live = tenant->live,
+        .peak = tenant->peak,
+        .staging = tenant->staging,
+    };
+}

@@ -1,0 +1,21 @@
+/* The tenant's inside, for the files of this room. Owner thread, but for `share`. */
+#pragma once
+
+#include "engine/tenant.h"
+#include "engine/turns.h"
+
+struct tenant {
+    struct engine *engine;
+    char name[TENANT_NAME_MAX + 1];
+    struct tenant_limits limits;
+    struct run_share *share;
+    unsigned sessions;
+    uint64_t live, peak;
+    uint64_t staging;
+};
+
+/* Whether it may have so many bytes more; else the fault says whose limit that is, what is used, and by how many
+ * sessions. Takes NULL. */
+int tenant_check(const struct tenant *tenant, uint64_t bytes, struct fault *fault);
+void tenant_charge(struct tenant *tenant, uint64_t bytes);
+void tenant_discharge(struct tenant *tenant, uint64_t bytes);

@@ -1,0 +1,259 @@
+#include "server/account.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/connection.h"
+
+enum {
+    PRINCIPAL_BURST_PART = 5,         /* this part of a second's bytes can be saved up, */
+    PRINCIPAL_BURST_LEAST = 64 << 10, /* and at least so many bytes */
+    PRINCIPAL_GRANT_LEAST = 4 << 10,  /* to each connection that waits, or they would only pass headers */
+};
+#define PRINCIPAL_SECOND_NS UINT64_C(1000000000)
+
+/* ---- life ---- */
+
+static void account_set_limits(struct account *account, const struct limits *limits) {
+    const struct tenant_limits tenant = {
+        .bytes = limits->principal_bytes,
+        .staging = limits->principal_staging,
+        .weight = (uint32_t)limits->weight,
+    };
+
+    account->limits = *limits;
+    tenant_set_limits(account->tenant, &tenant);
+}
+
+static uint64_t account_burst(const struct account *account) {
+    uint64_t part = account->limits.principal_rate / PRINCIPAL_BURST_PART;
+
+    return part > PRINCIPAL_BURST_LEAST ? part : PRINCIPAL_BURST_LEAST;
+}
+
+static int account_create(struct service *service, const char *name, const struct limits *limits,
+                          struct account **result, struct fault *fault) {
+    struct account *account = calloc(1, sizeof *account);
+    int status;
+
+    if (!account)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a principal");
+    status = tenant_create(service->engine, name, &(struct tenant_limits){0}, &account->tenant, fault);
+    if (status) {
+        free(account);
+        return status;
+    }
+    account->service = service;
+    snprintf(account->name, sizeof account->name, "%s", name);
+    account->refilled_ns = service_now_ns();
+    account->limits = *limits;
+    account->tokens = (int64_t)account_burst(account);
+    account->next = service->accounts;
+    account->previous = &service->accounts;
+    if (account->next)
+        account->next->previous = &account->next;
+    service->accounts = account;
+    *result = account;
+    return STATUS_OK;
+}
+
+int account_join(struct service *service, const char *name, const struct limits *limits, struct account **result,
+                 struct fault *fault) {
+    struct account *account = service->accounts;
+    int status;
+
+    while (account && strcmp(account->name, name) != 0)
+        account = account->next;
+    if (!account) {
+        status = account_create(service, name, limits, &account, fault);
+        if (status)
+            return status;
+    }
+    account_set_limits(account, limits);
+    account->connections++;
+    *result = account;
+    return STATUS_OK;
+}
+
+void account_leave(struct account *account) {
+    if (!account || --account->connections)
+        return;
+    *account->previous = account->next;
+    if (account->next)
+        account->next->previous = account->previous;
+    tenant_destroy(account->tenant);
+    free(account);
+}
+
+/* ---- sessions ---- */
+
+int account_open_session(struct account *account, struct fault *fault) {
+    uint64_t limit = account->limits.principal_sessions;
+
+    if (limit && account->sessions >= limit) {
+        account->service->refusals[REFUSAL_PRINCIPAL_SESSIONS]++;
+        return fault_set(fault, STATUS_LIMIT, "%s has %u sessions on %s, and may have no more than %" PRIu64,
+                         account->name, account->sessions, account->service->device, limit);
+    }
+    account->sessions++;
+    return STATUS_OK;
+}
+
+void account_close_session(struct connection *connection) {
+    struct account *account = connection->account;
+
+    account->sessions--;
+    account->operations -= connection->operations_seen;
+    connection->operations_seen = 0;
+    account->waiting -= connection->wait_principal;
+    connection->wait_principal = false;
+    account_wake(account); /* there is its room now */
+}
+
+/* ---- operations in flight ---- */
+
+static void account_note(struct connection *connection, uint64_t queued) {
+    struct account *account = connection->account;
+
+    account->operations += queued - connection->operations_seen;
+    connection->operations_seen = queued;
+}
+
+static struct connection *account_next(const struct account *account, struct connection *connection) {
+    while (connection && (connection->account != account || !connection->session))
+        connection = connection->next;
+    return connection;
+}
+
+/* Looks at each session; returns the one with most in flight. */
+static struct connection *account_look(struct account *account) {
+    struct connection *fullest = NULL, *at = account_next(account, account->service->connections);
+
+    for (; at; at = account_next(account, at->next)) {
+        account_note(at, session_queued(at->session));
+        if (!fullest || at->operations_seen > fullest->operations_seen)
+            fullest = at;
+    }
+    return fullest;
+}
+
+static void account_on_room(void *owner) {
+    account_wake(((struct connection *)owner)->account);
+}
+
+/* It waits for the fullest session to become half as full, unless that one's own connection waits for the same. */
+static void account_wait(struct connection *connection, struct connection *fullest) {
+    struct account *account = connection->account;
+
+    if (!connection->wait_principal)
+        account->service->refusals[REFUSAL_PRINCIPAL_OPERATIONS]++;
+    account->waiting += !connection->wait_principal;
+    connection->wait_principal = true;
+    if (!fullest->wait_room)
+        session_notify_room(fullest->session, fullest->operations_seen / 2, account_on_room, fullest);
+}
+
+bool account_over(struct connection *connection, uint64_t queued) {
+    struct account *account = connection->account;
+    struct connection *fullest = NULL;
+
+    account_note(connection, queued);
+    if (account->operations > account->limits.principal_operations)
+        fullest = account_look(account);
+    if (account->operations > account->limits.principal_operations) {
+        account_wait(connection, fullest);
+        return true;
+    }
+    account->waiting -= connection->wait_principal;
+    connection->wait_principal = false;
+    return false;
+}
+
+void account_wake(struct account *account) {
+    struct connection *at = account->waiting ? account_next(account, account->service->connections) : NULL;
+
+    for (; at; at = account_next(account, at->next)) {
+        if (!at->wait_principal)
+            continue;
+        at->wait_principal = false;
+        service_mark_more(account->service, at);
+    }
+    account->waiting = 0;
+}
+
+/* ---- bytes a second ---- */
+
+/* What was received before a drain is finished in its time, and last words leave at once. */
+static bool account_is_limited(const struct connection *connection) {
+    return connection->account->limits.principal_rate && connection->state == CONNECTION_OPEN &&
+           !connection->service->draining;
+}
+
+size_t account_allowance(const struct connection *connection) {
+    int64_t tokens = connection->account->tokens;
+
+    if (!account_is_limited(connection))
+        return SIZE_MAX;
+    if (connection->grant < tokens)
+        tokens = connection->grant;
+    return tokens > 0 ? (size_t)tokens : 0;
+}
+
+void account_spend(struct connection *connection, size_t bytes) {
+    struct account *account = connection->account;
+
+    account->bytes += bytes;
+    if (!account_is_limited(connection))
+        return;
+    account->tokens -= (int64_t)bytes;
+    connection->grant -= (int64_t)bytes;
+}
+
+static void account_refill(struct account *account, uint64_t now_ns) {
+    uint64_t rate = account->limits.principal_rate, burst = account_burst(account);
+    uint64_t ns = now_ns - account->refilled_ns;
+
+    if (ns > PRINCIPAL_SECOND_NS)
+        ns = PRINCIPAL_SECOND_NS; /* more than fits in any case, and no overflow */
+    account->refilled_ns = now_ns;
+    account->tokens += (int64_t)((double)rate * (double)ns / (double)PRINCIPAL_SECOND_NS);
+    if (account->tokens > (int64_t)burst)
+        account->tokens = (int64_t)burst;
+}
+
+/* Those who wait get equal parts, so that the one that comes first does not take all. */
+static void account_grant(struct connection *connection) {
+    struct account *account = connection->account;
+    int64_t part = account->tokens;
+
+    if (account->throttled > 1) {
+        part /= account->throttled;
+        if (part < PRINCIPAL_GRANT_LEAST)
+            part = PRINCIPAL_GRANT_LEAST;
+    }
+    connection->grant = part;
+}
+
+/* Those of one principal that wait for operations in flight, where nobody could be asked to tell. */
+static void account_recheck(struct account *account) {
+    account_look(account);
+    if (account->operations <= account->limits.principal_operations)
+        account_wake(account);
+}
+
+void account_tick(struct service *service, uint64_t now_ns) {
+    for (struct account *at = service->accounts; at; at = at->next) {
+        if (at->limits.principal_rate)
+            account_refill(at, now_ns);
+        if (at->waiting)
+            account_recheck(at);
+    }
+    for (struct connection *c = service->connections; c; c = c->next)
+        if (c->account->limits.principal_rate)
+            account_grant(c);
+    for (struct connection *c = service->connections; c; c = c->next)
+        if (c->wait_rate && account_allowance(c) > 0)
+            connection_on_rate(c);
+}

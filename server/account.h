@@ -1,0 +1,55 @@
+/* What one principal has on this worker's device: its connections and sessions together, within its limits. A principal
+ * is here as long as it has a connection. Memory and turns are the engine's to watch (engine/tenant.h); here are
+ * sessions, operations in flight, and bytes a second. Loop thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/tenant.h"
+#include "server/principal.h"
+
+struct connection;
+struct service;
+
+struct account {
+    struct service *service;
+    struct account *next, **previous;
+    char name[PRINCIPAL_NAME_BYTES];
+    struct limits limits;
+    struct tenant *tenant;
+    unsigned connections, sessions;
+    /* Operations in flight: the sum of what was found in each session when it was looked at last, after it had received
+     * something. In between they can only become fewer. */
+    uint64_t operations;
+    unsigned waiting;     /* connections that do not read because these are too many */
+    int64_t tokens;       /* bytes that may pass now; less than 0 after a frame that was larger */
+    uint64_t refilled_ns; /* when they were added to last */
+    unsigned throttled;   /* connections that wait for some */
+    uint64_t bytes;       /* that have passed since it is here, in and out */
+};
+
+/* Finds the principal or makes it. `limits` replace those that it had, for all of its sessions. */
+int account_join(struct service *service, const char *name, const struct limits *limits, struct account **account,
+                 struct fault *fault);
+/* One connection less; the last one takes the principal with it. Takes NULL. */
+void account_leave(struct account *account);
+
+/* STATUS_LIMIT where it has as many sessions as it may. */
+int account_open_session(struct account *account, struct fault *fault);
+/* With what the session had in flight. */
+void account_close_session(struct connection *connection);
+
+/* Whether all of the principal's sessions have too much in flight, now that this one has `queued`. Then the connection
+ * is marked as one that waits, and goes on when there is room. */
+bool account_over(struct connection *connection, uint64_t queued);
+/* Those who wait look again. */
+void account_wake(struct account *account);
+
+/* How many bytes the connection may read or write now; SIZE_MAX: any. */
+size_t account_allowance(const struct connection *connection);
+/* So many have passed. */
+void account_spend(struct connection *connection, size_t bytes);
+/* At each tick of the service: more bytes may pass. */
+void account_tick(struct service *service, uint64_t now_ns);

@@ -1,0 +1,61 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "server/front.h"
+#include "server/log.h"
+
+/* All that a reload reads. What is added here is read by reload_read() and takes effect in reload_apply(). */
+struct reload {
+    struct config config;
+    struct users *users; /* NULL: the configuration names no file of users */
+    struct front_tls_fresh tls;
+};
+
+/* Changes nothing, and says what is wrong. */
+static int reload_read(const struct front *front, struct reload *reload, struct fault *fault) {
+    enum config_action action;
+    config_init(&reload->config);
+    reload->config.ignore_devices = true;
+    reload->users = NULL;
+    int error = config_read_flags(&reload->config, front->n_arguments, front->arguments, &action, fault);
+    /* Which file it is takes a restart to change, so it is the old one that is read. */
+    if (!error && *front->config->users)
+        error = users_read(front->config->users, &reload->users, fault);
+    /* So it is with certificates. */
+    if (!error)
+        error = front_tls_read(front->config, &reload->tls, fault);
+    if (error) {
+        users_destroy(reload->users);
+        reload->users = NULL;
+    }
+    return error;
+}
+
+static void reload_tell(void *owner, const char *key, bool taken) {
+    (void)owner;
+    if (taken)
+        log_event(LOG_LEVEL_INFO, "config_changed", "key", key, NULL);
+    else
+        log_event(LOG_LEVEL_WARNING, "config_ignored", "key", key, "cause", "it takes a restart to change", NULL);
+}
+
+/* Cannot fail. The configuration first: the rights of users are worked out from it. */
+static void reload_apply(struct front *front, struct reload *reload) {
+    config_take(front->config, &reload->config, reload_tell, NULL);
+    if (reload->users)
+        login_replace_users(&front->login, reload->users, front_revoke, front);
+    front_tls_take(front, &reload->tls);
+}
+
+void front_reload(struct front *front) {
+    static struct reload reload; /* large, and one thread */
+    struct fault fault;
+    char users[24];
+    if (reload_read(front, &reload, &fault)) {
+        log_event(LOG_LEVEL_ERROR, "reload_failed", "cause", fault.message, "kept", "the old settings", NULL);
+    } else {
+        reload_apply(front, &reload);
+        log_event(LOG_LEVEL_INFO, "reloaded", "users",
+                  log_text(users, sizeof users, "%u", front->login.users ? front->login.users->n_users : 0), NULL);
+    }
+}

@@ -1,0 +1,23 @@
+/* What the files of HTTP share. */
+#pragma once
+
+#include "server/http.h"
+
+/* Writes an answer and returns its code. */
+typedef unsigned http_write(struct http *http, FILE *out);
+
+/* Answers one request; the code for MHD_queue_response(), or MHD_NO to cut the connection. */
+enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *connection, const char *path,
+                                  const char *method);
+/* Forgets the answers that were kept. */
+void http_route_finish(struct http *http);
+
+/* Whether a page of another site may not have sent this: a browser that was talked into taking another site's name for
+ * this address (DNS rebinding) still sends that name. Addresses cannot be names of others; `hosts` are this one's. */
+bool http_host_is_ours(const char *host, const char *hosts);
+
+http_write http_write_metrics, http_write_status, http_write_healthz, http_write_readyz, http_write_history;
+
+/* The dashboard: one page, made part of the program by embed.py. */
+extern const char http_dashboard[], http_dashboard_policy[];
+extern const size_t http_dashboard_bytes;

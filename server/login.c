@@ -1,0 +1,261 @@
+#include "server/login.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/log.h"
+
+enum {
+    LOGIN_DELAY_MS = 100, /* at first, doubled with each failure, */
+    LOGIN_DELAY_MAX_MS = 2000,
+    LOGIN_LOGGED_MAX = 10, /* lines a second */
+};
+#define LOGIN_SECOND_NS UINT64_C(1000000000)
+#define LOGIN_MEMORY_NS (60 * LOGIN_SECOND_NS) /* without a failure, after which all are forgotten */
+
+/* One that is put off. */
+struct login_waiting {
+    struct login *login;
+    struct login_request request; /* its pointers lead to the copies here */
+    struct peer peer;
+    char token[TOKEN_TEXT_CHARS + 2];
+    uv_timer_t timer;
+    LIST_ENTRY(login_waiting) link;
+};
+
+/* ---- sources ---- */
+
+static struct login_source *login_find_source(struct login *login, const struct source *source) {
+    for (unsigned i = 0; i < login->n_sources; i++)
+        if (login->sources[i].source.kind == source->kind &&
+            !memcmp(login->sources[i].source.bytes, source->bytes, sizeof source->bytes))
+            return &login->sources[i];
+    return NULL;
+}
+
+/* Its entry, new or with the failures that still count. */
+static struct login_source *login_take_source(struct login *login, const struct source *source, uint64_t now) {
+    struct login_source *entry = login_find_source(login, source);
+    if (entry && now - entry->last_ns <= LOGIN_MEMORY_NS)
+        return entry;
+    if (!entry && login->n_sources < LOGIN_SOURCES_MAX) {
+        entry = &login->sources[login->n_sources++];
+    } else if (!entry) {
+        entry = login->sources;
+        for (unsigned i = 1; i < LOGIN_SOURCES_MAX; i++)
+            if (login->sources[i].last_ns < entry->last_ns)
+                entry = &login->sources[i];
+    }
+    *entry = (struct login_source){.source = *source};
+    return entry;
+}
+
+/* For how long a login from there waits now. No longer than a connection has for its Hello, or it would never be
+ * answered. */
+static uint64_t login_delay_ms(struct login *login, const struct source *source) {
+    const struct login_source *entry = login_find_source(login, source);
+    uint64_t delay = LOGIN_DELAY_MS, most = login->config->hello_timeout / 2;
+    if (!entry || entry->failures < LOGIN_FREE_FAILURES || uv_hrtime() - entry->last_ns > LOGIN_MEMORY_NS)
+        return 0;
+    for (unsigned i = LOGIN_FREE_FAILURES; i < entry->failures && delay < LOGIN_DELAY_MAX_MS; i++)
+        delay *= 2;
+    delay = delay < LOGIN_DELAY_MAX_MS ? delay : LOGIN_DELAY_MAX_MS;
+    return delay < most ? delay : most;
+}
+
+/* ---- failures ---- */
+
+/* Strangers must not fill the log. */
+static bool login_may_log(struct login *login) {
+    uint64_t second = uv_hrtime() / LOGIN_SECOND_NS;
+    if (second != login->log_second) {
+        login->log_second = second;
+        login->logged = 0;
+    }
+    if (login->logged < LOGIN_LOGGED_MAX) {
+        login->logged++;
+        return true;
+    }
+    login->unlogged++;
+    return false;
+}
+
+static void login_log(struct login *login, const struct login_request *request, const char *reason) {
+    char id[TOKEN_ID_CHARS + 1] = "", unlogged[24];
+    if (!login_may_log(login))
+        return;
+    token_text_id(request->token, id); /* the id alone, which is no secret */
+    log_event(LOG_LEVEL_WARNING, "login_failed", "peer", request->peer->address, "reason", reason, "token", id,
+              "unlogged", log_text(unlogged, sizeof unlogged, "%llu", (unsigned long long)login->unlogged), NULL);
+    login->unlogged = 0;
+}
+
+static void login_count_failure(struct login *login, const struct login_request *request) {
+    uint64_t now = uv_hrtime();
+    struct login_source *entry = login_take_source(login, &request->peer->source, now);
+    entry->last_ns = now;
+    entry->failures += entry->failures < UINT32_MAX;
+    if (entry->failures == LOGIN_FREE_FAILURES && login_may_log(login))
+        log_event(LOG_LEVEL_WARNING, "login_slowed", "peer", request->peer->address, "cause",
+                  "repeated failures from there", NULL);
+}
+
+static int login_deny(struct login *login, const struct login_request *request, enum users_denial denial,
+                      struct fault *fault) {
+    static const char *const reasons[] = {[USERS_NO_TOKEN] = "no token",
+                                          [USERS_MALFORMED] = "not a token",
+                                          [USERS_UNKNOWN] = "unknown token",
+                                          [USERS_WRONG] = "wrong secret"};
+    uint64_t *const counts[] = {[USERS_NO_TOKEN] = &login->counts.no_token,
+                                [USERS_MALFORMED] = &login->counts.malformed,
+                                [USERS_UNKNOWN] = &login->counts.unknown,
+                                [USERS_WRONG] = &login->counts.wrong};
+    ++*counts[denial];
+    login_log(login, request, reasons[denial]);
+    if (denial == USERS_NO_TOKEN) /* nothing was tried, so there is nothing to slow down */
+        return fault_set(fault, STATUS_DENIED,
+                         "a token is needed here (TENSORD_TOKEN, TENSORD_TOKEN_FILE, or the client's options)");
+    login_count_failure(login, request);
+    return fault_set(fault, STATUS_DENIED, "the token is not valid");
+}
+
+/* ---- logins ---- */
+
+/* What the configuration and the user's own settings let it do and take. */
+static void login_allow(const struct login *login, struct principal *principal) {
+    const struct user *user = login->users ? users_find(login->users, principal->name) : NULL;
+    principal->user_kernels = config_allows_kernels(login->config, principal->name);
+    principal->limits = login->config->limits;
+    if (user)
+        limits_overlay(&principal->limits, &user->limits, user->own);
+}
+
+void login_identify(const struct login *login, struct peer *peer) {
+    if (peer->has_uid) {
+        users_by_uid(login->users, peer->uid, &peer->principal);
+    } else {
+        peer->principal = (struct principal){.role = login->users ? ROLE_NONE : ROLE_RUN};
+        snprintf(peer->principal.name, sizeof peer->principal.name, "%s",
+                 peer->source.kind == SOURCE_NONE ? "unix" : "tcp");
+    }
+    login_allow(login, &peer->principal);
+}
+
+void login_certify(const struct login *login, struct peer *peer) {
+    users_by_certificate(login->users, peer->certificate, &peer->principal);
+    login_allow(login, &peer->principal);
+}
+
+/* Now, without waiting. */
+static int login_decide(struct login *login, const struct login_request *request, struct principal *principal,
+                        struct fault *fault) {
+    enum users_denial denial = users_by_token(login->users, request->token, principal);
+    if (denial != USERS_GRANTED)
+        return login_deny(login, request, denial, fault);
+    login->counts.granted++;
+    login_allow(login, principal);
+    return STATUS_OK;
+}
+
+static void login_waiting_closed(uv_handle_t *handle) {
+    free(handle->data);
+}
+
+static void login_waiting_end(struct login_waiting *waiting) {
+    LIST_REMOVE(waiting, link);
+    waiting->login->n_waiting--;
+    OPENSSL_cleanse(waiting->token, sizeof waiting->token);
+    uv_close((uv_handle_t *)&waiting->timer, login_waiting_closed);
+}
+
+static void login_waited(uv_timer_t *timer) {
+    struct login_waiting *waiting = timer->data;
+    struct login_request request = waiting->request;
+    struct principal principal;
+    struct fault fault = {0};
+    int status = login_decide(waiting->login, &request, &principal, &fault);
+    login_waiting_end(waiting);
+    request.done(request.owner, request.number, status, status ? NULL : &principal, &fault);
+}
+
+static unsigned login_count_waiting(const struct login *login, const struct source *source) {
+    const struct login_waiting *waiting;
+    unsigned count = 0;
+    LIST_FOREACH(waiting, &login->waiting, link)
+    count += waiting->peer.source.kind == source->kind &&
+             !memcmp(waiting->peer.source.bytes, source->bytes, sizeof source->bytes);
+    return count;
+}
+
+static int login_put_off(struct login *login, const struct login_request *request, uint64_t delay,
+                         struct fault *fault) {
+    bool full = login->n_waiting >= LOGIN_WAITING_MAX ||
+                login_count_waiting(login, &request->peer->source) >= LOGIN_SOURCE_WAITING_MAX;
+    struct login_waiting *waiting = full ? NULL : calloc(1, sizeof *waiting);
+    if (!waiting) {
+        login->counts.turned_away++;
+        login_log(login, request, "too many at once");
+        return fault_set(fault, STATUS_LIMIT, "too many logins from this address after failed ones; try again later");
+    }
+    waiting->login = login;
+    waiting->request = *request;
+    waiting->peer = *request->peer;
+    waiting->request.peer = &waiting->peer;
+    /* Cut where it is longer than a token, and then it is none. */
+    snprintf(waiting->token, sizeof waiting->token, "%s", request->token);
+    waiting->request.token = waiting->token;
+    uv_timer_init(login->loop, &waiting->timer);
+    waiting->timer.data = waiting;
+    uv_timer_start(&waiting->timer, login_waited, delay, 0);
+    LIST_INSERT_HEAD(&login->waiting, waiting, link);
+    login->n_waiting++;
+    login->counts.put_off++;
+    return STATUS_AGAIN;
+}
+
+int login_check(struct login *login, const struct login_request *request, struct principal *principal,
+                struct fault *fault) {
+    /* Without users nobody can be found by a token, and the peer is who it is. */
+    if (!login->users || (!*request->token && request->peer->principal.role != ROLE_NONE)) {
+        *principal = request->peer->principal;
+        return STATUS_OK;
+    }
+    uint64_t delay = *request->token ? login_delay_ms(login, &request->peer->source) : 0;
+    return delay ? login_put_off(login, request, delay, fault) : login_decide(login, request, principal, fault);
+}
+
+void login_forget(struct login *login, const void *owner, uint64_t number) {
+    struct login_waiting *waiting;
+    LIST_FOREACH(waiting, &login->waiting, link) {
+        if (waiting->request.owner != owner || waiting->request.number != number)
+            continue;
+        login_waiting_end(waiting);
+        return;
+    }
+}
+
+/* ---- life ---- */
+
+int login_init(struct login *login, uv_loop_t *loop, const struct config *config, struct fault *fault) {
+    login->loop = loop;
+    login->config = config;
+    LIST_INIT(&login->waiting);
+    return *config->users ? users_read(config->users, &login->users, fault) : STATUS_OK;
+}
+
+void login_finish(struct login *login) {
+    while (!LIST_EMPTY(&login->waiting))
+        login_waiting_end(LIST_FIRST(&login->waiting));
+    users_destroy(login->users);
+    login->users = NULL;
+}
+
+void login_replace_users(struct login *login, struct users *users,
+                         void (*ended)(void *owner, const struct principal *principal), void *owner) {
+    struct users *before = login->users;
+    login->users = users;
+    users_compare(before, users, ended, owner);
+    users_destroy(before);
+}

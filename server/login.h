@@ -1,0 +1,76 @@
+/* Logins: from what a connection shows to the principal that it is. The front's alone: it holds the users, counts what
+ * fails, and slows down whoever fails often, by where it comes from. Front thread only. */
+#pragma once
+
+#include <sys/queue.h>
+#include <uv.h>
+
+#include "server/config.h"
+#include "server/peer.h"
+#include "server/users.h"
+
+enum {
+    LOGIN_SOURCES_MAX = 1024,     /* of failures that are remembered; then the oldest is forgotten */
+    LOGIN_WAITING_MAX = 256,      /* logins that are put off, of all sources */
+    LOGIN_SOURCE_WAITING_MAX = 8, /* and of one */
+    LOGIN_FREE_FAILURES = 3,      /* before a source is slowed down */
+};
+
+struct login_source {
+    struct source source;
+    unsigned failures;
+    uint64_t last_ns; /* of the last one */
+};
+
+struct login_counts {
+    uint64_t granted;
+    uint64_t no_token, malformed, unknown, wrong; /* denied, by why */
+    uint64_t put_off;                             /* slowed down, and */
+    uint64_t turned_away;                         /* more than may wait */
+};
+
+struct login_request {
+    const struct peer *peer;
+    const char *token; /* "" for none; not kept but as a copy that is wiped */
+    /* Called after STATUS_AGAIN, with STATUS_OK and who it is, or with the fault. */
+    void (*done)(void *owner, uint64_t number, int status, const struct principal *principal,
+                 const struct fault *fault);
+    void *owner;
+    uint64_t number;
+};
+
+struct login_waiting;
+struct login {
+    uv_loop_t *loop;
+    const struct config *config;
+    struct users *users; /* NULL: the configuration names no file of users */
+    struct login_source sources[LOGIN_SOURCES_MAX];
+    unsigned n_sources;
+    LIST_HEAD(, login_waiting) waiting;
+    unsigned n_waiting;
+    struct login_counts counts;
+    uint64_t log_second; /* in which `logged` failures were logged, */
+    unsigned logged;
+    uint64_t unlogged; /* and since when these were not */
+};
+
+/* Of zeroed memory, most of which is not touched until it is needed. Reads the file of users, where there is one. */
+int login_init(struct login *login, uv_loop_t *loop, const struct config *config, struct fault *fault);
+/* Nobody who waits is called any more. The caller then runs the loop until the handles are closed. */
+void login_finish(struct login *login);
+
+/* Who a peer is without a token: sets peer->principal. The role is ROLE_NONE where it takes one. */
+void login_identify(const struct login *login, struct peer *peer);
+/* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. A token that
+ * it shows besides is looked at as any other. */
+void login_certify(const struct login *login, struct peer *peer);
+/* STATUS_OK: *principal is who it is. STATUS_DENIED, STATUS_LIMIT: the fault is for the client, and says no more than a
+ * stranger may know. STATUS_AGAIN: its source has to wait, and request->done will be called. */
+int login_check(struct login *login, const struct login_request *request, struct principal *principal,
+                struct fault *fault);
+/* The owner of a request that waits is gone. */
+void login_forget(struct login *login, const void *owner, uint64_t number);
+
+/* Takes another table of users over. Calls for each credential that has ended, or become somebody else's. */
+void login_replace_users(struct login *login, struct users *users,
+                         void (*ended)(void *owner, const struct principal *principal), void *owner);

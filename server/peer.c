@@ -1,0 +1,22 @@
+#include "server/peer.h"
+
+#include <netinet/in.h>
+#include <string.h>
+
+/* An IPv4 address in the clothes of IPv6, as a socket tells that was passed to listen on both, is the one it is. */
+static void source_find_ipv6(struct source *source, const struct in6_addr *address) {
+    bool mapped = IN6_IS_ADDR_V4MAPPED(address);
+    source->kind = mapped ? SOURCE_IPV4 : SOURCE_IPV6;
+    memcpy(source->bytes, address->s6_addr + (mapped ? 12 : 0), mapped ? 4 : sizeof source->bytes);
+}
+
+void source_find(struct source *source, const struct sockaddr_storage *address) {
+    *source = (struct source){.kind = SOURCE_NONE};
+    if (address->ss_family == AF_INET6) {
+        source_find_ipv6(source, &((const struct sockaddr_in6 *)address)->sin6_addr);
+    } else if (address->ss_family == AF_INET) {
+        const struct in_addr *in = &((const struct sockaddr_in *)address)->sin_addr;
+        source->kind = SOURCE_IPV4;
+        memcpy(source->bytes, in, sizeof *in);
+    }
+}

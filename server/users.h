@@ -1,0 +1,83 @@
+/* The file of users: who may connect, and as what.
+ *
+ *     [alice]
+ *     role = run
+ *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these
+ *     uid = 1000                       the peer of a Unix socket with this uid is alice
+ *     principal-bytes = 20G            and other limits of hers (server/limits.h), in place of the configuration's
+ *
+ * A table is read whole and does not change: a reload reads another one. Front thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "server/principal.h"
+#include "server/token.h"
+
+enum {
+    USERS_NAME_MAX = 32,
+    USERS_MAX = 1024,
+    USERS_TOKENS_MAX = 4096,
+    USERS_UIDS_MAX = 4096,
+    USERS_FILE_MAX = 1 << 20, /* bytes */
+};
+
+struct user {
+    char name[USERS_NAME_MAX + 1];
+    enum role role;
+    struct limits limits; /* those that are its own, */
+    uint32_t own;         /* which are these, as bits of LIMITS_KEYS */
+};
+
+struct users {
+    struct user *users;
+    struct users_token {
+        struct token token;
+        unsigned user; /* its place in `users` */
+    } * tokens;
+    struct users_uid {
+        uid_t uid;
+        unsigned user;
+    } * uids;
+    unsigned n_users, n_tokens, n_uids;
+};
+
+/* The whole file as zero-terminated text, which the caller frees. Refuses one that others than its owner may read or
+ * write, or that belongs to neither root nor this process's user: what stands in it decides who may do what. With `owner`
+ * it is for a change to the file, and root may change everybody's; may be NULL. */
+struct stat;
+int users_load(const char *path, char **text, struct stat *owner, struct fault *fault);
+/* Such a text as a table; `path` is for the fault, which begins with "PATH:LINE: ". */
+int users_parse(const char *path, const char *text, struct users **users, struct fault *fault);
+/* Both. */
+int users_read(const char *path, struct users **users, struct fault *fault);
+/* Takes NULL. */
+void users_destroy(struct users *users);
+
+/* Why somebody is not let in; what a client is told is less. */
+enum users_denial {
+    USERS_GRANTED,
+    USERS_NO_TOKEN, /* one is needed, and none came */
+    USERS_MALFORMED,
+    USERS_UNKNOWN, /* no token has this id: never had, or it was revoked */
+    USERS_WRONG,   /* the id is known, the secret is another one */
+};
+enum users_denial users_by_token(const struct users *users, const char *text, struct principal *principal);
+/* The peer of a Unix socket: the user whom the table maps the uid to, or else "uid:N" with the role run; root, and the
+ * user that the daemon runs as, are administrators then. `users` may be NULL. */
+void users_by_uid(const struct users *users, uid_t uid, struct principal *principal);
+
+/* Who shows a certificate with this name: the user of that name, or else "cert:NAME" with the role run. `users` may be
+ * NULL. */
+void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
+
+/* For each credential that means something else in `now` than it did in `before`, or nothing any more: calls with what it
+ * meant. Those who were let in by it may not stay. */
+void users_compare(const struct users *before, const struct users *now,
+                   void (*ended)(void *owner, const struct principal *principal), void *owner);
+
+bool users_is_name(const char *text);
+/* NULL: there is no such user. */
+const struct user *users_find(const struct users *users, const char *name);

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""What `meson install` puts into place beside the programs: manual pages that have every key and command, completions that offer them,
+and a systemd unit that systemd accepts and finds well enclosed. What there is no tool for here is skipped, and said.
+
+usage: test_installed.py BUILD_FOLDER"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = sys.argv[1]
+EXPOSURE_MAX = 20  # of systemd-analyze security, in tenths
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, **options).stdout
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = tempfile.mkdtemp(prefix="tensord-installed-")
+        cls.addClassCleanup(shutil.rmtree, cls.root)
+        run("meson", "install", "-C", BUILD, "--no-rebuild", env={**os.environ, "DESTDIR": cls.root})
+        cls.files = {}
+        for folder, _, names in os.walk(cls.root):
+            for name in names:
+                cls.files.setdefault(name, []).append(os.path.join(folder, name))
+        cls.environment = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(cls.find("libtensord.so.0"))}
+
+    @classmethod
+    def find(cls, name, part=""):
+        return next(path for path in cls.files[name] if part in path)
+
+    def help_of(self, program):
+        return run(self.find(program, "/bin/"), "--help", env=self.environment)
+
+    def need(self, *programs):
+        for program in programs:
+            if not shutil.which(program):
+                self.skipTest(f"{program} is not installed")
+
+    def page(self, name):
+        if name not in self.files:
+            self.skipTest("scdoc was not there when this was built")
+        self.need("man")
+        text = run("man", "--warnings", "-P", "cat", "-l", self.find(name), env={**os.environ, "MANWIDTH": "120"})
+        return re.sub(r".\x08", "", text)
+
+    def test_manual_of_the_configuration_has_every_key(self):
+        text = self.page("tensord.conf.5")
+        keys = re.findall(r"^  --([a-z-]+) +\S", self.help_of("tensord").split("keys, in the file")[1], re.M)
+        self.assertIn("session-bytes", keys)
+        self.assertGreater(len(keys), 20)
+        for key in keys:
+            self.assertRegex(text, rf"(?m)^ +{key}( \(default .*\))?$")
+
+    def test_manual_of_tensorctl_has_every_command(self):
+        text = self.page("tensorctl.1")
+        commands = re.findall(r"^  ([a-z]+) ", self.help_of("tensorctl"), re.M)
+        self.assertIn("status", commands)
+        for command in commands:
+            self.assertRegex(text, rf"(?m)^ +{command} ")
+
+    def test_every_page_is_formatted_without_warnings(self):
+        self.need("groff", "man")
+        for name in ("tensord.8", "tensord.conf.5", "tensord-team.7", "tensorctl.1"):
+            if name not in self.files:
+                self.skipTest("scdoc was not there when this was built")
+            said = subprocess.run(["man", "--warnings", "-l", self.find(name)], capture_output=True, text=True, timeout=60,
+                                  check=True).stderr
+            self.assertEqual(said, "", name)
+
+    def complete(self, *words):
+        script = (f"source '{self.find(words[0], 'bash-completion')}'; compopt() {{ :; }}; "
+                  'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _$1; printf "%s\\n" "${COMPREPLY[@]}"')
+        environment = {**self.environment, "PATH": os.path.dirname(self.find("tensord", "/bin/")) + ":" + os.environ["PATH"]}
+        return run("bash", "-c", script, "bash", *words, env=environment).split()
+
+    def test_bash_completes_flags_and_commands(self):
+        self.assertIn("--drain-timeout", self.complete("tensord", "--dr"))
+        self.assertEqual(self.complete("tensord", "--log-level", "w"), ["warning"])
+        self.assertEqual(self.complete("tensorctl", "dev"), ["devices"])
+        self.assertEqual(self.complete("tensorctl", "status", "--js"), ["--json"])
+
+    def test_zsh_reads_its_completions(self):
+        self.need("zsh")
+        for name in ("_tensord", "_tensorctl"):
+            run("zsh", "-n", self.find(name))
+
+    def unit(self):
+        """A copy that names the program where it is now."""
+        with open(self.find("tensord.service"), encoding="utf-8") as file:
+            text = file.read()
+        path = os.path.join(self.root, "tensord.service")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=" + self.find("tensord", "/bin/"), text))
+        return path
+
+    def test_systemd_accepts_the_unit(self):
+        self.need("systemd-analyze")
+        said = subprocess.run(["systemd-analyze", "verify", "--man=no", self.unit()], capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((said.returncode, said.stdout, said.stderr), (0, "", ""))
+
+    def test_systemd_finds_the_unit_well_enclosed(self):
+        self.need("systemd-analyze")
+        run("systemd-analyze", "security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", self.unit())
+
+    def test_the_configuration_is_one_that_the_daemon_takes(self):
+        config = self.find("tensord.conf", "/etc/")
+        said = subprocess.run([self.find("tensord", "/bin/"), "--config", config, "--devices", "nonsense:0"], capture_output=True,
+                              text=True, timeout=60, check=False, env=self.environment)
+        self.assertEqual(said.returncode, 2)
+        self.assertIn("--devices", said.stderr)  # and nothing of the file
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
