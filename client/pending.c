@@ -33,6 +33,8 @@ void request_init(struct request *request, enum request_kind kind, enum frame_ty
                                 .fd = -1,
                                 .reply = type == FRAME_FETCH            ? FRAME_FETCH_CHUNK
                                          : type == FRAME_KERNEL_COMPILE ? FRAME_KERNEL_COMPILED
+                                         : type == FRAME_OPEN_NAME      ? FRAME_NAME_OPENED
+                                         : type == FRAME_LIST_NAMES     ? FRAME_NAME_LIST
                                                                         : FRAME_DONE};
     size_t bytes = 0;
     if (tensor) {

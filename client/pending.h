@@ -25,7 +25,10 @@ struct request {
     enum frame_type reply;
     uint64_t sequence;
     struct td_tensor *tensor; /* NULL: none, or released meanwhile */
-    uint8_t *data;            /* FETCH: where the bytes go; [bytes]. KERNEL_COMPILED: the log, malloc'ed; NULL: none */
+    uint8_t *data;            /* FETCH: where the bytes go; [bytes]. KERNEL_COMPILED: the log, malloc'ed; NULL: none.
+                                 NAME_LIST: the names, malloc'ed */
+    struct tensor_type *type; /* NAME_OPENED: where it goes */
+    bool more;                /* NAME_LIST: that was not the end */
     uint64_t bytes, received;
 
     atomic_bool done; /* written under the lock */

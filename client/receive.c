@@ -132,11 +132,84 @@ static int receive_compiled(td_device *device, const struct frame_header *header
     return code;
 }
 
+/* Under the lock. What does not make a tensor is the daemon's error. */
+static int accept_opened(td_device *device, struct request *request, const Tensord__NameOpened *opened,
+                         struct fault *fault) {
+    td_error error;
+    int code = 0;
+    if (opened->error)
+        error_from_wire(&error, opened->error);
+    else
+        code = type_make(request->type, opened->dtype, opened->shape, opened->n_shape, fault);
+    if (code)
+        return fault_set(fault, STATUS_PROTOCOL, "a name was opened that is no tensor");
+    pending_complete(device, request, opened->error ? &error : NULL);
+    return 0;
+}
+
+static int receive_opened(td_device *device, const struct frame_header *header, const uint8_t *message,
+                          struct fault *fault) {
+    ProtobufCMessage *opened;
+    int code = frame_unpack(&tensord__name_opened__descriptor, header, message, &opened, fault);
+    if (code)
+        return code;
+    pthread_mutex_lock(&device->lock);
+    struct request *request = pending_find(&device->pending, header->sequence);
+    if (request && request->reply == FRAME_NAME_OPENED)
+        code = accept_opened(device, request, (const Tensord__NameOpened *)opened, fault);
+    else
+        code = fault_set(fault, STATUS_PROTOCOL, "NAME_OPENED for %llu, which waits for none",
+                         (unsigned long long)header->sequence);
+    pthread_mutex_unlock(&device->lock);
+    protobuf_c_message_free_unpacked(opened, NULL);
+    return code;
+}
+
+/* Under the lock. The payload is the names, without which there is no answer. */
+static int accept_names(td_device *device, struct request *request, const Tensord__NameList *list, uint64_t payload,
+                        uint8_t **sink, struct fault *fault) {
+    td_error error;
+    if (request->data)
+        return fault_set(fault, STATUS_PROTOCOL, "a second answer to one list of names");
+    if (list->error)
+        error_from_wire(&error, list->error);
+    else if (!(request->data = malloc((size_t)payload + 1)))
+        error_compose(&error, STATUS_NO_HOST_MEMORY, "no memory for a list of names", NULL, NULL, 0);
+    request->more = list->more;
+    request->bytes = payload;
+    *sink = request->data;
+    if (!request->data || !payload)
+        pending_complete(device, request, request->data ? NULL : &error);
+    return 0;
+}
+
+static int receive_names(td_device *device, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                         struct fault *fault) {
+    ProtobufCMessage *list;
+    int code = frame_unpack(&tensord__name_list__descriptor, header, message, &list, fault);
+    if (code)
+        return code;
+    pthread_mutex_lock(&device->lock);
+    struct request *request = pending_find(&device->pending, header->sequence);
+    if (request && request->reply == FRAME_NAME_LIST)
+        code = accept_names(device, request, (const Tensord__NameList *)list, header->payload_bytes, sink, fault);
+    else
+        code = fault_set(fault, STATUS_PROTOCOL, "NAME_LIST for %llu, which waits for none",
+                         (unsigned long long)header->sequence);
+    pthread_mutex_unlock(&device->lock);
+    protobuf_c_message_free_unpacked(list, NULL);
+    return code;
+}
+
+static bool may_have_payload(unsigned type) {
+    return type == FRAME_FETCH_CHUNK || type == FRAME_KERNEL_COMPILED || type == FRAME_NAME_LIST;
+}
+
 static int on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                       struct fault *fault) {
     struct reception *reception = owner;
     trace_frame("<-", header, message);
-    if (header->payload_bytes && header->type != FRAME_FETCH_CHUNK && header->type != FRAME_KERNEL_COMPILED)
+    if (header->payload_bytes && !may_have_payload(header->type))
         return fault_set(fault, STATUS_PROTOCOL, "%s with %llu bytes behind it", frame_type_name(header->type),
                          (unsigned long long)header->payload_bytes);
     switch (header->type) {
@@ -144,6 +217,10 @@ static int on_message(void *owner, const struct frame_header *header, const uint
         return receive_chunk(reception->device, header, message, sink, fault);
     case FRAME_KERNEL_COMPILED:
         return receive_compiled(reception->device, header, message, sink, fault);
+    case FRAME_NAME_OPENED:
+        return receive_opened(reception->device, header, message, fault);
+    case FRAME_NAME_LIST:
+        return receive_names(reception->device, header, message, sink, fault);
     case FRAME_DONE:
         return receive_done(reception->device, header, message, fault);
     case FRAME_ERROR:

@@ -1,7 +1,8 @@
 /* tensorctl: asks a running daemon how it is, and tells it to stop. It talks to the front alone, so that it is answered
- * while a device is busy or hung. */
+ * while a device is busy or hung; what is about named tensors (tensorctl_device.h) talks to their device. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "client/control.h"
 #include "client/secure.h"
 #include "client/tensorctl.h"
+#include "client/tensorctl_device.h"
 #include "proto/frame.h"
 #include "proto/status_json.h"
 
@@ -27,10 +29,14 @@ static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPT
                                       "  ping      the time that the daemon takes to answer\n"
                                       "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
                                       "            waits for that\n"
+                                      "  names [DEVICE]               your named tensors there\n"
+                                      "  save DEVICE FILE [NAME]...   writes them (or these) to a safetensors file\n"
+                                      "  load DEVICE FILE             names the tensors of such a file\n"
                                       "\n"
                                       "  --url URL      unix:/path, tcp://host:port or tls://host:port;\n"
                                       "                 else $TENSORD_URL; else the default socket\n"
-                                      "  --json         status, devices, ops, sessions: JSON instead of text\n"
+                                      "  --json         status, devices, ops, sessions, names: JSON, not text\n"
+                                      "  --replace      load: instead of tensors that have these names\n"
                                       "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
                                       "                 one after another elsewhere; Ctrl-C ends it\n"
                                       "  --help, --version\n"
@@ -50,16 +56,21 @@ struct tensorctl {
     struct control *control;
     const struct command *command;
     const char *url;
-    bool json;
-    double watch_s; /* 0: once */
+    bool json, replace;
+    double watch_s;     /* 0: once */
+    const char **words; /* behind the command */
+    int n_words;
 };
 
 struct command {
     const char *name;
     int (*run)(struct tensorctl *ctl, struct fault *fault);
     enum tensorctl_view view;
-    bool json, watch; /* options it takes */
+    bool json, watch, replace; /* options it takes */
     unsigned timeout_ms;
+    int (*device)(const struct tensorctl_device *about, struct fault *fault); /* instead of `run` */
+    int words_min, words_max;                                                 /* behind it */
+    const char *missing;
 };
 
 /* ---- status, devices, sessions ---- */
@@ -230,6 +241,10 @@ static const struct command tensorctl_commands[] = {
     {"sessions", command_view, TENSORCTL_SESSIONS, .json = true},
     {"ping", command_ping},
     {"drain", command_drain, .timeout_ms = DRAIN_TIMEOUT_MS},
+    {"names", .device = tensorctl_names, .json = true, .words_max = 1},
+    {"save", .device = tensorctl_save, .words_min = 2, .words_max = INT_MAX, .missing = "which device, to which file?"},
+    {"load", .device = tensorctl_load, .replace = true, .words_min = 2, .words_max = 2,
+     .missing = "which device, from which file?"},
 };
 
 /* ---- the command line ---- */
@@ -257,7 +272,7 @@ static bool seconds_parse(const char *text, double *seconds) {
     return true;
 }
 
-enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_HELP, OPTION_VERSION };
+enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_HELP, OPTION_VERSION, OPTION_REPLACE };
 
 /* 0: go on. -1: nothing is left to do. Else the exit status. */
 static int option_take(struct tensorctl *ctl, int option, char **argv) {
@@ -267,6 +282,9 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
         return 0;
     case OPTION_JSON:
         ctl->json = true;
+        return 0;
+    case OPTION_REPLACE:
+        ctl->replace = true;
         return 0;
     case OPTION_WATCH:
         ctl->watch_s = 1;
@@ -289,24 +307,33 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
 
 static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count == 0)
-        return usage_error("which command? status, devices, ops, sessions, ping or drain", NULL);
+        return usage_error("which command? status, devices, ops, sessions, ping, drain, names, save or load", NULL);
     ctl->command = command_find(words[0]);
     if (!ctl->command)
         return usage_error("there is no command", words[0]);
-    if (count > 1)
-        return usage_error("too many arguments", words[1]);
+    if (count - 1 > ctl->command->words_max)
+        return usage_error("too many arguments", words[1 + ctl->command->words_max]);
+    if (count - 1 < ctl->command->words_min)
+        return usage_error(ctl->command->missing, NULL);
+    ctl->words = (const char **)words + 1;
+    ctl->n_words = count - 1;
     if (ctl->json && !ctl->command->json)
         return usage_error("--json is not for", ctl->command->name);
     if (ctl->watch_s > 0 && !ctl->command->watch)
         return usage_error("--watch is not for", ctl->command->name);
+    if (ctl->replace && !ctl->command->replace)
+        return usage_error("--replace is not for", ctl->command->name);
     return 0;
 }
 
 static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
-    static const struct option options[] = {
-        {"url", required_argument, NULL, OPTION_URL},     {"json", no_argument, NULL, OPTION_JSON},
-        {"watch", optional_argument, NULL, OPTION_WATCH}, {"help", no_argument, NULL, OPTION_HELP},
-        {"version", no_argument, NULL, OPTION_VERSION},   {0}};
+    static const struct option options[] = {{"url", required_argument, NULL, OPTION_URL},
+                                            {"json", no_argument, NULL, OPTION_JSON},
+                                            {"watch", optional_argument, NULL, OPTION_WATCH},
+                                            {"help", no_argument, NULL, OPTION_HELP},
+                                            {"version", no_argument, NULL, OPTION_VERSION},
+                                            {"replace", no_argument, NULL, OPTION_REPLACE},
+                                            {0}};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         int code = option_take(ctl, option, argv);
         if (code)
@@ -326,7 +353,7 @@ static void tell_how_to_start(const char *url) {
         fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
 }
 
-static int tensorctl_open(struct tensorctl *ctl, struct fault *fault) {
+static int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
     char url[CONTROL_URL_MAX];
     struct tls_context *tls = NULL;
     int error = control_url(ctl->url, url, fault);
@@ -339,6 +366,23 @@ static int tensorctl_open(struct tensorctl *ctl, struct fault *fault) {
     return error;
 }
 
+static int device_command(const struct tensorctl *ctl) {
+    struct tensorctl_device about = {
+        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace};
+    struct fault fault = {0};
+    if (ctl->n_words > 1) {
+        about.file = ctl->words[1];
+        about.names = ctl->words + 2;
+        about.n_names = ctl->n_words - 2;
+    }
+    int error = ctl->command->device(&about, &fault);
+    if (error)
+        failed(error, &fault);
+    if (error == STATUS_CONNECTION)
+        tell_how_to_start(ctl->url);
+    return error ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv) {
     struct tensorctl ctl = {0};
     struct fault fault = {0};
@@ -346,7 +390,9 @@ int main(int argc, char **argv) {
     if (code)
         return code < 0 ? EXIT_SUCCESS : code;
 
-    int error = tensorctl_open(&ctl, &fault);
+    if (ctl.command->device)
+        return device_command(&ctl);
+    int error = tensorctl_connect(&ctl, &fault);
     if (error) {
         failed(error, &fault);
         if (error == STATUS_CONNECTION)

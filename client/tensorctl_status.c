@@ -74,6 +74,25 @@ static void tensorctl_beside(FILE *out, const Tensord__DeviceStatus *device) {
     }
 }
 
+/* "12 of 3.2 GiB: uid:1000 2.1 GiB (8), uid:0 1.1 GiB (4)", where there are any. */
+static void tensorctl_names(FILE *out, const Tensord__DeviceStatus *device) {
+    char text[1024], bytes[TEXT_UNIT_MAX], count[TEXT_UNIT_MAX];
+    size_t used;
+
+    if (*device->names_fault)
+        text_wrap(out, "  names   ", device->names_fault);
+    if (device->names == 0 && device->names_bytes == 0)
+        return;
+    used = (size_t)snprintf(text, sizeof text, "%s of %s:", text_count(count, (double)device->names),
+                            text_bytes(bytes, (double)device->names_bytes));
+    for (size_t i = 0; i < device->n_name_owners && used < sizeof text - 160; ++i) {
+        const Tensord__NameOwner *owner = device->name_owners[i];
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s %.64s %s (%s)", i ? "," : "", owner->principal,
+                                 text_bytes(bytes, (double)owner->bytes), text_count(count, (double)owner->names));
+    }
+    text_wrap(out, "  names   ", text);
+}
+
 static void tensorctl_work(FILE *out, const Tensord__DeviceStatus *device) {
     char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], done[TEXT_UNIT_MAX];
     char in[TEXT_UNIT_MAX], in_rate[TEXT_UNIT_MAX], sent[TEXT_UNIT_MAX], sent_rate[TEXT_UNIT_MAX];
@@ -107,6 +126,7 @@ static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *devic
     tensorctl_gpu_write(out, device);
     tensorctl_memory(out, device);
     tensorctl_beside(out, device);
+    tensorctl_names(out, device);
     tensorctl_work(out, device);
     if (device->stalled_s >= 1)
         text_line(out, "  stalled nothing has completed for %s", text_duration(age, device->stalled_s));

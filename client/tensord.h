@@ -522,6 +522,46 @@ TD_API td_kernel_arg td_arg_f64(double value);
 TD_API int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared_bytes, int count,
                             const td_kernel_arg *args);
 
+/* ---- named tensors ----
+ *
+ * A name stands for a value that outlives the session that made it. It belongs to the caller's principal on one device:
+ * other clients of that principal open it there, and nobody else sees it. What is published counts against the principal's
+ * limits for named tensors, and no more against the session's, until the last tensor that shares its memory has gone. Names
+ * last as long as the daemon, and beyond where the operator lets it save them (the daemon's setting state-dir); a worker
+ * that breaks down loses what was published since. A name has 1 to 255 bytes of UTF-8 without control characters, and
+ * "__metadata__" is none. */
+
+enum { TD_TENSOR_NAME_MAX = 255 };
+
+/* Binds the name to the tensor's value, in the place of what it stood for before. Blocks until the tensor has been
+ * computed: then all at once, whoever opens the name gets the new value, and got the old one before. On failure the name
+ * stays what it was. The handle stays the caller's. Errors: the first cause of a poisoned tensor; TD_E_LIMIT (bytes or
+ * names of the principal), TD_E_INVALID_ARGUMENT (the name), TD_E_AGAIN, TD_E_NO_HOST_MEMORY, a lost device. */
+TD_API int td_publish(td_tensor *tensor, const char *name);
+/* The same for several tensors of one device under names that differ: all of them in one step, or none. With `only_new`
+ * it fails with TD_E_DUPLICATE_ID where one of the names is taken. TD_E_LIMIT also where the names are more than one
+ * message holds, 1 MiB. */
+TD_API int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *names, bool only_new);
+/* A tensor of this session that is the value for which the name stands now, sharing its memory; a later td_publish() does
+ * not change it. Blocks for a round trip, since only the daemon knows dtype and shape. NULL with TD_E_UNKNOWN_ID: there
+ * is no such name. */
+TD_API td_tensor *td_open(td_device *device, const char *name);
+/* Removes the name. Tensors that have been opened by it stay. Blocks for a round trip. TD_E_UNKNOWN_ID as above. */
+TD_API int td_unpublish(td_device *device, const char *name);
+
+typedef struct td_name_info {
+    char name[TD_TENSOR_NAME_MAX + 1];
+    td_dtype dtype;
+    int rank;
+    int64_t shape[TD_RANK_MAX];
+    uint64_t bytes; /* of device memory; what names share is told for each of them */
+    double age_s;   /* since it was published */
+} td_name_info;
+
+/* Writes up to `capacity` of the principal's names on the device, in the order of their bytes, and the number there are.
+ * Blocks. */
+TD_API int td_names(td_device *device, td_name_info *infos, size_t capacity, size_t *count);
+
 /* The library's version, "0.1.0". */
 TD_API const char *td_version(void);
 

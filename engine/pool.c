@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/device_impl.h"
+#include "engine/held.h"
 #include "engine/session_impl.h"
 
 /* A piece of device memory cut into storage. */
@@ -324,6 +325,7 @@ int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct sto
     storage->state = STORAGE_LIVE;
     storage->references = 1;
     storage->session = NULL;
+    storage->holder = NULL;
     storage->charged = rounded;
     pool->live += rounded;
     if (pool->live > pool->peak)
@@ -343,7 +345,10 @@ void storage_unref(struct pool *pool, struct storage *storage) {
     pool->live -= storage->charged;
     if (storage->session)
         session_discharge(storage->session, storage->charged);
+    if (storage->holder)
+        storage->holder->bytes -= storage->charged;
     storage->session = NULL;
+    storage->holder = NULL;
     storage->state = STORAGE_BINNED;
     list_insert(&pool->binned[pool_bin(storage->bytes)], storage);
 }

@@ -18,6 +18,7 @@
 #include "engine/device.h"
 #include "engine/stream.h"
 
+struct held_account;
 struct session;
 struct segment;
 
@@ -28,7 +29,8 @@ struct storage {
     size_t charged; /* of them asked for, rounded: what accounts and figures count */
     unsigned references;
     struct uses uses;
-    struct session *session; /* whose account it is charged to; NULL when free */
+    struct session *session;     /* whose account it is charged to; NULL when free */
+    struct held_account *holder; /* or this one (engine/held.h) */
 
     /* private to the pool */
     struct segment *segment;

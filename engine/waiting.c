@@ -143,8 +143,7 @@ static struct failure *no_memory_failure(void) {
 
 /* ---- fetch ---- */
 
-static struct failure *request_failure(struct session *session, const char *operation, uint64_t id,
-                                       struct tensor **tensor) {
+struct failure *waiting_refusal(struct session *session, const char *operation, uint64_t id, struct tensor **tensor) {
     struct fault fault;
     if (engine_fault(session->engine, &fault) != STATUS_OK)
         return failure_create(&fault, "", NULL, 0);
@@ -241,7 +240,7 @@ void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
     void (*done)(struct fetch *, const struct failure *) = fetch->done;
     *fetch = (struct fetch){.done = done, .session = session};
     struct tensor *tensor = NULL;
-    struct failure *failure = request_failure(session, "fetch", id, &tensor);
+    struct failure *failure = waiting_refusal(session, "fetch", id, &tensor);
     if (failure) {
         fetch_answer(fetch, failure);
         return;
@@ -370,6 +369,18 @@ static void wait_all(struct session *session, struct wait *wait) {
     wait_on(session, wait, pending, code);
 }
 
+void wait_at(struct session *session, struct stream *stream, uint64_t number, struct taint *taint, struct wait *wait) {
+    wait->session = session;
+    wait->pending = NULL;
+    struct pending *pending = pending_create(session, 1);
+    int code = pending ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+    if (pending && stream)
+        code = pending_add(pending, 0, stream, number);
+    if (pending)
+        pending->taint = taint ? taint_ref(taint) : NULL;
+    wait_on(session, wait, pending, code);
+}
+
 void session_wait(struct session *session, uint64_t id, struct wait *wait) {
     wait->session = session;
     wait->pending = NULL;
@@ -378,18 +389,12 @@ void session_wait(struct session *session, uint64_t id, struct wait *wait) {
         return;
     }
     struct tensor *tensor = NULL;
-    struct failure *failure = request_failure(session, "wait", id, &tensor);
+    struct failure *failure = waiting_refusal(session, "wait", id, &tensor);
     if (failure) {
         wait_answer(wait, failure);
         return;
     }
-    struct pending *pending = pending_create(session, 1);
-    int code = pending ? STATUS_OK : STATUS_NO_HOST_MEMORY;
-    if (pending && tensor->ready)
-        code = pending_add(pending, 0, tensor->ready, tensor->ready_number);
-    if (pending)
-        pending->taint = tensor->taint ? taint_ref(tensor->taint) : NULL;
-    wait_on(session, wait, pending, code);
+    wait_at(session, tensor->ready, tensor->ready_number, tensor->taint, wait);
 }
 
 void wait_cancel(struct wait *wait) {

@@ -37,6 +37,11 @@ struct landing {
     struct landing *next, **previous;
 };
 
+/* Why nobody can ask for this tensor's value, counted as a failure of `operation`; NULL: it is there or will be. */
+struct failure *waiting_refusal(struct session *session, const char *operation, uint64_t id, struct tensor **tensor);
+/* As session_wait(), for a point (a NULL stream: it has been reached) and what a value may turn out to be by then. */
+void wait_at(struct session *session, struct stream *stream, uint64_t number, struct taint *taint, struct wait *wait);
+
 /* The session goes away: pending fetches and waits are forgotten without a call. */
 void pending_drop_all(struct session *session);
 /* The session goes away: what uploads from elsewhere have queued is skipped. */

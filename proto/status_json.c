@@ -114,6 +114,23 @@ static void status_json_histogram(struct json *json, const char *key, const Tens
     json_close(json, '}');
 }
 
+static void status_json_names(struct json *json, const Tensord__DeviceStatus *device) {
+    json_open(json, "names", '{');
+    json_integer(json, "count", device->names);
+    json_integer(json, "bytes", device->names_bytes);
+    json_text_or_null(json, "fault", device->names_fault);
+    json_open(json, "owners", '[');
+    for (size_t i = 0; i < device->n_name_owners; ++i) {
+        json_open(json, NULL, '{');
+        json_text(json, "principal", device->name_owners[i]->principal);
+        json_integer(json, "count", device->name_owners[i]->names);
+        json_integer(json, "bytes", device->name_owners[i]->bytes);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 static void status_json_device(struct json *json, const Tensord__DeviceStatus *device) {
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
     const Tensord__Device *about = device->device ? device->device : &unknown;
@@ -140,6 +157,7 @@ static void status_json_device(struct json *json, const Tensord__DeviceStatus *d
     json_text_or_null(json, "last_fault", device->last_fault);
     json_real(json, "last_fault_age_s", *device->last_fault ? device->last_fault_age_s : NAN);
     status_json_memory(json, device);
+    status_json_names(json, device);
     status_json_readings(json, device->readings);
     json_integer(json, "queue_depth", device->queue_depth);
     json_real(json, "stalled_s", device->stalled_s);

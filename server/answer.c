@@ -7,6 +7,7 @@
 #include "proto/kernel.h"
 #include "server/compile.h"
 #include "server/connection.h"
+#include "server/publish.h"
 
 /* Queues the reply that has been put into `answer`. */
 static void answer_queue(struct answer *answer) {
@@ -36,6 +37,10 @@ static void answer_destroy(struct answer *answer) {
         wait_cancel(&answer->wait);
     else if (answer->kind == ANSWER_COMPILE)
         compile_let_go(answer->compile);
+    else if (answer->kind == ANSWER_PUBLISH)
+        publish_destroy(answer->publish);
+    else if (answer->kind == ANSWER_DATA)
+        free(answer->data);
     answer_unlink(answer);
     connection_discharge(answer->connection, answer->cost);
     free(answer);
@@ -223,6 +228,43 @@ void answer_compiled(struct answer *answer) {
     answer_queue(answer);
 }
 
+int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message) {
+    struct answer *answer = answer_create(connection, ANSWER_PUBLISH, sequence, publish_cost(message));
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    answer_link(answer);
+    if (publish_start(answer, message, &answer->publish) == STATUS_OK)
+        return STATUS_OK;
+    answer_destroy(answer);
+    return STATUS_NO_HOST_MEMORY;
+}
+
+void answer_published(struct answer *answer, const struct failure *failure) {
+    const Tensord__Done done = TENSORD__DONE__INIT;
+
+    answer_unlink(answer);
+    if (failure)
+        reply_failure(&answer->reply, FRAME_DONE, answer->sequence, failure);
+    else
+        reply_message(&answer->reply, FRAME_DONE, answer->sequence, &done.base);
+    answer_queue(answer);
+}
+
+int answer_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
+                uint8_t *data, size_t bytes) {
+    struct answer *answer = answer_create(connection, ANSWER_DATA, sequence, bytes);
+
+    if (!answer) {
+        free(data);
+        return STATUS_NO_HOST_MEMORY;
+    }
+    answer->data = data;
+    reply_message_data(&answer->reply, type, sequence, message, data, bytes);
+    answer_queue(answer);
+    return STATUS_OK;
+}
+
 void answer_cancel_all(struct connection *connection) {
     while (connection->pending)
         answer_destroy(connection->pending);
@@ -239,6 +281,8 @@ void answer_fail_all(struct connection *connection, const struct fault *fault) {
         } else if (answer->kind == ANSWER_COMPILE) {
             type = FRAME_KERNEL_COMPILED;
             compile_let_go(answer->compile);
+        } else if (answer->kind == ANSWER_PUBLISH) {
+            publish_destroy(answer->publish);
         } else {
             wait_cancel(&answer->wait);
         }

@@ -8,6 +8,7 @@
 
 struct compile;
 struct connection;
+struct publish;
 
 struct answer {
     struct reply reply;
@@ -16,11 +17,13 @@ struct answer {
     uint64_t sequence, cost;
     uint64_t asked_ns; /* of a fetch */
     bool begun;        /* of a fetch: the first frame has been made */
-    enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT, ANSWER_COMPILE } kind;
+    enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT, ANSWER_COMPILE, ANSWER_PUBLISH, ANSWER_DATA } kind;
     union {
         struct feed feed;
         struct wait wait;
         struct compile *compile; /* its log is part of the reply */
+        struct publish *publish;
+        uint8_t *data; /* malloc'ed; part of the reply */
     };
 };
 
@@ -34,7 +37,14 @@ int answer_compile(struct connection *connection, uint64_t sequence, uint64_t ke
                    const char *name);
 /* Called by the compilation when it is done. */
 void answer_compiled(struct answer *answer);
-/* FRAME_DONE or FRAME_KERNEL_COMPILED with an error, or the connection's last frame where `type` is FRAME_ERROR. */
+/* Names values when they are there. */
+int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message);
+/* Called when that is over; `failure` NULL: it has been done. */
+void answer_published(struct answer *answer, const struct failure *failure);
+/* A message with a payload of at most FRAME_CHUNK bytes, malloc'ed, which it takes over also on failure. */
+int answer_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
+                uint8_t *data, size_t bytes);
+/* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error, or the connection's last frame where `type` is FRAME_ERROR. */
 struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault);
 
 /* Takes back what has not been answered yet, silently; or answers it with `fault`. */

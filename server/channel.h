@@ -32,8 +32,10 @@ enum channel_type {
 };
 
 struct channel_limits {
-    struct limits each; /* of those of whom the front says nothing else */
-    uint32_t sessions;  /* of one device */
+    struct limits each;   /* of those of whom the front says nothing else */
+    uint32_t sessions;    /* of one device */
+    uint64_t named_bytes; /* of a principal's named tensors; 0: no limit but the device's */
+    uint32_t named_tensors;
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
@@ -52,6 +54,7 @@ struct channel_message {
             uint64_t epoch;
             int32_t log_level;
             struct channel_limits limits;
+            char state_dir[256]; /* "": named tensors are not saved */
         } start;
         struct {
             uint64_t session; /* number for the new session */

@@ -10,6 +10,7 @@
 #include "server/config_value.h"
 #include "server/ini_file.h"
 #include "server/log.h"
+#include "server/names.h"
 #include "server/stats_page.h"
 
 /* One key. `minimum` and `maximum` hold for the numeric kinds, in the field's unit. */
@@ -82,6 +83,13 @@ static const struct config_key config_keys[] = {
     {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health; no logins"},
     {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
      "names of this host as browsers call it; needed beyond loopback"},
+    {"named-bytes", CONFIG_BYTES, CONFIG_FIELD(named_bytes), "0", 0, INT64_MAX,
+     "named tensors of a principal, on each device; 0: the device's"},
+    {"named-tensors", CONFIG_COUNT, CONFIG_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
+     "names of a principal, on each device"},
+    {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept from end to start"},
+    {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "300s", 0, 24 * CONFIG_HOUR,
+     "for saving them, on top of drain-timeout"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 
@@ -132,13 +140,6 @@ static int config_set_level(uint64_t *field, const char *value, struct fault *fa
     return STATUS_OK;
 }
 
-static int config_set_path(char *field, const char *value, struct fault *fault) {
-    if (strlen(value) >= CONFIG_PATH_MAX)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %d bytes", CONFIG_PATH_MAX - 1);
-    snprintf(field, CONFIG_PATH_MAX, "%s", value);
-    return STATUS_OK;
-}
-
 static int config_key_set(struct config *config, const struct config_key *key, const char *value, struct fault *fault) {
     uint64_t *number = (uint64_t *)((char *)config + key->offset);
     switch (key->kind) {
@@ -159,7 +160,7 @@ static int config_key_set(struct config *config, const struct config_key *key, c
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
     case CONFIG_PATH:
-        return config_set_path((char *)number, value, fault);
+        return config_value_path(value, (char *)number, fault);
     case CONFIG_SWITCH:
         return config_value_switch(value, number, fault);
     case CONFIG_ADDRESS:

@@ -9,7 +9,7 @@
 #include "server/limits.h"
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
-enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 512 };
+enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 256 };
 /* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
 enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
 
@@ -39,8 +39,11 @@ struct config {
     uint64_t staging; /* bytes of host memory for copies to and from a device */
     uint64_t threads;
     uint64_t max_connections;
-    uint64_t max_sessions; /* of each device */
-    struct limits limits;  /* of everybody */
+    uint64_t max_sessions;               /* of each device */
+    struct limits limits;                /* of everybody */
+    uint64_t named_bytes, named_tensors; /* of a principal on each device; bytes 0: the device's */
+    char state_dir[CONFIG_PATH_MAX];     /* where named tensors are saved; "": nowhere */
+    uint64_t state_timeout;              /* milliseconds for that */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */

@@ -147,6 +147,13 @@ int config_value_hosts(const char *text, char *list, struct fault *fault) {
     return STATUS_OK;
 }
 
+int config_value_path(const char *text, char *path, struct fault *fault) {
+    if (strlen(text) >= CONFIG_PATH_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %d bytes", CONFIG_PATH_MAX - 1);
+    strcpy(path, text);
+    return STATUS_OK;
+}
+
 bool config_allows_kernels(const struct config *config, const char *principal) {
     const char *list = config->user_kernels;
     size_t length = strlen(principal);

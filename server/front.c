@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "server/log.h"
+#include "server/state.h"
 
 enum { FRONT_LEAVE_MS = 20, FRONT_LEAVE_TRIES = 50, FRONT_EXIT_FAILURE = 1, FRONT_EXIT_USAGE = 2 };
 
@@ -160,7 +161,12 @@ static void front_finish(struct front *front) {
 int front_run(struct config *config, int count, char **arguments) {
     static struct front front;
     struct fault fault;
-    int error = uv_loop_init(&front.loop);
+    int error = *config->state_dir ? state_check_directory(config->state_dir, &fault) : STATUS_OK;
+    if (error) {
+        fprintf(stderr, "tensord: %s\n", fault.message);
+        return FRONT_EXIT_USAGE;
+    }
+    error = uv_loop_init(&front.loop);
     if (error) {
         fprintf(stderr, "tensord: no event loop: %s\n", uv_strerror(error));
         return FRONT_EXIT_FAILURE;

@@ -89,6 +89,7 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     Tensord__LinkData data = TENSORD__LINK_DATA__INIT;
     Tensord__Done done = TENSORD__DONE__INIT;
     Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
+    Tensord__NameOpened opened = TENSORD__NAME_OPENED__INIT;
     const ProtobufCMessage *message = &error.base;
 
     error.code = failure->code;
@@ -96,7 +97,7 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     error.operation = (char *)failure->operation;
     error.label = (char *)failure->label;
     error.sequence = failure->sequence;
-    chunk.error = data.error = done.error = compiled.error = &error;
+    chunk.error = data.error = done.error = compiled.error = opened.error = &error;
     if (type == FRAME_FETCH_CHUNK)
         message = &chunk.base;
     else if (type == FRAME_LINK_DATA)
@@ -105,6 +106,8 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
         message = &done.base;
     else if (type == FRAME_KERNEL_COMPILED)
         message = &compiled.base;
+    else if (type == FRAME_NAME_OPENED)
+        message = &opened.base;
     reply_begin(reply, type, sequence);
     reply_head(reply, message, 0);
 }

@@ -48,7 +48,8 @@ void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, c
 void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t total);
 /* The bytes of the next frame of a reply in parts. */
 void reply_data_next(struct reply *reply, const uint8_t *data);
-/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED and FRAME_DONE with their error set. */
+/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED and FRAME_DONE with their
+ * error set. */
 void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure);
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault);
 

@@ -296,6 +296,10 @@ static const struct request_row request_rows[] = {
     [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .answered = true},
     [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch},
     [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release},
+    [FRAME_PUBLISH] = {&tensord__publish__descriptor, request_publish, .answered = true},
+    [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true},
+    [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .answered = true},
+    [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true},
 };
 
 /* The row for this frame, once everything has been checked that needs no look into the message. */

@@ -36,7 +36,13 @@
     X(DRAIN, ADMIN, NOBODY)                                                                                            \
     X(LIST_OPERATIONS, OBSERVE, NOBODY)                                                                                \
     X(OPERATION_LIST, NOBODY, NOBODY)                                                                                  \
-    X(LINK_DATA, NOBODY, NOBODY)
+    X(LINK_DATA, NOBODY, NOBODY)                                                                                       \
+    X(PUBLISH, NOBODY, RUN)                                                                                            \
+    X(OPEN_NAME, NOBODY, RUN)                                                                                          \
+    X(NAME_OPENED, NOBODY, NOBODY)                                                                                     \
+    X(LIST_NAMES, NOBODY, RUN)                                                                                         \
+    X(NAME_LIST, NOBODY, NOBODY)                                                                                       \
+    X(REMOVE_NAME, NOBODY, RUN)
 
 enum {
 #define X(NAME, control, device) ROLE_CONTROL_##NAME = ROLE_##control, ROLE_DEVICE_##NAME = ROLE_##device,

@@ -16,6 +16,7 @@
 #include "server/channel.h"
 #include "server/compile.h"
 #include "server/link.h"
+#include "server/names.h"
 #include "server/refusal.h"
 #include "server/stats_page.h"
 
@@ -52,6 +53,7 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
+    struct names names;
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */
     uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */

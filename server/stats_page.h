@@ -9,7 +9,18 @@
 #include "server/principal.h"
 #include "server/stats_operations.h"
 
-enum { STATS_SESSIONS_MAX = 1024 };
+enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64 };
+
+/* Named tensors: the sums, and the principals that have the most bytes of them. */
+struct stats_names {
+    uint64_t count, bytes;
+    char fault[256]; /* why saved ones could not be restored; "": they could */
+    unsigned n_owners;
+    struct stats_owner {
+        char principal[64];
+        uint64_t count, bytes;
+    } owners[STATS_OWNERS_MAX];
+};
 
 struct stats_session {
     uint64_t id;
@@ -34,6 +45,7 @@ struct stats_device {
     struct device_readings readings;
     struct histogram fetch_time;
     uint64_t rejections[STATUS_COUNT];
+    struct stats_names names;
 };
 
 struct stats_page {

@@ -4,6 +4,7 @@
 
 #include "proto/tensord.pb-c.h"
 #include "server/packet.h"
+#include "server/status_names.h"
 
 static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
@@ -261,8 +262,11 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
     size_t sessions = status_count_sessions(supervisor);
     struct status_session *rows = calloc(sessions + 1, sizeof *rows);
     Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
+    struct status_names *names = calloc(supervisor->n_slots, sizeof *names);
     int error = STATUS_NO_HOST_MEMORY;
-    if (rows && row_pointers) {
+    if (rows && row_pointers && names) {
+        for (unsigned i = 0; i < supervisor->n_slots; i++)
+            status_fill_names(&supervisor->slots[i], &names[i], &states[i]);
         status_fill_sessions(supervisor, now, rows, row_pointers);
         status.version = TENSORD_VERSION;
         status.uptime_s = status_seconds(now, front->started_ns);
@@ -279,6 +283,7 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
         status.rejections = rejections.pointers;
         error = use(owner, &status);
     }
+    free(names);
     free(row_pointers);
     free(rows);
     return error;

@@ -188,9 +188,13 @@ static void supervisor_out_of_patience(uv_timer_t *timer) {
     supervisor_kill(supervisor);
 }
 
+/* Queued work first, then what has names. */
+static uint64_t supervisor_drain_ms(const struct config *config) {
+    return config->drain_timeout + SUPERVISOR_GRACE_MS + (*config->state_dir ? config->state_timeout : 0);
+}
+
 void supervisor_drain(struct supervisor *supervisor) {
-    uv_timer_start(&supervisor->patience, supervisor_out_of_patience,
-                   supervisor->config->drain_timeout + SUPERVISOR_GRACE_MS, 0);
+    uv_timer_start(&supervisor->patience, supervisor_out_of_patience, supervisor_drain_ms(supervisor->config), 0);
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_drain(&supervisor->slots[i]);
 }

@@ -17,6 +17,7 @@
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
+#include "server/state.h"
 #include "server/worker_stats.h"
 
 enum {
@@ -28,6 +29,8 @@ struct worker {
     uv_loop_t loop;
     struct service service;
     struct worker_stats stats;
+    struct state state;
+    unsigned held_ups; /* calls within one another that may take long */
     int channel;
     uv_poll_t poll;          /* of the channel */
     struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
@@ -252,6 +255,8 @@ static void worker_on_tick(void *owner) {
 static void worker_on_held_up(void *owner, bool begins) {
     struct worker *worker = (struct worker *)((char *)owner - offsetof(struct worker, service));
 
+    if (begins ? worker->held_ups++ : --worker->held_ups)
+        return; /* within a longer one */
     if (worker->stats.page)
         atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? service_now_ns() : 0, memory_order_relaxed);
 }
@@ -272,6 +277,26 @@ static void worker_on_ended(void *owner) {
 
     worker->done = true;
     uv_stop(&worker->loop);
+}
+
+/* ---- named tensors on disk ---- */
+
+static void worker_turn(void *owner, bool wait) {
+    struct worker *worker = owner;
+
+    uv_run(&worker->loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+}
+
+/* The disk may take its time; the loop turns meanwhile wherever it can. */
+static void worker_keep_names(struct worker *worker, void (*how)(struct state *state)) {
+    worker_on_held_up(&worker->service, true);
+    how(&worker->state);
+    worker_on_held_up(&worker->service, false);
+}
+
+static void worker_state_init(struct worker *worker, const char *directory) {
+    worker->state = (struct state){.service = &worker->service, .turn = worker_turn, .owner = worker};
+    snprintf(worker->state.directory, sizeof worker->state.directory, "%s", directory);
 }
 
 /* ---- life ---- */
@@ -352,6 +377,9 @@ static int worker_finish(struct worker *worker) {
 
     if (worker->status)
         _exit(worker->status);
+    worker_keep_names(worker, state_save);
+    if (worker->status) /* the device was lost meanwhile */
+        _exit(worker->status);
     service_finish(&worker->service);
     tls_context_release(worker->tls);
     uv_close((uv_handle_t *)&worker->poll, NULL);
@@ -370,6 +398,7 @@ static void worker_signals(void) {
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit shall fail, and say so */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -397,6 +426,8 @@ int worker_main(int channel, int stats_page) {
     }
     if (worker.stats.page)
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
+    worker_state_init(&worker, start.start.state_dir);
+    worker_keep_names(&worker, state_restore);
     worker.service.active = true;
     worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
     channel_send(channel, &ready, -1);

@@ -51,9 +51,12 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.staging_total = config->staging;
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
+    snprintf(message->start.state_dir, sizeof message->start.state_dir, "%s", config->state_dir);
     message->start.limits = (struct channel_limits){
         .each = config->limits,
         .sessions = (uint32_t)config->max_sessions,
+        .named_bytes = config->named_bytes,
+        .named_tensors = (uint32_t)config->named_tensors,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
         .device_timeout_ms = (uint32_t)config->device_timeout,

@@ -85,6 +85,7 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
     engine_stats(service->engine, &device.engine);
     device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);
+    names_stats(&service->names, &device.names);
     for (const struct connection *at = service->connections; at; at = at->next)
         device.connections++;
     stats_page_begin(page);

@@ -107,7 +107,7 @@ static void harness_feed(int fd, const uint8_t *bytes, size_t size) {
     }
 }
 
-/* After the client is gone so must be all that it had. */
+/* After the client is gone so must be all that it had, but for what it has published; then that, too. */
 static void harness_check(void) {
     struct engine_stats stats;
     struct fault fault;
@@ -116,8 +116,10 @@ static void harness_check(void) {
         uv_run(&loop, UV_RUN_NOWAIT);
         engine_stats(engine, &stats);
         require(now_ms() < start + HANG_MS);
+        if (!service.connections)
+            names_finish(&service.names);
     } while (service.connections || stats.queue_depth || stats.memory_live);
-    require(stats.sessions == 0);
+    require(stats.sessions == 0 && service.names.n_owners == 0);
     require(!engine_fault(engine, &fault));
 }
 

@@ -3,6 +3,7 @@
 
     tests/fuzz/seed_corpus.py tests/fuzz/corpus
 """
+import json
 import pathlib
 import struct
 import sys
@@ -12,6 +13,7 @@ HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
 BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
 STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
 KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_LAUNCH, KERNEL_RELEASE = 40, 41, 42, 43
+PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME = 80, 81, 83, 85
 F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
 FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE = (
     1, 2, 3, 4, 5, 6, 16, 17, 32, 33, 34, 35)
@@ -122,6 +124,28 @@ def good_session():
     ]
 
 
+def publish(ids, names, only_new=False):
+    return (data(1, b"".join(struct.pack("<Q", i) for i in ids)) + b"".join(data(2, n) for n in names) +
+            (number(3, 1) if only_new else b""))
+
+
+def names_session():
+    return [
+        (UPLOAD, upload(1, F32, [2, 2], 1), PAYLOAD),
+        (BATCH, batch(2, [head(ADD, 2), head(TRANSPOSE, 1)], inputs=[1, 1, 1], sequence=2), b""),
+        (PUBLISH, publish([1, 2, 3], [b"a", b"b", b"c"]), b""),
+        (PUBLISH, publish([2], [b"a"]), b""),
+        (PUBLISH, publish([1, 2], [b"new", b"b"], True), b""),
+        (OPEN_NAME, fixed(1, 4) + data(2, b"a"), b""),
+        (OPEN_NAME, fixed(1, 5) + data(2, b"none"), b""),
+        (LIST_NAMES, b"", b""),
+        (LIST_NAMES, data(1, b"a"), b""),
+        (REMOVE_NAME, data(1, b"a"), b""),
+        (REMOVE_NAME, data(1, b"a"), b""),
+        (FETCH, fixed(1, 4), b""),
+    ]
+
+
 def malformed_messages():
     """(name, type, message, payload) after Hello."""
     big = (1 << 63) - 1
@@ -166,6 +190,11 @@ def malformed_messages():
     yield "launch_many", KERNEL_LAUNCH, launch(1, [2] * 65, [0] * 65, [(F32, [4])] * 65), b""
     yield "launch_grid", KERNEL_LAUNCH, launch(1, [2], [0], [(F32, [4])], grid=(0, 1), block=(1,) * 9), b""
     yield "launch_ids", KERNEL_LAUNCH, launch((1 << 64) - 1, [2, 2], [0, 0], [(F32, [4])] * 2), b""
+    yield "publish_none", PUBLISH, b"", b""
+    yield "publish_uneven", PUBLISH, publish([1, 2], [b"a"]), b""
+    yield "publish_unknown", PUBLISH, publish([7, 0], [b"a", b"b"]), b""
+    yield "publish_names", PUBLISH, publish([1, 1, 1], [b"", b"a\nb", b"\xff" * 300]), b""
+    yield "open_zero", OPEN_NAME, fixed(1, 0) + data(2, b"a"), b""
     yield "copy_in", COPY_IN, copy_in(1, F32, [4], b"t" * 16), b""
 
 
@@ -216,6 +245,33 @@ def stream(frames):
     return b"".join(frame(kind, message, payload, i) for i, (kind, message, payload) in enumerate(frames))
 
 
+# ---- files of tensors ----
+
+def tensors_file(header, payload=b"", length=None):
+    if not isinstance(header, bytes):
+        header = json.dumps(header, ensure_ascii=False).encode()
+    return struct.pack("<Q", len(header) if length is None else length) + header + payload
+
+
+def tensors_files():
+    def one(dtype="U8", shape=(4,), offsets=(0, 4)):
+        return {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}
+
+    yield "good", tensors_file({"__metadata__": {"format": "pt"}, "x": one(), "Ω": one("F32", (0, 2), (4, 4)),
+                                "y": one("BF16", (), (4, 6))}, b"123456")
+    yield "none", tensors_file({})
+    yield "cut", tensors_file({"x": one()}, b"123")
+    yield "longer", tensors_file({"x": one()}, b"12345")
+    yield "hole", tensors_file({"x": one(offsets=(1, 5))}, b"12345")
+    yield "overlap", tensors_file({"x": one(), "y": one(offsets=(2, 6))}, b"123456")
+    yield "overflow", tensors_file({"x": one("F64", (1 << 61,), (0, 0))})
+    yield "dtype", tensors_file({"x": one("U16", (2,))}, b"1234")
+    yield "duplicate", tensors_file(b'{"x":1,"x":2}')
+    yield "name", tensors_file({"a\nb": one()}, b"1234")
+    yield "nested", tensors_file(b"[" * 5000)
+    yield "length", tensors_file(b"{}", length=(1 << 64) - 1)
+
+
 def write(folder, name, content):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_bytes(content)
@@ -237,8 +293,11 @@ def main():
     write(top / "request", "raw_no_hello", b"\x00" + frame(PING))
     write(top / "request", "raw_version", b"\x00" + frame(HELLO, hello(9, 9)))
     write(top / "request", "frames_good", b"\x01" + records(good_session()[1:]))
+    write(top / "request", "frames_names", b"\x01" + records(names_session()))
     for name, kind, message, payload in malformed_messages():
         write(top / "request", "frames_" + name, b"\x01" + records([(kind, message, payload), (PING, b"", b"")]))
+    for name, content in tensors_files():
+        write(top / "safetensors", name, content)
     for name, script in scripts():
         write(top / "request", "operations_" + name, b"\x02" + script)
 

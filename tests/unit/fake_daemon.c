@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "proto/batch.h"
+#include "proto/dtype.h"
 #include "proto/frame.h"
 
 enum { TENSORS = 1 << 16 };
@@ -111,6 +112,14 @@ static size_t pack_scripted(const struct fake_frame *row, uint8_t *out) {
     Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
     Tensord__DeviceList list = TENSORD__DEVICE_LIST__INIT;
     Tensord__Device device = TENSORD__DEVICE__INIT, *devices[1] = {&device};
+    Tensord__NameOpened opened = TENSORD__NAME_OPENED__INIT;
+    Tensord__NameList names = TENSORD__NAME_LIST__INIT;
+    int64_t shape[1] = {row->extent};
+    opened.dtype = row->dtype;
+    opened.n_shape = 1;
+    opened.shape = shape;
+    names.more = row->more;
+    opened.error = names.error = row->error ? &error : NULL;
     error.code = row->error == FAKE_CODE_0 ? 0 : row->error;
     chunk.offset = row->offset;
     chunk.total = row->total;
@@ -132,9 +141,30 @@ static size_t pack_scripted(const struct fake_frame *row, uint8_t *out) {
         return protobuf_c_message_pack(&welcome.base, out);
     case FRAME_DEVICE_LIST:
         return protobuf_c_message_pack(&list.base, out);
+    case FRAME_NAME_OPENED:
+        return protobuf_c_message_pack(&opened.base, out);
+    case FRAME_NAME_LIST:
+        return protobuf_c_message_pack(&names.base, out);
     default:
         return protobuf_c_message_pack(&done.base, out);
     }
+}
+
+/* The payload of a NAME_LIST; returns its bytes. */
+static size_t pack_names(const struct fake_frame *row, uint8_t *out) {
+    Tensord__Names list = TENSORD__NAMES__INIT;
+    Tensord__Name names[2], *pointers[2] = {&names[0], &names[1]};
+    int64_t shape[1] = {row->extent};
+    list.names = pointers;
+    for (int i = 0; i < 2 && row->names[i]; i++) {
+        tensord__name__init(&names[i]);
+        names[i].name = (char *)(uintptr_t)row->names[i];
+        names[i].dtype = row->dtype;
+        names[i].n_shape = 1;
+        names[i].shape = shape;
+        list.n_names++;
+    }
+    return protobuf_c_message_pack(&list.base, out);
 }
 
 /* What the script says, without regard for what was asked. */
@@ -143,14 +173,15 @@ static void reply_scripted(struct connection *connection, uint64_t sequence, con
     size_t bytes = pack_scripted(row, frame + FRAME_HEADER_BYTES);
     if (row->garbage)
         memset(frame + FRAME_HEADER_BYTES, 0xff, bytes = 9);
+    size_t names = row->names[0] ? pack_names(row, frame + FRAME_HEADER_BYTES + bytes) : 0;
     struct frame_header header = {.type = (uint16_t)row->type,
                                   .message_bytes = (uint32_t)(bytes + row->more_message),
-                                  .payload_bytes = row->payload + row->more_payload,
+                                  .payload_bytes = row->payload + names + row->more_payload,
                                   .sequence = sequence + (uint64_t)row->sequence};
     frame_header_encode(&header, frame);
     if (row->magic)
         memcpy(frame, &row->magic, sizeof row->magic);
-    send_all(connection, frame, FRAME_HEADER_BYTES + bytes + row->payload);
+    send_all(connection, frame, FRAME_HEADER_BYTES + bytes + names + row->payload);
 }
 
 /* Whether there was a script, which has been played then. */
@@ -355,6 +386,18 @@ static void on_compile(struct connection *connection, const struct frame_header 
     tensord__kernel_compile__free_unpacked(compile, NULL);
 }
 
+/* Publish and RemoveName are done, every name opens a tensor of two floats, and there are none to list. */
+static void on_names(struct connection *connection, const struct frame_header *header) {
+    struct fake_frame frame = {.type = FRAME_DONE, .dtype = DTYPE_F32, .extent = 2};
+    note(connection->fake, "%s\n", frame_type_name(header->type));
+    if (header->type == FRAME_OPEN_NAME)
+        frame.type = FRAME_NAME_OPENED;
+    else if (header->type == FRAME_LIST_NAMES)
+        frame.type = FRAME_NAME_LIST;
+    if (!played(connection, &connection->fake->script, header->sequence))
+        reply_scripted(connection, header->sequence, &frame);
+}
+
 static void on_launch(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
     Tensord__KernelLaunch *launch = tensord__kernel_launch__unpack(NULL, header->message_bytes, message);
     uint64_t id = launch->first_output;
@@ -411,6 +454,12 @@ static void on_frame(struct connection *connection, const struct frame_header *h
     case FRAME_WAIT:
     case FRAME_SYNC:
         on_question(connection, header, message);
+        break;
+    case FRAME_PUBLISH:
+    case FRAME_OPEN_NAME:
+    case FRAME_LIST_NAMES:
+    case FRAME_REMOVE_NAME:
+        on_names(connection, header);
         break;
     case FRAME_KERNEL_COMPILE:
         on_compile(connection, header, message);

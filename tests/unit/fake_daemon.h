@@ -25,6 +25,10 @@ struct fake_frame {
     uint64_t chunk;                      /* in a WELCOME: largest chunk */
     const char *device;                  /* in a WELCOME and a DEVICE_LIST (of one); NULL: "cpu:0" */
     uint32_t target;                     /* in a DEVICE_LIST */
+    uint32_t dtype;                      /* in a NAME_OPENED, and of the names in a NAME_LIST; of one axis of */
+    int64_t extent;                      /* this extent */
+    const char *names[2];                /* in a NAME_LIST: its payload is made of them */
+    bool more;                           /* in a NAME_LIST */
 };
 enum { FAKE_FRAMES_MAX = 4, FAKE_CODE_0 = UINT32_MAX };
 
@@ -38,7 +42,7 @@ struct fake_daemon {
     atomic_bool hang_up; /* close device connections at the next frame */
     atomic_bool silent;  /* do not even answer Hello */
     atomic_long budget;  /* bytes of replies until every connection is closed; negative: no end */
-    /* [FAKE_FRAMES_MAX] each: the answer to the next Hello; to the next ListDevices; to the next fetch, wait or sync */
+    /* [FAKE_FRAMES_MAX] each: the answer to the next Hello; to the next ListDevices; to the next fetch, wait, sync or request about names */
     const struct fake_frame *_Atomic greeting, *_Atomic listing, *_Atomic script;
     /* private */
     int listener;

@@ -1,0 +1,218 @@
+/* Named tensors: calls that wait for their answers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/device.h"
+#include "client/error.h"
+#include "client/frame.h"
+#include "client/scope.h"
+#include "proto/name.h"
+
+_Static_assert((int)TD_TENSOR_NAME_MAX == (int)NAME_BYTES_MAX, "the public header says how long a name may be");
+
+/* Under the lock: sends the message behind everything enqueued so far, and waits for the answer. */
+static int names_ask(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
+                     uint64_t gate) {
+    if (protobuf_c_message_get_packed_size(message) > FRAME_MESSAGE_MAX)
+        return error_set(STATUS_LIMIT, "the names are more than one message holds, %d bytes", FRAME_MESSAGE_MAX);
+    int code = device_check(device);
+    if (code)
+        return code;
+    struct frame_item *frame = frame_item_create(type, message, 0);
+    if (!frame)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
+    if (!queue_room(&device->queue, frame->item.bytes)) {
+        bool ever = frame->item.bytes <= device->queue.bytes_max;
+        free(frame);
+        return error_set(ever ? STATUS_AGAIN : STATUS_LIMIT, "the send queue of %s holds %zu bytes of %zu%s",
+                         device->name, device->queue.bytes, device->queue.bytes_max, ever ? ", try again" : "");
+    }
+    frame->item.gate = gate;
+    pending_push_frame(device, request, frame);
+    code = pending_wait(device, request);
+    if (code)
+        error_store(&request->error);
+    return code;
+}
+
+static int names_check(const char *name) {
+    struct fault fault;
+    if (!name)
+        return error_set(STATUS_INVALID_ARGUMENT, "the name is NULL");
+    return name_check(name, &fault) ? error_fault(&fault, NULL, NULL) : 0;
+}
+
+/* ---- publishing ---- */
+
+static int publish_check(size_t count, td_tensor *const *tensors, const char *const *names) {
+    if (!count || !tensors || !names)
+        return error_set(STATUS_INVALID_ARGUMENT, "no tensors, or no names");
+    for (size_t i = 0; i < count; i++) {
+        if (!tensors[i]) /* the error that made it NULL is kept */
+            return td_last_error()->code ? td_last_error()->code
+                                         : error_set(STATUS_INVALID_ARGUMENT, "tensor %zu is NULL", i);
+        if (tensors[i]->device != tensors[0]->device)
+            return error_set(STATUS_DEVICE_MISMATCH, "tensor 0 is on %s, tensor %zu on %s", tensors[0]->device->name, i,
+                             tensors[i]->device->name);
+        int code = names_check(names[i]);
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
+int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *names, bool only_new) {
+    struct request request;
+    uint64_t gate = 0;
+    int code = publish_check(count, tensors, names);
+    if (code)
+        return code;
+    uint64_t *ids = calloc(count, sizeof *ids);
+    if (!ids)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = tensors[i]->id;
+        if (tensors[i]->gate > gate)
+            gate = tensors[i]->gate;
+    }
+    Tensord__Publish message = TENSORD__PUBLISH__INIT;
+    message.n_ids = message.n_names = count;
+    message.ids = ids;
+    message.names = (char **)(uintptr_t)names;
+    message.only_new = only_new;
+    td_device *device = tensors[0]->device;
+    request_init(&request, REQUEST_WAITED, FRAME_PUBLISH, NULL);
+    pthread_mutex_lock(&device->lock);
+    code = names_ask(device, &request, FRAME_PUBLISH, &message.base, gate);
+    pthread_mutex_unlock(&device->lock);
+    free(ids);
+    return code;
+}
+
+int td_publish(td_tensor *tensor, const char *name) {
+    return td_publish_all(1, &tensor, &name, false);
+}
+
+int td_unpublish(td_device *device, const char *name) {
+    struct request request;
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    int code = names_check(name);
+    if (code)
+        return code;
+    Tensord__RemoveName message = TENSORD__REMOVE_NAME__INIT;
+    message.name = (char *)(uintptr_t)name;
+    request_init(&request, REQUEST_WAITED, FRAME_REMOVE_NAME, NULL);
+    pthread_mutex_lock(&device->lock);
+    code = names_ask(device, &request, FRAME_REMOVE_NAME, &message.base, 0);
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}
+
+/* ---- opening ---- */
+
+/* Under the lock, which is given up while it waits: the id is used up in any case. */
+static int open_ask(td_device *device, const char *name, td_tensor *tensor) {
+    struct request request;
+    Tensord__OpenName message = TENSORD__OPEN_NAME__INIT;
+    message.id = tensor->id = device->next_id++;
+    message.name = (char *)(uintptr_t)name;
+    device_seal(device); /* a batch that goes on would give its next result an id above this one */
+    request_init(&request, REQUEST_WAITED, FRAME_OPEN_NAME, NULL);
+    request.type = &tensor->type;
+    return names_ask(device, &request, FRAME_OPEN_NAME, &message.base, 0);
+}
+
+td_tensor *td_open(td_device *device, const char *name) {
+    struct scope_part *part;
+    if (!device) {
+        error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+        return NULL;
+    }
+    if (names_check(name) || scope_part(device, &part))
+        return NULL;
+    pthread_mutex_lock(&device->lock);
+    td_tensor *tensor = tensor_take(&device->tensors);
+    if (!tensor) {
+        error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
+    } else {
+        tensor->device = device;
+        if (open_ask(device, name, tensor)) {
+            tensor_give(&device->tensors, tensor);
+            tensor = NULL;
+        } else {
+            tensor->known = true;
+            if (part)
+                scope_part_add(part, tensor);
+        }
+    }
+    pthread_mutex_unlock(&device->lock);
+    return tensor;
+}
+
+/* ---- lists ---- */
+
+static int info_fill(td_name_info *info, const Tensord__Name *name) {
+    struct tensor_type type;
+    struct fault fault;
+    if (strlen(name->name) >= sizeof info->name || type_make(&type, name->dtype, name->shape, name->n_shape, &fault))
+        return error_set(STATUS_PROTOCOL, "the daemon lists a name that is no tensor's");
+    *info =
+        (td_name_info){.dtype = (td_dtype)type.dtype, .rank = type.rank, .bytes = name->bytes, .age_s = name->age_s};
+    strcpy(info->name, name->name);
+    memcpy(info->shape, type.shape, (size_t)type.rank * sizeof *info->shape);
+    return 0;
+}
+
+/* One reply's names into their places; `after` becomes the last one. */
+static int names_take(const Tensord__Names *names, td_name_info *infos, size_t capacity, size_t *count,
+                      char after[TD_TENSOR_NAME_MAX + 1]) {
+    int code = 0;
+    for (size_t i = 0; i < names->n_names && !code; i++) {
+        td_name_info info;
+        code = info_fill(&info, names->names[i]);
+        if (code)
+            break;
+        if (strcmp(info.name, after) <= 0)
+            return error_set(STATUS_PROTOCOL, "the daemon lists names out of order");
+        strcpy(after, info.name);
+        if (*count < capacity)
+            infos[*count] = info;
+        ++*count;
+    }
+    return code;
+}
+
+static int names_page(td_device *device, td_name_info *infos, size_t capacity, size_t *count,
+                      char after[TD_TENSOR_NAME_MAX + 1], bool *more) {
+    struct request request;
+    Tensord__ListNames message = TENSORD__LIST_NAMES__INIT;
+    message.after = after;
+    request_init(&request, REQUEST_WAITED, FRAME_LIST_NAMES, NULL);
+    pthread_mutex_lock(&device->lock);
+    int code = names_ask(device, &request, FRAME_LIST_NAMES, &message.base, 0);
+    pthread_mutex_unlock(&device->lock);
+    if (!code) {
+        Tensord__Names *names = tensord__names__unpack(NULL, (size_t)request.bytes, request.data);
+        *more = request.more && names && names->n_names;
+        code = names ? names_take(names, infos, capacity, count, after)
+                     : error_set(STATUS_PROTOCOL, "the daemon's list of names is malformed");
+        tensord__names__free_unpacked(names, NULL);
+    }
+    free(request.data);
+    return code;
+}
+
+int td_names(td_device *device, td_name_info *infos, size_t capacity, size_t *count) {
+    char after[TD_TENSOR_NAME_MAX + 1] = "";
+    size_t n = 0;
+    bool more = true;
+    int code = 0;
+    if (!device || !count || (capacity && !infos))
+        return error_set(STATUS_INVALID_ARGUMENT, "the device or a place for the result is NULL");
+    while (more && !code)
+        code = names_page(device, infos, capacity, &n, after, &more);
+    if (!code)
+        *count = n;
+    return code;
+}

@@ -1,0 +1,33 @@
+/* tensorctl's commands that open a session on a device: those about named tensors. They speak through the client library,
+ * as any program does. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "client/tensord.h"
+#include "proto/status.h"
+
+struct tensorctl_device {
+    const char *url; /* NULL: as td_connect() takes it */
+    const char *device;
+    const char *file;
+    const char *const *names; /* of save; none: all */
+    int n_names;
+    bool replace; /* of load */
+    bool json;    /* of names */
+};
+
+/* Each returns STATUS_OK, or a code with its words. */
+int tensorctl_names(const struct tensorctl_device *about, struct fault *fault);
+int tensorctl_save(const struct tensorctl_device *about, struct fault *fault);
+int tensorctl_load(const struct tensorctl_device *about, struct fault *fault);
+
+/* ---- for these commands' files ---- */
+
+/* Opens about->device. On failure there is nothing to close. */
+int tensorctl_open(const struct tensorctl_device *about, td_connection **connection, td_device **device,
+                   struct fault *fault);
+/* All names on the device, malloc'ed; to be freed also after a failure. */
+int tensorctl_list_names(td_device *device, td_name_info **infos, size_t *count, struct fault *fault);
+/* The library's last error as a fault. */
+int tensorctl_library_fault(struct fault *fault);

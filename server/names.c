@@ -1,0 +1,306 @@
+#include "server/names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/name.h"
+#include "server/service.h"
+
+void names_init(struct names *names, uint64_t bytes_max, unsigned count_max) {
+    *names =
+        (struct names){.bytes_max = bytes_max, .count_max = count_max < NAMES_COUNT_MAX ? count_max : NAMES_COUNT_MAX};
+}
+
+/* ---- owners ---- */
+
+static struct name_owner *names_find_owner(const struct names *names, const char *principal) {
+    struct name_owner *owner = names->owners;
+
+    while (owner && strcmp(owner->principal, principal) != 0)
+        owner = owner->next;
+    return owner;
+}
+
+const struct name_owner *names_owner(const struct names *names, const char *principal) {
+    return names_find_owner(names, principal);
+}
+
+/* Forgets owners that have nothing and pay for nothing. */
+static void names_sweep(struct names *names) {
+    struct name_owner **at = &names->owners;
+
+    while (*at) {
+        struct name_owner *owner = *at;
+
+        if (owner->count || owner->account.bytes) {
+            at = &owner->next;
+            continue;
+        }
+        *at = owner->next;
+        names->n_owners--;
+        free(owner->entries);
+        free(owner);
+    }
+}
+
+static int names_take_owner(struct names *names, const char *principal, struct name_owner **result,
+                            struct fault *fault) {
+    struct name_owner *owner = names_find_owner(names, principal);
+
+    if (!owner) {
+        names_sweep(names);
+        if (names->n_owners >= NAMES_OWNERS_MAX)
+            return fault_set(fault, STATUS_LIMIT, "%u principals have named tensors here, and no more may",
+                             names->n_owners);
+        owner = calloc(1, sizeof *owner);
+        if (!owner)
+            return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
+        snprintf(owner->principal, sizeof owner->principal, "%s", principal);
+        owner->account.limit = names->bytes_max;
+        owner->next = names->owners;
+        names->owners = owner;
+        names->n_owners++;
+    }
+    *result = owner;
+    return STATUS_OK;
+}
+
+/* ---- entries ---- */
+
+/* Position of the name, or of where it belongs. */
+static bool owner_seek(const struct name_owner *owner, const char *name, unsigned *position) {
+    unsigned low = 0, high = owner->count;
+
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+        int order = strcmp(owner->entries[middle]->name, name);
+
+        if (order == 0) {
+            *position = middle;
+            return true;
+        }
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *position = low;
+    return false;
+}
+
+unsigned names_after(const struct name_owner *owner, const char *name) {
+    unsigned position;
+
+    return owner_seek(owner, name, &position) ? position + 1 : position;
+}
+
+static int names_unknown(const char *name, struct fault *fault) {
+    return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor here has the name \"%.160s\"", name);
+}
+
+int names_find(const struct names *names, const char *principal, const char *name, struct held **held,
+               struct fault *fault) {
+    const struct name_owner *owner = names_find_owner(names, principal);
+    unsigned position;
+
+    if (!owner || !owner_seek(owner, name, &position))
+        return names_unknown(name, fault);
+    *held = owner->entries[position]->held;
+    return STATUS_OK;
+}
+
+int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault) {
+    struct name_owner *owner = names_find_owner(names, principal);
+    struct name_entry *entry;
+    unsigned position;
+
+    if (!owner || !owner_seek(owner, name, &position))
+        return names_unknown(name, fault);
+    entry = owner->entries[position];
+    owner->count--;
+    memmove(&owner->entries[position], &owner->entries[position + 1],
+            (owner->count - position) * sizeof *owner->entries);
+    held_unref(names->engine, entry->held);
+    free(entry);
+    names_sweep(names);
+    return STATUS_OK;
+}
+
+void names_finish(struct names *names) {
+    for (struct name_owner *owner = names->owners; owner; owner = owner->next)
+        while (owner->count) {
+            struct name_entry *entry = owner->entries[--owner->count];
+
+            held_unref(names->engine, entry->held);
+            free(entry);
+        }
+    names_sweep(names);
+}
+
+/* ---- figures ---- */
+
+/* Puts an owner into its place among the largest. */
+static void stats_insert(struct stats_names *stats, const struct name_owner *owner) {
+    unsigned place = stats->n_owners;
+
+    while (place > 0 && stats->owners[place - 1].bytes < owner->account.bytes)
+        place--;
+    if (place == STATS_OWNERS_MAX)
+        return;
+    if (stats->n_owners < STATS_OWNERS_MAX)
+        stats->n_owners++;
+    memmove(&stats->owners[place + 1], &stats->owners[place], (stats->n_owners - 1 - place) * sizeof *stats->owners);
+    memcpy(stats->owners[place].principal, owner->principal, sizeof owner->principal);
+    stats->owners[place].count = owner->count;
+    stats->owners[place].bytes = owner->account.bytes;
+}
+
+void names_stats(const struct names *names, struct stats_names *stats) {
+    stats->count = stats->bytes = stats->n_owners = 0;
+    memcpy(stats->fault, names->fault, sizeof stats->fault);
+    for (const struct name_owner *owner = names->owners; owner; owner = owner->next) {
+        stats->count += owner->count;
+        stats->bytes += owner->account.bytes;
+        if (owner->count || owner->account.bytes)
+            stats_insert(stats, owner);
+    }
+}
+
+/* ---- publishing ---- */
+
+/* Several names on their way in. */
+struct names_batch {
+    struct name_owner *owner;
+    struct held *const *values;
+    const char *const *texts;
+    unsigned n, added;           /* names; those of them that are not there yet */
+    uint64_t spare;              /* bytes of the values that are replaced */
+    struct name_entry **entries; /* one for each name */
+};
+
+static int names_compare(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int batch_check_names(const struct names_batch *batch, struct fault *fault) {
+    const char **sorted = malloc(batch->n * sizeof *sorted);
+    int status = STATUS_OK;
+
+    if (!sorted)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", batch->n);
+    memcpy(sorted, batch->texts, batch->n * sizeof *sorted);
+    for (unsigned i = 0; i < batch->n && status == STATUS_OK; i++)
+        status = name_check(batch->texts[i], fault);
+    qsort(sorted, batch->n, sizeof *sorted, names_compare);
+    for (unsigned i = 1; i < batch->n && status == STATUS_OK; i++)
+        if (!strcmp(sorted[i - 1], sorted[i]))
+            status = fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.160s\" is named twice", sorted[i]);
+    free(sorted);
+    return status;
+}
+
+/* What is new, and what goes for it. */
+static int batch_survey(struct names_batch *batch, unsigned count_max, bool only_new, struct fault *fault) {
+    const struct name_owner *owner = batch->owner;
+
+    for (unsigned i = 0; i < batch->n; i++) {
+        unsigned position;
+
+        if (!owner_seek(owner, batch->texts[i], &position)) {
+            batch->added++;
+            continue;
+        }
+        if (only_new)
+            return fault_set(fault, STATUS_DUPLICATE_ID, "there is a tensor with the name \"%.160s\" already",
+                             batch->texts[i]);
+        batch->spare += held_free_bytes(owner->entries[position]->held);
+    }
+    if (batch->added > count_max || owner->count > count_max - batch->added)
+        return fault_set(fault, STATUS_LIMIT,
+                         "the limit of %u named tensors is reached: there are %u, and %u more came", count_max,
+                         owner->count, batch->added);
+    return STATUS_OK;
+}
+
+static void batch_discard(struct names_batch *batch) {
+    for (unsigned i = 0; batch->entries && i < batch->n; i++)
+        free(batch->entries[i]);
+    free(batch->entries);
+}
+
+/* All memory that binding needs, so that it cannot fail half-way. */
+static int batch_reserve(struct names_batch *batch, struct fault *fault) {
+    struct name_owner *owner = batch->owner;
+    unsigned needed = owner->count + batch->added;
+    bool memory = true;
+
+    batch->entries = calloc(batch->n, sizeof *batch->entries);
+    for (unsigned i = 0; i < batch->n && memory && batch->entries; i++) {
+        size_t length = strlen(batch->texts[i]) + 1;
+
+        batch->entries[i] = malloc(sizeof *batch->entries[i] + length);
+        memory = batch->entries[i];
+        if (memory)
+            memcpy(batch->entries[i]->name, batch->texts[i], length);
+    }
+    if (batch->entries && memory && needed > owner->capacity) {
+        unsigned capacity = needed + needed / 2 + 8;
+        struct name_entry **entries = realloc(owner->entries, capacity * sizeof *entries);
+
+        memory = entries;
+        if (entries) {
+            owner->entries = entries;
+            owner->capacity = capacity;
+        }
+    }
+    if (batch->entries && memory)
+        return STATUS_OK;
+    return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", batch->n);
+}
+
+static void batch_bind(struct names *names, struct names_batch *batch) {
+    struct name_owner *owner = batch->owner;
+    uint64_t now = service_now_ns();
+
+    for (unsigned i = 0; i < batch->n; i++) {
+        struct name_entry *entry = batch->entries[i];
+        unsigned position;
+
+        entry->held = batch->values[i];
+        entry->since_ns = now;
+        held_ref(entry->held);
+        if (owner_seek(owner, entry->name, &position)) {
+            held_unref(names->engine, owner->entries[position]->held);
+            free(owner->entries[position]);
+        } else {
+            memmove(&owner->entries[position + 1], &owner->entries[position],
+                    (owner->count - position) * sizeof *owner->entries);
+            owner->count++;
+        }
+        owner->entries[position] = entry;
+    }
+    free(batch->entries);
+}
+
+int names_publish(struct names *names, const char *principal, struct held *const values[], const char *const texts[],
+                  unsigned n, bool only_new, struct fault *fault) {
+    struct names_batch batch = {.values = values, .texts = texts, .n = n};
+    int status = batch_check_names(&batch, fault);
+
+    if (status == STATUS_OK)
+        status = names_take_owner(names, principal, &batch.owner, fault);
+    if (status == STATUS_OK)
+        status = batch_survey(&batch, names->count_max, only_new, fault);
+    if (status == STATUS_OK)
+        status = batch_reserve(&batch, fault);
+    if (status == STATUS_OK)
+        status = held_charge(values, n, &batch.owner->account, batch.spare, fault);
+    if (status == STATUS_OK) {
+        batch_bind(names, &batch);
+    } else {
+        batch_discard(&batch);
+        names_sweep(names);
+    }
+    return status;
+}

@@ -1,0 +1,121 @@
+#include "server/publish.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/cause.h"
+#include "server/connection.h"
+
+struct publish_item {
+    struct hold hold;
+    struct publish *publish;
+};
+
+struct publish {
+    struct answer *answer;
+    unsigned n, left; /* values; those not yet there, and one for the start */
+    bool only_new;
+    bool failed;
+    struct failure failure; /* the first */
+    const char **names;     /* their texts lie behind them */
+    struct publish_item items[];
+};
+
+static size_t publish_text_bytes(const Tensord__Publish *message) {
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < message->n_names; i++)
+        bytes += sizeof(char *) + strlen(message->names[i]) + 1;
+    return bytes;
+}
+
+uint64_t publish_cost(const Tensord__Publish *message) {
+    return sizeof(struct publish) + message->n_ids * sizeof(struct publish_item) + publish_text_bytes(message);
+}
+
+static void publish_copy_names(struct publish *publish, const Tensord__Publish *message) {
+    char *at = (char *)(publish->names + publish->n);
+
+    for (unsigned i = 0; i < publish->n; i++) {
+        publish->names[i] = at;
+        at = stpcpy(at, message->names[i]) + 1;
+    }
+}
+
+static void publish_finish(struct publish *publish) {
+    struct connection *connection = publish->answer->connection;
+    struct held **values = malloc(publish->n * sizeof *values);
+    struct fault fault = {0};
+
+    for (unsigned i = 0; values && i < publish->n; i++)
+        values[i] = publish->items[i].hold.held;
+    if (!values)
+        fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
+    else
+        names_publish(&connection->service->names, connection->peer.principal.name, values, publish->names, publish->n,
+                      publish->only_new, &fault);
+    free(values);
+    publish->failed = fault.code != STATUS_OK;
+    if (publish->failed)
+        cause_set(&publish->failure, &fault);
+}
+
+static void publish_let_go(struct publish *publish) {
+    for (unsigned i = 0; i < publish->n; i++)
+        if (publish->items[i].hold.session)
+            hold_cancel(&publish->items[i].hold);
+}
+
+/* The values are let go of here and not when the answer has left, which is the client's business. */
+static void publish_step(struct publish *publish) {
+    if (--publish->left)
+        return;
+    if (!publish->failed)
+        publish_finish(publish);
+    publish_let_go(publish);
+    answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
+}
+
+static void publish_held(struct hold *hold, const struct failure *failure) {
+    struct publish *publish = ((struct publish_item *)hold)->publish;
+
+    if (failure && !publish->failed) {
+        publish->failed = true;
+        publish->failure = *failure;
+    }
+    publish_step(publish);
+}
+
+int publish_start(struct answer *answer, const Tensord__Publish *message, struct publish **result) {
+    struct session *session = answer->connection->session;
+    struct publish *publish = calloc(1, sizeof *publish + message->n_ids * sizeof *publish->items);
+
+    if (publish)
+        publish->names = malloc(publish_text_bytes(message) + 1);
+    if (!publish || !publish->names) {
+        free(publish);
+        return STATUS_NO_HOST_MEMORY;
+    }
+    publish->answer = answer;
+    publish->n = (unsigned)message->n_ids;
+    publish->left = publish->n + 1;
+    publish->only_new = message->only_new;
+    publish_copy_names(publish, message);
+    *result = publish;
+    for (unsigned i = 0; i < publish->n; i++) {
+        publish->items[i].publish = publish;
+        publish->items[i].hold.done = publish_held;
+        session_hold(session, message->ids[i], &publish->items[i].hold);
+    }
+    publish_step(publish);
+    return STATUS_OK;
+}
+
+void publish_destroy(struct publish *publish) {
+    if (!publish)
+        return;
+    publish_let_go(publish);
+    free(publish->names);
+    free(publish);
+}

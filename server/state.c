@@ -1,0 +1,80 @@
+#include "server/state.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/service.h"
+
+static const char state_suffix[] = ".safetensors";
+
+int state_check_directory(const char *directory, struct fault *fault) {
+    struct stat stat_now;
+    if (mkdir(directory, 0700) && errno != EEXIST)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
+    if (stat(directory, &stat_now) || !S_ISDIR(stat_now.st_mode))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s is no directory", directory);
+    if (stat_now.st_uid != geteuid())
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s belongs to uid %u, not to the daemon's, %u",
+                         directory, stat_now.st_uid, geteuid());
+    if (stat_now.st_mode & 077)
+        return fault_set(
+            fault, STATUS_INVALID_ARGUMENT,
+            "state-dir: %.120s has mode %04o, and holds users' data: nobody else may look into it (chmod 700)",
+            directory, stat_now.st_mode & 07777);
+    if (access(directory, R_OK | W_OK | X_OK))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
+    return STATUS_OK;
+}
+
+/* ---- names of files ---- */
+
+static bool state_plain(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+/* A principal's name may be anything; what is not plain is written as "%3A". The longest one fits: 3 bytes for each. */
+void state_file_name(const struct state *state, const char *principal, char name[STATE_NAME_MAX + 1]) {
+    int used = snprintf(name, STATE_NAME_MAX + 1, "%s@", state->service->device);
+    for (; *principal; principal++)
+        used += snprintf(name + used, (size_t)(STATE_NAME_MAX + 1 - used), state_plain(*principal) ? "%c" : "%%%02X",
+                         (unsigned char)*principal);
+    snprintf(name + used, (size_t)(STATE_NAME_MAX + 1 - used), "%s", state_suffix);
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Takes one character of the principal off the text; 0 where there is none. */
+static char state_decode(const char **text) {
+    const char *at = *text;
+    if (state_plain(*at)) {
+        *text += 1;
+        return *at;
+    }
+    int high = *at == '%' ? hex_digit(at[1]) : -1, low = high >= 0 ? hex_digit(at[2]) : -1;
+    if (low < 0)
+        return 0;
+    *text += 3;
+    return (char)(high << 4 | low);
+}
+
+bool state_file_principal(const struct state *state, const char *name, char principal[NAMES_PRINCIPAL_BYTES]) {
+    size_t device = strlen(state->service->device), used = 0;
+    if (strncmp(name, state->service->device, device) != 0 || name[device] != '@')
+        return false;
+    const char *at = name + device + 1;
+    for (char c; used < NAMES_PRINCIPAL_BYTES - 1 && (c = state_decode(&at)); used++)
+        principal[used] = c;
+    principal[used] = 0;
+    char again[STATE_NAME_MAX + 1];
+    state_file_name(state, principal, again);
+    return used > 0 && !strcmp(again, name);
+}
+
+void state_path(const struct state *state, const char *name, char *path, size_t size) {
+    snprintf(path, size, "%s/%s", state->directory, name);
+}
