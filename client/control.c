@@ -15,6 +15,7 @@ struct control {
     unsigned timeout_ms;
     uint64_t sequence;
     char *server;
+    struct tls_context *tls;
 };
 
 static const struct {
@@ -230,6 +231,7 @@ int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, 
     if (!control)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     control->transport.fd = -1;
+    control->tls = tls ? tls_context_hold(tls) : NULL;
     control->timeout_ms = timeout_ms ? timeout_ms : CONTROL_TIMEOUT_MS;
     int64_t deadline_ms = control_now_ms() + control->timeout_ms;
     Tensord__Welcome *welcome = NULL;
@@ -254,8 +256,13 @@ void control_close(struct control *control) {
     if (control->transport.fd >= 0)
         transport_hang_up(&control->transport);
     transport_finish(&control->transport);
+    tls_context_release(control->tls);
     free(control->server);
     free(control);
+}
+
+struct tls_context *control_tls(const struct control *control) {
+    return control->tls;
 }
 
 const char *control_server(const struct control *control) {

@@ -31,6 +31,9 @@ void control_close(struct control *control);
 int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
                  ProtobufCMessage **reply, struct fault *fault);
 
+/* What it was opened with, for more connections to the same daemon; NULL: without TLS. */
+struct tls_context *control_tls(const struct control *control);
+
 /* The daemon's version, from Welcome: "tensord 0.1.0". */
 const char *control_server(const struct control *control);
 

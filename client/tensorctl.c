@@ -15,42 +15,54 @@
 #include "client/secure.h"
 #include "client/tensorctl.h"
 #include "client/tensorctl_device.h"
+#include "client/top.h"
 #include "proto/frame.h"
 #include "proto/status_json.h"
 
 enum { EXIT_USAGE = 2, PINGS = 5, DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
-static const char tensorctl_usage[] = "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
-                                      "\n"
-                                      "  status    devices and sessions: memory, work, failures\n"
-                                      "  devices   what devices there are, and how they do\n"
-                                      "  ops       the operations, and which devices have them\n"
-                                      "  sessions  who uses them, the largest in memory first\n"
-                                      "  ping      the time that the daemon takes to answer\n"
-                                      "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
-                                      "            waits for that\n"
-                                      "  names [DEVICE]               your named tensors there\n"
-                                      "  save DEVICE FILE [NAME]...   writes them (or these) to a safetensors file\n"
-                                      "  load DEVICE FILE             names the tensors of such a file\n"
-                                      "\n"
-                                      "  --url URL      unix:/path, tcp://host:port or tls://host:port;\n"
-                                      "                 else $TENSORD_URL; else the default socket\n"
-                                      "  --json         status, devices, ops, sessions, names: JSON, not text\n"
-                                      "  --replace      load: instead of tensors that have these names\n"
-                                      "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
-                                      "                 one after another elsewhere; Ctrl-C ends it\n"
-                                      "  --help, --version\n"
-                                      "\n"
-                                      "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
-                                      "file $TENSORD_TOKEN_FILE.\n"
-                                      "tls:// takes PEM files from $TENSORD_CA_FILE (whom to trust; else the\n"
-                                      "system's), $TENSORD_CERT_FILE and $TENSORD_KEY_FILE.\n"
-                                      "\n"
-                                      "ops shows the dtypes that an operation's last input may have (take: its\n"
-                                      "indices), or its result's where it has no input.\n"
-                                      "\n"
-                                      "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
-                                      "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
+static const char tensorctl_usage[] =
+    "usage: tensorctl [--url URL] COMMAND [OPTION]...\n"
+    "\n"
+    "  status    devices and sessions: memory, work, failures\n"
+    "  devices   what devices there are, and how they do\n"
+    "  ops       the operations, and which devices have them\n"
+    "  sessions  who uses them, the largest in memory first\n"
+    "  ping      the time that the daemon takes to answer\n"
+    "  drain     have the daemon finish what is queued, take nothing new, and end;\n"
+    "            waits for that\n"
+    "  top       devices and sessions on a screen, refreshed; h tells its keys\n"
+    "  trace     what ran when, as a file for https://ui.perfetto.dev; devices may be\n"
+    "            named: trace --seconds 5 -o trace.json cpu:0\n"
+    "  kill ID   end a session: its client is told, its memory given back\n"
+    "  names [DEVICE]               your named tensors there\n"
+    "  save DEVICE FILE [NAME]...   writes them (or these) to a safetensors file\n"
+    "  load DEVICE FILE             names the tensors of such a file\n"
+    "\n"
+    "  --url URL      unix:/path, tcp://host:port or tls://host:port;\n"
+    "                 else $TENSORD_URL; else the default socket\n"
+    "  --json         status, devices, ops, sessions, names: JSON, not text\n"
+    "  --replace      load: instead of tensors that have these names\n"
+    "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
+    "                 one after another elsewhere; Ctrl-C ends it\n"
+    "  --reason TEXT  kill: for the session's client and the log\n"
+    "  --seconds S    trace: for so long (5)\n"
+    "  -o FILE, --output FILE  trace: where to (trace.json)\n"
+    "  --interval S   top: between refreshes (1)\n"
+    "  --batch        top: plain text, a frame after the other\n"
+    "  --count N      top --batch: so many frames\n"
+    "  --help, --version\n"
+    "\n"
+    "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
+    "file $TENSORD_TOKEN_FILE.\n"
+    "tls:// takes PEM files from $TENSORD_CA_FILE (whom to trust; else the\n"
+    "system's), $TENSORD_CERT_FILE and $TENSORD_KEY_FILE.\n"
+    "\n"
+    "ops shows the dtypes that an operation's last input may have (take: its\n"
+    "indices), or its result's where it has no input.\n"
+    "\n"
+    "In a bar of memory, '#' is in tensors, '=' is kept by the pool besides, '.' is\n"
+    "free. Exit status: 0 success, 1 failure, 2 wrong usage.\n";
 
 struct tensorctl {
     struct control *control;
@@ -58,8 +70,13 @@ struct tensorctl {
     const char *url;
     bool json, replace;
     double watch_s;     /* 0: once */
+    const char *reason; /* kill */
+    struct top_options top;
+    double seconds;     /* trace */
+    const char *output; /* the same */
     const char **words; /* behind the command */
     int n_words;
+    const char *top_only, *trace_only; /* an option that was given, and is for these */
 };
 
 struct command {
@@ -234,6 +251,29 @@ static int command_drain(struct tensorctl *ctl, struct fault *fault) {
     return error;
 }
 
+static int command_kill(struct tensorctl *ctl, struct fault *fault) {
+    char *end;
+    errno = 0;
+    uint64_t session = strtoull(ctl->words[0], &end, 10);
+    if (*end || errno || !strchr("0123456789", *ctl->words[0]))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "a session is a number, as status shows it, not %.80s",
+                         ctl->words[0]);
+    return tensorctl_kill(ctl->control, session, ctl->reason ? ctl->reason : "", fault);
+}
+
+static int command_top(struct tensorctl *ctl, struct fault *fault) {
+    struct control *control = ctl->control;
+    if (ctl->top.count && !ctl->top.batch)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "--count is for --batch");
+    ctl->top.url = ctl->url;
+    ctl->control = NULL;
+    return top_run(control, &ctl->top, fault);
+}
+
+static int command_trace(struct tensorctl *ctl, struct fault *fault) {
+    return tensorctl_trace(ctl->control, ctl->url, ctl->seconds, ctl->output, ctl->words, ctl->n_words, fault);
+}
+
 static const struct command tensorctl_commands[] = {
     {"status", command_view, TENSORCTL_STATUS, .json = true, .watch = true},
     {"devices", command_view, TENSORCTL_DEVICES, .json = true},
@@ -245,6 +285,10 @@ static const struct command tensorctl_commands[] = {
     {"save", .device = tensorctl_save, .words_min = 2, .words_max = INT_MAX, .missing = "which device, to which file?"},
     {"load", .device = tensorctl_load, .replace = true, .words_min = 2, .words_max = 2,
      .missing = "which device, from which file?"},
+    {"top", command_top, .timeout_ms = TOP_TIMEOUT_MS},
+    {"trace", command_trace, .words_max = INT_MAX},
+    {"kill", command_kill, .words_min = 1, .words_max = 1,
+     .missing = "which session? the number of a session is missing"},
 };
 
 /* ---- the command line ---- */
@@ -272,7 +316,27 @@ static bool seconds_parse(const char *text, double *seconds) {
     return true;
 }
 
-enum { OPTION_URL = 1, OPTION_JSON, OPTION_WATCH, OPTION_HELP, OPTION_VERSION, OPTION_REPLACE };
+static bool count_parse(const char *text, unsigned long *count) {
+    char *end;
+    errno = 0;
+    *count = strtoul(text, &end, 10);
+    return strchr("0123456789", *text) && *count && !*end && !errno;
+}
+
+enum {
+    OPTION_URL = 1,
+    OPTION_JSON,
+    OPTION_WATCH,
+    OPTION_REASON,
+    OPTION_SECONDS,
+    OPTION_OUTPUT,
+    OPTION_INTERVAL,
+    OPTION_BATCH,
+    OPTION_COUNT,
+    OPTION_HELP,
+    OPTION_VERSION,
+    OPTION_REPLACE
+};
 
 /* 0: go on. -1: nothing is left to do. Else the exit status. */
 static int option_take(struct tensorctl *ctl, int option, char **argv) {
@@ -293,6 +357,33 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
         if (optarg && !seconds_parse(optarg, &ctl->watch_s))
             return usage_error("--watch takes 0.05 to 86400 seconds, not", optarg);
         return 0;
+    case OPTION_REASON:
+        ctl->reason = optarg;
+        return 0;
+    case OPTION_SECONDS:
+        if (!seconds_parse(optarg, &ctl->seconds) || ctl->seconds > 3600)
+            return usage_error("--seconds takes 0.05 to 3600, not", optarg);
+        ctl->trace_only = "--seconds";
+        return 0;
+    case 'o':
+    case OPTION_OUTPUT:
+        ctl->output = optarg;
+        ctl->trace_only = "--output";
+        return 0;
+    case OPTION_INTERVAL:
+        if (!seconds_parse(optarg, &ctl->top.interval_s))
+            return usage_error("--interval takes 0.05 to 86400 seconds, not", optarg);
+        ctl->top_only = "--interval";
+        return 0;
+    case OPTION_BATCH:
+        ctl->top.batch = true;
+        ctl->top_only = "--batch";
+        return 0;
+    case OPTION_COUNT:
+        if (!count_parse(optarg, &ctl->top.count))
+            return usage_error("--count takes a number of frames, not", optarg);
+        ctl->top_only = "--count";
+        return 0;
     case OPTION_HELP:
         fputs(tensorctl_usage, stdout);
         return -1;
@@ -307,7 +398,8 @@ static int option_take(struct tensorctl *ctl, int option, char **argv) {
 
 static int command_take(struct tensorctl *ctl, int count, char **words) {
     if (count == 0)
-        return usage_error("which command? status, devices, ops, sessions, ping, drain, names, save or load", NULL);
+        return usage_error(
+            "which command? status, devices, ops, sessions, ping, drain, top, trace, kill, names, save or load", NULL);
     ctl->command = command_find(words[0]);
     if (!ctl->command)
         return usage_error("there is no command", words[0]);
@@ -317,6 +409,12 @@ static int command_take(struct tensorctl *ctl, int count, char **words) {
         return usage_error(ctl->command->missing, NULL);
     ctl->words = (const char **)words + 1;
     ctl->n_words = count - 1;
+    if (ctl->trace_only && ctl->command->run != command_trace)
+        return usage_error("this option is for trace", ctl->trace_only);
+    if (ctl->top_only && ctl->command->run != command_top)
+        return usage_error("this option is for top", ctl->top_only);
+    if (ctl->reason && ctl->command->run != command_kill)
+        return usage_error("--reason is not for", ctl->command->name);
     if (ctl->json && !ctl->command->json)
         return usage_error("--json is not for", ctl->command->name);
     if (ctl->watch_s > 0 && !ctl->command->watch)
@@ -332,9 +430,15 @@ static int options_parse(struct tensorctl *ctl, int argc, char **argv) {
                                             {"watch", optional_argument, NULL, OPTION_WATCH},
                                             {"help", no_argument, NULL, OPTION_HELP},
                                             {"version", no_argument, NULL, OPTION_VERSION},
+                                            {"reason", required_argument, NULL, OPTION_REASON},
+                                            {"seconds", required_argument, NULL, OPTION_SECONDS},
+                                            {"output", required_argument, NULL, OPTION_OUTPUT},
+                                            {"interval", required_argument, NULL, OPTION_INTERVAL},
+                                            {"batch", no_argument, NULL, OPTION_BATCH},
+                                            {"count", required_argument, NULL, OPTION_COUNT},
                                             {"replace", no_argument, NULL, OPTION_REPLACE},
                                             {0}};
-    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "o:", options, NULL)) != -1;) {
         int code = option_take(ctl, option, argv);
         if (code)
             return code;
@@ -384,7 +488,7 @@ static int device_command(const struct tensorctl *ctl) {
 }
 
 int main(int argc, char **argv) {
-    struct tensorctl ctl = {0};
+    struct tensorctl ctl = {.top.interval_s = 1, .seconds = 5, .output = "trace.json"};
     struct fault fault = {0};
     int code = options_parse(&ctl, argc, argv);
     if (code)

@@ -19,6 +19,14 @@ void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list);
 /* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
 void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 
+struct control;
+struct fault;
+/* Records what runs on these devices (none: all that are ready) for so long, and writes it to a file for Perfetto. */
+int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path,
+                    const char *const devices[], int n_devices, struct fault *fault);
+/* Ends a session; `fault` says why not. */
+int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
+
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
 
 enum { TEXT_COLUMNS = 80, TEXT_UNIT_MAX = 32 };

@@ -110,7 +110,10 @@ typedef enum td_status {
 enum { TD_RANK_MAX = 8, TD_NAME_MAX = 64, TD_LABEL_MAX = 128 };
 
 /* Extents as an argument: TD_SHAPE(2, 3) passes rank and extents, TD_SCALAR a zero-dimensional tensor's. */
-#define TD_SHAPE(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__}
+#define TD_SHAPE(...)                                                                                                  \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) {                                     \
+        __VA_ARGS__                                                                                                    \
+    }
 #define TD_SCALAR 0, (const int64_t *)NULL
 /* A list of axes as an argument; TD_ALL_AXES stands for all of them. */
 #define TD_AXES(...) TD_SHAPE(__VA_ARGS__)
@@ -121,12 +124,13 @@ enum { TD_RANK_MAX = 8, TD_NAME_MAX = 64, TD_LABEL_MAX = 128 };
 /* ---- errors ---- */
 
 typedef struct td_error {
-    int code;              /* td_status */
-    char message[320];     /* one sentence for people, root cause included */
-    char operation[32];    /* the operation that failed first, "" where there was none */
+    int code;                     /* td_status */
+    char message[320];            /* one sentence for people, root cause included */
+    char operation[32];           /* the operation that failed first, "" where there was none */
     char label[TD_LABEL_MAX + 1]; /* its label with scopes, "forward/logits" */
-    uint64_t sequence;     /* its number among the device's operations in this session, from 1; 0: none */
-    const char *details;   /* all that there is to say, where that is more: a compiler's log. "" else; never NULL. It lives
+    uint64_t sequence;            /* its number among the device's operations in this session, from 1; 0: none */
+    const char
+        *details; /* all that there is to say, where that is more: a compiler's log. "" else; never NULL. It lives
                               until the thread's next failure */
 } td_error;
 
@@ -139,13 +143,13 @@ TD_API const char *td_strerror(int code);
 /* ---- connections and devices ---- */
 
 typedef struct td_options {
-    const char *client_name;  /* shown to the operator; NULL: the program's name */
-    unsigned timeout_ms;      /* for connecting, each handshake, list of devices, and closing; 0: 10,000 */
-    size_t queue_bytes;       /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 4 MiB, about 170,000
+    const char *client_name; /* shown to the operator; NULL: the program's name */
+    unsigned timeout_ms;     /* for connecting, each handshake, list of devices, and closing; 0: 10,000 */
+    size_t queue_bytes; /* bound of a device's send queue; past it calls fail with TD_E_AGAIN; 0: 4 MiB, about 170,000
                                  small operations; at least 64 KiB */
-    bool allow_tf32;          /* lets GPUs round the inputs of float32 products to TF32 (10 bits of mantissa instead of 23),
+    bool allow_tf32;    /* lets GPUs round the inputs of float32 products to TF32 (10 bits of mantissa instead of 23),
                                  which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
-    const char *token;        /* who the program is, where the daemon asks: "tensord_…". NULL: $TENSORD_TOKEN, else the file
+    const char *token;  /* who the program is, where the daemon asks: "tensord_…". NULL: $TENSORD_TOKEN, else the file
                                  that $TENSORD_TOKEN_FILE names, else none; "": none */
     /* For tls:// URLs, PEM files. NULL: $TENSORD_CA_FILE, $TENSORD_CERT_FILE, $TENSORD_KEY_FILE. */
     const char *ca_file;      /* whose certificates to trust; not there either: the system's */
@@ -167,14 +171,14 @@ TD_API int td_connect(const char *url, const td_options *options, td_connection 
 TD_API void td_close(td_connection *connection);
 
 typedef struct td_device_info {
-    char name[TD_NAME_MAX];   /* "cpu:0" */
-    char kind[16];            /* "cpu", "cuda" */
-    char state[16];           /* "ready", "starting", "restarting", "lost", "quarantined" */
+    char name[TD_NAME_MAX]; /* "cpu:0" */
+    char kind[16];          /* "cpu", "cuda" */
+    char state[16];         /* "ready", "starting", "restarting", "lost", "quarantined" */
     char model[128];
-    char capability[32];      /* compute capability "9.0"; of a CPU its vector level */
-    unsigned processors;      /* multiprocessors, or cores in use */
-    uint64_t memory_total;    /* bytes */
-    char uuid[48];            /* "GPU-…"; "" where a kind has none */
+    char capability[32];   /* compute capability "9.0"; of a CPU its vector level */
+    unsigned processors;   /* multiprocessors, or cores in use */
+    uint64_t memory_total; /* bytes */
+    char uuid[48];         /* "GPU-…"; "" where a kind has none */
 } td_device_info;
 
 /* Writes up to `capacity` devices and the number there are. Where the daemon was restarted, connects anew. Blocks. Errors
@@ -258,7 +262,8 @@ TD_API int td_fetch(td_tensor *tensor, void *data, size_t bytes);
 /* The same without blocking. `data` must stay until `done` is called, once, on the I/O thread, with td_last_error() set for
  * it if `status` is not 0. It may call any function that does not block. The handle may be released at once. Where the call
  * itself fails (also TD_E_AGAIN, TD_E_NO_HOST_MEMORY), `done` is not called. */
-TD_API int td_fetch_async(td_tensor *tensor, void *data, size_t bytes, void (*done)(void *user, int status), void *user);
+TD_API int td_fetch_async(td_tensor *tensor, void *data, size_t bytes, void (*done)(void *user, int status),
+                          void *user);
 /* The same with a descriptor that becomes readable (poll, epoll) when the fetch has ended; reading it gives a uint64_t,
  * the status plus 1. The caller closes it, not before then. Fails with TD_E_LIMIT where there are no more descriptors. */
 TD_API int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *fd);
@@ -301,10 +306,10 @@ TD_API td_tensor *td_eye(td_device *device, td_dtype dtype, int64_t rows, int64_
 /* Floating dtypes. Philox4x32-10 (Salmon et al., SC 2011): the numbers depend on seed and position alone, the same on
  * every device (normal: up to rounding of log and cos). Uniform is in [low, high), normal has this mean and standard
  * deviation; TD_E_INVALID_ARGUMENT where low > high, for a negative deviation, and for what is not finite. */
-TD_API td_tensor *td_uniform(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed, double low,
-                             double high);
-TD_API td_tensor *td_normal(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed, double mean,
-                            double deviation);
+TD_API td_tensor *td_uniform(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed,
+                             double low, double high);
+TD_API td_tensor *td_normal(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed,
+                            double mean, double deviation);
 
 /* x in another dtype, same shape. Float to integer truncates towards zero and saturates, NaN gives 0; anything to bool is
  * != 0. To floats it rounds once, whatever the two dtypes, to nearest, ties to even. What is then out of range becomes an
@@ -408,7 +413,7 @@ TD_API td_tensor *td_matmul(td_tensor *a, td_tensor *b);
 
 typedef enum td_activation {
     TD_ACTIVATION_NONE = 0,
-    TD_ACTIVATION_RELU = 1,     /* max(y, 0); a NaN stays one */
+    TD_ACTIVATION_RELU = 1, /* max(y, 0); a NaN stays one */
     TD_ACTIVATION_GELU_TANH = 2 /* y/2 · (1 + tanh(√(2/π) · (y + 0.044715 y³))): torch's gelu(y, approximate='tanh') */
 } td_activation;
 
@@ -490,7 +495,9 @@ typedef struct td_kernel_arg {
     uint64_t bits;
 } td_kernel_arg;
 #define TD_ARGS(...)                                                                                                   \
-    (int)(sizeof((td_kernel_arg[]){__VA_ARGS__}) / sizeof(td_kernel_arg)), (const td_kernel_arg[]){__VA_ARGS__}
+    (int)(sizeof((td_kernel_arg[]){__VA_ARGS__}) / sizeof(td_kernel_arg)), (const td_kernel_arg[]) {                   \
+        __VA_ARGS__                                                                                                    \
+    }
 
 /* The address of x's elements, which lie there one after the other in row-major order: where x is a view of another
  * layout, a copy of it. Aligned to the dtype's size at least. The kernel must not write there: x, and all that shares

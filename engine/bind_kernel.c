@@ -367,8 +367,10 @@ int session_launch(struct session *session, const struct kernel_request *request
         code = binding_check(&binding, &cause);
     if (code == STATUS_OK) {
         binding.stream->label = request->label;
+        binding.stream->sequence = request->sequence;
         code = binding_launch(&binding);
         binding.stream->label = NULL;
+        binding.stream->sequence = 0;
     }
     if (code != STATUS_OK)
         binding_fail(&binding, cause);

@@ -28,6 +28,13 @@ struct device_async {
     /* STATUS_OK and whether it has been reached; anything else is a failure of the device. */
     int (*event_reached)(struct device *device, struct device_event *event, bool *reached, struct fault *fault);
     void (*event_release)(struct device *device, struct device_event *event);
+    /* For traces: as event_record(), of an event that also notes when it is reached; and the nanoseconds from one such event
+     * to a later one, when both have been reached. By the submitter; the latter by the reaper, too. Both NULL: there are
+     * none. */
+    int (*timed_record)(struct device *device, struct device_stream *stream, struct device_event **event,
+                        struct fault *fault);
+    int (*event_elapsed)(struct device *device, struct device_event *from, struct device_event *to, int64_t *ns,
+                         struct fault *fault);
     /* Gives back memory that launches keep from one to the next (struct device_workspaces). By the submitter. May be
      * NULL. */
     void (*trim)(struct device *device);

@@ -94,6 +94,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     engine->pool.owner = engine->staging.pool.owner = engine;
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);
+    trace_init(engine);
     int error = device->vtable->async ? pthread_create(&engine->reaper, NULL, reaper_main, engine) : 0;
     if (error)
         return error;
@@ -182,6 +183,7 @@ void engine_destroy(struct engine *engine) {
     engine_stop(engine);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
+    trace_finish(engine);
     pool_finish(&engine->pool);
     staging_finish(&engine->staging);
     reports_finish(&engine->reports);
@@ -228,6 +230,7 @@ static struct stream *engine_stream_create(struct engine *engine) {
     atomic_init(&stream->completed, 0);
     atomic_init(&stream->watched, UINT64_MAX);
     atomic_init(&stream->cancelled, false);
+    stream->id = ++engine->streams_made;
     stream->all_next = engine->streams_all;
     engine->streams_all = stream;
     return stream;
@@ -284,6 +287,8 @@ struct stream *engine_stream_take(struct engine *engine, struct run_group *group
     atomic_store(&stream->cancelled, false);
     pthread_mutex_lock(&engine->lock);
     stream->group = group;
+    stream->session = group->session;
+    stream->role = 0;
     stream->priority = priority > 0 ? 0 : priority == 0 ? 1 : 2;
     pthread_mutex_unlock(&engine->lock);
     return stream;

@@ -74,6 +74,17 @@ struct engine_stats {
 };
 void engine_stats(struct engine *engine, struct engine_stats *stats);
 
+/* What the device was given last, newest first; returns how many. For the report of a crash: it may be called from a
+ * signal handler on any thread, takes no lock, and may tell nonsense of what is being written meanwhile. */
+enum { ENGINE_LAST_OPERATIONS = 32 };
+struct engine_operation {
+    char name[48];              /* "matmul" */
+    char label[56];             /* its beginning; "": it has none */
+    uint64_t session, sequence; /* struct session_limits; number of the operation in it, 0 where it is no client's */
+    bool done;                  /* the device has told that it has run */
+};
+unsigned engine_last_operations(const struct engine *engine, struct engine_operation *operations, unsigned capacity);
+
 /* What a device is at that completes nothing any more. */
 struct engine_stall {
     uint64_t ns;

@@ -5,10 +5,12 @@
 
 #include "engine/engine.h"
 #include "engine/flight.h"
+#include "engine/history.h"
 #include "engine/kernel_impl.h"
 #include "engine/pool.h"
 #include "engine/staging.h"
 #include "engine/tensor.h"
+#include "engine/trace_impl.h"
 #include "engine/turns.h"
 
 enum {
@@ -30,6 +32,7 @@ struct engine {
     struct run_group *groups_free;
     struct run_share *shares_free;
     struct stream *streams_all;
+    uint32_t streams_made;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
@@ -63,7 +66,7 @@ struct engine {
     struct stream *signalled; /* streams that reached a watched point */
     struct stream_chunk *chunks;
     unsigned chunks_count;
-    struct fault latched;   /* a sticky failure of the device */
+    struct fault latched; /* a sticky failure of the device */
     struct histogram queue_time, run_time;
     unsigned publications;  /* for the choice of operations whose times are taken */
     struct flight flight;   /* user kernels that may have caused it */
@@ -73,6 +76,8 @@ struct engine {
     bool reaper_asleep;
     bool submitted; /* nothing more will be marked */
     pthread_t thread, reaper;
+    struct history history; /* the submitter's */
+    struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
 

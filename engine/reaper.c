@@ -10,6 +10,7 @@
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
+#include "engine/thread.h"
 
 enum {
     REAPER_EAGER_NS = 50 * 1000,    /* asks without a pause for so long after something has happened */
@@ -83,6 +84,8 @@ static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t n
             return false;
         if (record->kind == RECORD_TAINT)
             taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
+        if (atomic_load_explicit(&stream->traced, memory_order_relaxed))
+            trace_reaped(engine, stream, stream->reaped + 1);
         stream->reap_used += record->bytes;
         stream->reaped++;
         reaped->moved = true;
@@ -203,6 +206,7 @@ static void reaper_nap(struct engine *engine, uint64_t now, uint64_t idle_ns) {
 void *reaper_main(void *argument) {
     struct engine *engine = argument;
     uint64_t moved_ns = engine_clock();
+    thread_begin("reaper");
     pthread_mutex_lock(&engine->lock);
     while (engine->reaping || !engine->submitted) {
         if (!engine->reaping) {
@@ -220,5 +224,6 @@ void *reaper_main(void *argument) {
             reaper_nap(engine, now, now - moved_ns);
     }
     pthread_mutex_unlock(&engine->lock);
+    thread_end();
     return NULL;
 }

@@ -24,6 +24,8 @@ static int session_init(struct session *session, struct engine *engine, struct t
     session->share = tenant ? NULL : engine_share_take(engine, SHARE_WEIGHT_DEFAULT);
     struct run_share *share = tenant ? tenant->share : session->share;
     session->group = share ? engine_group_take(engine, share) : NULL;
+    if (session->group)
+        session->group->session = session->limits.number;
     session->stream = session->group ? engine_stream_take(engine, session->group, 0) : NULL;
     if (session->stream && tensor_table_init(&session->tensors) == STATUS_OK)
         return STATUS_OK;
@@ -36,11 +38,12 @@ static int session_init(struct session *session, struct engine *engine, struct t
 int session_create(struct engine *engine, const struct session_limits *limits, struct session **result,
                    struct fault *fault) {
     struct session *session = calloc(1, sizeof *session);
+    if (session)
+        session->limits = *limits;
     if (!session || session_init(session, engine, limits->tenant) != STATUS_OK) {
         free(session);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a session");
     }
-    session->limits = *limits;
     staging_join(session);
     session->next = engine->sessions_list;
     session->previous = &engine->sessions_list;
@@ -167,6 +170,8 @@ struct stream *session_transfer_stream(struct session *session, enum transfer tr
     struct stream **stream = &session->transfers[transfer];
     if (!*stream)
         *stream = engine_stream_take(session->engine, session->group, 1); /* short, and somebody waits for it */
+    if (*stream)
+        (*stream)->role = transfer == TRANSFER_UPLOAD ? TRACE_UPLOADS : TRACE_FETCHES;
     return *stream;
 }
 
@@ -205,6 +210,7 @@ int session_stream_open(struct session *session, uint32_t number, int priority, 
     struct stream *stream = engine_stream_take(session->engine, session->group, priority);
     if (!stream)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a stream");
+    stream->role = (int32_t)number;
     streams[session->n_streams++] = (struct session_stream){.number = number, .stream = stream};
     return STATUS_OK;
 }
@@ -302,8 +308,10 @@ static int submit_operation(struct session *session, const struct op_request *re
     int code = submit_check(&binding, &cause);
     if (code == STATUS_OK) {
         binding.stream->label = request->label;
+        binding.stream->sequence = request->sequence;
         code = bind_operation(&binding);
         binding.stream->label = NULL;
+        binding.stream->sequence = 0;
     }
     if (code == STATUS_OK)
         return STATUS_OK;

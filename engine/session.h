@@ -16,6 +16,7 @@ struct session_limits {
     uint64_t bytes;        /* live bytes; 0: what the device has */
     uint32_t tensors;      /* live ids; an operation above it binds nothing, and its id is used up */
     uint32_t streams;      /* open streams besides the default one */
+    uint64_t number;       /* by which operators know the session; what it runs is told with it */
     bool allow_tf32;       /* of precision: float32 products may be computed in TF32 */
     struct tenant *tenant; /* to whom it belongs (engine/tenant.h), and who outlives it; NULL: to none */
 };

@@ -58,6 +58,7 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
     record->bytes = (uint32_t)bytes;
     record->kind = (uint16_t)kind;
     record->label = 0;
+    record->sequence = stream->sequence;
     record->weight = weight;
     stream->tail_used += bytes;
     stream->weight += weight;

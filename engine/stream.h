@@ -24,6 +24,7 @@ struct run_group;
 struct waiter;
 struct stream;
 struct device_event;
+struct trace_pending;
 struct device_stream;
 
 enum record_kind {
@@ -35,10 +36,11 @@ enum record_kind {
 };
 
 struct record {
-    uint32_t bytes;  /* of the whole record, header included */
-    uint16_t kind;   /* enum record_kind */
-    uint16_t label;  /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
-    uint64_t weight; /* rough cost in nanoseconds */
+    uint32_t bytes;    /* of the whole record, header included */
+    uint16_t kind;     /* enum record_kind */
+    uint16_t label;    /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
+    uint64_t weight;   /* rough cost in nanoseconds */
+    uint64_t sequence; /* number of its operation in the session; 0: of none */
     union {
         struct launch launch;
         struct kernel_launch kernel;
@@ -85,6 +87,7 @@ struct stream {
     uint64_t enqueued; /* number of the newest record */
     uint64_t weight;   /* of what was enqueued since the last publication */
     const char *label; /* of the operation that is being enqueued; NULL: it has none */
+    uint64_t sequence; /* of the same; 0 between two */
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
@@ -102,6 +105,9 @@ struct stream {
     struct stream *signal_next;
     bool signalled; /* in the list of streams that reached a watched point */
     int priority;
+    uint32_t id;      /* number of the stream, from 1 */
+    int32_t role;     /* what it is to its session (engine/trace.h) */
+    uint64_t session; /* number of the session that has it; the submitter reads it while it has records to run */
     struct stream_mark marks[STREAM_MARKS]; /* the first is the reaper's to remove */
     unsigned marks_first, marks_count;
     struct stream *reap_next;
@@ -117,6 +123,11 @@ struct stream {
     struct device_stream *device_stream;    /* the one in use; NULL: nothing was put on the device yet */
     bool unmarked;                          /* something is on the device behind the last event */
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
+
+    /* launches that are traced; the list under the trace's lock */
+    struct trace_pending *traces, *traces_last;
+    _Atomic bool traced; /* there are some */
+    uint64_t traced_ns;  /* end of the last one; reaper */
 
     /* reaper */
     _Alignas(64) struct stream_chunk *reap_head;

@@ -8,6 +8,7 @@
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
+#include "engine/thread.h"
 
 enum {
     SUBMITTER_TURN_RECORDS = 256,
@@ -62,6 +63,23 @@ static void submitter_launch_kernel(struct engine *engine, struct stream *stream
         engine_latch(engine, &fault);
 }
 
+static void submitter_launch_record(struct engine *engine, struct stream *stream, const struct record *record) {
+    if (record->kind == RECORD_LAUNCH)
+        submitter_launch(engine, stream, &record->launch);
+    else
+        submitter_launch_kernel(engine, stream, &record->kernel);
+}
+
+static void submitter_launch_traced(struct engine *engine, struct stream *stream, const struct record *record) {
+    struct device_stream *device_stream;
+    struct trace_mark mark;
+    if (!submitter_may_launch(engine, stream, &device_stream))
+        return;
+    trace_before(engine, stream, &mark);
+    submitter_launch_record(engine, stream, record);
+    trace_after(engine, stream, record, &mark);
+}
+
 /* Makes what follows on the stream wait, on the device, for what is on another one there. */
 static void submitter_order(struct engine *engine, struct stream *stream, struct stream *other) {
     const struct device_async *async = engine->device->vtable->async;
@@ -95,12 +113,13 @@ static bool submitter_wait(struct engine *engine, struct stream *stream, const s
 static bool submitter_step(struct engine *engine, struct stream *stream, struct record *record) {
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
-        atomic_store_explicit(&stream->running, record, memory_order_relaxed);
-        submitter_launch(engine, stream, &record->launch);
-        return true;
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
-        submitter_launch_kernel(engine, stream, &record->kernel);
+        history_note(&engine->history, stream, record);
+        if (trace_is_on(&engine->trace))
+            submitter_launch_traced(engine, stream, record);
+        else
+            submitter_launch_record(engine, stream, record);
         return true;
     case RECORD_WAIT:
         return submitter_wait(engine, stream, record);
@@ -154,25 +173,18 @@ static bool turn_samples(const struct turn *turn, const struct stream *stream, c
     return stream->executed + 1 >= turn->sample && (record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL);
 }
 
-/* As submitter_step(), with a look at the clock before and after. */
-static bool submitter_step_sampled(struct engine *engine, struct stream *stream, struct record *record,
-                                   struct turn *turn) {
-    turn->launched_ns = engine_clock();
-    bool stepped = submitter_step(engine, stream, record);
-    turn->done_ns = engine_clock();
-    turn->sample = UINT64_MAX;
-    return stepped;
-}
-
 static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
     bool async = engine->device->vtable->async;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        bool sampled = turn_samples(turn, stream, record);
-        if (sampled && async && turn->moved)
-            break; /* an event before it and one behind it tell how long it runs */
-        if (submitter_far_ahead(engine, stream) || !(sampled ? submitter_step_sampled(engine, stream, record, turn)
-                                                             : submitter_step(engine, stream, record))) {
+        bool stopped = submitter_far_ahead(engine, stream);
+        if (!stopped && turn_samples(turn, stream, record)) {
+            if (async && turn->moved)
+                break; /* an event before it and one behind it tell how long it runs */
+            turn->launched_ns = engine_clock();
+            i = SUBMITTER_TURN_RECORDS; /* the turn ends with it */
+        }
+        if (stopped || !submitter_step(engine, stream, record)) {
             turn->blocked = true;
             break;
         }
@@ -182,9 +194,11 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         stream->head_used += record->bytes;
         stream->executed++;
         turn->moved = true;
-        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS || (async && sampled))
+        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS)
             break;
     }
+    if (turn->launched_ns)
+        turn->done_ns = engine_clock();
     if (async) {
         turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
         if (turn->mark.event) {
@@ -311,6 +325,7 @@ static void submitter_trim(struct engine *engine) {
 void *submitter_main(void *argument) {
     struct engine *engine = argument;
     cpu_set_t cpus;
+    thread_begin("submitter");
     bool spin = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
     pthread_mutex_lock(&engine->lock);
     while (!engine->stopping) {
@@ -335,5 +350,6 @@ void *submitter_main(void *argument) {
         engine->submitter_asleep = false;
     }
     pthread_mutex_unlock(&engine->lock);
+    thread_end();
     return NULL;
 }

@@ -19,6 +19,7 @@ struct run_group {
     struct run_group *next; /* in its share */
     bool queued;
     /* owner thread */
+    uint64_t session;      /* number of the session */
     struct stream *joiner; /* only waits, and stands for what it has waited for (plan.c); NULL until needed */
     struct run_group *free_next;
 };

@@ -27,8 +27,12 @@ static struct stream *upload_choose_stream(struct upload *upload, const struct u
                                            struct stream *stream) {
     struct session *session = upload->session;
     upload->own = request->waitable;
-    if (request->waitable)
-        return engine_stream_take(session->engine, session->group, 1);
+    if (request->waitable) {
+        stream = engine_stream_take(session->engine, session->group, 1);
+        if (stream)
+            stream->role = TRACE_COPIES;
+        return stream;
+    }
     return session->engine->device->vtable->host_reserve ? session_transfer_stream(session, TRANSFER_UPLOAD) : stream;
 }
 
@@ -183,10 +187,14 @@ void upload_chunk_done(struct upload *upload) {
     if (!chunk)
         return;
     int code = upload_stream(upload, &stream);
+    stream->label = *upload->label ? upload->label : NULL;
+    stream->sequence = upload->sequence;
     if (code == STATUS_OK)
         code = view_copy_bytes(stream, upload->storage, upload->chunk_offset, chunk, 0, upload->chunk_bytes,
                                &upload->fault);
     (void)code; /* upload->fault says it */
+    stream->label = NULL;
+    stream->sequence = 0;
     upload->copied = stream->enqueued;
     upload->chunk = NULL;
     staging_give(upload->session, upload_way(upload), chunk);

@@ -62,13 +62,16 @@ enum {
     X(DRAIN, 52, Drain, "client")                                                                                      \
     X(LIST_OPERATIONS, 53, ListOperations, "client")                                                                   \
     X(OPERATION_LIST, 54, OperationList, "server")                                                                     \
+    X(KILL_SESSION, 58, KillSession, "client")                                                                         \
     X(LINK_DATA, 64, LinkData, "worker")                                                                               \
     X(PUBLISH, 80, Publish, "client")                                                                                  \
     X(OPEN_NAME, 81, OpenName, "client")                                                                               \
     X(NAME_OPENED, 82, NameOpened, "server")                                                                           \
     X(LIST_NAMES, 83, ListNames, "client")                                                                             \
     X(NAME_LIST, 84, NameList, "server")                                                                               \
-    X(REMOVE_NAME, 85, RemoveName, "client")
+    X(REMOVE_NAME, 85, RemoveName, "client")                                                                           \
+    X(TRACE_START, 96, TraceStart, "client")                                                                           \
+    X(TRACE_DATA, 97, TraceData, "server")
 
 enum frame_type {
 #define X(name, value, message, sender) FRAME_##name = (value),

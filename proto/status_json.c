@@ -173,7 +173,7 @@ static void status_json_device(struct json *json, const Tensord__DeviceStatus *d
     json_integer(json, "faults", device->faults);
     status_json_counts(json, "failures", device->failures, device->n_failures);
     json_integer(json, "connections", device->connections);
-    status_json_counts(json, "refusals", device->refusals, device->n_refusals);
+    status_json_counts(json, "rejections", device->rejections, device->n_rejections);
     status_json_histogram(json, "queue_time", device->queue_time);
     status_json_histogram(json, "run_time", device->run_time);
     status_json_histogram(json, "fetch_time", device->fetch_time);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "server/connection.h"
+#include "server/users.h"
 
 enum {
     PRINCIPAL_BURST_PART = 5,         /* this part of a second's bytes can be saved up, */
@@ -75,6 +76,15 @@ int account_join(struct service *service, const char *name, const struct limits 
     account->connections++;
     *result = account;
     return STATUS_OK;
+}
+
+void account_change_limits(struct service *service, const char *name, const struct limits *limits) {
+    for (struct account *at = service->accounts; at; at = at->next) {
+        if (*name ? strcmp(at->name, name) != 0 : users_is_name(at->name))
+            continue;
+        account_set_limits(at, limits);
+        account_wake(at);
+    }
 }
 
 void account_leave(struct account *account) {

@@ -16,17 +16,20 @@ enum channel_type {
     CHANNEL_LINK_IN,     /* fd: a link that brings a tensor for `link.ticket` */
     CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
     CHANNEL_PEER_LOST,   /* no link for which somebody waits now will come from `link.device` any more */
+    CHANNEL_KILL,        /* end this session; answered with CHANNEL_KILLED */
     CHANNEL_DRAIN,       /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
     CHANNEL_GRANTED,     /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
     CHANNEL_DENIED,      /* or it is nobody: `login.fault` */
     CHANNEL_REVOKED,     /* whoever was let in as `principal`, by its credential, may not stay */
     CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
+    CHANNEL_LIMITS,      /* the limits of `principal` are others; without a name: of all that are no users */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
     CHANNEL_LINK_WANTED, /* a link to device `link.device` is wanted for `link.ticket` */
     CHANNEL_REFUSED,     /* connection.session came without its socket: the worker has no descriptor left */
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
+    CHANNEL_KILLED,      /* kill.session, and whether it was there */
     CHANNEL_DRAINED,
     CHANNEL_LOGIN, /* a client's Hello has `login.token`, or none where it takes one: who is it? */
 };
@@ -67,11 +70,17 @@ struct channel_message {
             char token[TOKEN_TEXT_CHARS + 2]; /* cut where it is longer than a token, and then it is none */
             struct fault fault;               /* of a CHANNEL_DENIED */
         } login;
-        struct principal principal; /* CHANNEL_REVOKED */
+        struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */
         struct {
             char device[32];
             uint8_t ticket[16];
         } link;
+        struct {
+            uint64_t session;
+            char by[64];      /* principal of the operator */
+            char reason[128]; /* may be "" */
+            bool found;
+        } kill;
         struct fault fault; /* CHANNEL_FAULT */
         uint64_t taken;     /* as in struct stats_page */
     };

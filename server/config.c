@@ -80,7 +80,7 @@ static const struct config_key config_keys[] = {
      "PEM file: who signs certificates of clients"},
     {"tls-client-auth", CONFIG_CLIENT_AUTH, CONFIG_FIELD(tls_client_auth), "", 0, 0,
      "certificates of clients: none, optional, required; else required with tls-client-ca"},
-    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health; no logins"},
+    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health"},
     {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
      "names of this host as browsers call it; needed beyond loopback"},
     {"named-bytes", CONFIG_BYTES, CONFIG_FIELD(named_bytes), "0", 0, INT64_MAX,
@@ -197,7 +197,8 @@ int config_set(struct config *config, const char *name, const char *value, struc
 /* Numbers and principals whose new value counts from the next time that it is asked for. The others have gone to workers
  * and sockets. */
 static const char *const config_reloadable[] = {
-    "max-connections", "hold-timeout", "watchdog-timeout", "restart-backoff", "quarantine-after", "user-kernels",
+    "max-connections",  "hold-timeout", "watchdog-timeout", "restart-backoff",
+    "quarantine-after", "user-kernels", "http-hosts",
 };
 
 static bool config_key_reloadable(const struct config_key *key) {
@@ -223,15 +224,36 @@ static bool config_key_same(const struct config_key *key, const struct config *a
         return true; /* found again they would have to be opened again: not looked at */
     case CONFIG_PRINCIPALS:
     case CONFIG_PATH:
+    case CONFIG_ADDRESS:
+    case CONFIG_HOSTS:
         return !strcmp(x, y);
-    default:
-        return *(const uint64_t *)x == *(const uint64_t *)y;
+    case CONFIG_LEVEL:
+    case CONFIG_MODE:
+    case CONFIG_BYTES:
+    case CONFIG_COUNT:
+    case CONFIG_DURATION:
+    case CONFIG_SWITCH:
+    case CONFIG_CLIENT_AUTH:
+        break;
     }
+    return *(const uint64_t *)x == *(const uint64_t *)y;
 }
 
 static void config_key_copy(const struct config_key *key, struct config *to, const struct config *from) {
-    size_t bytes = key->kind == CONFIG_PRINCIPALS ? CONFIG_PRINCIPALS_MAX : sizeof(uint64_t);
+    bool list = key->kind == CONFIG_PRINCIPALS || key->kind == CONFIG_HOSTS;
+    size_t bytes = list ? CONFIG_PRINCIPALS_MAX : sizeof(uint64_t);
     memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
+}
+
+/* All of them can change. */
+static void config_take_limits(struct config *config, const struct config *fresh,
+                               void (*changed)(void *owner, const char *key, bool taken), void *owner) {
+    const char *key, *unit;
+    uint64_t was, is;
+    for (unsigned row = 0; limits_row(&config->limits, row, &key, &was, &unit); row++)
+        if (limits_row(&fresh->limits, row, &key, &is, &unit) && is != was)
+            changed(owner, key, true);
+    config->limits = fresh->limits;
 }
 
 void config_take(struct config *config, const struct config *fresh,
@@ -244,6 +266,7 @@ void config_take(struct config *config, const struct config *fresh,
             config_key_copy(key, config, fresh);
         changed(owner, key->name, taken);
     }
+    config_take_limits(config, fresh, changed, owner);
 }
 
 /* ---- the file ---- */

@@ -292,6 +292,7 @@ static void connection_release(struct connection *connection) {
     answer_cancel_all(connection);
     link_drop_connection(connection);
     request_drop_uploads(connection);
+    trace_feed_drop(connection);
     connection->wait_room = false;
     if (!connection->session)
         return;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <openssl/crypto.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,8 @@ static struct transport control_release(struct control *control) {
     LIST_REMOVE(control, link);
     control->front->controls.count--;
     control_count_stranger(control, false);
+    if (control->killing)
+        kill_forget(&control->kill);
     if (control->login == CONTROL_LOGGING_IN)
         login_forget(&control->front->login, control, 0);
     uv_close((uv_handle_t *)&control->poll, control_closed);
@@ -194,17 +197,23 @@ static int control_list_operations(struct control *control, const struct frame_h
     return STATUS_OK;
 }
 
+/* Done, with an error where `said` has one. */
+static int control_done(struct control *control, uint64_t sequence, const struct fault *said, struct fault *fault) {
+    Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    error.code = said->code;
+    error.message = (char *)(uintptr_t)said->message;
+    if (said->code)
+        done.error = &error;
+    return control_answer(control, FRAME_DONE, sequence, &done.base, fault);
+}
+
 /* Whatever the reply is otherwise: a request that is not allowed does not end the connection. */
 static int control_deny(struct control *control, const struct frame_header *header, const struct fault *denial,
                         struct fault *fault) {
-    Tensord__Done done = TENSORD__DONE__INIT;
-    Tensord__Error error = TENSORD__ERROR__INIT;
-    error.code = denial->code;
-    error.message = (char *)denial->message;
-    done.error = &error;
     log_event(LOG_LEVEL_INFO, "request_denied", "peer", control->peer.address, "principal",
               control->peer.principal.name, "cause", denial->message, NULL);
-    return control_answer(control, FRAME_DONE, header->sequence, &done.base, fault);
+    return control_done(control, header->sequence, denial, fault);
 }
 
 static int control_drain(struct control *control, const struct frame_header *header, const uint8_t *bytes,
@@ -218,6 +227,39 @@ static int control_drain(struct control *control, const struct frame_header *hea
     return STATUS_OK;
 }
 
+static void control_go_on(struct control *control, int error, struct fault *fault);
+
+static void control_killed(struct kill *kill, const struct fault *said) {
+    struct control *control = (struct control *)((char *)kill - offsetof(struct control, kill));
+    char session[24];
+    struct fault fault;
+    log_event(LOG_LEVEL_INFO, "session_kill", "session",
+              log_text(session, sizeof session, "%llu", (unsigned long long)kill->session), "principal",
+              control->peer.principal.name, "result", status_name((int)said->code), NULL);
+    control->killing = false;
+    int error = control_done(control, control->kill_sequence, said, &fault);
+    if (!control->kill_starting)
+        control_go_on(control, error, &fault);
+}
+
+static int control_kill(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                        struct fault *fault) {
+    Tensord__KillSession *request = tensord__kill_session__unpack(NULL, header->message_bytes, bytes);
+    if (!request)
+        return fault_set(fault, STATUS_PROTOCOL, "malformed KillSession of %u bytes", header->message_bytes);
+    if (strlen(request->reason) >= KILL_REASON_MAX) {
+        tensord__kill_session__free_unpacked(request, NULL);
+        return fault_set(fault, STATUS_PROTOCOL, "the reason has more than %d bytes", KILL_REASON_MAX - 1);
+    }
+    control->killing = control->kill_starting = true;
+    control->kill_sequence = header->sequence;
+    control->kill.done = control_killed;
+    kill_start(control->front, &control->kill, request->session, control->peer.principal.name, request->reason);
+    control->kill_starting = false;
+    tensord__kill_session__free_unpacked(request, NULL);
+    return STATUS_OK;
+}
+
 static const struct control_request {
     enum frame_type type;
     int (*handle)(struct control *control, const struct frame_header *header, const uint8_t *bytes,
@@ -225,6 +267,7 @@ static const struct control_request {
 } control_requests[] = {
     {FRAME_HELLO, control_hello},       {FRAME_PING, control_ping},   {FRAME_LIST_DEVICES, control_list_devices},
     {FRAME_GET_STATUS, control_status}, {FRAME_DRAIN, control_drain}, {FRAME_LIST_OPERATIONS, control_list_operations},
+    {FRAME_KILL_SESSION, control_kill},
 };
 
 static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
@@ -314,6 +357,13 @@ static void control_wait_for_requests(struct control *control) {
     uv_poll_start(&control->poll, UV_READABLE | (ahead ? UV_WRITABLE : 0), control_polled);
 }
 
+/* For a bounded time, after which there is an answer to send, and a peer that has gone is noticed. */
+static void control_wait_for_worker(struct control *control) {
+    control->reading = false;
+    uv_timer_stop(&control->timer);
+    uv_poll_stop(&control->poll);
+}
+
 /* The socket has room, so this is called for in the loop's next turn. */
 static void control_wait_for_turn(struct control *control) {
     control->reading = false;
@@ -331,6 +381,10 @@ static void control_go_on(struct control *control, int error, struct fault *faul
         }
         if (!flushed) {
             control_wait_for_room(control);
+            return;
+        }
+        if (control->killing) {
+            control_wait_for_worker(control);
             return;
         }
         if (control->login == CONTROL_LOGGING_IN) {

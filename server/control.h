@@ -1,4 +1,5 @@
-/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus and Drain, answered by the front itself,
+/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus, Drain and KillSession,
+ * answered by the front itself,
  * where the principal's role allows it (server/role.h).
  * One reply at a time: while it leaves, nothing more is read; a peer that does not take it is cut. Front thread only. */
 #pragma once
@@ -10,6 +11,7 @@
 #include "proto/frame.h"
 #include "proto/transport.h"
 #include "server/arrival.h"
+#include "server/kill.h"
 
 struct control {
     struct front *front;
@@ -25,6 +27,10 @@ struct control {
     enum { CONTROL_STRANGER, CONTROL_LOGGING_IN, CONTROL_LOGGED_IN } login;
     bool draining; /* has asked for a drain, and waits for its end */
     uint64_t drain_sequence;
+    bool kill_starting;
+    bool killing; /* has asked for a session's end: nothing more is read until that is answered */
+    uint64_t kill_sequence;
+    struct kill kill;
     uint8_t *out; /* what is still to be sent is [out_sent, out_size) */
     size_t out_size, out_sent;
     LIST_ENTRY(control) link;

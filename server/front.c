@@ -84,6 +84,17 @@ static void front_connection_refused(void *owner, const struct worker_slot *slot
     arrival_refused(owner, slot, session);
 }
 
+static void front_session_killed(void *owner, const struct worker_slot *slot, const struct channel_message *message) {
+    if (message)
+        kill_answered(owner, slot, message);
+    else
+        kill_lost(owner, slot);
+}
+
+static void front_ticked(void *owner) {
+    kill_tick(owner);
+}
+
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
     if (number == SIGHUP) {
@@ -137,6 +148,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
     notify_init(&front->notify);
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
+    LIST_INIT(&front->kills.head);
     farewell_list_init(&front->farewells, &front->loop);
     listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
     uv_timer_init(&front->loop, &front->leaving);
@@ -145,6 +157,8 @@ static int front_init(struct front *front, struct config *config, struct fault *
     front_tls_init(front);
     int error = supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed,
                                 front_connection_refused, front, fault);
+    front->supervisor.killed = front_session_killed;
+    front->supervisor.ticked = front_ticked;
     front->supervisor.login = front_login;
     if (!error)
         error = front_tls_start(front, fault);

@@ -10,6 +10,7 @@
 #include "server/farewell.h"
 #include "server/front_tls.h"
 #include "server/http.h"
+#include "server/kill.h"
 #include "server/listener.h"
 #include "server/login.h"
 #include "server/notify.h"
@@ -27,6 +28,7 @@ struct front {
     struct listener_list listeners;
     struct arrival_list arrivals;
     struct control_list controls;
+    struct kill_list kills;
     struct farewell_list farewells;
     struct front_tls tls;
     struct login login;

@@ -39,11 +39,36 @@ static void reload_tell(void *owner, const char *key, bool taken) {
         log_event(LOG_LEVEL_WARNING, "config_ignored", "key", key, "cause", "it takes a restart to change", NULL);
 }
 
-/* Cannot fail. The configuration first: the rights of users are worked out from it. */
+/* Those who are here, and whose limits are others now. */
+static void reload_tell_limits(struct front *front, const struct users *before, const struct limits *everybody) {
+    const struct users *users = front->login.users;
+    const struct limits *now = &front->config->limits;
+    struct limits was, is;
+    if (memcmp(everybody, now, sizeof *now) != 0)
+        supervisor_set_limits(&front->supervisor, "", now);
+    for (unsigned i = 0; users && i < users->n_users; i++) {
+        const char *name = users->users[i].name;
+        users_limits(before, name, everybody, &was);
+        users_limits(users, name, now, &is);
+        if (!memcmp(&was, &is, sizeof is))
+            continue;
+        supervisor_set_limits(&front->supervisor, name, &is);
+        log_event(LOG_LEVEL_INFO, "limits_changed", "principal", name, NULL);
+    }
+}
+
+/* Cannot fail. The configuration first: the rights of users are worked out from it. Whoever may not stay is told so
+ * before anybody's limits change. */
 static void reload_apply(struct front *front, struct reload *reload) {
+    struct limits everybody = front->config->limits;
+    struct users *before = NULL;
     config_take(front->config, &reload->config, reload_tell, NULL);
-    if (reload->users)
-        login_replace_users(&front->login, reload->users, front_revoke, front);
+    if (reload->users) {
+        before = login_replace_users(&front->login, reload->users);
+        users_compare(before, reload->users, front_revoke, front);
+    }
+    reload_tell_limits(front, before, &everybody);
+    users_destroy(before);
     front_tls_take(front, &reload->tls);
 }
 

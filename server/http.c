@@ -169,14 +169,16 @@ static void http_on_log(void *owner, const char *format, va_list arguments) {
 
 /* ---- listening ---- */
 
+/* Beyond loopback as for clients: nobody without a token, and nothing in the clear that is not said to be all right. */
 static int http_check_address(const struct config *config, const struct url_address *address, struct fault *fault) {
-    if (url_is_loopback(address) || config->http_hosts[0])
+    const char *missing = !*config->users            ? "a file of users (users)"
+                          : !config->allow_plaintext ? "allow-plaintext, for tokens travel in the clear"
+                          : !*config->http_hosts     ? "its names, as browsers and Prometheus call it (http-hosts)"
+                                                     : NULL;
+    if (url_is_loopback(address) || !missing)
         return STATUS_OK;
-    return fault_set(
-        fault, STATUS_DENIED,
-        "http: %s: other hosts can reach this address, and anybody may read there who runs what; if that is "
-        "meant, name this host in http-hosts as browsers and Prometheus call it",
-        config->http);
+    return fault_set(fault, STATUS_DENIED, "http: %s: other hosts can reach this address, which takes %s", config->http,
+                     missing);
 }
 
 /* The first of the name's addresses that works. */

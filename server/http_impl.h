@@ -16,6 +16,9 @@ void http_route_finish(struct http *http);
  * this address (DNS rebinding) still sends that name. Addresses cannot be names of others; `hosts` are this one's. */
 bool http_host_is_ours(const char *host, const char *hosts);
 
+/* Whether the request shows a token that may read status, where such are needed. */
+bool http_login_allows(struct http *http, struct MHD_Connection *connection);
+
 http_write http_write_metrics, http_write_status, http_write_healthz, http_write_readyz, http_write_history;
 
 /* The dashboard: one page, made part of the program by embed.py. */

@@ -244,11 +244,11 @@ static void metrics_write_counts(FILE *out, const Tensord__Status *status) {
     for (size_t i = 0; i < status->n_devices; i++)
         metrics_counts(out, "tensord_device_failures_total", metrics_name(status->devices[i]),
                        status->devices[i]->failures, status->devices[i]->n_failures);
-    metrics_head(out, "tensord_device_refusals_total", "counter",
+    metrics_head(out, "tensord_device_rejections_total", "counter",
                  "Connections that the worker ended before their session began, by code, since its start.");
     for (size_t i = 0; i < status->n_devices; i++)
-        metrics_counts(out, "tensord_device_refusals_total", metrics_name(status->devices[i]),
-                       status->devices[i]->refusals, status->devices[i]->n_refusals);
+        metrics_counts(out, "tensord_device_rejections_total", metrics_name(status->devices[i]),
+                       status->devices[i]->rejections, status->devices[i]->n_rejections);
     metrics_head(out, "tensord_rejections_total", "counter", "Connections that the daemon refused, by code.");
     metrics_counts(out, "tensord_rejections_total", NULL, status->rejections, status->n_rejections);
 }
@@ -375,8 +375,30 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
 }
 
+/* All 0 where nobody can log in. */
+static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) {
+    static const Tensord__LoginStatus none = TENSORD__LOGIN_STATUS__INIT;
+    logins = logins ? logins : &none;
+    const struct {
+        const char *result;
+        uint64_t count;
+    } rows[] = {{"granted", logins->granted}, {"no_token", logins->no_token}, {"malformed", logins->malformed},
+                {"unknown", logins->unknown}, {"wrong", logins->wrong},       {"turned_away", logins->turned_away}};
+    metrics_head(out, "tensord_logins_total", "counter", "Logins by token, by what came of them.");
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        fputs("tensord_logins_total{", out);
+        metrics_label(out, "result", rows[i].result);
+        fputc('}', out);
+        metrics_value(out, (double)rows[i].count);
+    }
+    metrics_head(out, "tensord_logins_put_off_total", "counter", "Logins looked at later, after failures.");
+    fputs("tensord_logins_put_off_total", out);
+    metrics_value(out, (double)logins->put_off);
+}
+
 void http_metrics_write(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
     metrics_write_front(out, status, extra);
+    metrics_write_logins(out, status->logins);
     metrics_write_info(out, status);
     metrics_write_state(out, status);
     metrics_write_devices(out, status);

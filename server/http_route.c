@@ -16,13 +16,14 @@
 static const struct http_route {
     const char *path, *type;
     http_write *write; /* NULL: the dashboard */
+    bool open;         /* to those who have not said who they are: programs that watch over others */
 } http_routes[] = {
     {"/", "text/html; charset=utf-8", NULL},
     {"/metrics", "text/plain; version=0.0.4; charset=utf-8", http_write_metrics},
     {"/status.json", "application/json", http_write_status},
     {"/history.json", "application/json", http_write_history},
-    {"/healthz", HTTP_TEXT, http_write_healthz},
-    {"/readyz", HTTP_TEXT, http_write_readyz},
+    {"/healthz", HTTP_TEXT, http_write_healthz, true},
+    {"/readyz", HTTP_TEXT, http_write_readyz, true},
 };
 enum { HTTP_ROUTES = sizeof http_routes / sizeof *http_routes };
 _Static_assert(sizeof http_routes / sizeof *http_routes <= (size_t)HTTP_ROUTES_MAX,
@@ -119,6 +120,8 @@ static enum MHD_Result http_send_text(struct http *http, struct MHD_Connection *
     http_set_headers(http, response, NULL);
     if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
         http->library.add_response_header(response, "Allow", "GET, HEAD");
+    if (code == MHD_HTTP_UNAUTHORIZED)
+        http->library.add_response_header(response, "WWW-Authenticate", "Basic realm=\"tensord\", charset=\"UTF-8\"");
     if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
         http->library.add_response_header(response, "Retry-After", "1");
     enum MHD_Result result = http_send(http, connection, response, code);
@@ -159,7 +162,8 @@ static enum MHD_Result http_send_route(struct http *http, struct MHD_Connection 
                                        const struct http_route *route) {
     struct http_answer *answer = &http->answers[route - http_routes];
     uint64_t now = uv_hrtime();
-    if (!answer->response || now - answer->made_ns > HTTP_FRESH_NS) {
+    uint64_t fresh = route->open ? 0 : HTTP_FRESH_NS; /* health is short, and what it says is acted upon */
+    if (!answer->response || now - answer->made_ns >= fresh) {
         http_answer_drop(http, answer);
         if (http->held > HTTP_HELD_MAX)
             return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE,
@@ -200,5 +204,8 @@ enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *conn
                               "there are: / /metrics /status.json /history.json /healthz /readyz\n");
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return http_send_text(http, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    if (!route->open && !http_login_allows(http, connection))
+        return http_send_text(http, connection, MHD_HTTP_UNAUTHORIZED,
+                              "it takes a token, as Bearer or as the password of any name\n");
     return route->write ? http_send_route(http, connection, route) : http_send_dashboard(http, connection, route);
 }

@@ -37,8 +37,10 @@ unsigned http_write_readyz(struct http *http, FILE *out) {
         if (slot->state == WORKER_READY)
             continue;
         ready = false;
-        fprintf(out, "%s is %s%s%s\n", slot->device.name, worker_state_name(slot->state),
-                slot->last_fault[0] ? ": " : "", slot->last_fault);
+        /* Causes may name what clients do, and this is read without a token. */
+        bool told = slot->last_fault[0] && !http->front->login.users;
+        fprintf(out, "%s is %s%s%s\n", slot->device.name, worker_state_name(slot->state), told ? ": " : "",
+                told ? slot->last_fault : "");
     }
     if (ready)
         fputs("ok\n", out);

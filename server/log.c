@@ -1,5 +1,6 @@
 #include "server/log.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -21,6 +22,7 @@ enum { LOG_LEVEL_COUNT = sizeof log_level_names / sizeof *log_level_names };
 static enum log_level log_threshold = LOG_LEVEL_INFO;
 static char log_process[32] = "front";
 static unsigned long log_lost; /* lines, since the last one that was written */
+static int log_patience_ms;    /* for standard error to take a line */
 
 /* One line in the making. What does not fit as a whole is left out, with all that follows; there is always room for a
  * closing quote and the final newline. */
@@ -103,17 +105,18 @@ static bool log_is_plain(const char *value) {
 
 /* One character, or one byte that is none; returns how many bytes that was. */
 static size_t log_line_escaped(struct log_line *line, const unsigned char *c) {
+    static const char digits[] = "0123456789abcdef";
     size_t bytes = log_utf8_bytes(c);
-    char text[4 * 4 + 1];
     if (bytes == 1 && (*c == '"' || *c == '\\')) {
         log_line_add(line, (char[]){'\\', (char)*c}, 2);
     } else if (*c == '\n') {
         log_line_text(line, "\\n");
     } else if (!bytes || log_is_control(c, bytes)) {
         bytes = bytes ? bytes : 1;
+        char text[4 * 4];
         for (size_t i = 0; i < bytes; i++)
-            snprintf(text + 4 * i, 5, "\\x%02x", c[i]);
-        log_line_text(line, text);
+            memcpy(text + 4 * i, (char[]){'\\', 'x', digits[c[i] >> 4], digits[c[i] & 15]}, 4);
+        log_line_add(line, text, 4 * bytes);
     } else {
         log_line_add(line, c, bytes);
     }
@@ -133,21 +136,51 @@ static void log_line_value(struct log_line *line, const char *value) {
     line->quoted = false;
 }
 
+/* The key and its value whole, or neither. */
 static void log_line_field(struct log_line *line, const char *key, const char *value) {
-    char head[64];
-    snprintf(head, sizeof head, "%s%s=", line->length ? " " : "", key);
-    log_line_text(line, head);
-    log_line_value(line, value);
+    size_t before = line->length;
+    if (before)
+        log_line_text(line, " ");
+    log_line_text(line, key);
+    log_line_text(line, "=");
+    if (line->cut)
+        line->length = before;
+    else
+        log_line_value(line, value);
+}
+
+static void log_digits(char *text, unsigned long value, unsigned digits) {
+    for (unsigned i = digits; i-- > 0; value /= 10)
+        text[i] = (char)('0' + value % 10);
+}
+
+/* Year, month and day of a day counted from 1970-01-01, by the Gregorian calendar: 400 years have 146097 days, and years
+ * are counted from March here, so that a leap day is a year's last. gmtime_r() is not for signal handlers. */
+static void log_civil(unsigned long days, unsigned long civil[3]) {
+    unsigned long shifted = days + 719468; /* from 0000-03-01 */
+    unsigned long of_era = shifted % 146097;
+    unsigned long year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    unsigned long of_year = of_era - (365 * year + year / 4 - year / 100);
+    unsigned long month = (5 * of_year + 2) / 153; /* 0 is March */
+    civil[0] = year + shifted / 146097 * 400 + (month >= 10);
+    civil[1] = month < 10 ? month + 3 : month - 9;
+    civil[2] = of_year - (153 * month + 2) / 5 + 1;
 }
 
 static void log_line_time(struct log_line *line) {
     struct timespec now;
-    struct tm utc;
-    char day[32], text[48];
+    unsigned long civil[3];
+    char text[] = "0000-00-00T00:00:00.000Z";
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text, sizeof text, "%s.%03ldZ", day, now.tv_nsec / 1000000);
+    unsigned long seconds = now.tv_sec > 0 ? (unsigned long)now.tv_sec : 0, of_day = seconds % 86400;
+    log_civil(seconds / 86400, civil);
+    log_digits(text, civil[0], 4);
+    log_digits(text + 5, civil[1], 2);
+    log_digits(text + 8, civil[2], 2);
+    log_digits(text + 11, of_day / 3600, 2);
+    log_digits(text + 14, of_day / 60 % 60, 2);
+    log_digits(text + 17, of_day % 60, 2);
+    log_digits(text + 20, (unsigned long)now.tv_nsec / 1000000, 3);
     log_line_field(line, "ts", text);
 }
 
@@ -170,14 +203,18 @@ static void log_line_write(struct log_line *line) {
  * writable at all has room for PIPE_BUF bytes, which is more than a line. */
 static bool log_is_writable(void) {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
-    return poll(&out, 1, 0) > 0;
+    int ready;
+    do
+        ready = poll(&out, 1, log_patience_ms);
+    while (ready < 0 && errno == EINTR && log_patience_ms);
+    return ready > 0;
 }
 
 static void log_tell_lost(void) {
     struct log_line line;
     char lines[24];
     log_line_begin(&line, LOG_LEVEL_WARNING, "log_lost");
-    log_line_field(&line, "lines", log_text(lines, sizeof lines, "%lu", log_lost));
+    log_line_field(&line, "lines", log_number(lines, log_lost));
     log_line_write(&line);
     log_lost = 0;
 }
@@ -187,6 +224,7 @@ void log_event(enum log_level level, const char *event, ...) {
         return;
     if (!log_is_writable()) {
         log_lost++;
+        log_patience_ms = 0;
         return;
     }
     if (log_lost)
@@ -209,4 +247,28 @@ char *log_text(char *buffer, unsigned long size, const char *format, ...) {
     vsnprintf(buffer, size, format, arguments);
     va_end(arguments);
     return buffer;
+}
+
+void log_patience(int milliseconds) {
+    log_patience_ms = milliseconds;
+}
+
+static char *log_in_base(char buffer[LOG_NUMBER_MAX], uint64_t value, unsigned base) {
+    char *at = buffer + LOG_NUMBER_MAX - 1;
+    *at = 0;
+    do
+        *--at = "0123456789abcdef"[value % base];
+    while (value /= base);
+    return at;
+}
+
+char *log_number(char buffer[LOG_NUMBER_MAX], uint64_t value) {
+    return log_in_base(buffer, value, 10);
+}
+
+char *log_address(char buffer[LOG_NUMBER_MAX], uint64_t value) {
+    char *text = log_in_base(buffer, value, 16);
+    *--text = 'x';
+    *--text = '0';
+    return text;
 }

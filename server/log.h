@@ -2,6 +2,8 @@
  * stderr does not take is lost, and counted in a line of its own later. One thread of a process. */
 #pragma once
 
+#include <stdint.h>
+
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
 
 /* "debug", "info", "warning", "error"; -1 for another word. */
@@ -13,7 +15,16 @@ enum log_level log_level(void);
 /* Fields alternate key, value, and end with NULL: log_event(LOG_LEVEL_INFO, "session_open", "peer", peer, NULL).
  * Values are quoted where they hold spaces, quotes, control characters or bytes that are no UTF-8; the last two are
  * escaped as \n or \x1b, so that a line is always one event and always text. One write(2) a line; lines over 1 KiB are cut
- * between two characters. */
+ * between two characters. Allocates nothing and may be called from a signal handler. */
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));
 /* A number or formatted text as a value: log_text(buffer, sizeof buffer, "%d", n) returns buffer. */
 char *log_text(char *buffer, unsigned long size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same where a signal handler may be at work, which must not format text: they return a place in `buffer`. An address
+ * is shown as 0x2a. */
+enum { LOG_NUMBER_MAX = 24 };
+char *log_number(char buffer[LOG_NUMBER_MAX], uint64_t value);
+char *log_address(char buffer[LOG_NUMBER_MAX], uint64_t value);
+/* From here on a line waits so long for standard error to take it: for the last lines of a process, which has nothing left
+ * to hold up. Once one has waited in vain, those after it do not wait. */
+void log_patience(int milliseconds);

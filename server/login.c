@@ -125,11 +125,8 @@ static int login_deny(struct login *login, const struct login_request *request, 
 
 /* What the configuration and the user's own settings let it do and take. */
 static void login_allow(const struct login *login, struct principal *principal) {
-    const struct user *user = login->users ? users_find(login->users, principal->name) : NULL;
     principal->user_kernels = config_allows_kernels(login->config, principal->name);
-    principal->limits = login->config->limits;
-    if (user)
-        limits_overlay(&principal->limits, &user->limits, user->own);
+    users_limits(login->users, principal->name, &login->config->limits, &principal->limits);
 }
 
 void login_identify(const struct login *login, struct peer *peer) {
@@ -252,10 +249,8 @@ void login_finish(struct login *login) {
     login->users = NULL;
 }
 
-void login_replace_users(struct login *login, struct users *users,
-                         void (*ended)(void *owner, const struct principal *principal), void *owner) {
+struct users *login_replace_users(struct login *login, struct users *users) {
     struct users *before = login->users;
     login->users = users;
-    users_compare(before, users, ended, owner);
-    users_destroy(before);
+    return before;
 }

@@ -71,6 +71,5 @@ int login_check(struct login *login, const struct login_request *request, struct
 /* The owner of a request that waits is gone. */
 void login_forget(struct login *login, const void *owner, uint64_t number);
 
-/* Takes another table of users over. Calls for each credential that has ended, or become somebody else's. */
-void login_replace_users(struct login *login, struct users *users,
-                         void (*ended)(void *owner, const struct principal *principal), void *owner);
+/* Takes another table of users over, and gives the old one back. */
+struct users *login_replace_users(struct login *login, struct users *users);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "server/config.h"
+#include "server/crash.h"
 #include "server/front.h"
 #include "server/log.h"
 #include "server/probe.h"
@@ -91,5 +92,6 @@ int main(int count, char **arguments) {
     main_fill_standard_descriptors();
     main_raise_descriptor_limit();
     log_init((enum log_level)config.log_level, "front");
+    crash_init();
     return front_run(&config, count, arguments);
 }

@@ -90,6 +90,7 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     Tensord__Done done = TENSORD__DONE__INIT;
     Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
     Tensord__NameOpened opened = TENSORD__NAME_OPENED__INIT;
+    Tensord__TraceData trace = TENSORD__TRACE_DATA__INIT;
     const ProtobufCMessage *message = &error.base;
 
     error.code = failure->code;
@@ -97,7 +98,7 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     error.operation = (char *)failure->operation;
     error.label = (char *)failure->label;
     error.sequence = failure->sequence;
-    chunk.error = data.error = done.error = compiled.error = opened.error = &error;
+    chunk.error = data.error = done.error = compiled.error = opened.error = trace.error = &error;
     if (type == FRAME_FETCH_CHUNK)
         message = &chunk.base;
     else if (type == FRAME_LINK_DATA)
@@ -108,6 +109,8 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
         message = &compiled.base;
     else if (type == FRAME_NAME_OPENED)
         message = &opened.base;
+    else if (type == FRAME_TRACE_DATA)
+        message = &trace.base;
     reply_begin(reply, type, sequence);
     reply_head(reply, message, 0);
 }

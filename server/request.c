@@ -23,6 +23,7 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
         .bytes = account->limits.session_bytes,
         .tensors = (uint32_t)account->limits.session_tensors,
         .streams = (uint32_t)account->limits.session_streams,
+        .number = connection->number,
         .allow_tf32 = allow_tf32,
         .tenant = account->tenant,
     };
@@ -270,6 +271,17 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
     return STATUS_OK;
 }
 
+static int request_trace_start(struct connection *connection, const struct frame_header *header,
+                               const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    uint32_t milliseconds = ((const Tensord__TraceStart *)message)->milliseconds;
+    struct fault refused;
+
+    (void)sink, (void)fault;
+    if (trace_feed_start(connection, header->sequence, milliseconds, &refused) == STATUS_OK)
+        return STATUS_OK;
+    return answer_fault(connection, FRAME_TRACE_DATA, header->sequence, &refused) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+}
+
 /* ---- dispatch ---- */
 
 struct request_row {
@@ -300,6 +312,7 @@ static const struct request_row request_rows[] = {
     [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true},
     [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .answered = true},
     [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true},
+    [FRAME_TRACE_START] = {&tensord__trace_start__descriptor, request_trace_start, .answered = true},
 };
 
 /* The row for this frame, once everything has been checked that needs no look into the message. */

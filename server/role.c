@@ -36,13 +36,16 @@
     X(DRAIN, ADMIN, NOBODY)                                                                                            \
     X(LIST_OPERATIONS, OBSERVE, NOBODY)                                                                                \
     X(OPERATION_LIST, NOBODY, NOBODY)                                                                                  \
+    X(KILL_SESSION, ADMIN, NOBODY)                                                                                     \
     X(LINK_DATA, NOBODY, NOBODY)                                                                                       \
     X(PUBLISH, NOBODY, RUN)                                                                                            \
     X(OPEN_NAME, NOBODY, RUN)                                                                                          \
     X(NAME_OPENED, NOBODY, NOBODY)                                                                                     \
     X(LIST_NAMES, NOBODY, RUN)                                                                                         \
     X(NAME_LIST, NOBODY, NOBODY)                                                                                       \
-    X(REMOVE_NAME, NOBODY, RUN)
+    X(REMOVE_NAME, NOBODY, RUN)                                                                                        \
+    X(TRACE_START, NOBODY, ADMIN)                                                                                      \
+    X(TRACE_DATA, NOBODY, NOBODY)
 
 enum {
 #define X(NAME, control, device) ROLE_CONTROL_##NAME = ROLE_##control, ROLE_DEVICE_##NAME = ROLE_##device,

@@ -150,6 +150,8 @@ static void service_on_check(uv_check_t *check) {
         engine_poll(service->engine);
         compile_release_unused(service);
         service_check_device(service);
+        if (service->trace.connection && trace_feed_turn(service))
+            service_wake(service);
         service_flush(service);
         /* Callbacks and replies may have enqueued more, such as the next parts of a fetch. */
         if (!service->more && !engine_due(service->engine))
@@ -179,6 +181,8 @@ static void service_on_timer(uv_timer_t *timer) {
     }
     account_tick(service, service_now_ns());
     link_tick(service, now);
+    if (service->trace.connection)
+        trace_feed_tick(service);
     if (service->options.tick)
         service->options.tick(service->options.owner);
     if (service->more || service->dirty)

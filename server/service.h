@@ -19,6 +19,7 @@
 #include "server/names.h"
 #include "server/refusal.h"
 #include "server/stats_page.h"
+#include "server/trace_feed.h"
 
 struct connection;
 
@@ -53,6 +54,7 @@ struct service {
     struct arena arena;
     struct link_table links;
     struct compile_queue compiles;
+    struct trace_feed trace;
     struct names names;
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */

@@ -57,6 +57,9 @@ struct stats_page {
     /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
      * is not. Outside the lock. */
     _Atomic uint64_t held_up_ns;
+    /* What a worker that crashed leaves behind (server/crash.c): the last operation, where that had not run to its end,
+     * "matmul (forward/logits) of session 4". Outside the lock. */
+    char crash[192];
     struct stats_operations operations; /* there since the worker is ready; outside the lock */
     struct stats_device device;
     uint32_t n_sessions;

@@ -105,7 +105,7 @@ static void status_fill_memory(const struct engine_stats *stats, Tensord__Device
 /* What hangs on a device's message besides its readings. */
 struct status_times {
     Tensord__Histogram queue, run, fetch;
-    struct status_counts failures, refusals;
+    struct status_counts failures, rejections;
 };
 
 static Tensord__Histogram *status_fill_histogram(const struct histogram *from, Tensord__Histogram *to) {
@@ -124,8 +124,8 @@ static void status_fill_times(const struct worker_slot *slot, struct status_time
     status->fetch_time = status_fill_histogram(&stats->fetch_time, &times->fetch);
     status->n_failures = status_fill_counts(stats->engine.failures, &times->failures);
     status->failures = times->failures.pointers;
-    status->n_refusals = status_fill_counts(stats->rejections, &times->refusals);
-    status->refusals = times->refusals.pointers;
+    status->n_rejections = status_fill_counts(stats->rejections, &times->rejections);
+    status->rejections = times->rejections.pointers;
     status->faults = slot->n_failures;
     status->connections = worker_slot_connections(slot);
 }

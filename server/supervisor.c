@@ -93,6 +93,8 @@ static void supervisor_slot_lost(void *owner, struct worker_slot *lost) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (&supervisor->slots[i] != lost)
             worker_slot_send(&supervisor->slots[i], &message, -1);
+    if (supervisor->killed)
+        supervisor->killed(supervisor->owner, lost, NULL);
 }
 
 static void supervisor_slot_changed(void *owner, struct worker_slot *slot) {
@@ -106,6 +108,12 @@ static void supervisor_slot_refused(void *owner, struct worker_slot *slot, uint6
     supervisor->refused(supervisor->owner, slot, session);
 }
 
+static void supervisor_slot_killed(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct supervisor *supervisor = owner;
+    if (supervisor->killed)
+        supervisor->killed(supervisor->owner, slot, message);
+}
+
 static void supervisor_slot_login(void *owner, struct worker_slot *slot, const struct channel_message *message) {
     struct supervisor *supervisor = owner;
     supervisor->login(supervisor->owner, slot, message);
@@ -115,6 +123,7 @@ static const struct worker_slot_events supervisor_slot_events = {
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,
+    .killed = supervisor_slot_killed,
     .link_wanted = supervisor_link_wanted,
     .login = supervisor_slot_login,
 };
@@ -128,6 +137,8 @@ static void supervisor_ticked(uv_timer_t *timer) {
     supervisor->ticked_ns = now;
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_tick(&supervisor->slots[i], late);
+    if (supervisor->ticked)
+        supervisor->ticked(supervisor->owner);
 }
 
 /* ---- life ---- */
@@ -199,15 +210,26 @@ void supervisor_drain(struct supervisor *supervisor) {
         worker_slot_drain(&supervisor->slots[i]);
 }
 
-void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
+/* What changes somebody's rights, to the workers of all devices. */
+static void supervisor_tell(struct supervisor *supervisor, enum channel_type type, const struct principal *principal) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
-    message.type = CHANNEL_REVOKED;
+    message.type = type;
     message.principal = *principal;
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (worker_slot_send(&supervisor->slots[i], &message, -1) == STATUS_LIMIT)
             /* Without memory for a message: rather no session than one that was revoked. */
-            worker_slot_kill(&supervisor->slots[i], "could not be told of a revocation");
+            worker_slot_kill(&supervisor->slots[i], "could not be told of other rights");
+}
+
+void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
+    supervisor_tell(supervisor, CHANNEL_REVOKED, principal);
+}
+
+void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits) {
+    struct principal principal = {.limits = *limits};
+    snprintf(principal.name, sizeof principal.name, "%s", name);
+    supervisor_tell(supervisor, CHANNEL_LIMITS, &principal);
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

@@ -15,6 +15,9 @@ struct supervisor {
     void (*changed)(void *owner);
     /* A worker could not take the connection that it was handed as this session. */
     void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
+    /* A worker has answered CHANNEL_KILL, or, without a message, has ended. NULL: nobody wants to know. */
+    void (*killed)(void *owner, const struct worker_slot *slot, const struct channel_message *message);
+    void (*ticked)(void *owner); /* every 250 ms; NULL as well */
     /* A client of a worker wants to log in. Set after supervisor_init(). */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     void *owner;
@@ -44,6 +47,8 @@ bool supervisor_stopped(const struct supervisor *supervisor);
 struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target);
 /* To the workers of all devices: who was let in as this, by its credential, may not stay. */
 void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal);
+/* Likewise: the limits of this principal are others; without a name, of all that are no users. */
+void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
 /* Client connections of all workers, as their stats pages said last. */

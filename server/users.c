@@ -288,6 +288,13 @@ void users_by_certificate(const struct users *users, const char *name, struct pr
         memcpy(principal->name, credential, sizeof principal->name);
 }
 
+void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits) {
+    const struct user *user = users ? users_find(users, name) : NULL;
+    *limits = *everybody;
+    if (user)
+        limits_overlay(limits, &user->limits, user->own);
+}
+
 /* ---- two tables ---- */
 
 static bool users_same(const struct principal *a, const struct principal *b) {

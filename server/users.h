@@ -78,6 +78,10 @@ void users_by_certificate(const struct users *users, const char *name, struct pr
 void users_compare(const struct users *before, const struct users *now,
                    void (*ended)(void *owner, const struct principal *principal), void *owner);
 
+/* What a principal of this name may take: the limits of everybody, and in place of some its own. `users` may be NULL. */
+void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits);
+
+/* Whether somebody may be called that; no principal is that is no user. */
 bool users_is_name(const char *text);
 /* NULL: there is no such user. */
 const struct user *users_find(const struct users *users, const char *name);

@@ -169,7 +169,16 @@ static int users_edit_fail(const char *path, const char *what, struct fault *fau
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s: %s", path, what, strerror(errno));
 }
 
-static int users_edit_fill(int fd, const char *text, const struct stat *before) {
+/* Root edits the file of the daemon's user, or makes it in that user's folder: it must be that user's then, or the daemon
+ * could not read it. */
+static int users_edit_give(int fd, int folder, const struct stat *before) {
+    struct stat owner = *before;
+    if (geteuid() || (!owner.st_nlink && fstat(folder, &owner)) || owner.st_uid == 0)
+        return 0;
+    return fchown(fd, owner.st_uid, owner.st_gid);
+}
+
+static int users_edit_fill(int fd, const char *text) {
     size_t size = strlen(text), done = 0;
     while (done < size) {
         ssize_t n = write(fd, text + done, size - done);
@@ -177,9 +186,6 @@ static int users_edit_fill(int fd, const char *text, const struct stat *before) 
             return -1;
         done += n > 0 ? (size_t)n : 0;
     }
-    /* Root edits the file of the daemon's user: it must stay that user's, or the daemon could not read it any more. */
-    if (before->st_nlink && before->st_uid != geteuid() && fchown(fd, before->st_uid, before->st_gid))
-        return -1;
     return fsync(fd);
 }
 
@@ -193,7 +199,7 @@ static int users_edit_replace(const char *path, int folder, const char *text, co
     if (fd < 0)
         return users_edit_fail(path, "cannot make a new file beside it", fault);
     int error = STATUS_OK;
-    if (users_edit_fill(fd, text, before))
+    if (users_edit_give(fd, folder, before) || users_edit_fill(fd, text))
         error = users_edit_fail(path, "cannot write a new file beside it", fault);
     else if (rename(temporary, path))
         error = users_edit_fail(path, "cannot replace it", fault);

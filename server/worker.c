@@ -13,6 +13,7 @@
 
 #include "server/channel.h"
 #include "server/connection.h"
+#include "server/crash.h"
 #include "server/credentials.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
@@ -40,6 +41,14 @@ struct worker {
 };
 
 /* ---- the channel ---- */
+
+/* For what the front waits for. The channel may be full, but not for long. */
+static void worker_tell(int channel, const struct channel_message *message) {
+    struct pollfd writable = {.fd = channel, .events = POLLOUT};
+
+    for (unsigned tries = 0; tries < 5 && channel_send(channel, message, -1) == -EAGAIN; tries++)
+        poll(&writable, 1, 100);
+}
 
 /* The front still has the socket that did not come, and tells the client. */
 static void worker_refuse(struct worker *worker, uint64_t session) {
@@ -104,6 +113,22 @@ static void worker_credentials(struct worker *worker, int fd) {
     worker->tls = context;
 }
 
+/* Before its Hello a session has no tensors, but it has its number. */
+static void worker_kill(struct worker *worker, const struct channel_message *message) {
+    struct channel_message answer = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
+    struct fault fault;
+
+    fault_set(&fault, STATUS_CANCELLED, "session %lu was ended by %s%s%s", message->kill.session, message->kill.by,
+              *message->kill.reason ? ": " : "", message->kill.reason);
+    for (struct connection *at = worker->service.connections; at; at = at->next)
+        if (at->number == message->kill.session && at->state == CONNECTION_OPEN) {
+            answer.kill.found = true;
+            connection_give_up(at, &fault);
+            break;
+        }
+    worker_tell(worker->channel, &answer);
+}
+
 /* What the front says of a client that wanted to log in, and may be gone by now. */
 static void worker_logged_in(struct worker *worker, const struct channel_message *message) {
     struct connection *connection = worker->service.connections;
@@ -149,12 +174,18 @@ static void worker_message(struct worker *worker, const struct channel_message *
     case CHANNEL_CREDENTIALS:
         worker_credentials(worker, fd);
         break;
+    case CHANNEL_KILL:
+        worker_kill(worker, message);
+        break;
     case CHANNEL_GRANTED:
     case CHANNEL_DENIED:
         worker_logged_in(worker, message);
         break;
     case CHANNEL_REVOKED:
         worker_revoke(worker, &message->principal);
+        break;
+    case CHANNEL_LIMITS:
+        account_change_limits(&worker->service, message->principal.name, &message->principal.limits);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
@@ -202,14 +233,12 @@ static int worker_login(void *owner, const struct connection *connection, const 
     return error;
 }
 
-/* A fault that ends the worker, to the front and to the log. The channel may be full, but not for long. */
+/* A fault that ends the worker, to the front and to the log. */
 static void worker_report(int channel, const struct fault *fault) {
     struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
-    struct pollfd writable = {.fd = channel, .events = POLLOUT};
 
     log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
-    for (unsigned tries = 0; tries < 5 && channel_send(channel, &message, -1) == -EAGAIN; tries++)
-        poll(&writable, 1, 100);
+    worker_tell(channel, &message);
 }
 
 /* ---- the service's calls ---- */
@@ -380,6 +409,7 @@ static int worker_finish(struct worker *worker) {
     worker_keep_names(worker, state_save);
     if (worker->status) /* the device was lost meanwhile */
         _exit(worker->status);
+    crash_watch(NULL, NULL);
     service_finish(&worker->service);
     tls_context_release(worker->tls);
     uv_close((uv_handle_t *)&worker->poll, NULL);
@@ -414,6 +444,7 @@ int worker_main(int channel, int stats_page) {
     if (error)
         return 1; /* there is no front to tell */
     log_init(start.start.log_level, start.start.device);
+    crash_init();
     worker.channel = channel;
     error = worker_stats_init(&worker.stats, stats_page);
     if (error)
@@ -428,6 +459,7 @@ int worker_main(int channel, int stats_page) {
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
     worker_state_init(&worker, start.start.state_dir);
     worker_keep_names(&worker, state_restore);
+    crash_watch(worker.service.engine, worker.stats.page);
     worker.service.active = true;
     worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */
     channel_send(channel, &ready, -1);

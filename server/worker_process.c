@@ -14,9 +14,9 @@ enum { WORKER_QUEUE_MAX = 256, WORKER_MESSAGES_AT_ONCE = 64 };
 
 /* ---- the queue of what the channel had no room for ---- */
 
-/* What ends somebody's right is not lost to a queue that clients filled: there are as many of these as users. */
+/* What changes somebody's rights is not lost to a queue that clients filled: there are as many of these as users. */
 static bool worker_process_has_room(const struct worker_process *process, const struct channel_message *message) {
-    return process->queued < WORKER_QUEUE_MAX || message->type == CHANNEL_REVOKED;
+    return process->queued < WORKER_QUEUE_MAX || message->type == CHANNEL_REVOKED || message->type == CHANNEL_LIMITS;
 }
 
 static int worker_process_push(struct worker_process *process, const struct channel_message *message, int fd) {

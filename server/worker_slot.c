@@ -220,6 +220,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_LINK_WANTED:
         slot->events->link_wanted(slot->owner, slot, message);
         break;
+    case CHANNEL_KILLED:
+        slot->events->killed(slot->owner, slot, message);
+        break;
     case CHANNEL_LOGIN:
         slot->events->login(slot->owner, slot, message);
         break;
@@ -248,7 +251,9 @@ static void worker_slot_describe_exit(const struct worker_slot *slot, int64_t st
     if (slot->cause[0])
         snprintf(text, size, "%s", slot->cause);
     else if (signal)
-        snprintf(text, size, "the worker was killed by signal %d (%s)", signal, strsignal(signal));
+        snprintf(text, size, "the worker was killed by signal %d (%s)%s%.*s", signal, strsignal(signal),
+                 *slot->process->page->crash ? "; its last operation was " : "",
+                 (int)sizeof slot->process->page->crash - 1, slot->process->page->crash);
     else
         snprintf(text, size, "the worker exited with status %lld", (long long)status);
 }

@@ -33,6 +33,8 @@ struct worker_slot_events {
     void (*lost)(void *owner, struct worker_slot *slot);
     /* The worker could not take the connection that it was handed as this session. */
     void (*refused)(void *owner, struct worker_slot *slot, uint64_t session);
+    /* The worker has answered CHANNEL_KILL. */
+    void (*killed)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* A client of the worker wants to log in; answered likewise. */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* The worker wants a link; answered with worker_slot_send(). */

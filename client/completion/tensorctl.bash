@@ -8,7 +8,7 @@ _tensorctl() {
         mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp://' -- "$current")
         return
         ;;
-    --watch | --seconds | --interval | --reason) return ;;
+    --watch | --seconds | --interval | --count | --reason) return ;;
     -o | --output)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")

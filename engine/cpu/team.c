@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/thread.h"
+
 enum {
     TEAM_SPIN_WORKER = 500, /* pauses, some 5 to 30 µs: about as long as waking a core takes */
     TEAM_SPIN_CALLER = 1000,
@@ -55,6 +57,7 @@ static bool team_spin_for_post(struct team *team, uint32_t seen) {
 
 static void *team_worker(void *argument) {
     struct team *team = argument;
+    thread_begin("compute");
     while (!atomic_load(&team->stop)) {
         /* Read before looking for work: a job posted after the look changes it, and the wait below returns. */
         uint32_t seen = atomic_load(&team->posts);
@@ -68,6 +71,7 @@ static void *team_worker(void *argument) {
         team_futex_wait(&team->posts, seen);
         atomic_fetch_sub(&team->sleepers, 1);
     }
+    thread_end();
     return NULL;
 }
 
@@ -75,9 +79,8 @@ void team_init(struct team *team, unsigned threads) {
     *team = (struct team){.threads = 1};
     if (threads < 2 || !(team->workers = calloc(threads - 1, sizeof *team->workers)))
         return;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the owner's business */
+    sigset_t before;
+    thread_block_signals(&before); /* they are the owner's business */
     while (team->threads < threads && !pthread_create(&team->workers[team->threads - 1], NULL, team_worker, team))
         team->threads++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -10,6 +10,7 @@
 
 struct device_event {
     cudaEvent_t event;
+    bool timed;
     struct device_event *next; /* in the pool */
 };
 
@@ -34,7 +35,7 @@ struct cuda_device {
     struct monitor *monitor; /* NULL: no readings */
     struct cuda_workspaces workspaces;
     pthread_mutex_t events_lock;
-    struct device_event *events; /* unused ones */
+    struct device_event *events, *events_timed; /* unused ones */
 };
 
 /* Makes the device the calling thread's: CUDA keeps that for each thread. Before every other call of CUDA. */

@@ -160,18 +160,20 @@ static void cuda_stream_destroy(struct device *base, struct device_stream *strea
 
 /* ---- events ---- */
 
-static int cuda_event_take(struct cuda_device *device, struct device_event **result, struct fault *fault) {
+static int cuda_event_take(struct cuda_device *device, bool timed, struct device_event **result, struct fault *fault) {
+    struct device_event **unused = timed ? &device->events_timed : &device->events;
     pthread_mutex_lock(&device->events_lock);
-    struct device_event *event = device->events;
+    struct device_event *event = *unused;
     if (event)
-        device->events = event->next;
+        *unused = event->next;
     pthread_mutex_unlock(&device->events_lock);
     *result = event;
     if (event)
         return STATUS_OK;
     if (!(event = malloc(sizeof *event)))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for an event");
-    cudaError_t error = cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming);
+    cudaError_t error = cudaEventCreateWithFlags(&event->event, timed ? cudaEventDefault : cudaEventDisableTiming);
+    event->timed = timed;
     if (error != cudaSuccess) {
         free(event);
         return cuda_fault(fault, error, "cudaEventCreateWithFlags");
@@ -183,27 +185,33 @@ static int cuda_event_take(struct cuda_device *device, struct device_event **res
 static void cuda_event_release(struct device *base, struct device_event *event) {
     struct cuda_device *device = (struct cuda_device *)base;
     pthread_mutex_lock(&device->events_lock);
-    event->next = device->events;
-    device->events = event;
+    struct device_event **unused = event->timed ? &device->events_timed : &device->events;
+    event->next = *unused;
+    *unused = event;
     pthread_mutex_unlock(&device->events_lock);
 }
 
-void cuda_events_destroy(struct cuda_device *device) {
-    while (device->events) {
-        struct device_event *event = device->events;
-        device->events = event->next;
+static void cuda_events_free(struct device_event *events) {
+    for (struct device_event *event = events, *next; event; event = next) {
+        next = event->next;
         cudaEventDestroy(event->event);
         free(event);
     }
 }
 
-static int cuda_event_record(struct device *base, struct device_stream *stream, struct device_event **result,
-                             struct fault *fault) {
+void cuda_events_destroy(struct cuda_device *device) {
+    cuda_events_free(device->events);
+    cuda_events_free(device->events_timed);
+    device->events = device->events_timed = NULL;
+}
+
+static int cuda_event_put(struct device *base, struct device_stream *stream, bool timed, struct device_event **result,
+                          struct fault *fault) {
     struct cuda_device *device = (struct cuda_device *)base;
     struct device_event *event;
     int code = cuda_enter(&device->cuda, fault);
     if (code == STATUS_OK)
-        code = cuda_event_take(device, &event, fault);
+        code = cuda_event_take(device, timed, &event, fault);
     if (code != STATUS_OK)
         return code;
     cudaError_t error = cudaEventRecord(event->event, stream->cuda.stream);
@@ -212,6 +220,27 @@ static int cuda_event_record(struct device *base, struct device_stream *stream, 
         return cuda_fault(fault, error, "cudaEventRecord");
     }
     *result = event;
+    return STATUS_OK;
+}
+
+static int cuda_event_record(struct device *base, struct device_stream *stream, struct device_event **result,
+                             struct fault *fault) {
+    return cuda_event_put(base, stream, false, result, fault);
+}
+
+static int cuda_timed_record(struct device *base, struct device_stream *stream, struct device_event **result,
+                             struct fault *fault) {
+    return cuda_event_put(base, stream, true, result, fault);
+}
+
+static int cuda_event_elapsed(struct device *base, struct device_event *from, struct device_event *to, int64_t *ns,
+                              struct fault *fault) {
+    float ms;
+    int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    CUDA_TRY(fault, cudaEventElapsedTime(&ms, from->event, to->event));
+    *ns = (int64_t)((double)ms * 1e6);
     return STATUS_OK;
 }
 
@@ -245,5 +274,7 @@ const struct device_async cuda_async = {
     .event_wait = cuda_event_wait,
     .event_reached = cuda_event_reached,
     .event_release = cuda_event_release,
+    .timed_record = cuda_timed_record,
+    .event_elapsed = cuda_event_elapsed,
     .trim = cuda_trim,
 };

@@ -21,6 +21,7 @@ struct late {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned launches; /* given to streams and not yet run; under the lock */
+    int crash;         /* opcode of launches that end the process; HANG_NONE: none */
     int hang;          /* opcode of kernels that do not end, or one of those above. Under the lock */
     bool lost;         /* too */
 };
@@ -30,6 +31,7 @@ struct device_event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool reached;
+    uint64_t reached_ns;
 };
 
 struct late_item {
@@ -68,6 +70,9 @@ static void event_unref(struct device_event *event) {
 
 static void event_reach(struct device_event *event) {
     pthread_mutex_lock(&event->lock);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    event->reached_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     event->reached = true;
     pthread_cond_broadcast(&event->changed);
     pthread_mutex_unlock(&event->lock);
@@ -88,12 +93,16 @@ static void *real_address(void *data) {
     return (uintptr_t)data >= LATE_OFFSET ? (uint8_t *)data - LATE_OFFSET : data;
 }
 
+static int late_opcode(const char *operation) {
+    for (unsigned i = 0; operation && i < 65536; i++)
+        if (op_info(i) && !strcmp(op_info(i)->name, operation))
+            return (int)i;
+    return HANG_NONE;
+}
+
 void late_hang(struct device *device, const char *operation) {
     struct late *late = (struct late *)device;
-    int hang = operation && !strcmp(operation, "user kernels") ? HANG_KERNELS : HANG_NONE;
-    for (unsigned i = 0; operation && i < 65536 && hang == HANG_NONE; i++)
-        if (op_info(i) && !strcmp(op_info(i)->name, operation))
-            hang = (int)i;
+    int hang = operation && !strcmp(operation, "user kernels") ? HANG_KERNELS : late_opcode(operation);
     pthread_mutex_lock(&late->lock);
     late->hang = hang;
     pthread_cond_broadcast(&late->changed);
@@ -392,15 +401,35 @@ static int late_event_reached(struct device *device, struct device_event *event,
     return STATUS_OK;
 }
 
+static int late_event_elapsed(struct device *device, struct device_event *from, struct device_event *to, int64_t *ns,
+                              struct fault *fault) {
+    (void)device;
+    (void)fault;
+    pthread_mutex_lock(&from->lock);
+    uint64_t begin = from->reached_ns;
+    pthread_mutex_unlock(&from->lock);
+    pthread_mutex_lock(&to->lock);
+    *ns = (int64_t)(to->reached_ns - begin);
+    pthread_mutex_unlock(&to->lock);
+    return STATUS_OK;
+}
+
 static void late_event_release(struct device *device, struct device_event *event) {
     (void)device;
     event_unref(event);
 }
 
+/* As a library does that is broken: it writes where nothing is. */
+__attribute__((noinline)) static void late_crash(void) {
+    volatile int *volatile nowhere = (volatile int *)UINT64_C(0xdead0);
+    *nowhere = 1;
+}
+
 static int late_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
                        struct fault *fault) {
-    (void)device;
     (void)fault;
+    if (launch->opcode == ((struct late *)device)->crash)
+        late_crash();
     late_tally(stream->late, 1);
     stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch});
     return STATUS_OK;
@@ -464,6 +493,8 @@ static const struct device_async late_async = {
     .event_wait = late_event_wait,
     .event_reached = late_event_reached,
     .event_release = late_event_release,
+    .timed_record = late_event_record,
+    .event_elapsed = late_event_elapsed,
 };
 
 static int late_count(unsigned *count, struct fault *fault) {
@@ -499,6 +530,7 @@ int late_open(const struct device_options *options, struct device **device, stru
     pthread_mutex_init(&late->kernels, NULL);
     pthread_mutex_init(&late->lock, NULL);
     pthread_cond_init(&late->changed, NULL);
+    late->crash = late_opcode(getenv("TENSORD_LATE_CRASH"));
     late_hang(&late->device, getenv("TENSORD_LATE_HANG"));
     *device = &late->device;
     return STATUS_OK;

@@ -6,7 +6,7 @@
 #include "engine/device_impl.h"
 
 /* Opens "late" around a CPU device with these options. Kernels of the operation that TENSORD_LATE_HANG names, such as
- * "tanh", never end. */
+ * "tanh", never end; launches of the one that TENSORD_LATE_CRASH names end the process with SIGSEGV. */
 int late_open(const struct device_options *options, struct device **device, struct fault *fault);
 /* From now on kernels of this operation ("user kernels": those of clients) do not end; NULL: all do. */
 void late_hang(struct device *device, const char *operation);

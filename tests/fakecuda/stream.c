@@ -21,7 +21,9 @@ struct CUstream_st {
 struct CUevent_st {
     int device;
     uint64_t recorded, reached;
-    unsigned pending; /* items that mention it */
+    bool timed;
+    struct timespec at; /* reached */
+    unsigned pending;   /* items that mention it */
     bool destroyed;
     struct CUevent_st *next, **previous; /* of those that have not been destroyed */
 };
@@ -87,8 +89,10 @@ static void item_mark(const struct fakecuda_item *item) {
     if (item->kind == ITEM_WAIT)
         while (item->event->reached < item->number && !fakecuda_lost())
             pthread_cond_wait(&moved, &lock);
-    if (item->kind == ITEM_RECORD && item->event->reached < item->number)
+    if (item->kind == ITEM_RECORD && item->event->reached < item->number) {
         item->event->reached = item->number;
+        clock_gettime(CLOCK_MONOTONIC, &item->event->at);
+    }
     if (item->event)
         event_unref(item->event);
 }
@@ -218,11 +222,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *result, unsigned int flags) {
     cudaError_t error = fakecuda_call(__func__);
-    (void)flags;
     if (error != cudaSuccess)
         return error;
     struct CUevent_st *event = calloc(1, sizeof *event);
     event->device = fakecuda_device();
+    event->timed = !(flags & cudaEventDisableTiming);
     pthread_mutex_lock(&lock);
     event->next = events;
     event->previous = &events;
@@ -270,6 +274,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
         stream_put(stream, &(struct fakecuda_item){.kind = ITEM_RECORD, .event = event, .number = ++event->recorded});
     pthread_mutex_unlock(&lock);
     return error;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error != cudaSuccess)
+        return error;
+    pthread_mutex_lock(&lock);
+    bool timed = start->timed && end->timed && start->recorded && end->recorded;
+    bool reached = start->reached >= start->recorded && end->reached >= end->recorded;
+    *ms = (float)((double)(end->at.tv_sec - start->at.tv_sec) * 1e3 +
+                  (double)(end->at.tv_nsec - start->at.tv_nsec) / 1e6);
+    pthread_mutex_unlock(&lock);
+    return !timed ? fakecuda_error(cudaErrorInvalidResourceHandle)
+                  : fakecuda_error(reached ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {

@@ -33,6 +33,47 @@ static struct engine *engine;
 #define require(holds)                                                                                                 \
     ((holds) ? (void)0 : (fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds), abort()))
 
+/* The front's part in a login, as the first letter of the token wants it: granted, denied, asked again first, or never
+ * answered. */
+static struct {
+    const struct connection *connection; /* NULL: nobody asks */
+    bool granted, again;
+} asked;
+
+static int harness_login(void *owner, const struct connection *connection, const char *token) {
+    (void)owner;
+    require(connection->login == CONNECTION_STRANGER);
+    if (*token == 'a' && !asked.again) {
+        asked.again = true;
+        return -EAGAIN;
+    }
+    asked.granted = strchr(token, 'g') && *token != 'd';
+    asked.connection = *token == 's' ? NULL : connection;
+    return 0;
+}
+
+/* Put off by the front, the connection has to ask again of its own accord. */
+static bool harness_is_to_be_asked(void) {
+    const struct connection *connection = service.connections;
+    return asked.again && connection && connection->state == CONNECTION_OPEN && !connection->leave_ms &&
+           connection->reader.held && connection->login == CONNECTION_STRANGER;
+}
+
+static void harness_answer(void) {
+    static const struct principal principal = {.name = "fuzzer", .credential = "00000000", .role = ROLE_RUN};
+    struct connection *connection = service.connections;
+    struct fault fault;
+    if (!asked.connection || asked.connection != connection)
+        return;
+    asked.connection = NULL;
+    fault_set(&fault, STATUS_DENIED, "the token is not valid");
+    if (asked.granted)
+        connection_granted(connection, &principal);
+    else
+        connection_denied(connection, &fault);
+    require(!asked.granted || connection->login == CONNECTION_LOGGED_IN);
+}
+
 /* One engine for all inputs: what one leaves behind shows in the next one's memory account. */
 static void harness_start(void) {
     struct device_options device_options = {.threads = 1, .memory_total = 64 << 20};
@@ -49,6 +90,7 @@ static void harness_start(void) {
                    .hello_timeout_ms = 1000,
                    .transfer_timeout_ms = 1000,
                    .drain_timeout_ms = 1000},
+        .login = harness_login,
     };
     struct engine_options engine_options = {.wake = service_wake, .owner = &service};
     struct device *device;
@@ -91,7 +133,7 @@ static bool connection_settled(int fd) {
 
 /* Sends the stream and lets the loop turn until all is done, or nothing more happens. */
 static void harness_feed(int fd, const uint8_t *bytes, size_t size) {
-    uint64_t moved = now_ms();
+    uint64_t start = now_ms(), moved = start;
     size_t sent = 0;
     while (service.connections) {
         ssize_t n = sent < size ? send(fd, bytes + sent, size - sent, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
@@ -100,7 +142,9 @@ static void harness_feed(int fd, const uint8_t *bytes, size_t size) {
         else if (n < 0 && errno != EAGAIN)
             break;
         uv_run(&loop, UV_RUN_NOWAIT);
-        if (replies_drop(fd) || n > 0 || !engine_quiet())
+        require(now_ms() < start + HANG_MS);
+        harness_answer();
+        if (replies_drop(fd) || n > 0 || !engine_quiet() || harness_is_to_be_asked())
             moved = now_ms();
         if ((sent == size && connection_settled(fd)) || now_ms() > moved + QUIET_MS)
             break;
@@ -133,6 +177,8 @@ static void harness_run(const uint8_t *bytes, size_t size) {
     int fds[2];
     require(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
     require(!connection_create(&options, fds[1], &connection, &fault));
+    asked.connection = NULL;
+    asked.again = false;
     harness_feed(fds[0], bytes, size);
     close(fds[0]);
     harness_check();

@@ -52,8 +52,8 @@ def zigzag(values):
 
 # ---- messages ----
 
-def hello(low=1, high=1, client=b"seed"):
-    return number(1, low) + number(2, high) + data(3, client)
+def hello(low=1, high=1, client=b"seed", token=b""):
+    return number(1, low) + number(2, high) + data(3, client) + (data(5, token) if token else b"")
 
 
 def head(opcode, inputs=0, ints=0, floats=0, flags=0, consume=0):
@@ -292,6 +292,9 @@ def main():
     write(top / "request", "raw_cut", b"\x00" + good[:200])
     write(top / "request", "raw_no_hello", b"\x00" + frame(PING))
     write(top / "request", "raw_version", b"\x00" + frame(HELLO, hello(9, 9)))
+    for token in b"granted", b"denied", b"again, granted", b"again, denied", b"silence", b"g\0":
+        text = frame(HELLO, hello(token=token), sequence=1) + frame(PING, sequence=2)
+        write(top / "request", "raw_login_" + token.decode().replace(", ", "_").replace("\0", "_nul"), b"\x00" + text)
     write(top / "request", "frames_good", b"\x01" + records(good_session()[1:]))
     write(top / "request", "frames_names", b"\x01" + records(names_session()))
     for name, kind, message, payload in malformed_messages():

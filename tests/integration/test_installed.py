@@ -110,6 +110,10 @@ class Installed(unittest.TestCase):
         self.need("systemd-analyze")
         run("systemd-analyze", "security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", self.unit())
 
+    def test_prometheus_and_grafana_find_their_files(self):
+        for name in ("tensord.rules.yml", "tensord.rules.test.yml", "grafana-dashboard.json"):
+            self.assertTrue(self.find(name, "/share/tensord/"))
+
     def test_the_configuration_is_one_that_the_daemon_takes(self):
         config = self.find("tensord.conf", "/etc/")
         said = subprocess.run([self.find("tensord", "/bin/"), "--config", config, "--devices", "nonsense:0"], capture_output=True,

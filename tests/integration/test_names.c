@@ -17,6 +17,7 @@
 #include "tests/integration/deadline.h"
 #include "tests/integration/json.h"
 #include "tests/integration/status.h"
+#include "tests/integration/wire.h"
 
 enum { SETTLE_MS = 5000 };
 
@@ -54,6 +55,18 @@ TestSuite(names, .init = start, .fini = stop, .timeout = 120);
 static void expect_error(int got, int code, const char *words) {
     cr_assert_eq(got, code, "%d (%s), not %d", got, got ? td_last_error()->message : "success", code);
     cr_assert(strstr(td_last_error()->message, words), "\"%s\" does not say \"%s\"", td_last_error()->message, words);
+}
+
+/* The next frame's message, which is a Done. */
+static Tensord__Done *wire_done(struct wire *wire) {
+    struct wire_frame frame;
+    Tensord__Done *done = NULL;
+    if (wire_receive(wire, &frame, WIRE_TIMEOUT_MS) != WIRE_FRAME)
+        return NULL;
+    if (frame.header.type == FRAME_DONE)
+        done = tensord__done__unpack(NULL, frame.header.message_bytes, frame.message);
+    wire_frame_finish(&frame);
+    return done;
 }
 
 static void expect_unknown(td_device *device, const char *name) {
@@ -258,6 +271,42 @@ ON_BOTH(limits_of_bytes_and_of_names) {
     OK(td_publish(most, "d"));
     expect_figures(device, 3, (512 << 10) + 64, (512 << 10) + 64);
     client_close(&client);
+}
+
+static void add_publish(struct wire_buffer *buffer, uint64_t sequence, uint64_t id) {
+    Tensord__Publish publish = TENSORD__PUBLISH__INIT;
+    publish.n_ids = publish.n_names = 1;
+    publish.ids = &id;
+    publish.names = (char *[]){"x"};
+    wire_buffer_frame(buffer, FRAME_PUBLISH, sequence, &publish, NULL, 0);
+}
+
+/* Both are handled before the answer to the first has left: that holds nothing any more of what the second replaces. */
+Test(names, answer_that_has_not_left_holds_no_value) {
+    enum { ELEMENTS_600K = 150 << 10 };
+    struct wire wire;
+    struct wire_buffer buffer = {0};
+    start_with((const char *const[]){"--named-bytes", "1M", NULL});
+    wire_open(&wire, tensord.url, DAEMON_TARGET_CPU0);
+    cr_assert(wire_full(&wire, 1, 1, ELEMENTS_600K, 1) && wire_full(&wire, 2, 2, ELEMENTS_600K, 2));
+    Tensord__Sync sync = TENSORD__SYNC__INIT;
+    Tensord__Done *done = wire_request(&wire, FRAME_SYNC, &sync) ? wire_done(&wire) : NULL;
+    cr_assert(done && !done->error);
+    tensord__done__free_unpacked(done, NULL);
+    uint64_t frees[2] = {1, 2};
+    for (uint64_t i = 0; i < 2; i++) {
+        add_publish(&buffer, 100 + i, i + 1);
+        wire_buffer_op(&buffer,
+                       &(struct wire_op){.opcode = OP_FREE, .sequence = 3 + i, .n_inputs = 1, .inputs = &frees[i]});
+    }
+    cr_assert(wire_write(&wire, buffer.bytes, buffer.n));
+    for (int i = 0; i < 2; i++) {
+        done = wire_done(&wire);
+        cr_assert(done && !done->error, "%s", done && done->error ? done->error->message : "no answer");
+        tensord__done__free_unpacked(done, NULL);
+    }
+    wire_buffer_finish(&buffer);
+    wire_close(&wire);
 }
 
 /* ---- others ---- */

@@ -215,6 +215,70 @@ Test(reload, what_can_change_does_and_the_rest_is_named) {
     users_reload(&tensord, "reloaded", 2);
 }
 
+/* A line more in alice's section, which is the file's first. */
+static void add_to_alice(const char *line) {
+    static char text[8192], changed[8192];
+    FILE *in = fopen(file.path, "r");
+    cr_assert(in);
+    text[fread(text, 1, sizeof text - 1, in)] = 0;
+    fclose(in);
+    char *rest = strstr(text, "role = run\n");
+    cr_assert(!strncmp(text, "[alice]", 7) && rest);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(rest - text), text, line, rest);
+    users_file_write(&file, changed);
+}
+
+enum { LARGE = 1 << 20 };
+
+/* What making and fetching one more tensor of 4 MiB gives; the session's next number is *next. */
+static int make_large(struct wire *wire, uint64_t *next) {
+    static float data[LARGE];
+    uint64_t id = (*next)++;
+    cr_assert(wire_full(wire, id, id, LARGE, 1));
+    int code = wire_fetch(wire, id, data, sizeof data, NULL);
+    cr_assert(wire_op(wire, &(struct wire_op){.opcode = OP_FREE, .output = *next, .sequence = *next, WIRE_INPUTS(id)}));
+    (*next)++;
+    return code;
+}
+
+/* The word may still be on its way to the worker. */
+static void becomes(struct wire *wire, uint64_t *next, int wanted) {
+    int64_t deadline = deadline_in(RUN_MS);
+    int code;
+    do
+        code = make_large(wire, next);
+    while (code != wanted && deadline_pause(deadline));
+    cr_assert_eq(code, wanted, "%s", status_name(code));
+}
+
+Test(reload, other_limits_hold_for_those_who_are_here_and_end_nobody) {
+    struct wire hers, his, local;
+    uint64_t her_next = 1, his_next = 1, local_next = 1;
+    cr_assert_eq(users_open(&hers, tensord.tcp, DAEMON_TARGET_CPU0, alice, NULL), STATUS_OK);
+    cr_assert_eq(users_open(&his, tensord.tcp, DAEMON_TARGET_CPU0, bob, NULL), STATUS_OK);
+    cr_assert_eq(users_open(&local, tensord.url, DAEMON_TARGET_CPU0, "", NULL), STATUS_OK);
+    cr_assert_eq(make_large(&hers, &her_next), STATUS_OK);
+    add_to_alice("principal-bytes = 1M\n");
+    users_reload(&tensord, "reloaded", 1);
+    cr_assert(daemon_log_has(&tensord, "event=limits_changed principal=alice", RUN_MS));
+    becomes(&hers, &her_next, STATUS_LIMIT);
+    cr_assert_eq(make_large(&his, &his_next), STATUS_OK);
+    cr_assert_eq(make_large(&local, &local_next), STATUS_OK);
+    configure("principal-bytes = 2M\n");
+    users_reload(&tensord, "reloaded", 2);
+    cr_assert(daemon_log_has(&tensord, "event=config_changed key=principal-bytes", RUN_MS));
+    becomes(&his, &his_next, STATUS_LIMIT);
+    becomes(&local, &local_next, STATUS_LIMIT);
+    configure("");
+    users_reload(&tensord, "reloaded", 3);
+    becomes(&his, &his_next, STATUS_OK);
+    becomes(&local, &local_next, STATUS_OK);
+    cr_assert_eq(make_large(&hers, &her_next), STATUS_LIMIT); /* her own still */
+    wire_close(&hers);
+    wire_close(&his);
+    wire_close(&local);
+}
+
 /* As long as the device's worker stands still nobody can ask it anything. */
 Test(reload, what_is_on_its_way_to_a_worker_is_revoked_as_well) {
     struct wire wire;

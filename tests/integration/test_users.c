@@ -10,6 +10,7 @@
 #include "tests/integration/client.h"
 #include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
+#include "tests/integration/http.h"
 #include "tests/integration/json.h"
 #include "tests/integration/status.h"
 #include "tests/integration/users.h"
@@ -180,6 +181,25 @@ Test(users, failures_are_counted_by_their_reason_and_logged) {
     status_free(status);
     snprintf(line, sizeof line, "reason=\"wrong secret\" token=%s", users_token_id(alice));
     cr_assert(daemon_log_has(&tensord, line, RUN_MS));
+}
+
+Test(users_start, logins_are_metrics) {
+    char spoilt[USERS_TOKEN_BYTES];
+    struct wire wire;
+    users_file_make(&file);
+    users_file_add(&file, "alice", "run", alice);
+    users_token_spoil(alice, spoilt);
+    daemon_start(&tensord, &(struct daemon_options){
+                               .flags = (const char *const[]){"--users", file.path, "--http", "127.0.0.1:0", NULL}});
+    cr_assert_eq(users_open(&wire, tensord.url, PREAMBLE_TARGET_CONTROL, spoilt, NULL), STATUS_DENIED);
+    cr_assert_eq(users_open(&wire, tensord.url, PREAMBLE_TARGET_CONTROL, alice, NULL), STATUS_OK);
+    wire_close(&wire);
+    unsigned port = http_port(&tensord);
+    cr_assert(http_metric_reaches(port, "tensord_logins_total{result=\"granted\"}", 1, RUN_MS));
+    cr_assert_eq(http_metric(port, "tensord_logins_total{result=\"wrong\"}"), 1);
+    cr_assert_eq(http_metric(port, "tensord_logins_total{result=\"unknown\"}"), 0);
+    cr_assert_eq(http_metric(port, "tensord_logins_put_off_total"), 0);
+    stop();
 }
 
 Test(users, no_secret_is_ever_printed) {

@@ -166,6 +166,10 @@ Test(config, a_wrong_file_is_refused_with_its_line) {
         {"devices = cpu:999\n", ":1: no device \"cpu:999\""},
         {"devices = auto,cpu:1\n", ":1: no device \"auto\""},
         {"devices = cpu:0,\n", ":1: no device \"\""},
+        {"http = 9100\n", ":1: \"9100\" is no address and port such as 127.0.0.1:9100"},
+        {"http = 127.0.0.1:99999\n", ":1: \"127.0.0.1:99999\" is no address"},
+        {"http-hosts = a,b c\n", ":1: \"a,b c\" is no list of host names"},
+        {"http-hosts = a,,b\n", ":1: \"a,,b\" is no list of host names"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct config config;

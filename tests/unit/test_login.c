@@ -277,11 +277,6 @@ Test(login, a_peer_with_a_uid_needs_no_token_and_a_token_wins) {
     cr_assert_eq(login_check(&login, &request, &principal, &fault), STATUS_DENIED);
 }
 
-static void nothing_ended(void *owner, const struct principal *principal) {
-    (void)owner;
-    cr_assert_str_eq(principal->name, "alice");
-}
-
 Test(login, who_waits_is_looked_up_in_the_users_of_then) {
     struct result result = {0};
     struct users *users;
@@ -289,7 +284,7 @@ Test(login, who_waits_is_looked_up_in_the_users_of_then) {
     fail_often(1, LOGIN_FREE_FAILURES);
     cr_assert_eq(try(1, good, &result), STATUS_AGAIN);
     cr_assert_eq(users_parse("none", "", &users, &fault), STATUS_OK);
-    login_replace_users(&login, users, nothing_ended, NULL);
+    users_destroy(login_replace_users(&login, users));
     uv_run(&loop, UV_RUN_DEFAULT);
     cr_assert_eq(result.status, STATUS_DENIED);
     cr_assert_eq(login.counts.unknown, 1);

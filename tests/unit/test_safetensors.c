@@ -167,6 +167,20 @@ Test(safetensors, what_is_laid_out_is_read_again) {
     free(head);
 }
 
+Test(safetensors, larger_elements_come_first_so_that_all_are_aligned) {
+    struct safetensors_entry entries[3];
+    uint8_t *head;
+    size_t head_bytes;
+    entry(&entries[0], "a", DTYPE_U8, 1, 3, 0);
+    entry(&entries[1], "b", DTYPE_F16, 1, 3, 0);
+    entry(&entries[2], "c", DTYPE_F64, 1, 1, 0);
+    cr_assert_eq(safetensors_lay_out(entries, 3, &head, &head_bytes, &fault), STATUS_OK);
+    cr_assert(!strcmp(entries[0].name, "c") && entries[0].begin == 0);
+    cr_assert(!strcmp(entries[1].name, "b") && entries[1].begin == 8);
+    cr_assert(!strcmp(entries[2].name, "a") && entries[2].begin == 14 && entries[2].end == 17);
+    free(head);
+}
+
 Test(safetensors, impossible_tensors_are_not_laid_out) {
     struct safetensors_entry entries[3];
     uint8_t *head;

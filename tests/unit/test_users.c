@@ -416,6 +416,15 @@ Test(users, a_link_to_the_file_stays_one) {
     free(text);
 }
 
+Test(users, root_makes_the_file_for_whom_the_folder_belongs_to) {
+    struct fault fault;
+    struct stat file;
+    if (geteuid() || chown(directory, 54321, 54321))
+        cr_skip_test("only root can give a folder away");
+    cr_assert_eq(users_edit(path, true, add_bob, NULL, &fault), STATUS_OK, "%s", fault.message);
+    cr_assert(!stat(path, &file) && file.st_uid == 54321 && file.st_gid == 54321 && (file.st_mode & 07777) == 0600);
+}
+
 Test(users, root_leaves_the_file_to_whom_it_belongs) {
     struct fault fault;
     struct stat file;

@@ -1,0 +1,35 @@
+/* A trace as a file: the JSON that Chrome's tracing defines (the "Trace Event Format") and Perfetto reads. A device is a
+ * process of it, a stream of a session a thread. One thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/tensord.pb-c.h"
+
+struct trace_track {
+    unsigned device;
+    uint32_t stream;
+    uint64_t session;
+    int32_t role;
+};
+
+struct trace_file {
+    FILE *out;
+    bool any; /* something is written: a comma is due */
+    struct trace_track *tracks;
+    size_t n_tracks, last_track;
+    uint64_t events;
+    bool no_memory;
+};
+
+/* False where the file cannot be made (errno). */
+bool trace_file_open(struct trace_file *file, const char *path);
+void trace_file_device(struct trace_file *file, unsigned device, const char *name);
+void trace_file_add(struct trace_file *file, unsigned device, const Tensord__TraceEvents *events);
+/* That so many events of the device are missing. */
+void trace_file_dropped(struct trace_file *file, unsigned device, uint64_t dropped);
+/* Ends the file; false where not all could be written (errno). */
+bool trace_file_close(struct trace_file *file);

@@ -1,0 +1,29 @@
+/* Recording what runs when on each stream, for somebody who looks for where the time goes. Off until it is started; then
+ * each launch is noted with its begin and end: by the host's clock where launches have run when they return, else by events
+ * of the device that note the time. What is recorded waits in a ring for its reader; when that is full, events are dropped
+ * and counted. Owner thread, all of it. */
+#pragma once
+
+#include "engine/engine.h"
+#include "engine/failure.h"
+
+/* What a stream is to its session: the client's number of it, or one of these. */
+enum { TRACE_UPLOADS = -1, TRACE_FETCHES = -2, TRACE_COPIES = -3 /* from other devices */ };
+
+struct trace_event {
+    uint64_t begin_ns, end_ns;         /* CLOCK_MONOTONIC */
+    uint64_t session, sequence, bytes; /* of the operands, together; 0: not known */
+    uint32_t stream;                   /* the engine's number; what runs on one stream does not overlap */
+    int32_t role;
+    char name[48]; /* of the launch: "matmul" */
+    char label[FAILURE_LABEL_MAX + 1];
+};
+
+/* STATUS_UNSUPPORTED where the device cannot tell the time; STATUS_NO_HOST_MEMORY. */
+int trace_start(struct engine *engine, struct fault *fault);
+/* What has not run to its end by then is not recorded. */
+void trace_stop(struct engine *engine);
+/* The next event, in the order in which launches ended; false: there is none now. */
+bool trace_next(struct engine *engine, struct trace_event *event);
+/* Since the start. */
+uint64_t trace_dropped(const struct engine *engine);

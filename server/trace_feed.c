@@ -1,0 +1,167 @@
+#include "server/trace_feed.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/trace.h"
+#include "server/connection.h"
+
+enum {
+    TRACE_FEED_EVENTS = 3072, /* of a frame, which the longest texts make as large as a frame may be */
+    TRACE_FEED_COUNTERS = 64, /* waiting to be sent; the oldest give way */
+    TRACE_FEED_IN_FLIGHT = 8, /* frames */
+    TRACE_FEED_MS_MAX = 3600000,
+};
+
+/* Where a frame is put together. */
+struct trace_feed_room {
+    struct trace_event events[TRACE_FEED_EVENTS];
+    Tensord__TraceEvent messages[TRACE_FEED_EVENTS], *pointers[TRACE_FEED_EVENTS];
+    Tensord__TraceCounters counters[TRACE_FEED_COUNTERS], *counter_pointers[TRACE_FEED_COUNTERS];
+    size_t n_counters;
+};
+
+/* A frame on its way. */
+struct trace_feed_frame {
+    struct reply reply;
+    struct connection *connection;
+    uint8_t payload[];
+};
+
+/* No frame of it is sent any more, or all are on their way. */
+static void trace_feed_finish(struct service *service) {
+    struct trace_feed *feed = &service->trace;
+
+    if (!feed->stopped)
+        trace_stop(service->engine);
+    free(feed->room);
+    *feed = (struct trace_feed){0};
+}
+
+static void trace_feed_sent(struct reply *reply) {
+    struct trace_feed_frame *frame =
+        (struct trace_feed_frame *)((char *)reply - offsetof(struct trace_feed_frame, reply));
+    struct service *service = frame->connection->service;
+
+    if (service->trace.connection == frame->connection)
+        service->trace.in_flight--;
+    free(frame);
+}
+
+static size_t trace_feed_collect(struct service *service, struct trace_feed_room *room) {
+    size_t n = 0;
+
+    for (; n < TRACE_FEED_EVENTS && trace_next(service->engine, &room->events[n]); n++) {
+        const struct trace_event *event = &room->events[n];
+        Tensord__TraceEvent *message = room->pointers[n] = &room->messages[n];
+
+        tensord__trace_event__init(message);
+        message->name = (char *)event->name;
+        message->label = (char *)event->label;
+        message->begin_ns = event->begin_ns;
+        message->duration_ns = event->end_ns - event->begin_ns;
+        message->session = event->session;
+        message->sequence = event->sequence;
+        message->bytes = event->bytes;
+        message->stream = event->stream;
+        message->role = event->role;
+    }
+    return n;
+}
+
+/* False: no memory; what was to be sent is lost. */
+static bool trace_feed_send(struct service *service, const Tensord__TraceEvents *events, bool last) {
+    struct trace_feed *feed = &service->trace;
+    size_t bytes = tensord__trace_events__get_packed_size(events);
+    struct trace_feed_frame *frame = malloc(sizeof *frame + bytes);
+    Tensord__TraceData data = TENSORD__TRACE_DATA__INIT;
+
+    if (!frame)
+        return false;
+    memset(&frame->reply, 0, sizeof frame->reply);
+    frame->reply.sent = trace_feed_sent;
+    frame->connection = feed->connection;
+    tensord__trace_events__pack(events, frame->payload);
+    data.last = last;
+    data.dropped = trace_dropped(service->engine);
+    reply_message_data(&frame->reply, FRAME_TRACE_DATA, feed->sequence, &data.base, frame->payload, bytes);
+    frame->reply.bulk = true; /* small ones would overtake large ones */
+    feed->in_flight++;
+    reply_queue_add(&feed->connection->queue, &frame->reply);
+    service_mark_dirty(service, feed->connection);
+    return true;
+}
+
+bool trace_feed_turn(struct service *service) {
+    struct trace_feed *feed = &service->trace;
+    Tensord__TraceEvents events = TENSORD__TRACE_EVENTS__INIT;
+
+    if (!feed->stopped && service_now_ms() >= feed->until_ms) {
+        trace_stop(service->engine);
+        feed->stopped = true;
+    }
+    if (feed->in_flight >= TRACE_FEED_IN_FLIGHT)
+        return false;
+    if (feed->stopped)
+        trace_feed_tick(service); /* the last frame has something in it, too */
+    events.n_events = trace_feed_collect(service, feed->room);
+    events.events = feed->room->pointers;
+    events.n_counters = feed->room->n_counters;
+    events.counters = feed->room->counter_pointers;
+    feed->room->n_counters = 0;
+    bool more = events.n_events == TRACE_FEED_EVENTS, last = feed->stopped && !more;
+    bool sent = (events.n_events || events.n_counters) && trace_feed_send(service, &events, last);
+    if (last && sent)
+        trace_feed_finish(service);
+    return more;
+}
+
+void trace_feed_tick(struct service *service) {
+    struct trace_feed_room *room = service->trace.room;
+    struct engine_stats stats;
+
+    if (room->n_counters == TRACE_FEED_COUNTERS)
+        return;
+    engine_stats(service->engine, &stats);
+    Tensord__TraceCounters *counters = room->counter_pointers[room->n_counters] = &room->counters[room->n_counters];
+    room->n_counters++;
+    tensord__trace_counters__init(counters);
+    counters->at_ns = service_now_ns();
+    counters->memory_live = stats.memory_live;
+    counters->queue_depth = stats.queue_depth;
+}
+
+int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, struct fault *fault) {
+    struct service *service = connection->service;
+    struct trace_feed *feed = &service->trace;
+
+    if (milliseconds == 0 || milliseconds > TRACE_FEED_MS_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "a trace takes 1 to %d ms, not %u", TRACE_FEED_MS_MAX,
+                         milliseconds);
+    if (feed->connection)
+        return fault_set(fault, STATUS_LIMIT, "%s is being traced for session %lu", service->device,
+                         feed->connection->number);
+    struct trace_feed_room *room = malloc(sizeof *room);
+    if (!room)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
+    int status = trace_start(service->engine, fault);
+    if (status) {
+        free(room);
+        return status;
+    }
+    room->n_counters = 0;
+    *feed = (struct trace_feed){
+        .connection = connection,
+        .sequence = sequence,
+        .until_ms = service_now_ms() + milliseconds,
+        .room = room,
+    };
+    trace_feed_tick(service);
+    return STATUS_OK;
+}
+
+void trace_feed_drop(struct connection *connection) {
+    if (connection->service->trace.connection == connection)
+        trace_feed_finish(connection->service);
+}

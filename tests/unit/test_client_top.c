@@ -1,0 +1,274 @@
+/* tensorctl top without a terminal: what a frame has room for, how sessions are put in order, and what keys do. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/top.h"
+
+enum { DEVICES = 64, SESSIONS = 1000, ROWS_MAX = 300, COLUMNS_MAX = 400 };
+
+#define TEXT_MEAN "\033[2J\x9b\r\nred\xe2\x80\xaetxt"
+#define TEXT_WIDE "\xe5\xbc\xa0\xe9\x87\x8f\xe5\xbc\xa0\xe9\x87\x8f"
+
+static char *text_copy(const char *text) {
+    char *copy = strdup(text);
+    cr_assert_not_null(copy);
+    return copy;
+}
+
+static Tensord__DeviceStatus *make_device(unsigned number) {
+    Tensord__DeviceStatus *device = malloc(sizeof *device);
+    Tensord__Device *about = malloc(sizeof *about);
+    char name[24];
+    snprintf(name, sizeof name, "cuda:%u", number);
+    tensord__device_status__init(device);
+    tensord__device__init(about);
+    about->name = text_copy(name);
+    about->state = text_copy(number % 3 ? "ready" : "quarantined");
+    about->model = text_copy(TEXT_MEAN);
+    device->device = about;
+    device->memory_total = number % 2 ? UINT64_MAX : 0;
+    device->memory_live = device->memory_reserved = UINT64_MAX;
+    device->ops_per_s = number % 2 ? 1e300 : 0;
+    device->stalled_s = number % 2 ? 1e300 : 0;
+    device->queue_depth = UINT64_MAX;
+    if (number % 4 == 0)
+        return device;
+    device->readings = malloc(sizeof *device->readings);
+    tensord__device_readings__init(device->readings);
+    Tensord__Reading **readings[] = {&device->readings->utilisation_gpu, &device->readings->temperature,
+                                     &device->readings->power_draw, &device->readings->memory_total,
+                                     &device->readings->memory_others};
+    for (unsigned i = 0; i < 5; i++) {
+        *readings[i] = malloc(sizeof **readings[i]);
+        tensord__reading__init(*readings[i]);
+        (*readings[i])->value = number % 4 == 1 ? UINT64_MAX : number % 4 == 2 ? 50 : 0;
+    }
+    return device;
+}
+
+/* Session `id`, with as many bytes, and hostile texts. */
+static Tensord__SessionStatus *make_session(uint64_t id, uint64_t done) {
+    Tensord__SessionStatus *session = malloc(sizeof *session);
+    tensord__session_status__init(session);
+    session->id = id;
+    session->live = session->peak = id;
+    session->ops_done = done;
+    session->ops_queued = 1000 - id;
+    session->principal = text_copy(TEXT_WIDE TEXT_WIDE);
+    session->peer = text_copy(TEXT_MEAN TEXT_WIDE TEXT_MEAN);
+    session->client = text_copy(TEXT_WIDE TEXT_MEAN TEXT_WIDE);
+    session->device = text_copy(TEXT_MEAN);
+    session->label = text_copy(TEXT_WIDE TEXT_WIDE TEXT_WIDE TEXT_MEAN TEXT_WIDE TEXT_WIDE TEXT_WIDE);
+    return session;
+}
+
+static Tensord__Status *make_status(size_t devices, size_t sessions, uint64_t done) {
+    Tensord__Status *status = malloc(sizeof *status);
+    tensord__status__init(status);
+    status->version = text_copy(TEXT_MEAN);
+    status->devices = calloc(devices + 1, sizeof *status->devices);
+    status->sessions = calloc(sessions + 1, sizeof *status->sessions);
+    for (; status->n_devices < devices; status->n_devices++)
+        status->devices[status->n_devices] = make_device((unsigned)status->n_devices);
+    for (; status->n_sessions < sessions; status->n_sessions++)
+        status->sessions[status->n_sessions] = make_session(status->n_sessions + 1, done);
+    return status;
+}
+
+/* ---- frames ---- */
+
+struct sheet {
+    struct top_canvas canvas;
+    unsigned row, column; /* where the last text ended */
+    char text[ROWS_MAX][4 * COLUMNS_MAX];
+    unsigned selected; /* rows with a selected text that begins in the first column */
+};
+
+static void sheet_put(void *owner, unsigned row, unsigned column, enum top_style style, const char *text) {
+    struct sheet *sheet = owner;
+    cr_assert(row < sheet->canvas.rows && column + text_width(text) <= sheet->canvas.columns,
+              "%u, %u: \"%s\" on %u, %u", row, column, text, sheet->canvas.rows, sheet->canvas.columns);
+    cr_assert(row > sheet->row || (row == sheet->row && column >= sheet->column), "not from left to right");
+    for (const char *c = text; *c; c++)
+        cr_assert((unsigned char)*c >= ' ' && *c != 0x7f, "control character %d", *c);
+    cr_assert(!strstr(text, "\xe2\x80\xae") && !strstr(text, "\x9b"), "\"%s\"", text);
+    sheet->row = row;
+    sheet->column = column + text_width(text);
+    if (row < ROWS_MAX)
+        strcat(sheet->text[row], text);
+    sheet->selected += style == TOP_SELECTED && !column;
+}
+
+static struct sheet sheet;
+
+static void draw(struct top *top, unsigned rows, unsigned columns) {
+    memset(&sheet, 0, sizeof sheet);
+    sheet.canvas = (struct top_canvas){rows, columns, sheet_put, &sheet};
+    top_draw(top, &sheet.canvas);
+}
+
+Test(top, frames_of_every_size_keep_within_the_canvas) {
+    static const size_t devices[] = {0, 1, 3, DEVICES}, sessions[] = {0, 1, SESSIONS};
+    for (size_t d = 0; d < 4; d++)
+        for (size_t s = 0; s < 3; s++) {
+            struct top top = {.sort = TOP_LIVE};
+            cr_assert(top_take(&top, make_status(devices[d], sessions[s], 1), 1000));
+            for (unsigned mode = TOP_TABLE; mode <= TOP_CONFIRM; mode++)
+                for (unsigned rows = 0; rows < 80; rows += rows < 12 ? 1 : 17)
+                    for (unsigned columns = 0; columns < 300; columns += columns < 12 ? 1 : 19) {
+                        top.mode = mode;
+                        draw(&top, rows, columns);
+                    }
+            top_finish(&top);
+        }
+}
+
+Test(top, small_terminal_shows_devices_and_sessions) {
+    struct top top = {.sort = TOP_LIVE};
+    cr_assert(top_take(&top, make_status(DEVICES, SESSIONS, 1), 1000));
+    draw(&top, 10, 40);
+    cr_assert(strstr(sheet.text[1], "cuda:0"), "%s", sheet.text[1]);
+    cr_assert(strstr(sheet.text[3], "62 more devices"), "%s", sheet.text[3]);
+    cr_assert(strstr(sheet.text[4], "LIVEv"), "%s", sheet.text[4]);
+    cr_assert(strstr(sheet.text[5], "1000") && strstr(sheet.text[8], "997"), "%s", sheet.text[5]);
+    cr_assert(strstr(sheet.text[9], "q quit"), "%s", sheet.text[9]);
+    for (int i = 0; i < 10; i++)
+        top_key(&top, 'd');
+    draw(&top, 10, 40);
+    cr_assert(strstr(sheet.text[1], "cuda:10"), "%s", sheet.text[1]);
+    top_finish(&top);
+}
+
+Test(top, without_figures_there_is_the_trouble) {
+    struct top top = {.trouble = "connection lost"};
+    draw(&top, 10, 40);
+    cr_assert_str_eq(sheet.text[9], "connection lost");
+    for (int key = 0; key < 512; key++)
+        if (key != 'q')
+            cr_assert_eq(top_key(&top, key), TOP_GO_ON);
+}
+
+/* ---- order ---- */
+
+static void expect_order(const struct top *top, uint64_t first, uint64_t last) {
+    cr_assert_eq(top->status->sessions[0]->id, first);
+    cr_assert_eq(top->status->sessions[top->status->n_sessions - 1]->id, last);
+}
+
+Test(top, sessions_are_put_in_order_by_any_column_either_way) {
+    struct top top = {.sort = TOP_LIVE};
+    cr_assert(top_take(&top, make_status(1, SESSIONS, 1), 1000));
+    expect_order(&top, SESSIONS, 1);
+    top_key(&top, 'r');
+    expect_order(&top, 1, SESSIONS);
+    top_key(&top, 'W'); /* queued */
+    expect_order(&top, 1, SESSIONS);
+    top_key(&top, 'W');
+    expect_order(&top, SESSIONS, 1);
+    top_key(&top, 'C'); /* all the same: by number */
+    expect_order(&top, 1, SESSIONS);
+    for (unsigned i = 0; i < TOP_COLUMNS; i++)
+        top_key(&top, '>');
+    cr_assert_eq(top.sort, TOP_CLIENT, "a round does not end where it began");
+    top_key(&top, '<');
+    cr_assert_eq(top.sort, TOP_CLIENT - 1);
+    top_finish(&top);
+}
+
+Test(top, the_column_that_orders_is_shown_however_narrow_the_screen) {
+    struct top top = {.sort = TOP_LIVE};
+    cr_assert(top_take(&top, make_status(1, 10, 1), 1000));
+    for (unsigned i = 0; i < TOP_COLUMNS; i++, top_key(&top, '>')) {
+        draw(&top, 12, 45);
+        bool found = false;
+        for (unsigned row = 0; row < 12; row++)
+            found =
+                found || (strstr(sheet.text[row], "ID") && strstr(sheet.text[row], top_column_info(top.sort)->title));
+        cr_assert(found, "%s", top_column_info(top.sort)->title);
+    }
+    top_finish(&top);
+}
+
+Test(top, every_column_has_a_key_of_its_own) {
+    for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+        struct top top = {.sort = i ? 0 : 1};
+        cr_assert(!strchr("qhkdr?<>", top_column_info(i)->key));
+        top_key(&top, top_column_info(i)->key);
+        cr_assert_eq(top.sort, i);
+    }
+}
+
+Test(top, rate_is_of_the_time_between_two_figures) {
+    struct top top = {.sort = TOP_LIVE};
+    cr_assert(top_take(&top, make_status(1, 3, 1000), 5000));
+    cr_assert_eq(top_session_rate(&top, top.status->sessions[0]), 0);
+    cr_assert(top_take(&top, make_status(1, 4, 3000), 5500));
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(top_session_rate(&top, top.status->sessions[i]), top.status->sessions[i]->id == 4 ? 0 : 4000);
+    cr_assert(top_take(&top, make_status(1, 4, 2000), 6000)); /* another epoch's count began anew */
+    cr_assert_eq(top_session_rate(&top, top.status->sessions[0]), 0);
+    top_finish(&top);
+}
+
+/* ---- selection ---- */
+
+Test(top, selected_session_stays_selected_while_others_come_and_go) {
+    struct top top = {.sort = TOP_ID, .reverse = true, .page = 10};
+    cr_assert(top_take(&top, make_status(1, 20, 1), 1000));
+    for (int i = 0; i < 6; i++)
+        top_key(&top, TOP_KEY_DOWN);
+    cr_assert_eq(top.selected, 7);
+    top_key(&top, 'r');
+    cr_assert_eq(top.selected, 7);
+    cr_assert_eq(top.cursor, 13);
+    cr_assert(top_take(&top, make_status(1, 30, 1), 2000));
+    cr_assert_eq(top.selected, 7);
+    cr_assert(top_take(&top, make_status(1, 5, 1), 3000));
+    cr_assert_eq(top.cursor, 4, "it ended: the last one is selected");
+    cr_assert(top_take(&top, make_status(1, 0, 1), 4000));
+    cr_assert_eq(top.selected, 0);
+    cr_assert_eq(top_key(&top, 'k'), TOP_GO_ON);
+    cr_assert_eq(top.mode, TOP_TABLE, "there is nothing to end");
+    top_finish(&top);
+}
+
+Test(top, selection_scrolls_and_stays_on_the_screen) {
+    static const int keys[] = {TOP_KEY_END, TOP_KEY_PAGE_UP, TOP_KEY_UP,  TOP_KEY_HOME, TOP_KEY_PAGE_DOWN,
+                               TOP_KEY_END, TOP_KEY_DOWN,    TOP_KEY_END, TOP_KEY_HOME, TOP_KEY_UP};
+    struct top top = {.sort = TOP_ID};
+    cr_assert(top_take(&top, make_status(2, SESSIONS, 1), 1000));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        draw(&top, 24, 80);
+        cr_assert_eq(sheet.selected, 1 + (top.sort == TOP_ID), "key %zu: the selected session is not to be seen", i);
+        top_key(&top, keys[i]);
+    }
+    cr_assert_eq(top.cursor, 0);
+    top_finish(&top);
+}
+
+Test(top, session_that_was_asked_about_is_the_one_that_ends) {
+    struct top top = {.sort = TOP_ID, .reverse = true};
+    cr_assert(top_take(&top, make_status(1, 20, 1), 1000));
+    top_key(&top, TOP_KEY_DOWN);
+    cr_assert_eq(top_key(&top, 'k'), TOP_GO_ON);
+    cr_assert_eq(top.mode, TOP_CONFIRM);
+    cr_assert(top_take(&top, make_status(1, 1, 1), 2000)); /* it has gone, and another one is selected */
+    draw(&top, 24, 80);
+    cr_assert(strstr(sheet.text[23], "End session 2 of"), "%s", sheet.text[23]);
+    cr_assert_eq(top_key(&top, 'y'), TOP_KILL);
+    cr_assert_eq(top.victim, 2);
+    top_finish(&top);
+}
+
+Test(top, anything_but_yes_is_no) {
+    struct top top = {.sort = TOP_ID};
+    cr_assert(top_take(&top, make_status(1, 2, 1), 1000));
+    for (int key = 0; key < 512; key++) {
+        top_key(&top, 'k');
+        cr_assert_eq(top.mode, TOP_CONFIRM);
+        cr_assert_eq(top_key(&top, key), key == 'y' || key == 'Y' ? TOP_KILL : TOP_GO_ON);
+        cr_assert_eq(top.mode, TOP_TABLE);
+    }
+    top_finish(&top);
+}
