@@ -26,6 +26,10 @@ int tensorctl_trace(struct control *control, const char *url, double seconds, co
                     const char *const devices[], int n_devices, struct fault *fault);
 /* Ends a session; `fault` says why not. */
 int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
+/* What each principal has on each device, as a table; nothing where there is none. */
+void tensorctl_principals_write(FILE *out, const Tensord__Status *status);
+/* Which limits were met, and how often, after `head`; nothing where none was. */
+void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *const *limits, size_t n);
 
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
 

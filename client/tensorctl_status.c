@@ -134,6 +134,7 @@ static void tensorctl_device_block(FILE *out, const Tensord__DeviceStatus *devic
         snprintf(fault, sizeof fault, "%s ago: %s", text_duration(age, device->last_fault_age_s), device->last_fault);
         text_wrap(out, "  fault   ", fault);
     }
+    tensorctl_limits_write(out, "  limits  ", device->limits_met, device->n_limits_met);
 }
 
 /* ---- devices as a table ---- */
@@ -280,6 +281,8 @@ void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tenso
     }
     fputc('\n', out);
     tensorctl_sessions(out, status);
+    tensorctl_principals_write(out, status);
+    tensorctl_limits_write(out, "limits met: ", status->limits_met, status->n_limits_met);
 }
 
 void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty) {

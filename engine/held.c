@@ -117,6 +117,16 @@ uint64_t held_free_bytes(const struct held *held) {
 
 /* ---- who pays ---- */
 
+static void held_account_charge(struct held_account *account, uint64_t bytes) {
+    account->bytes += bytes;
+    tenant_charge(account->tenant, bytes);
+}
+
+void held_account_discharge(struct held_account *account, uint64_t bytes) {
+    account->bytes -= bytes;
+    tenant_discharge(account->tenant, bytes);
+}
+
 static void held_move(struct held *held, struct held_account *account) {
     struct storage *storage = held->storage;
     held->payer = storage ? storage->session : NULL;
@@ -125,16 +135,17 @@ static void held_move(struct held *held, struct held_account *account) {
     session_discharge(held->payer, storage->charged);
     storage->session = NULL;
     storage->holder = account;
-    account->bytes += storage->charged;
+    held_account_charge(account, storage->charged);
 }
 
 static void held_move_back(struct held *held, struct held_account *account) {
     if (!held->payer)
         return;
+    held_account_discharge(account, held->storage->charged);
     held->storage->holder = NULL;
     held->storage->session = held->payer;
     held->payer->live += held->storage->charged;
-    account->bytes -= held->storage->charged;
+    tenant_charge(held->payer->tenant, held->storage->charged);
 }
 
 int held_charge(struct held *const values[], unsigned n, struct held_account *account, uint64_t spare,

@@ -1,17 +1,21 @@
 /* Values that no session owns: what names stand for. A held value is computed, immutable and contiguous. Its memory is
- * charged to an account of the holder's, from then on until the last tensor that shares it has gone: so nobody gets
- * around a limit by giving a value away. Owner thread only. */
+ * charged to an account of the holder's, from then on until the last tensor that shares it has gone, and so stays among
+ * the bytes of a tenant: nobody gets around a limit by giving a value away. Owner thread only. */
 #pragma once
 
 #include "engine/session.h"
 
 struct held;
+struct tenant;
 
 /* Embedded by the holder; it must stay put until `bytes` is 0. */
 struct held_account {
     uint64_t bytes;
-    uint64_t limit; /* 0: the device's */
+    uint64_t limit;        /* 0: the device's, or the tenant's */
+    struct tenant *tenant; /* whose bytes they are, too (engine/tenant.h); NULL: nobody's */
 };
+/* Storage that was charged to it has gone. For the pool. */
+void held_account_discharge(struct held_account *account, uint64_t bytes);
 
 /* A tensor's value on its way to being held. Embedded in the caller's object; it must stay put until done or cancelled. */
 struct hold {

@@ -346,7 +346,7 @@ void storage_unref(struct pool *pool, struct storage *storage) {
     if (storage->session)
         session_discharge(storage->session, storage->charged);
     if (storage->holder)
-        storage->holder->bytes -= storage->charged;
+        held_account_discharge(storage->holder, storage->charged);
     storage->session = NULL;
     storage->holder = NULL;
     storage->state = STORAGE_BINNED;

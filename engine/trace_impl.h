@@ -27,9 +27,10 @@ struct trace {
     struct trace_event *ring; /* TRACE_RING of them, made at the first start, and kept */
     uint64_t began_ns;
     _Atomic uint64_t dropped;
-    _Alignas(64) _Atomic uint64_t written; /* by the submitter, or the reaper where there is one */
-    _Alignas(64) _Atomic uint64_t read;    /* by the owner */
-    pthread_mutex_t lock;                  /* of the streams' lists of pending launches */
+    _Atomic uint64_t written; /* by the submitter, or the reaper where there is one */
+    uint8_t apart[64];        /* in another line of the cache */
+    _Atomic uint64_t read;    /* by the owner */
+    pthread_mutex_t lock;     /* of the streams' lists of pending launches */
     /* submitter */
     struct device_stream *clock; /* has nothing to do but to tell the time */
     struct trace_origin *origin;

@@ -74,6 +74,56 @@ static void status_json_readings(struct json *json, const Tensord__DeviceReading
     json_close(json, '}');
 }
 
+/* null: no limit of its own. */
+static void json_limit(struct json *json, const char *key, uint64_t limit) {
+    if (limit)
+        json_integer(json, key, limit);
+    else
+        json_real(json, key, NAN);
+}
+
+static void status_json_limits_met(struct json *json, Tensord__LimitCount *const *limits, size_t n) {
+    json_open(json, "limits_met", '{');
+    for (size_t i = 0; i < n; ++i)
+        json_integer(json, limits[i]->key, limits[i]->count);
+    json_close(json, '}');
+}
+
+static void status_json_principal_device(struct json *json, const Tensord__PrincipalDevice *device) {
+    json_open(json, NULL, '{');
+    json_text(json, "device", device->device);
+    json_integer(json, "connections", device->connections);
+    json_integer(json, "sessions", device->sessions);
+    json_integer(json, "live", device->live);
+    json_limit(json, "live_limit", device->live_limit);
+    json_integer(json, "peak", device->peak);
+    json_integer(json, "ops_queued", device->ops_queued);
+    json_limit(json, "ops_limit", device->ops_limit);
+    json_integer(json, "staging", device->staging);
+    json_limit(json, "staging_limit", device->staging_limit);
+    json_integer(json, "bytes", device->bytes);
+    json_real(json, "bytes_per_s", device->bytes_per_s);
+    json_close(json, '}');
+}
+
+static void status_json_principal(struct json *json, const Tensord__PrincipalStatus *principal) {
+    json_open(json, NULL, '{');
+    json_text(json, "name", principal->name);
+    json_integer(json, "connections", principal->connections);
+    json_limit(json, "connections_limit", principal->connections_limit);
+    json_integer(json, "sessions", principal->sessions);
+    json_limit(json, "sessions_limit", principal->sessions_limit);
+    json_integer(json, "weight", principal->weight);
+    json_limit(json, "rate_limit", principal->rate_limit);
+    json_real(json, "idle_timeout_s", principal->idle_timeout_s > 0 ? principal->idle_timeout_s : NAN);
+    json_real(json, "session_lease_s", principal->session_lease_s > 0 ? principal->session_lease_s : NAN);
+    json_open(json, "devices", '[');
+    for (size_t i = 0; i < principal->n_devices; ++i)
+        status_json_principal_device(json, principal->devices[i]);
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
 static void status_json_counts(struct json *json, const char *key, Tensord__FailureCount *const *counts, size_t n) {
     char number[16]; /* for a code that only a newer daemon knows */
 
@@ -170,6 +220,7 @@ static void status_json_device(struct json *json, const Tensord__DeviceStatus *d
     json_real(json, "bytes_in_per_s", device->bytes_in_per_s);
     json_real(json, "bytes_out_per_s", device->bytes_out_per_s);
     json_real(json, "data_age_ms", device->data_age_ms);
+    status_json_limits_met(json, device->limits_met, device->n_limits_met);
     json_integer(json, "faults", device->faults);
     status_json_counts(json, "failures", device->failures, device->n_failures);
     json_integer(json, "connections", device->connections);
@@ -197,6 +248,9 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);
     json_bool(json, "allow_tf32", session->allow_tf32);
+    json_limit(json, "live_limit", session->live_limit);
+    json_limit(json, "tensors_limit", session->tensors_limit);
+    json_limit(json, "ops_limit", session->ops_limit);
     json_text_or_null(json, "role", session->role);
     json_text_or_null(json, "credential", session->credential);
     json_text_or_null(json, "tls", session->tls ? session->tls->cipher : "");
@@ -242,6 +296,13 @@ void status_json_write(FILE *out, const Tensord__Status *status, enum status_jso
         for (size_t i = 0; i < status->n_sessions; ++i)
             status_json_session(&json, status->sessions[i]);
         json_close(&json, ']');
+    }
+    if (view == STATUS_JSON_ALL) {
+        json_open(&json, "principals", '[');
+        for (size_t i = 0; i < status->n_principals; ++i)
+            status_json_principal(&json, status->principals[i]);
+        json_close(&json, ']');
+        status_json_limits_met(&json, status->limits_met, status->n_limits_met);
     }
     json_close(&json, '}');
     fputc('\n', out);

@@ -48,7 +48,7 @@ static int account_create(struct service *service, const char *name, const struc
     }
     account->service = service;
     snprintf(account->name, sizeof account->name, "%s", name);
-    account->refilled_ns = service_now_ns();
+    account->refilled_ns = account->measured_ns = service_now_ns();
     account->limits = *limits;
     account->tokens = (int64_t)account_burst(account);
     account->next = service->accounts;
@@ -87,14 +87,44 @@ void account_change_limits(struct service *service, const char *name, const stru
     }
 }
 
-void account_leave(struct account *account) {
-    if (!account || --account->connections)
+static void account_destroy_unused(struct account *account) {
+    if (account->connections || account->kept)
         return;
     *account->previous = account->next;
     if (account->next)
         account->next->previous = account->previous;
     tenant_destroy(account->tenant);
     free(account);
+}
+
+void account_leave(struct account *account) {
+    if (!account)
+        return;
+    account->connections--;
+    account_destroy_unused(account);
+}
+
+int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **result,
+                 struct fault *fault) {
+    struct account *account = service->accounts;
+
+    while (account && strcmp(account->name, name) != 0)
+        account = account->next;
+    if (!account) {
+        int status = account_create(service, name, limits, &account, fault);
+
+        if (status)
+            return status;
+        account_set_limits(account, limits);
+    }
+    account->kept++;
+    *result = account;
+    return STATUS_OK;
+}
+
+void account_let_go(struct account *account) {
+    account->kept--;
+    account_destroy_unused(account);
 }
 
 /* ---- sessions ---- */
@@ -244,6 +274,24 @@ static void account_grant(struct connection *connection) {
             part = PRINCIPAL_GRANT_LEAST;
     }
     connection->grant = part;
+}
+
+static void account_measure_rate(struct account *account, uint64_t now_ns) {
+    uint64_t ns = now_ns - account->measured_ns;
+
+    if (ns < PRINCIPAL_SECOND_NS)
+        return;
+    account->bytes_per_s = (double)(account->bytes - account->measured) / ((double)ns / 1e9);
+    account->measured = account->bytes;
+    account->measured_ns = now_ns;
+}
+
+void account_measure(struct service *service, uint64_t now_ns) {
+    for (struct connection *at = service->connections; at; at = at->next)
+        if (at->session)
+            account_note(at, session_queued(at->session));
+    for (struct account *at = service->accounts; at; at = at->next)
+        account_measure_rate(at, now_ns);
 }
 
 /* Those of one principal that wait for operations in flight, where nobody could be asked to tell. */

@@ -1,5 +1,5 @@
 /* What one principal has on this worker's device: its connections and sessions together, within its limits. A principal
- * is here as long as it has a connection. Memory and turns are the engine's to watch (engine/tenant.h); here are
+ * is here as long as it has a connection, or named tensors. Memory and turns are the engine's to watch (engine/tenant.h); here are
  * sessions, operations in flight, and bytes a second. Loop thread only. */
 #pragma once
 
@@ -20,6 +20,7 @@ struct account {
     struct limits limits;
     struct tenant *tenant;
     unsigned connections, sessions;
+    unsigned kept; /* by whoever else needs it to be here */
     /* Operations in flight: the sum of what was found in each session when it was looked at last, after it had received
      * something. In between they can only become fewer. */
     uint64_t operations;
@@ -27,7 +28,9 @@ struct account {
     int64_t tokens;       /* bytes that may pass now; less than 0 after a frame that was larger */
     uint64_t refilled_ns; /* when they were added to last */
     unsigned throttled;   /* connections that wait for some */
-    uint64_t bytes;       /* that have passed since it is here, in and out */
+    uint64_t bytes;       /* that have passed since it is here, in and out, */
+    double bytes_per_s;   /* and over the last second or so: */
+    uint64_t measured, measured_ns;
 };
 
 /* Finds the principal or makes it. `limits` replace those that it had, for all of its sessions. */
@@ -38,6 +41,10 @@ int account_join(struct service *service, const char *name, const struct limits 
 void account_change_limits(struct service *service, const char *name, const struct limits *limits);
 /* One connection less; the last one takes the principal with it. Takes NULL. */
 void account_leave(struct account *account);
+/* Finds the principal, or makes it with these limits, and keeps it without a connection; until this takes it back. */
+int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **account,
+                 struct fault *fault);
+void account_let_go(struct account *account);
 
 /* STATUS_LIMIT where it has as many sessions as it may. */
 int account_open_session(struct account *account, struct fault *fault);
@@ -54,5 +61,7 @@ void account_wake(struct account *account);
 size_t account_allowance(const struct connection *connection);
 /* So many have passed. */
 void account_spend(struct connection *connection, size_t bytes);
+/* For status: brings the figures up to date. */
+void account_measure(struct service *service, uint64_t now_ns);
 /* At each tick of the service: more bytes may pass. */
 void account_tick(struct service *service, uint64_t now_ns);

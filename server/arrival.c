@@ -98,6 +98,8 @@ static int arrival_release(struct arrival *arrival) {
     LIST_REMOVE(arrival, link);
     if (!arrival->slot)
         arrival->front->arrivals.count--;
+    roster_leave(arrival->entry);
+    arrival->entry = NULL;
     uv_close((uv_handle_t *)&arrival->poll, arrival_closed);
     uv_close((uv_handle_t *)&arrival->timer, arrival_closed);
     return fd;
@@ -146,6 +148,22 @@ static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     uv_poll_stop(&arrival->poll);
 }
 
+/* Strangers are held to what the places for them allow, not to what the first of them to come has taken. */
+static const struct limits *arrival_limits(const struct arrival *arrival) {
+    return arrival->peer.principal.role == ROLE_NONE ? NULL : &arrival->peer.principal.limits;
+}
+
+/* Counts it for its principal, if it is not yet. False: it has been refused. */
+static bool arrival_count(struct arrival *arrival) {
+    struct front *front = arrival->front;
+    struct fault fault;
+    if (!roster_move(&front->roster, &arrival->entry, arrival->peer.principal.name, arrival_limits(arrival), &fault))
+        return true;
+    front->refusals[REFUSAL_PRINCIPAL_CONNECTIONS] += fault.code == STATUS_LIMIT;
+    arrival_refuse(arrival, &fault);
+    return false;
+}
+
 static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
     /* A copy goes away, so that the socket is still here where the channel or the worker does not take it. */
     int copy = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
@@ -153,8 +171,18 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
         arrival_refuse_with(arrival, STATUS_LIMIT, "the daemon takes no connection now: %s", strerror(errno));
         return;
     }
-    arrival->session = ++arrival->front->arrivals.last_session;
+    struct front *front = arrival->front;
+    struct fault fault;
+    arrival->session = ++front->arrivals.last_session;
+    if (roster_host(&front->roster, &arrival->entry, arrival_limits(arrival), arrival->session, slot, &fault)) {
+        front->refusals[REFUSAL_PRINCIPAL_SESSIONS] += fault.code == STATUS_LIMIT;
+        close(copy);
+        arrival_refuse(arrival, &fault);
+        return;
+    }
     int error = worker_slot_connect(slot, copy, arrival->session, &arrival->peer);
+    if (error)
+        arrival->entry = roster_take_back(&front->roster, arrival->session);
     if (!error)
         arrival_sent(arrival, slot);
     else if (error == STATUS_DEVICE_LOST)
@@ -168,9 +196,13 @@ static void arrival_place(struct arrival *arrival) {
     char names[160];
     /* Again: the users may be others than when it came. */
     login_identify(&front->login, &arrival->peer);
+    if (!arrival_count(arrival))
+        return;
     if (arrival->target == PREAMBLE_TARGET_CONTROL) {
         struct peer peer = arrival->peer;
-        control_start(front, arrival_release(arrival), &peer);
+        struct roster_entry *entry = arrival->entry;
+        arrival->entry = NULL;
+        control_start(front, arrival_release(arrival), &peer, entry);
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
@@ -283,6 +315,7 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {
+        front->refusals[REFUSAL_MAX_CONNECTIONS]++;
         fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
                   (unsigned long long)front->config->max_connections);
         front->rejections[STATUS_LIMIT]++;
@@ -293,6 +326,8 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
     arrival_meet(fd, address, &arrival->peer);
     arrival->peer.tls = tls;
     login_identify(&front->login, &arrival->peer);
+    if (!arrival_count(arrival))
+        return;
     uv_timer_start(&arrival->timer, arrival_timed_out, front->config->hello_timeout, 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */

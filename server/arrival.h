@@ -12,6 +12,7 @@
 #include "server/peer.h"
 
 struct front;
+struct roster_entry;
 struct worker_slot;
 
 struct arrival {
@@ -28,6 +29,7 @@ struct arrival {
     uint64_t handed;          /* its number among those handed to that process */
     uint64_t session;         /* number of the session it was handed over as */
     struct peer peer;
+    struct roster_entry *entry; /* where it is counted; NULL: as a worker's guest, or nowhere yet */
     LIST_ENTRY(arrival) link;
 };
 

@@ -31,14 +31,13 @@ enum channel_type {
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_KILLED,      /* kill.session, and whether it was there */
     CHANNEL_DRAINED,
+    CHANNEL_ENDED, /* the connection that was handed over as connection.session is gone */
     CHANNEL_LOGIN, /* a client's Hello has `login.token`, or none where it takes one: who is it? */
 };
 
 struct channel_limits {
-    struct limits each;   /* of those of whom the front says nothing else */
-    uint32_t sessions;    /* of one device */
-    uint64_t named_bytes; /* of a principal's named tensors; 0: no limit but the device's */
-    uint32_t named_tensors;
+    struct limits each; /* of those of whom the front says nothing else */
+    uint32_t sessions;  /* of one device */
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;

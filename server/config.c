@@ -10,7 +10,6 @@
 #include "server/config_value.h"
 #include "server/ini_file.h"
 #include "server/log.h"
-#include "server/names.h"
 #include "server/stats_page.h"
 
 /* One key. `minimum` and `maximum` hold for the numeric kinds, in the field's unit. */
@@ -83,12 +82,8 @@ static const struct config_key config_keys[] = {
     {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health"},
     {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
      "names of this host as browsers call it; needed beyond loopback"},
-    {"named-bytes", CONFIG_BYTES, CONFIG_FIELD(named_bytes), "0", 0, INT64_MAX,
-     "named tensors of a principal, on each device; 0: the device's"},
-    {"named-tensors", CONFIG_COUNT, CONFIG_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
-     "names of a principal, on each device"},
     {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept from end to start"},
-    {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "300s", 0, 24 * CONFIG_HOUR,
+    {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "60s", 0, 24 * CONFIG_HOUR,
      "for saving them, on top of drain-timeout"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };

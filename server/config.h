@@ -39,11 +39,10 @@ struct config {
     uint64_t staging; /* bytes of host memory for copies to and from a device */
     uint64_t threads;
     uint64_t max_connections;
-    uint64_t max_sessions;               /* of each device */
-    struct limits limits;                /* of everybody */
-    uint64_t named_bytes, named_tensors; /* of a principal on each device; bytes 0: the device's */
-    char state_dir[CONFIG_PATH_MAX];     /* where named tensors are saved; "": nowhere */
-    uint64_t state_timeout;              /* milliseconds for that */
+    uint64_t max_sessions;           /* of each device */
+    struct limits limits;            /* of everybody */
+    char state_dir[CONFIG_PATH_MAX]; /* where named tensors are saved; "": nowhere */
+    uint64_t state_timeout;          /* milliseconds for that */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */

@@ -348,6 +348,8 @@ void connection_destroy(struct connection *connection, const char *reason) {
     uv_close((uv_handle_t *)&connection->poll, connection_closed);
     transport_end(&connection->transport);
     transport_finish(&connection->transport);
+    if (connection->service->options.left)
+        connection->service->options.left(connection->service->options.owner, connection->number);
 }
 
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
@@ -541,6 +543,8 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     if (connection->wait_room &&
         session_queued(connection->session) <= connection->account->limits.session_operations / 2)
         connection_on_room(connection);
+    if (connection->wait_rate && connection->leave_ms)
+        connection_stay(connection); /* it is not the client that keeps its answers waiting */
     /* Its login could not be sent when it came. */
     if (!connection->session && connection->reader.held && connection->login == CONNECTION_STRANGER)
         service_mark_more(connection->service, connection);

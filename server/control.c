@@ -53,6 +53,8 @@ static struct transport control_release(struct control *control) {
         kill_forget(&control->kill);
     if (control->login == CONTROL_LOGGING_IN)
         login_forget(&control->front->login, control, 0);
+    roster_leave(control->entry);
+    control->entry = NULL;
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
     return transport;
@@ -100,6 +102,19 @@ static int control_check_hello(const struct control *control, const Tensord__Hel
     return STATUS_OK;
 }
 
+/* It is this principal's from now on, and counts for it. */
+static int control_identify(struct control *control, const struct principal *principal, struct fault *fault) {
+    struct front *front = control->front;
+    int error = roster_move(&front->roster, &control->entry, principal->name, &principal->limits, fault);
+    if (error) {
+        front->refusals[REFUSAL_PRINCIPAL_CONNECTIONS] += error == STATUS_LIMIT;
+        return error;
+    }
+    control->peer.principal = *principal;
+    control->login = CONTROL_LOGGED_IN;
+    return STATUS_OK;
+}
+
 static const struct frame_handler control_handler;
 static void control_go_on(struct control *control, int error, struct fault *fault);
 
@@ -113,8 +128,10 @@ static void control_logged_in(void *owner, uint64_t number, int status, const st
         control_refuse(control, fault);
         return;
     }
-    control->peer.principal = *principal;
-    control->login = CONTROL_LOGGED_IN;
+    if (control_identify(control, principal, &why)) {
+        control_refuse(control, &why);
+        return;
+    }
     control_go_on(control, frame_reader_resume(&control->reader, &control_handler, control, &why), &why);
 }
 
@@ -130,9 +147,7 @@ static int control_login(struct control *control, const char *token, struct faul
         control->login = CONTROL_LOGGING_IN;
     if (status)
         return status;
-    control->peer.principal = principal;
-    control->login = CONTROL_LOGGED_IN;
-    return STATUS_OK;
+    return control_identify(control, &principal, fault);
 }
 
 static int control_welcome(struct control *control, const struct frame_header *header, uint32_t version_max,
@@ -468,7 +483,8 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start, drain, end ---- */
 
-static struct control *control_create(struct front *front, int fd, const struct peer *peer, struct fault *fault) {
+static struct control *control_create(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry,
+                                      struct fault *fault) {
     struct control *control = calloc(1, sizeof *control);
     fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a control connection");
     if (!control)
@@ -487,21 +503,23 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->handles = 2;
     control->front = front;
     control->peer = *peer;
+    control->entry = entry;
     control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
     return control;
 }
 
-void control_start(struct front *front, int fd, const struct peer *peer) {
+void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry) {
     struct fault fault;
     bool stranger = peer->principal.role == ROLE_NONE;
     bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
                 (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
     if (full)
         fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
-    struct control *control = full ? NULL : control_create(front, fd, peer, &fault);
+    struct control *control = full ? NULL : control_create(front, fd, peer, entry, &fault);
     if (!control) {
+        roster_leave(entry);
         front->rejections[fault.code]++;
         farewell_say(&front->farewells, fd, &fault);
         return;

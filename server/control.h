@@ -20,6 +20,7 @@ struct control {
     struct transport transport;
     unsigned handles;
     struct peer peer;
+    struct roster_entry *entry; /* where it is counted */
     struct frame_reader reader;
     bool welcomed;
     bool reading;  /* waits for requests */
@@ -41,8 +42,8 @@ struct control_list {
     unsigned count, strangers; /* strangers: those that have to log in, and have not */
 };
 
-/* Takes `fd`, whose preamble has been read. */
-void control_start(struct front *front, int fd, const struct peer *peer);
+/* Takes `fd`, whose preamble has been read, and the count for it. */
+void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry);
 /* Ends the connections of whoever was let in as this, by its credential. */
 void control_revoke(struct front *front, const struct principal *principal);
 /* The workers have ended: answers those who wait for that. */

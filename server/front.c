@@ -95,6 +95,11 @@ static void front_ticked(void *owner) {
     kill_tick(owner);
 }
 
+static void front_connection_ended(void *owner, const struct worker_slot *slot, uint64_t session) {
+    struct front *front = owner;
+    roster_gone(&front->roster, slot, session);
+}
+
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
     if (number == SIGHUP) {
@@ -149,6 +154,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
     LIST_INIT(&front->kills.head);
+    roster_init(&front->roster);
     farewell_list_init(&front->farewells, &front->loop);
     listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
     uv_timer_init(&front->loop, &front->leaving);
@@ -159,6 +165,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
                                 front_connection_refused, front, fault);
     front->supervisor.killed = front_session_killed;
     front->supervisor.ticked = front_ticked;
+    front->supervisor.ended = front_connection_ended;
     front->supervisor.login = front_login;
     if (!error)
         error = front_tls_start(front, fault);
@@ -169,13 +176,14 @@ static void front_finish(struct front *front) {
     front_finish_handles(front);
     uv_run(&front->loop, UV_RUN_DEFAULT);
     uv_loop_close(&front->loop);
+    roster_finish(&front->roster);
     supervisor_free(&front->supervisor);
 }
 
 int front_run(struct config *config, int count, char **arguments) {
     static struct front front;
     struct fault fault;
-    int error = *config->state_dir ? state_check_directory(config->state_dir, &fault) : STATUS_OK;
+    int error = *config->state_dir ? state_take_directory(config->state_dir, &fault) : STATUS_OK;
     if (error) {
         fprintf(stderr, "tensord: %s\n", fault.message);
         return FRONT_EXIT_USAGE;

@@ -14,6 +14,8 @@
 #include "server/listener.h"
 #include "server/login.h"
 #include "server/notify.h"
+#include "server/refusal.h"
+#include "server/roster.h"
 #include "server/supervisor.h"
 
 enum { FRONT_SIGNALS = 3 };
@@ -31,6 +33,8 @@ struct front {
     struct kill_list kills;
     struct farewell_list farewells;
     struct front_tls tls;
+    struct roster roster;
+    uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     struct login login;
     struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];

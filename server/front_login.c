@@ -4,10 +4,24 @@
 #include "server/front.h"
 #include "server/log.h"
 
+/* From here on the connection counts for whom it has turned out to be. */
+static int front_count_login(struct front *front, uint64_t session, const struct principal *principal,
+                             struct fault *fault) {
+    int error = roster_identify(&front->roster, session, principal->name, &principal->limits, fault);
+    if (error == STATUS_LIMIT)
+        front->refusals[strstr(fault->message, "principal-sessions") ? REFUSAL_PRINCIPAL_SESSIONS
+                                                                     : REFUSAL_PRINCIPAL_CONNECTIONS]++;
+    return error;
+}
+
 static void front_answer_login(void *owner, uint64_t session, int status, const struct principal *principal,
                                const struct fault *fault) {
     struct worker_slot *slot = owner;
+    struct front *front = ((struct supervisor *)slot->owner)->owner;
     struct channel_message message;
+    struct fault over;
+    if (!status && (status = front_count_login(front, session, principal, &over)))
+        fault = &over;
     memset(&message, 0, sizeof message);
     message.type = status ? CHANNEL_DENIED : CHANNEL_GRANTED;
     message.login.session = session;

@@ -5,6 +5,7 @@
 
 #include "engine/turns.h"
 #include "server/config_value.h"
+#include "server/names.h"
 
 /* One key. `minimum` and `maximum` are in the field's unit. */
 struct limits_key {
@@ -40,6 +41,10 @@ static const struct limits_key limits_keys[] = {
      "bytes a second of a principal to and from a device; 0: any"},
     {"weight", LIMITS_COUNT, LIMITS_FIELD(weight), "100", 1, SHARE_WEIGHT_MAX,
      "of a principal's share of a device's time"},
+    {"named-bytes", LIMITS_BYTES, LIMITS_FIELD(named_bytes), "0", 0, INT64_MAX,
+     "named tensors of a principal on a device; 0: principal-bytes"},
+    {"named-tensors", LIMITS_COUNT, LIMITS_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
+     "names of a principal on a device"},
     {"principal-sessions", LIMITS_COUNT, LIMITS_FIELD(principal_sessions), "0", 0, 1u << 20,
      "of a principal on all devices; 0: max-sessions"},
     {"principal-connections", LIMITS_COUNT, LIMITS_FIELD(principal_connections), "0", 0, 1u << 20,

@@ -23,6 +23,8 @@ struct limits {
     uint64_t principal_staging; /* host memory on its way, but for the first piece of each transfer */
     uint64_t principal_rate;    /* bytes a second, in and out together: past it sockets wait, and nothing is dropped */
     uint64_t weight;            /* of its share of the device's time */
+    uint64_t named_bytes;       /* of its named tensors, which are among principal_bytes, too */
+    uint64_t named_tensors;
     /* of a principal on all devices */
     uint64_t principal_sessions;
     uint64_t principal_connections;
@@ -31,7 +33,7 @@ struct limits {
     uint64_t session_lease; /* after it a session that has lost its connection is closed */
 };
 
-enum { LIMITS_KEYS = 14 };
+enum { LIMITS_KEYS = 16 };
 
 /* Every limit at its default. */
 void limits_init(struct limits *limits);

@@ -123,10 +123,14 @@ static int login_deny(struct login *login, const struct login_request *request, 
 
 /* ---- logins ---- */
 
+void login_limits(const struct login *login, const char *name, struct limits *limits) {
+    users_limits(login->users, name, &login->config->limits, limits);
+}
+
 /* What the configuration and the user's own settings let it do and take. */
 static void login_allow(const struct login *login, struct principal *principal) {
     principal->user_kernels = config_allows_kernels(login->config, principal->name);
-    users_limits(login->users, principal->name, &login->config->limits, &principal->limits);
+    login_limits(login, principal->name, &principal->limits);
 }
 
 void login_identify(const struct login *login, struct peer *peer) {

@@ -59,6 +59,8 @@ int login_init(struct login *login, uv_loop_t *loop, const struct config *config
 /* Nobody who waits is called any more. The caller then runs the loop until the handles are closed. */
 void login_finish(struct login *login);
 
+/* What the principal of this name may take. */
+void login_limits(const struct login *login, const char *name, struct limits *limits);
 /* Who a peer is without a token: sets peer->principal. The role is ROLE_NONE where it takes one. */
 void login_identify(const struct login *login, struct peer *peer);
 /* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. A token that

@@ -7,9 +7,8 @@
 #include "proto/name.h"
 #include "server/service.h"
 
-void names_init(struct names *names, uint64_t bytes_max, unsigned count_max) {
-    *names =
-        (struct names){.bytes_max = bytes_max, .count_max = count_max < NAMES_COUNT_MAX ? count_max : NAMES_COUNT_MAX};
+void names_init(struct names *names, struct service *service) {
+    *names = (struct names){.service = service};
 }
 
 /* ---- owners ---- */
@@ -17,7 +16,7 @@ void names_init(struct names *names, uint64_t bytes_max, unsigned count_max) {
 static struct name_owner *names_find_owner(const struct names *names, const char *principal) {
     struct name_owner *owner = names->owners;
 
-    while (owner && strcmp(owner->principal, principal) != 0)
+    while (owner && strcmp(owner->account->name, principal) != 0)
         owner = owner->next;
     return owner;
 }
@@ -33,37 +32,53 @@ static void names_sweep(struct names *names) {
     while (*at) {
         struct name_owner *owner = *at;
 
-        if (owner->count || owner->account.bytes) {
+        if (owner->count || owner->bytes.bytes) {
             at = &owner->next;
             continue;
         }
         *at = owner->next;
         names->n_owners--;
+        account_let_go(owner->account);
         free(owner->entries);
         free(owner);
     }
 }
 
-static int names_take_owner(struct names *names, const char *principal, struct name_owner **result,
-                            struct fault *fault) {
-    struct name_owner *owner = names_find_owner(names, principal);
+static int names_add_owner(struct names *names, const char *principal, const struct limits *limits,
+                           struct name_owner **result, struct fault *fault) {
+    struct name_owner *owner;
+    int status;
 
-    if (!owner) {
-        names_sweep(names);
-        if (names->n_owners >= NAMES_OWNERS_MAX)
-            return fault_set(fault, STATUS_LIMIT, "%u principals have named tensors here, and no more may",
-                             names->n_owners);
-        owner = calloc(1, sizeof *owner);
-        if (!owner)
-            return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
-        snprintf(owner->principal, sizeof owner->principal, "%s", principal);
-        owner->account.limit = names->bytes_max;
-        owner->next = names->owners;
-        names->owners = owner;
-        names->n_owners++;
+    names_sweep(names);
+    if (names->n_owners >= NAMES_OWNERS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%u principals have named tensors here, and no more may",
+                         names->n_owners);
+    owner = calloc(1, sizeof *owner);
+    if (!owner)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
+    status = account_keep(names->service, principal, limits, &owner->account, fault);
+    if (status) {
+        free(owner);
+        return status;
     }
+    owner->bytes.tenant = owner->account->tenant;
+    owner->next = names->owners;
+    names->owners = owner;
+    names->n_owners++;
     *result = owner;
     return STATUS_OK;
+}
+
+static int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
+                            struct name_owner **result, struct fault *fault) {
+    int status = STATUS_OK;
+
+    *result = names_find_owner(names, principal);
+    if (!*result)
+        status = names_add_owner(names, principal, limits, result, fault);
+    if (status == STATUS_OK)
+        (*result)->bytes.limit = limits->named_bytes;
+    return status;
 }
 
 /* ---- entries ---- */
@@ -121,7 +136,7 @@ int names_remove(struct names *names, const char *principal, const char *name, s
     owner->count--;
     memmove(&owner->entries[position], &owner->entries[position + 1],
             (owner->count - position) * sizeof *owner->entries);
-    held_unref(names->engine, entry->held);
+    held_unref(names->service->engine, entry->held);
     free(entry);
     names_sweep(names);
     return STATUS_OK;
@@ -132,7 +147,7 @@ void names_finish(struct names *names) {
         while (owner->count) {
             struct name_entry *entry = owner->entries[--owner->count];
 
-            held_unref(names->engine, entry->held);
+            held_unref(names->service->engine, entry->held);
             free(entry);
         }
     names_sweep(names);
@@ -144,16 +159,16 @@ void names_finish(struct names *names) {
 static void stats_insert(struct stats_names *stats, const struct name_owner *owner) {
     unsigned place = stats->n_owners;
 
-    while (place > 0 && stats->owners[place - 1].bytes < owner->account.bytes)
+    while (place > 0 && stats->owners[place - 1].bytes < owner->bytes.bytes)
         place--;
     if (place == STATS_OWNERS_MAX)
         return;
     if (stats->n_owners < STATS_OWNERS_MAX)
         stats->n_owners++;
     memmove(&stats->owners[place + 1], &stats->owners[place], (stats->n_owners - 1 - place) * sizeof *stats->owners);
-    memcpy(stats->owners[place].principal, owner->principal, sizeof owner->principal);
+    memcpy(stats->owners[place].principal, owner->account->name, sizeof owner->account->name);
     stats->owners[place].count = owner->count;
-    stats->owners[place].bytes = owner->account.bytes;
+    stats->owners[place].bytes = owner->bytes.bytes;
 }
 
 void names_stats(const struct names *names, struct stats_names *stats) {
@@ -161,8 +176,8 @@ void names_stats(const struct names *names, struct stats_names *stats) {
     memcpy(stats->fault, names->fault, sizeof stats->fault);
     for (const struct name_owner *owner = names->owners; owner; owner = owner->next) {
         stats->count += owner->count;
-        stats->bytes += owner->account.bytes;
-        if (owner->count || owner->account.bytes)
+        stats->bytes += owner->bytes.bytes;
+        if (owner->count || owner->bytes.bytes)
             stats_insert(stats, owner);
     }
 }
@@ -271,7 +286,7 @@ static void batch_bind(struct names *names, struct names_batch *batch) {
         entry->since_ns = now;
         held_ref(entry->held);
         if (owner_seek(owner, entry->name, &position)) {
-            held_unref(names->engine, owner->entries[position]->held);
+            held_unref(names->service->engine, owner->entries[position]->held);
             free(owner->entries[position]);
         } else {
             memmove(&owner->entries[position + 1], &owner->entries[position],
@@ -283,19 +298,19 @@ static void batch_bind(struct names *names, struct names_batch *batch) {
     free(batch->entries);
 }
 
-int names_publish(struct names *names, const char *principal, struct held *const values[], const char *const texts[],
-                  unsigned n, bool only_new, struct fault *fault) {
+int names_publish(struct names *names, const char *principal, const struct limits *limits, struct held *const values[],
+                  const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
     struct names_batch batch = {.values = values, .texts = texts, .n = n};
     int status = batch_check_names(&batch, fault);
 
     if (status == STATUS_OK)
-        status = names_take_owner(names, principal, &batch.owner, fault);
+        status = names_take_owner(names, principal, limits, &batch.owner, fault);
     if (status == STATUS_OK)
-        status = batch_survey(&batch, names->count_max, only_new, fault);
+        status = batch_survey(&batch, (unsigned)limits->named_tensors, only_new, fault);
     if (status == STATUS_OK)
         status = batch_reserve(&batch, fault);
     if (status == STATUS_OK)
-        status = held_charge(values, n, &batch.owner->account, batch.spare, fault);
+        status = held_charge(values, n, &batch.owner->bytes, batch.spare, fault);
     if (status == STATUS_OK) {
         batch_bind(names, &batch);
     } else {

@@ -53,8 +53,8 @@ static void publish_finish(struct publish *publish) {
     if (!values)
         fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
     else
-        names_publish(&connection->service->names, connection->peer.principal.name, values, publish->names, publish->n,
-                      publish->only_new, &fault);
+        names_publish(&connection->service->names, connection->peer.principal.name, &connection->account->limits,
+                      values, publish->names, publish->n, publish->only_new, &fault);
     free(values);
     publish->failed = fault.code != STATUS_OK;
     if (publish->failed)

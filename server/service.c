@@ -198,7 +198,6 @@ static void service_default(uint32_t *limit, uint32_t value) {
 
 static void service_limits(struct channel_limits *limits) {
     service_default(&limits->sessions, STATS_SESSIONS_MAX);
-    service_default(&limits->named_tensors, 4096);
     service_default(&limits->hello_timeout_ms, 5000);
     service_default(&limits->transfer_timeout_ms, 10000);
     service_default(&limits->drain_timeout_ms, 10000);
@@ -219,7 +218,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     service_limits(&service->limits);
     link_table_init(&service->links);
     compile_queue_init(&service->compiles);
-    names_init(&service->names, service->limits.named_bytes, service->limits.named_tensors);
+    names_init(&service->names, service);
     uv_async_init(loop, &service->async, service_on_async);
     uv_check_init(loop, &service->check);
     uv_idle_init(loop, &service->idle);
@@ -231,7 +230,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
 int service_start(struct service *service, struct engine *engine, struct fault *fault) {
     int error = uv_check_start(&service->check, service_on_check);
 
-    service->engine = service->names.engine = engine;
+    service->engine = engine;
     if (!error)
         error = uv_timer_start(&service->timer, service_on_timer, SERVICE_TICK_MS, SERVICE_TICK_MS);
     return error ? fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error)) : STATUS_OK;

@@ -1,8 +1,10 @@
 #include "server/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +12,7 @@
 
 static const char state_suffix[] = ".safetensors";
 
-int state_check_directory(const char *directory, struct fault *fault) {
+static int state_check_directory(const char *directory, struct fault *fault) {
     struct stat stat_now;
     if (mkdir(directory, 0700) && errno != EEXIST)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
@@ -27,6 +29,21 @@ int state_check_directory(const char *directory, struct fault *fault) {
     if (access(directory, R_OK | W_OK | X_OK))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
     return STATUS_OK;
+}
+
+int state_take_directory(const char *directory, struct fault *fault) {
+    int code = state_check_directory(directory, fault);
+    if (code != STATUS_OK)
+        return code;
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return STATUS_OK; /* the descriptor stays open for as long as the process lives */
+    code = fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory,
+                     errno == EWOULDBLOCK ? "another tensord has it" : strerror(errno));
+    close(fd);
+    return code;
 }
 
 /* ---- names of files ---- */
@@ -62,12 +79,12 @@ static char state_decode(const char **text) {
     return (char)(high << 4 | low);
 }
 
-bool state_file_principal(const struct state *state, const char *name, char principal[NAMES_PRINCIPAL_BYTES]) {
+bool state_file_principal(const struct state *state, const char *name, char principal[PRINCIPAL_NAME_BYTES]) {
     size_t device = strlen(state->service->device), used = 0;
     if (strncmp(name, state->service->device, device) != 0 || name[device] != '@')
         return false;
     const char *at = name + device + 1;
-    for (char c; used < NAMES_PRINCIPAL_BYTES - 1 && (c = state_decode(&at)); used++)
+    for (char c; used < PRINCIPAL_NAME_BYTES - 1 && (c = state_decode(&at)); used++)
         principal[used] = c;
     principal[used] = 0;
     char again[STATE_NAME_MAX + 1];

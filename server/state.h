@@ -6,6 +6,7 @@
 #include <dirent.h>
 
 #include "server/names.h"
+#include "server/principal.h"
 
 struct service;
 
@@ -22,8 +23,9 @@ struct state {
 };
 
 /* For the front, at its start: makes the directory where there is none, with mode 0700, and refuses one that others can
- * look into. STATUS_INVALID_ARGUMENT says why. */
-int state_check_directory(const char *directory, struct fault *fault);
+ * look into, or that another daemon has: two would write over each other's files. It is this process's until that ends.
+ * STATUS_INVALID_ARGUMENT says why not. */
+int state_take_directory(const char *directory, struct fault *fault);
 
 /* Before the first connection. What goes wrong is logged, and told by names->fault. */
 void state_restore(struct state *state);
@@ -35,5 +37,5 @@ void state_save(struct state *state);
 /* The file's name for a principal on this worker's device. */
 void state_file_name(const struct state *state, const char *principal, char name[STATE_NAME_MAX + 1]);
 /* The principal whose file it is; false: it is not one of this device's. */
-bool state_file_principal(const struct state *state, const char *name, char principal[NAMES_PRINCIPAL_BYTES]);
+bool state_file_principal(const struct state *state, const char *name, char principal[PRINCIPAL_NAME_BYTES]);
 void state_path(const struct state *state, const char *name, char *path, size_t size);

@@ -128,7 +128,10 @@ static int restore_hold_all(struct restore *restore) {
     return (int)restore->fault.code;
 }
 
+/* Beyond its limits, too, as far as the device has room: a worker learns the principal's own only when it logs in, and
+ * limits that become smaller take nothing away. */
 static int restore_publish(struct restore *restore) {
+    struct limits limits = restore->state->service->limits.each;
     size_t count = restore->file.count;
     struct held **values = calloc(count + 1, sizeof *values);
     const char **names = calloc(count + 1, sizeof *names);
@@ -138,9 +141,11 @@ static int restore_publish(struct restore *restore) {
         values[i] = restore->holds[i].hold.held;
         names[i] = restore->file.entries[i].name;
     }
+    limits.named_bytes = 0;
+    limits.named_tensors = NAMES_COUNT_MAX;
     if (code == STATUS_OK && count)
-        code = names_publish(&restore->state->service->names, restore->principal, values, names, (unsigned)count, true,
-                             &restore->fault);
+        code = names_publish(&restore->state->service->names, restore->principal, &limits, values, names,
+                             (unsigned)count, true, &restore->fault);
     free(values);
     free(names);
     return code;
@@ -220,7 +225,7 @@ static bool restore_is_leftover(const struct state *state, const char *name) {
 }
 
 static void restore_entry(struct state *state, const char *name) {
-    char principal[NAMES_PRINCIPAL_BYTES], path[STATE_PATH_MAX + STATE_NAME_MAX + 2];
+    char principal[PRINCIPAL_NAME_BYTES], path[STATE_PATH_MAX + STATE_NAME_MAX + 2];
     struct fault fault;
     state_path(state, name, path, sizeof path);
     if (restore_is_leftover(state, name))

@@ -124,14 +124,14 @@ static int save_file(struct state *state, const struct name_owner *owner, const 
 static void save_owner(struct state *state, const struct name_owner *owner) {
     char name[STATE_NAME_MAX + 1], path[STATE_PATH_MAX + sizeof name + 1], count[16], bytes[24];
     struct fault fault;
-    state_file_name(state, owner->principal, name);
+    state_file_name(state, owner->account->name, name);
     state_path(state, name, path, sizeof path);
     if (save_file(state, owner, path, &fault) == STATUS_OK)
-        log_event(LOG_LEVEL_INFO, "names_saved", "principal", owner->principal, "names",
+        log_event(LOG_LEVEL_INFO, "names_saved", "principal", owner->account->name, "names",
                   log_text(count, sizeof count, "%u", owner->count), "bytes",
-                  log_text(bytes, sizeof bytes, "%lu", owner->account.bytes), "file", path, NULL);
+                  log_text(bytes, sizeof bytes, "%lu", owner->bytes.bytes), "file", path, NULL);
     else
-        log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", owner->principal, "names",
+        log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", owner->account->name, "names",
                   log_text(count, sizeof count, "%u", owner->count), "file", path, "reason", fault.message, NULL);
 }
 
@@ -142,7 +142,7 @@ static void save_remove_old(struct state *state) {
     DIR *directory = opendir(state->directory);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
-        char principal[NAMES_PRINCIPAL_BYTES], path[STATE_PATH_MAX + STATE_NAME_MAX + 2];
+        char principal[PRINCIPAL_NAME_BYTES], path[STATE_PATH_MAX + STATE_NAME_MAX + 2];
         if (!state_file_principal(state, entry->d_name, principal))
             continue;
         const struct name_owner *owner = names_owner(&state->service->names, principal);

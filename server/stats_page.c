@@ -1,6 +1,7 @@
 #include "server/stats_page.h"
 
 #include <sched.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 
@@ -50,25 +51,61 @@ static unsigned stats_least(unsigned a, unsigned b) {
     return a < b ? a : b;
 }
 
-int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
-                    unsigned capacity) {
+/* What somebody copies out of the page. */
+struct stats_copy {
+    struct stats_device *device;
+    struct stats_session *sessions;
+    struct stats_principal *principals;
+    unsigned capacity, copied, total;
+};
+
+static void stats_copy_sessions(const struct stats_page *page, struct stats_copy *copy) {
+    copy->total = stats_least(page->n_sessions, STATS_SESSIONS_MAX);
+    copy->copied = stats_least(copy->total, copy->capacity);
+    *copy->device = page->device;
+    if (copy->copied)
+        memcpy(copy->sessions, page->sessions, copy->copied * sizeof *copy->sessions);
+}
+
+static void stats_copy_principals(const struct stats_page *page, struct stats_copy *copy) {
+    copy->total = stats_least(page->n_principals, STATS_PRINCIPALS_MAX);
+    copy->copied = stats_least(copy->total, copy->capacity);
+    if (copy->copied)
+        memcpy(copy->principals, page->principals, copy->copied * sizeof *copy->principals);
+}
+
+static bool stats_page_copy(const struct stats_page *page,
+                            void (*take)(const struct stats_page *page, struct stats_copy *copy),
+                            struct stats_copy *copy) {
     uint64_t deadline = stats_page_now() + STATS_READ_PATIENCE_NS;
     do {
         uint32_t before = atomic_load_explicit(&page->sequence, memory_order_acquire);
         if (!(before & 1)) {
-            unsigned total = stats_least(page->n_sessions, STATS_SESSIONS_MAX);
-            unsigned copied = stats_least(total, capacity);
-            *device = page->device;
-            if (copied)
-                memcpy(sessions, page->sessions, copied * sizeof *sessions);
+            take(page, copy);
             /* The copies must be done before the number is looked at again. */
             atomic_thread_fence(memory_order_acquire);
-            if (atomic_load_explicit(&page->sequence, memory_order_relaxed) == before) {
-                stats_terminate(device, sessions, copied);
-                return (int)total;
-            }
+            if (atomic_load_explicit(&page->sequence, memory_order_relaxed) == before)
+                return true;
         }
         sched_yield();
     } while (stats_page_now() < deadline);
-    return -1;
+    return false;
+}
+
+int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
+                    unsigned capacity) {
+    struct stats_copy copy = {.device = device, .sessions = sessions, .capacity = capacity};
+    if (!stats_page_copy(page, stats_copy_sessions, &copy))
+        return -1;
+    stats_terminate(device, sessions, copy.copied);
+    return (int)copy.total;
+}
+
+int stats_page_read_principals(const struct stats_page *page, struct stats_principal *principals, unsigned capacity) {
+    struct stats_copy copy = {.principals = principals, .capacity = capacity};
+    if (!stats_page_copy(page, stats_copy_principals, &copy))
+        return -1;
+    for (unsigned i = 0; i < copy.copied; i++)
+        principals[i].name[sizeof principals[i].name - 1] = 0;
+    return (int)copy.total;
 }

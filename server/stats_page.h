@@ -7,9 +7,10 @@
 
 #include "engine/session.h"
 #include "server/principal.h"
+#include "server/refusal.h"
 #include "server/stats_operations.h"
 
-enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64 };
+enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
 
 /* Named tensors: the sums, and the principals that have the most bytes of them. */
 struct stats_names {
@@ -35,6 +36,16 @@ struct stats_session {
     bool allow_tf32;
     char tls_cipher[32]; /* "": in the clear */
     bool tls_resumed;
+    uint64_t live_limit, tensors_limit, ops_limit; /* its own; 0: none */
+};
+
+/* What a principal has on the device. */
+struct stats_principal {
+    char name[64];
+    uint32_t connections, sessions;
+    uint64_t live, peak, staging, ops_queued;
+    uint64_t bytes; /* in and out, as long as it is here */
+    double bytes_per_s;
 };
 
 struct stats_device {
@@ -43,6 +54,7 @@ struct stats_device {
     uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
     struct device_readings readings;
+    uint64_t refusals[REFUSAL_COUNT]; /* since start */
     struct histogram fetch_time;
     uint64_t rejections[STATUS_COUNT];
     struct stats_names names;
@@ -64,6 +76,8 @@ struct stats_page {
     struct stats_device device;
     uint32_t n_sessions;
     struct stats_session sessions[STATS_SESSIONS_MAX];
+    uint32_t n_principals; /* those beyond the maximum have no row */
+    struct stats_principal principals[STATS_PRINCIPALS_MAX];
 };
 
 /* Writer: one thread. */
@@ -74,3 +88,5 @@ void stats_page_end(struct stats_page *page);
  * read into a scratch copy, and keep the last good one. */
 int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
                     unsigned capacity);
+/* The same for the principals. */
+int stats_page_read_principals(const struct stats_page *page, struct stats_principal *principals, unsigned capacity);

@@ -5,6 +5,7 @@
 #include "proto/tensord.pb-c.h"
 #include "server/packet.h"
 #include "server/status_names.h"
+#include "server/status_principals.h"
 
 static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
@@ -209,6 +210,9 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
         row->tls.resumed = session->tls_resumed;
         status->tls = &row->tls;
     }
+    status->live_limit = session->live_limit;
+    status->tensors_limit = session->tensors_limit;
+    status->ops_limit = session->ops_limit;
     status->n_failures = status_fill_counts(session->failures, &row->failures);
     status->failures = row->failures.pointers;
 }
@@ -248,6 +252,8 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
     Tensord__Device devices[CONFIG_DEVICES_MAX];
     Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
     struct status_readings readings[CONFIG_DEVICES_MAX];
+    static struct status_limits limits[CONFIG_DEVICES_MAX + 1];
+    struct status_principals principals;
     static struct status_times times[CONFIG_DEVICES_MAX]; /* much for a stack; front thread only */
     struct status_counts rejections;
     Tensord__Status status = TENSORD__STATUS__INIT;
@@ -256,15 +262,21 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
     uint64_t now = uv_hrtime();
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
         status_fill_device_status(&supervisor->slots[i], now, &devices[i], &readings[i], &states[i]);
+        status_fill_limits(&limits[i], supervisor->slots[i].snapshot.device.refusals);
+        states[i].limits_met = limits[i].pointers;
+        states[i].n_limits_met = limits[i].n;
         status_fill_times(&supervisor->slots[i], &times[i], &states[i]);
         pointers[i] = &states[i];
     }
+    status_fill_limits(&limits[supervisor->n_slots], front->refusals);
     size_t sessions = status_count_sessions(supervisor);
     struct status_session *rows = calloc(sessions + 1, sizeof *rows);
     Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
     struct status_names *names = calloc(supervisor->n_slots, sizeof *names);
-    int error = STATUS_NO_HOST_MEMORY;
-    if (rows && row_pointers && names) {
+    int error = status_fill_principals(&principals, front);
+    if (!rows || !row_pointers || !names)
+        error = STATUS_NO_HOST_MEMORY;
+    if (!error) {
         for (unsigned i = 0; i < supervisor->n_slots; i++)
             status_fill_names(&supervisor->slots[i], &names[i], &states[i]);
         status_fill_sessions(supervisor, now, rows, row_pointers);
@@ -275,6 +287,10 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
         status.n_devices = supervisor->n_slots;
         status.sessions = row_pointers;
         status.n_sessions = sessions;
+        status.principals = principals.row_pointers;
+        status.n_principals = principals.n_rows;
+        status.limits_met = limits[supervisor->n_slots].pointers;
+        status.n_limits_met = limits[supervisor->n_slots].n;
         status_fill_logins(&front->login.counts, &logins);
         status.logins = front->login.users ? &logins : NULL;
         status.connections = front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor);
@@ -284,6 +300,7 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
         error = use(owner, &status);
     }
     free(names);
+    status_principals_finish(&principals);
     free(row_pointers);
     free(rows);
     return error;

@@ -114,12 +114,18 @@ static void supervisor_slot_killed(void *owner, struct worker_slot *slot, const 
         supervisor->killed(supervisor->owner, slot, message);
 }
 
+static void supervisor_slot_ended(void *owner, struct worker_slot *slot, uint64_t session) {
+    struct supervisor *supervisor = owner;
+    supervisor->ended(supervisor->owner, slot, session);
+}
+
 static void supervisor_slot_login(void *owner, struct worker_slot *slot, const struct channel_message *message) {
     struct supervisor *supervisor = owner;
     supervisor->login(supervisor->owner, slot, message);
 }
 
 static const struct worker_slot_events supervisor_slot_events = {
+    .ended = supervisor_slot_ended,
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,

@@ -18,6 +18,8 @@ struct supervisor {
     /* A worker has answered CHANNEL_KILL, or, without a message, has ended. NULL: nobody wants to know. */
     void (*killed)(void *owner, const struct worker_slot *slot, const struct channel_message *message);
     void (*ticked)(void *owner); /* every 250 ms; NULL as well */
+    /* A connection of this worker is gone; 0: all of them are. Set after supervisor_init(). */
+    void (*ended)(void *owner, const struct worker_slot *slot, uint64_t session);
     /* A client of a worker wants to log in. Set after supervisor_init(). */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     void *owner;

@@ -36,6 +36,8 @@ struct worker {
     uv_poll_t poll;          /* of the channel */
     struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
     uint64_t deadline_ms;    /* after a failure of the device; 0: none */
+    uint64_t *left;          /* sessions whose end the front is still to be told */
+    size_t n_left;
     bool done;
     int status; /* to exit with */
 };
@@ -66,6 +68,38 @@ static void worker_take(struct worker *worker) {
     channel_send(worker->channel, &message, -1);
 }
 
+/* The front counts connections until it is told, so none may be forgotten where the channel is full for a while. */
+static void worker_on_left(void *owner, uint64_t session) {
+    struct worker *worker = owner;
+    const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = session};
+    uint64_t *grown;
+
+    if (!worker->n_left && channel_send(worker->channel, &ended, -1) != -EAGAIN)
+        return;
+    grown = realloc(worker->left, (worker->n_left + 1) * sizeof *grown);
+    if (!grown) {
+        log_event(LOG_LEVEL_ERROR, "out_of_memory", "what", "the end of a connection", NULL);
+        return;
+    }
+    worker->left = grown;
+    worker->left[worker->n_left++] = session;
+}
+
+static void worker_tell_left(struct worker *worker) {
+    size_t told = 0;
+
+    while (told < worker->n_left) {
+        const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = worker->left[told]};
+
+        if (channel_send(worker->channel, &ended, -1) == -EAGAIN)
+            break;
+        told++;
+    }
+    if (told)
+        memmove(worker->left, worker->left + told, (worker->n_left - told) * sizeof *worker->left);
+    worker->n_left -= told;
+}
+
 static void worker_connection(struct worker *worker, const struct channel_message *message, int fd) {
     struct connection_options options = {
         .service = &worker->service,
@@ -83,9 +117,10 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     }
     worker_take(worker);
     if (fd < 0)
-        return;
+        return worker_on_left(worker, options.session);
     if (connection_create(&options, fd, &connection, &fault)) {
         log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
+        worker_on_left(worker, options.session);
     } else if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
         fault_set(&fault, STATUS_INTERNAL, "%s has no certificate for TLS", worker->service.device);
         connection_fail(connection, &fault);
@@ -273,6 +308,7 @@ static void worker_on_tick(void *owner) {
     struct worker *worker = owner;
 
     worker_watch_device(worker);
+    worker_tell_left(worker);
     worker_stats_tick(&worker->stats, &worker->service);
     if (worker->deadline_ms && service_now_ms() >= worker->deadline_ms) {
         worker->done = true;
@@ -374,6 +410,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .epoch = start->start.epoch,
         .limits = start->start.limits,
         .want_link = worker_want_link,
+        .left = worker_on_left,
         .login = worker_login,
         .tick = worker_on_tick,
         .failed = worker_on_failed,
@@ -416,6 +453,7 @@ static int worker_finish(struct worker *worker) {
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     uv_loop_close(&worker->loop);
     worker_stats_finish(&worker->stats);
+    free(worker->left);
     channel_send(worker->channel, &drained, -1);
     log_event(LOG_LEVEL_INFO, "drained", NULL);
     return 0;

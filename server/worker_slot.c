@@ -55,8 +55,6 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.limits = (struct channel_limits){
         .each = config->limits,
         .sessions = (uint32_t)config->max_sessions,
-        .named_bytes = config->named_bytes,
-        .named_tensors = (uint32_t)config->named_tensors,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
         .device_timeout_ms = (uint32_t)config->device_timeout,
@@ -133,7 +131,7 @@ static uint64_t worker_slot_next_delay(struct worker_slot *slot, uint64_t now) {
 static void worker_slot_clear_snapshot(struct worker_slot *slot) {
     struct device_info info = slot->snapshot.device.engine.device;
     slot->snapshot.device = (struct stats_device){.engine.device = info};
-    slot->snapshot.n_sessions = 0;
+    slot->snapshot.n_sessions = slot->snapshot.n_principals = 0;
     slot->handed = 0;
 }
 
@@ -232,6 +230,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_TAKEN:
         worker_slot_count_taken(slot, message->taken);
         break;
+    case CHANNEL_ENDED:
+        slot->events->ended(slot->owner, slot, message->connection.session);
+        break;
     case CHANNEL_DRAINED:
         log_event(LOG_LEVEL_DEBUG, "worker_drained", "device", slot->device.name, NULL);
         break;
@@ -272,6 +273,7 @@ static void worker_slot_exited(void *owner, int64_t status, int signal) {
     worker_process_destroy(slot->process);
     slot->process = NULL;
     worker_slot_clear_snapshot(slot);
+    slot->events->ended(slot->owner, slot, 0);
     slot->events->lost(slot->owner, slot);
     if (slot->draining)
         worker_slot_enter(slot, WORKER_STOPPED);
@@ -337,6 +339,15 @@ static void worker_slot_keep_xid(struct worker_slot *slot) {
     slot->xid_ns = readings->xid_at_ns;
 }
 
+static void worker_slot_refresh_principals(struct worker_slot *slot) {
+    static struct stats_principal scratch[STATS_PRINCIPALS_MAX];
+    int principals = stats_page_read_principals(slot->process->page, scratch, STATS_PRINCIPALS_MAX);
+    if (principals < 0)
+        return;
+    memcpy(slot->snapshot.principals, scratch, (size_t)principals * sizeof *scratch);
+    slot->snapshot.n_principals = (unsigned)principals;
+}
+
 void worker_slot_refresh(struct worker_slot *slot) {
     static struct stats_session scratch[STATS_SESSIONS_MAX]; /* a torn copy must not replace a good one */
     struct stats_device device;
@@ -354,6 +365,7 @@ void worker_slot_refresh(struct worker_slot *slot) {
     slot->snapshot.n_sessions = (unsigned)sessions;
     slot->snapshot.written_ns = written;
     memcpy(slot->snapshot.sessions, scratch, (size_t)sessions * sizeof *scratch);
+    worker_slot_refresh_principals(slot);
 }
 
 /* How long the worker may keep silent; 0: for ever. Where it waits for its device, that has its own time besides. */
@@ -411,7 +423,8 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
     /* Untouched pages of it cost no memory. */
     slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);
     slot->operations = calloc(1, sizeof *slot->operations);
-    if (!slot->snapshot.sessions || !slot->operations)
+    slot->snapshot.principals = calloc(STATS_PRINCIPALS_MAX, sizeof *slot->snapshot.principals);
+    if (!slot->snapshot.sessions || !slot->snapshot.principals || !slot->operations)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the sessions of %s", slot->device.name);
     uv_timer_init(loop, &slot->restart);
     slot->restart.data = slot;
@@ -424,6 +437,8 @@ void worker_slot_finish(struct worker_slot *slot) {
     uv_close((uv_handle_t *)&slot->restart, NULL);
     free(slot->snapshot.sessions);
     slot->snapshot.sessions = NULL;
+    free(slot->snapshot.principals);
+    slot->snapshot.principals = NULL;
     free(slot->operations);
     slot->operations = NULL;
 }

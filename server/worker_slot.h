@@ -22,6 +22,8 @@ struct worker_snapshot {
     struct stats_device device;
     struct stats_session *sessions; /* STATS_SESSIONS_MAX of them */
     unsigned n_sessions;
+    struct stats_principal *principals; /* STATS_PRINCIPALS_MAX of them */
+    unsigned n_principals;
     uint64_t written_ns; /* CLOCK_MONOTONIC */
 };
 
@@ -35,6 +37,8 @@ struct worker_slot_events {
     void (*refused)(void *owner, struct worker_slot *slot, uint64_t session);
     /* The worker has answered CHANNEL_KILL. */
     void (*killed)(void *owner, struct worker_slot *slot, const struct channel_message *message);
+    /* The connection that was handed over as this session is gone; 0: all of this worker's are. */
+    void (*ended)(void *owner, struct worker_slot *slot, uint64_t session);
     /* A client of the worker wants to log in; answered likewise. */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* The worker wants a link; answered with worker_slot_send(). */

@@ -69,9 +69,32 @@ static void worker_stats_session(const struct connection *connection, struct sta
     out->allow_tf32 = session.allow_tf32;
     snprintf(out->tls_cipher, sizeof out->tls_cipher, "%s", transport_cipher(&connection->transport));
     out->tls_resumed = transport_resumed(&connection->transport);
+    out->live_limit = connection->account->limits.session_bytes;
+    out->tensors_limit = connection->account->limits.session_tensors;
+    out->ops_limit = connection->account->limits.session_operations;
 }
 
-static void worker_stats_write(struct worker_stats *stats, const struct service *service, uint64_t now) {
+static void worker_stats_principal(const struct account *account, struct stats_principal *out) {
+    struct tenant_stats tenant;
+
+    tenant_stats(account->tenant, &tenant);
+    memcpy(out->name, account->name, sizeof out->name);
+    out->connections = account->connections;
+    out->sessions = account->sessions;
+    out->live = tenant.live;
+    out->peak = tenant.peak;
+    out->staging = tenant.staging;
+    out->ops_queued = account->operations;
+    out->bytes = account->bytes;
+    out->bytes_per_s = account->bytes_per_s;
+}
+
+static void worker_stats_refusals(const struct service *service, struct stats_device *device) {
+    memcpy(device->refusals, service->refusals, sizeof device->refusals);
+    refusal_add_engine(device->refusals, &device->engine);
+}
+
+static void worker_stats_write(struct worker_stats *stats, struct service *service, uint64_t now) {
     struct stats_page *page = stats->page;
     struct stats_device device = {
         .arrived = service->arrived,
@@ -81,8 +104,10 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
     };
     uint32_t n = 0;
 
+    account_measure(service, now);
     memcpy(device.rejections, service->rejections, sizeof device.rejections);
     engine_stats(service->engine, &device.engine);
+    worker_stats_refusals(service, &device);
     device_readings(engine_device(service->engine), &device.readings);
     worker_stats_rates(stats, &device, now);
     names_stats(&service->names, &device.names);
@@ -94,6 +119,10 @@ static void worker_stats_write(struct worker_stats *stats, const struct service 
         if (at->session)
             worker_stats_session(at, &page->sessions[n++]);
     page->n_sessions = n;
+    n = 0;
+    for (const struct account *at = service->accounts; at && n < STATS_PRINCIPALS_MAX; at = at->next)
+        worker_stats_principal(at, &page->principals[n++]);
+    page->n_principals = n;
     stats_page_end(page);
 }
 

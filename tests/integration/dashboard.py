@@ -1,6 +1,7 @@
 """The dashboard as a browser shows it, of a real daemon with jobs running. Without a Chromium it is skipped."""
 
 import base64
+import http.server
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 import urllib.request
 
@@ -223,6 +225,88 @@ def a_daemon_that_comes_back_is_shown_again(page, daemon):
     assert "2 devices ready" in page.ask("document.getElementById('about').textContent")
 
 
+class Crowd(http.server.BaseHTTPRequestHandler):
+    """The page with figures that no daemon here has: 64 GPUs, a thousand sessions, one device lost."""
+
+    protocol_version = "HTTP/1.1"
+    status = None
+    turns = 0
+
+    def log_message(self, *_arguments):
+        pass
+
+    def do_GET(self):
+        if self.path == "/":
+            with open(os.environ["TENSORD_SOURCE"] + "/server/dashboard.html", "rb") as file:
+                kind, data = "text/html", file.read()
+        elif self.path == "/status.json":
+            Crowd.turns += 1
+            kind, data = "application/json", json.dumps(self.status).encode()
+        else:
+            series = {name: [(n % 40) << 20 for n in range(300)] for name in
+                      ("live", "reserved", "queue_depth", "ops_per_s", "bytes_in_per_s", "bytes_out_per_s")}
+            series["faults"] = [n // 250 for n in range(300)]
+            series["utilisation_percent"] = [None if n == 150 else n % 100 for n in range(300)]
+            devices = [{"name": device["name"], **series} for device in self.status["devices"]]
+            kind, data = "application/json", json.dumps({"step_s": 1, "devices": devices}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def crowd_of(template):
+    """A status with the keys of a real one."""
+    device, session = template["devices"][0], template["sessions"][0]
+    devices, sessions = [], []
+    for n in range(64):
+        one = json.loads(json.dumps(device))
+        one.update(name=f"cuda:{n}", kind="cuda", model="NVIDIA H200 with a rather long name", state="ready")
+        one["memory"].update(total=140 << 30, live=80 << 30, reserved=90 << 30, peak=100 << 30)
+        one["readings"].update(utilisation_gpu_percent=97, temperature_c=71, power_draw_w=612.5, memory_others=3 << 30)
+        devices.append(one)
+    devices[5].update(state="quarantined", last_fault="Xid 79: " + "GPU has fallen off the bus. " * 8, last_fault_age_s=90, faults=5)
+    for n in range(1000):
+        one = dict(session, id=n + 1, device=f"cuda:{n % 64}", principal=f"user{n}", label="layer/" * (n % 20), live=(n + 1) << 20)
+        sessions.append(one)
+    sessions.append(dict(session, id=1001, device="cuda:99"))  # of no device that is listed
+    return dict(template, devices=devices, sessions=sessions)
+
+
+def many_devices_and_sessions_can_be_looked_at(page, daemon):
+    Crowd.status = crowd_of(daemon.status())
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Crowd)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        page.open(f"http://127.0.0.1:{server.server_port}/")
+        page.until("document.querySelectorAll('.device').length === 64")
+        page.until("document.getElementById('more').textContent === 'and 801 more with less memory'")
+        assert page.ask("document.querySelectorAll('#rows tr').length") == 200
+        assert "1 of 64 devices not ready" in page.ask("document.getElementById('about').textContent")
+        assert page.ask(f"{card('cuda:5', '.pill')}.textContent") == "quarantined"
+        # Some fifteen sessions a device: the largest are named, the others are one part of the bar.
+        assert page.ask(f"{card('cuda:0', '.legend')}.children.length") == 10
+        legend = page.ask(f"{card('cuda:0', '.legend')}.textContent")
+        assert "8 more 2.0 GiB" in legend and "named tensors 72.4 GiB" in legend, legend
+        page.until(f"{card('cuda:0', '.charts')}.children.length === 5")
+        load = f"{card('cuda:0', 'figure:last-child path:nth-child(2)')}.getAttribute('d')"
+        page.until(f"({load} || '').split('M').length === 3")  # what is not known is a gap
+        seen = Crowd.turns
+        browser.until(lambda: Crowd.turns > seen + 2, "the page goes on asking")
+        for width in (320, 1280):
+            page.resize(width, 900)
+            assert page.ask("document.documentElement.scrollWidth") <= width
+        keep(page, "crowd")
+    finally:
+        page.open(f"http://127.0.0.1:{daemon.port}/")
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    page.until("document.querySelectorAll('.device').length === 2")
+
+
 def keep(page, name):
     """A picture, for people, where TENSORD_TEST_PICTURES names a folder."""
     folder = os.environ.get("TENSORD_TEST_PICTURES")
@@ -234,7 +318,8 @@ def keep(page, name):
 
 TESTS = (numbers_are_those_of_the_status, the_bar_shows_who_has_how_much, text_of_clients_is_text,
          a_fresh_page_has_the_last_minutes, both_colour_schemes_can_be_read, phones_show_it_without_scrolling_sideways,
-         a_lost_worker_leaves_its_mark, nothing_was_refused_by_the_policy, a_daemon_that_comes_back_is_shown_again)
+         a_lost_worker_leaves_its_mark, many_devices_and_sessions_can_be_looked_at, nothing_was_refused_by_the_policy,
+         a_daemon_that_comes_back_is_shown_again)
 
 
 def run(page, daemon):

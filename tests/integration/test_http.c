@@ -1,9 +1,11 @@
 /* HTTP: what it serves, to whom, and that it goes on when devices or its own clients do not. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "proto/op.h"
@@ -286,6 +288,17 @@ Test(http, silent_connections_do_not_cost_more_than_their_number) {
     status_free(status);
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
+    expect("/healthz", 200, "ok\n");
+}
+
+/* The library gives up what is silent for so long; the daemon's own bound on a request is twice that. */
+Test(http, half_a_request_is_not_waited_for_for_ever) {
+    int fd = http_dial(port);
+    char byte;
+    cr_assert_eq(send(fd, "GET /metrics HT", 15, MSG_NOSIGNAL), 15);
+    cr_assert(deadline_poll(fd, POLLIN, deadline_in(60000)), "the connection is still there");
+    cr_assert_leq(recv(fd, &byte, 1, 0), 0);
+    close(fd);
     expect("/healthz", 200, "ok\n");
 }
 

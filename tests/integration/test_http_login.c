@@ -80,6 +80,12 @@ Test(http_login, figures_take_a_token) {
         cr_assert_eq(code_with(paths[i], "bearer ", runner), 200);
     }
     cr_assert_eq(code_with("/nothing", "", ""), 404);
+    struct http_reply reply;
+    char headers[256];
+    snprintf(headers, sizeof headers, "Host: localhost\r\nAuthorization: Bearer %s\r\n", observer);
+    http_get(port, "/metrics", headers, &reply);
+    cr_assert(strstr(reply.body, "\ntensord_logins_total{result=\"granted\"} "), "%s", reply.body);
+    http_reply_finish(&reply);
 }
 
 Test(http_login, a_browser_asks_for_the_token_as_a_password) {

@@ -273,6 +273,26 @@ ON_BOTH(limits_of_bytes_and_of_names) {
     client_close(&client);
 }
 
+/* Also when nobody of the principal's is connected any more. */
+ON_BOTH(names_are_among_the_bytes_of_their_principal) {
+    struct client client;
+    start_with((const char *const[]){"--principal-bytes", "1M", NULL});
+    client_open(&client, tensord.url, device);
+    OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(600 << 10), 1), "x"));
+    client_close(&client);
+    cr_assert(status_settles(tensord.url, &(struct status_baseline){device, UINT64_MAX, 0}, SETTLE_MS));
+    client_open(&client, tensord.url, device);
+    td_tensor *more = td_full(client.device, TD_U8, TD_SHAPE(600 << 10), 1);
+    expect_error(td_wait(more), TD_E_LIMIT, "1048576 bytes on this device, is reached: asked for 614400, live 614400");
+    td_release(more);
+    OK(td_wait(td_open(client.device, "x")));
+    OK(td_unpublish(client.device, "x"));
+    client_close(&client);
+    client_open(&client, tensord.url, device);
+    OK(td_wait(td_full(client.device, TD_U8, TD_SHAPE(600 << 10), 1)));
+    client_close(&client);
+}
+
 static void add_publish(struct wire_buffer *buffer, uint64_t sequence, uint64_t id) {
     Tensord__Publish publish = TENSORD__PUBLISH__INIT;
     publish.n_ids = publish.n_names = 1;

@@ -239,6 +239,7 @@ static void expect_no_start(const char *directory, const char *words) {
 }
 
 Test(names_state, impossible_directories_are_refused_at_the_start) {
+    expect_no_start(state, "another tensord has it");
     daemon_stop(&tensord);
     chmod(state, 0755);
     expect_no_start(state, "mode 0755");
@@ -306,15 +307,29 @@ Test(names_state, empty_file_is_refused_and_kept) {
     damaged_file_is_refused("empty", "too short");
 }
 
-Test(names_state, file_that_exceeds_the_limit_is_refused_and_kept) {
+Test(names_state, limit_that_has_become_smaller_takes_nothing_away) {
     reconnect("cpu:0");
     OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(2 << 20), 1), "x"));
     client_close(&client);
     daemon_stop(&tensord);
     run_with("--named-bytes", "1M");
     reconnect("cpu:0");
+    td_tensor *opened = td_open(client.device, "x");
+    cr_assert_not_null(opened, "%s", td_last_error()->message);
+    td_release(opened);
+    cr_assert_eq(td_publish(td_full(client.device, TD_U8, TD_SHAPE(1), 1), "y"), TD_E_LIMIT);
+    OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(1), 1), "x"));
+}
+
+Test(names_state, file_that_the_device_has_no_room_for_is_refused_and_kept) {
+    reconnect("cpu:0");
+    OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(2 << 20), 1), "x"));
+    client_close(&client);
+    daemon_stop(&tensord);
+    run_with("--memory", "1M");
+    reconnect("cpu:0");
     expect_unknown("x");
-    cr_assert(daemon_log_has(&tensord, "the limit of 1048576 bytes in named tensors is reached", RUN_MS));
+    cr_assert(daemon_log_has(&tensord, "out of device memory", RUN_MS));
     client_close(&client);
     daemon_stop(&tensord);
     cr_assert(!exists(file_of("cpu:0", "")) && exists(file_of("cpu:0", ".refused")));

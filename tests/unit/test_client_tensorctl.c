@@ -13,6 +13,9 @@ static Tensord__Device about[DEVICES];
 static Tensord__DeviceStatus devices[DEVICES], *device_list[DEVICES];
 static Tensord__SessionStatus sessions[SESSIONS], *session_list[SESSIONS];
 static Tensord__FailureCount failures[3], *failure_list[3];
+static Tensord__PrincipalStatus principals[5], *principal_list[5];
+static Tensord__PrincipalDevice shares[5], *share_list[5];
+static Tensord__LimitCount met[20], *met_list[20];
 
 #define TEXT_63 "a-device-whose-name-is-as-long-as-names-of-devices-may-be:65535"
 #define TEXT_WIDE "\xe5\xbc\xa0\xe9\x87\x8f"
@@ -44,6 +47,8 @@ static void fill_device(Tensord__DeviceStatus *device, Tensord__Device *of, char
     of->processors = UINT32_MAX;
     of->memory_total = of->memory_device = UINT64_MAX;
     device->device = of;
+    device->n_limits_met = sizeof met / sizeof *met;
+    device->limits_met = met_list;
     device->readings = (of - about) & 1 ? NULL : fill_readings();
     device->worker_pid = device->restarts = UINT32_MAX;
     device->epoch = UINT64_MAX;
@@ -73,6 +78,31 @@ static void fill_session(Tensord__SessionStatus *session, char *text) {
     session->label = text;
 }
 
+static void fill_principal(unsigned i, char *text) {
+    Tensord__PrincipalStatus *principal = principal_list[i] = &principals[i];
+    Tensord__PrincipalDevice *share = share_list[i] = &shares[i];
+    *principal = (Tensord__PrincipalStatus)TENSORD__PRINCIPAL_STATUS__INIT;
+    *share = (Tensord__PrincipalDevice)TENSORD__PRINCIPAL_DEVICE__INIT;
+    principal->name = share->device = text;
+    principal->connections = principal->connections_limit = principal->sessions = UINT32_MAX;
+    principal->sessions_limit = principal->weight = share->connections = share->sessions = UINT32_MAX;
+    principal->rate_limit = share->live = share->live_limit = share->peak = UINT64_MAX;
+    share->ops_queued = share->ops_limit = share->staging = share->staging_limit = share->bytes = UINT64_MAX;
+    share->bytes_per_s = principal->idle_timeout_s = principal->session_lease_s = i % 2 ? 1e300 : INFINITY;
+    principal->n_devices = 1;
+    principal->devices = &share_list[i];
+}
+
+static void fill_limits_met(char *key) {
+    for (unsigned i = 0; i < sizeof met / sizeof *met; i++) {
+        met[i] = (Tensord__LimitCount)TENSORD__LIMIT_COUNT__INIT;
+        met[i].key = key;
+        met[i].count = UINT64_MAX;
+        met[i].held = i % 2;
+        met_list[i] = &met[i];
+    }
+}
+
 static Tensord__Status status_of(size_t n_devices, size_t n_sessions) {
     static char *const texts[] = {TEXT_63, TEXT_WIDE, TEXT_MEAN, TEXT_LONG, ""};
     Tensord__Status status = TENSORD__STATUS__INIT;
@@ -86,6 +116,13 @@ static Tensord__Status status_of(size_t n_devices, size_t n_sessions) {
         fill_device(device_list[i] = &devices[i], &about[i], texts[i % 5]);
     for (size_t i = 0; i < n_sessions; i++)
         fill_session(session_list[i] = &sessions[i], texts[i % 5]);
+    fill_limits_met(n_sessions ? TEXT_LONG : TEXT_MEAN);
+    for (unsigned i = 0; n_sessions && i < sizeof principals / sizeof *principals; i++)
+        fill_principal(i, texts[i]);
+    status.n_principals = n_sessions ? sizeof principals / sizeof *principals : 0;
+    status.principals = principal_list;
+    status.n_limits_met = sizeof met / sizeof *met;
+    status.limits_met = met_list;
     status.version = "tensord 0.1.0";
     status.uptime_s = 1e300;
     status.n_devices = n_devices;
@@ -121,6 +158,36 @@ Test(client_tensorctl, long_names_and_huge_numbers_fit_eighty_columns) {
     status = status_of(0, 0);
     for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
         every_line_fits(shown(&status, view));
+}
+
+Test(client_tensorctl, principals_show_what_they_have_of_what_they_may) {
+    Tensord__Status status = TENSORD__STATUS__INIT;
+    fill_principal(0, "uid:1000");
+    fill_limits_met("principal-bytes");
+    principals[0].connections = 3;
+    principals[0].connections_limit = 64;
+    principals[0].sessions = 2;
+    principals[0].sessions_limit = 0;
+    principals[0].weight = 400;
+    shares[0].device = "cpu:0";
+    shares[0].live = 3 << 20;
+    shares[0].live_limit = 1 << 30;
+    shares[0].ops_queued = 12;
+    shares[0].staging = 0;
+    shares[0].bytes_per_s = 2048;
+    met[0].count = 7;
+    met[1].count = 8;
+    status.version = "0.1.0";
+    status.n_principals = 1;
+    status.principals = principal_list;
+    status.n_limits_met = 2;
+    status.limits_met = met_list;
+    char *text = shown(&status, TENSORCTL_STATUS);
+    cr_expect(
+        strstr(text, "\nuid:1000 3/64    2    400 cpu:0  3.00 MiB/1.00 GiB     12     0 B 2.00 KiB/s"),
+        "%s", text);
+    cr_expect(strstr(text, "limits met: principal-bytes 7, principal-bytes 8 (held)\n"), "%s", text);
+    free(text);
 }
 
 Test(client_tensorctl, a_long_name_hides_no_fact) {

@@ -20,7 +20,13 @@
 #include "server/stats_page.h"
 #include "server/symbols.h"
 
-TestSuite(crash, .timeout = 60);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = true }; /* which report such signals themselves */
+#else
+enum { SANITIZED = false };
+#endif
+
+TestSuite(crash, .timeout = 60, .disabled = SANITIZED);
 
 /* Where a report can be made to hang: the unwinder, in memory that is damaged. */
 int __real_backtrace(void **frames, int capacity);

@@ -1,5 +1,6 @@
 /* Values that no session owns: when they are there, who pays for them, and what becomes of them when their session goes. */
 #include "engine/held.h"
+#include "engine/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
 struct holder {
@@ -190,6 +191,43 @@ Test(engine_held, view_is_copied_where_it_would_keep_what_it_does_not_show) {
     cr_assert_eq(account.bytes, 16384, "the tensor itself still has its storage");
     close_engine();
     cr_assert_eq(account.bytes, 0);
+}
+
+static uint64_t tenant_live(const struct tenant *tenant) {
+    struct tenant_stats stats;
+    tenant_stats(tenant, &stats);
+    return stats.live;
+}
+
+Test(engine_held, tenant_goes_on_paying) {
+    struct session_limits mine = limits;
+    struct fault fault;
+    open_engine(64 << 20);
+    cr_assert_eq(tenant_create(engine, "alice", &(struct tenant_limits){.bytes = 200}, &mine.tenant, &fault),
+                 STATUS_OK);
+    session_destroy(session);
+    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
+    account = (struct held_account){.tenant = mine.tenant, .limit = 100};
+    full(session, 1, 16, 0);
+    full(session, 2, 16, 0);
+    struct held *held = hold_now(1);
+    struct holder second;
+    ask_hold(&second, 2);
+    cr_assert(settle(&second.times));
+    cr_assert_eq(held_charge(&second.hold.held, 1, &account, 0, &fault), STATUS_LIMIT);
+    cr_assert(tenant_live(mine.tenant) == 128 && session_live() == 64 && account.bytes == 64);
+    hold_cancel(&second.hold);
+    session_destroy(session);
+    cr_assert(tenant_live(mine.tenant) == 64 && account.bytes == 64);
+    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
+    cr_assert_eq(full(session, 1, 40, 0), STATUS_LIMIT, "64 of 200 bytes are held");
+    held_unref(engine, held);
+    cr_assert_eq(tenant_live(mine.tenant), 0);
+    cr_assert_eq(full(session, 2, 40, 0), STATUS_OK);
+    session_destroy(session);
+    tenant_destroy(mine.tenant);
+    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    close_engine();
 }
 
 Test(engine_held, limit_charges_all_or_nothing) {

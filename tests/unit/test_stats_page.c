@@ -103,6 +103,11 @@ Test(stats_page, a_page_with_nonsense_stays_within_bounds) {
     stats_operations_read(&page->operations, operations);
     cr_assert(strlen(operations->rows[OP_CODE_MAX - 1].reason) == STATS_REASON_MAX - 1);
     free(operations);
+    struct stats_principal *principals = calloc(STATS_PRINCIPALS_MAX, sizeof *principals);
+    page->n_principals = UINT32_MAX;
+    cr_assert(stats_page_read_principals(page, principals, STATS_PRINCIPALS_MAX) == STATS_PRINCIPALS_MAX);
+    cr_assert(strlen(principals[STATS_PRINCIPALS_MAX - 1].name) == sizeof principals->name - 1);
+    free(principals);
     free(sessions);
     free(page);
 }

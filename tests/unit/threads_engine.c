@@ -8,6 +8,7 @@
 
 #include "engine/kernel.h"
 #include "engine/session.h"
+#include "engine/trace.h"
 #include "tests/device/late.h"
 
 enum { STREAMS = 4, TENSORS = 24, ROUNDS = 400 };
@@ -163,6 +164,18 @@ static void graph_check(struct graph *graph, int *left, struct check *checks) {
     }
 }
 
+/* Now and then a trace begins or ends in the middle of it all; what comes has its times in order. */
+static void trace_step(int round) {
+    struct trace_event event;
+    struct fault fault;
+    if (round % 50 == 10)
+        expect(trace_start(engine, &fault) == STATUS_OK, "a trace");
+    while (trace_next(engine, &event))
+        expect(event.begin_ns <= event.end_ns && *event.name, "an event");
+    if (round % 50 == 30)
+        trace_stop(engine);
+}
+
 int main(int argc, char **argv) {
     struct fault fault;
     struct device *device;
@@ -182,6 +195,7 @@ int main(int argc, char **argv) {
                 graph_step(&graphs[i]);
         engine_kick(engine);
         engine_poll(engine);
+        trace_step(round);
         struct engine_stall stall;
         expect(!engine_stalled(engine, UINT64_C(3600) * 1000000000, &stall), "a stall");
         if (round % 20)

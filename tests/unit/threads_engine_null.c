@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "engine/session.h"
+#include "engine/tenant.h"
 #include "tests/unit/null_device.h"
 
 enum { SESSIONS = 3, STREAMS = 6, LIVE = 40, ROUNDS = 3000, UPLOADS = 4 };
@@ -39,6 +40,7 @@ struct client {
 };
 
 static struct client clients[SESSIONS];
+static struct tenant *tenant; /* of some sessions; goes and comes again when it has none */
 
 static void waited(struct wait *wait, const struct failure *failure) {
     (void)failure;
@@ -83,7 +85,7 @@ static uint64_t some(const struct client *client) {
 
 static void client_start(struct client *client) {
     struct fault fault;
-    struct session_limits limits = {.tensors = 10000, .streams = STREAMS};
+    struct session_limits limits = {.tensors = 10000, .streams = STREAMS, .tenant = pick(3) ? tenant : NULL};
     memset(client, 0, sizeof *client);
     client->open[0] = true;
     client->fetch.done = fetched;
@@ -189,12 +191,24 @@ static void client_drain(struct client *client) {
     expect(!client->waiting && !client->fetching, "a question was not answered");
 }
 
+static void tenant_renew(void) {
+    struct tenant_stats stats;
+    struct fault fault;
+    if (tenant)
+        tenant_stats(tenant, &stats);
+    if (tenant && stats.sessions)
+        return;
+    tenant_destroy(tenant);
+    expect(tenant_create(engine, "a", &(struct tenant_limits){0}, &tenant, &fault) == STATUS_OK, "tenant");
+}
+
 int main(void) {
     static struct null_device device;
     struct fault fault;
     null_device_init(&device, 64 << 20);
     device.hook = hook;
     expect(engine_create(&device.device, &(struct engine_options){0}, &engine, &fault) == STATUS_OK, "engine");
+    tenant_renew();
     for (int i = 0; i < SESSIONS; i++) {
         client_start(&clients[i]);
     }
@@ -206,10 +220,13 @@ int main(void) {
         engine_poll(engine);
         struct engine_stall stall;
         expect(!engine_stalled(engine, UINT64_C(3600) * 1000000000, &stall), "a stall");
+        if (pick(50) == 0)
+            tenant_set_limits(tenant, &(struct tenant_limits){.weight = 1 + pick(400)});
         if (pick(100) == 0) {
             if (pick(2))
                 client_drain(client);
             session_destroy(client->session);
+            tenant_renew();
             client_start(client);
         }
     }
@@ -217,6 +234,7 @@ int main(void) {
         client_drain(&clients[i]);
         session_destroy(clients[i].session);
     }
+    tenant_destroy(tenant);
     engine_destroy(engine);
     expect(device.memory_reserved == 0, "memory is left");
     puts("1 passed, 0 failed");
