@@ -6,6 +6,7 @@
 
 #include "client/device.h"
 #include "client/error.h"
+#include "client/resume.h"
 #include "client/secure.h"
 #include "proto/frame.h"
 
@@ -45,6 +46,8 @@ int td_connect(const char *url, const td_options *options, td_connection **out) 
     connection->timeout_ms = options->timeout_ms ? options->timeout_ms : CONTROL_TIMEOUT_MS;
     connection->queue_bytes = options->queue_bytes ? options->queue_bytes : QUEUE_BYTES;
     connection->allow_tf32 = options->allow_tf32;
+    connection->reconnect_ms = options->reconnect_ms;
+    connection->heartbeat_ms = options->heartbeat_ms;
     if (connection->queue_bytes < QUEUE_BYTES_MIN)
         connection->queue_bytes = QUEUE_BYTES_MIN;
     struct fault fault = {0};
@@ -179,8 +182,10 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     int code = control_dial(connection->url, connection->tls, target, deadline_ms, &transport, fault);
     if (code)
         return code;
-    code = control_hello(&transport, connection->client_name, connection->token, connection->allow_tf32, deadline_ms,
-                         &welcome, fault);
+    struct resume resume;
+    resume_init(&resume, connection, target);
+    code = control_hello(&transport, connection->client_name, connection->token, connection->allow_tf32, &resume,
+                         deadline_ms, &welcome, fault);
     if (code) {
         transport_finish(&transport);
         return code;
@@ -189,10 +194,11 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     if (!chunk_bytes || chunk_bytes > FRAME_CHUNK)
         chunk_bytes = FRAME_CHUNK;
     code = check_name(welcome, name, fault);
+    resume_welcome(&resume, welcome, transport.fd);
     if (code)
         transport_finish(&transport);
     else
-        code = device_create(&transport, name, connection->queue_bytes, (size_t)chunk_bytes, device, fault);
+        code = device_create(&transport, name, connection->queue_bytes, (size_t)chunk_bytes, &resume, device, fault);
     tensord__welcome__free_unpacked(welcome, NULL);
     return code;
 }

@@ -14,9 +14,10 @@ struct td_connection {
     unsigned timeout_ms;
     size_t queue_bytes;
     bool allow_tf32;
-    char token[TOKEN_BYTES_MAX]; /* "": none */
-    pthread_mutex_t lock;        /* for the rest */
-    struct control *control;     /* NULL: to be opened again */
+    unsigned reconnect_ms, heartbeat_ms; /* as in td_options */
+    char token[TOKEN_BYTES_MAX];         /* "": none */
+    pthread_mutex_t lock;                /* for the rest */
+    struct control *control;             /* NULL: to be opened again */
     td_device *devices;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/frame.h"
+#include "client/resume.h"
 #include "client/token.h"
 #include "client/trace.h"
 
@@ -191,7 +192,7 @@ int control_exchange(struct transport *transport, unsigned type, const ProtobufC
 }
 
 int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
-                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault) {
+                  const struct resume *resume, int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault) {
     char name[129];
     snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
              client_name ? client_name : program_invocation_short_name);
@@ -205,6 +206,8 @@ int control_hello(struct transport *transport, const char *client_name, const ch
     hello.client = name;
     hello.allow_tf32 = allow_tf32;
     hello.token = (char *)token;
+    if (resume)
+        resume_hello(resume, &hello);
     ProtobufCMessage *reply;
     int code = control_exchange(transport, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
     if (code)
@@ -237,7 +240,7 @@ int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, 
     Tensord__Welcome *welcome = NULL;
     code = control_dial(text, tls, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->transport, fault);
     if (!code)
-        code = control_hello(&control->transport, client_name, shown, false, deadline_ms, &welcome, fault);
+        code = control_hello(&control->transport, client_name, shown, false, NULL, deadline_ms, &welcome, fault);
     explicit_bzero(shown, sizeof shown);
     if (code) {
         control_close(control);

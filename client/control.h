@@ -14,6 +14,7 @@
 #include "proto/transport.h"
 
 struct control;
+struct resume;
 
 enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512 };
 
@@ -55,6 +56,6 @@ int64_t control_now_ms(void);
  * requests. Reads not a byte more than the reply. The caller frees *reply. */
 int control_exchange(struct transport *transport, unsigned type, const ProtobufCMessage *request, uint64_t sequence,
                      int64_t deadline_ms, unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
-/* Sends Hello and takes Welcome. `token` is "" for none. */
+/* Sends Hello and takes Welcome. `token` is "" for none. `resume` NULL: the session, if any, ends with the connection. */
 int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
-                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);
+                  const struct resume *resume, int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);

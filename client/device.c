@@ -34,7 +34,7 @@ static void device_free(td_device *device) {
 }
 
 int device_create(struct transport *transport, const char *name, size_t queue_bytes, size_t chunk_bytes,
-                  td_device **out, struct fault *fault) {
+                  const struct resume *resume, td_device **out, struct fault *fault) {
     td_device *device = calloc(1, sizeof *device);
     if (!device) {
         transport_finish(transport);
@@ -47,9 +47,11 @@ int device_create(struct transport *transport, const char *name, size_t queue_by
     device->next_stream = 1;
     device->next_kernel = 1;
     device->io.wake_fd = -1;
+    device->resume = *resume;
     pthread_mutex_init(&device->lock, NULL);
     bool memory = queue_init(&device->queue, queue_bytes, chunk_bytes);
     memory = !pending_init(&device->pending) && memory;
+    device->queue.journal.keeps = resume->on;
     int code = 0;
     if (!memory)
         code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device's buffers");
@@ -71,9 +73,13 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     pthread_mutex_lock(&device->lock);
     tensor_drain(device);
     device_seal(device);
-    queue_pump_wait(device, NULL, control_now_ms() + timeout_ms);
+    resume_goodbye(device);
+    int64_t deadline_ms = control_now_ms() + timeout_ms;
+    queue_pump_wait(device, NULL, deadline_ms);
+    device->resume.parting = device->resume.on && !device->lost && queue_idle(&device->queue);
     pthread_mutex_unlock(&device->lock);
     io_stop(device); /* fails what is pending, on its thread */
+    resume_part(device, deadline_ms);
     scope_forget_device(device);
     device_free(device);
 }
@@ -86,8 +92,12 @@ void device_lose(td_device *device, const td_error *cause) {
     if (device->lost)
         return;
     device->lost = true;
+    device->resume.away = false;
     device->cause = *cause;
-    transport_hang_up(&device->transport);
+    if (device->resume.parting)
+        transport_end(&device->transport);
+    else
+        transport_hang_up(&device->transport);
     if (device->open) {
         device->queue.bytes -= device->open->item.bytes;
         batch_give(&device->batches, device->open);
@@ -96,6 +106,15 @@ void device_lose(td_device *device, const td_error *cause) {
     tensor_drain(device);
     queue_drop(device);
     pending_fail_all(device, cause);
+}
+
+void device_interrupt(td_device *device, const td_error *cause, bool final) {
+    if (device->lost || device->resume.away)
+        return;
+    if (final || !device->resume.on || device->io.stop)
+        device_lose(device, cause);
+    else
+        resume_begin(device, cause);
 }
 
 void device_seal(td_device *device) {

@@ -1,4 +1,4 @@
-/* A device as its client sees it: one data connection, which is one session.
+/* A device as its client sees it: one session, over one data connection at a time (resume.h).
  *
  * Threads. Everything in a td_device is under its `lock`, except where a field's comment says otherwise. Three roles
  * are handed around under the lock, so that nobody holds it during a system call:
@@ -18,6 +18,7 @@
 #include "client/io.h"
 #include "client/pending.h"
 #include "client/queue.h"
+#include "client/resume.h"
 #include "client/tensor.h"
 #include "client/tensord.h"
 #include "proto/transport.h"
@@ -27,10 +28,12 @@ struct td_connection;
 
 struct td_device {
     struct td_connection *connection;
-    struct td_device *next;     /* of the connection; under its lock */
-    char name[TD_NAME_MAX];     /* constant */
-    uint64_t serial;            /* constant; never the same twice in a process */
-    struct transport transport; /* has a lock of its own */
+    struct td_device *next; /* of the connection; under its lock */
+    char name[TD_NAME_MAX]; /* constant */
+    uint64_t serial;        /* constant; never the same twice in a process */
+    /* Has a lock of its own, but is replaced under this one, while nobody reads or sends. Its socket's number is
+     * constant. */
+    struct transport transport;
 
     pthread_mutex_t lock;
     bool lost; /* for good: every call fails with `cause` */
@@ -50,6 +53,7 @@ struct td_device {
     struct queue queue;
     struct pending pending;
     struct io io;
+    struct resume resume;
 };
 
 struct td_stream {
@@ -67,7 +71,7 @@ struct td_kernel {
 
 /* Runs a session over `transport`, which it takes over (also on failure). Blocks for nothing. */
 int device_create(struct transport *transport, const char *name, size_t queue_bytes, size_t chunk_bytes,
-                  td_device **device, struct fault *fault);
+                  const struct resume *resume, td_device **device, struct fault *fault);
 /* Sends what is queued, for at most `timeout_ms`, then ends the session. Takes NULL. */
 void device_destroy(td_device *device, unsigned timeout_ms);
 
@@ -75,6 +79,10 @@ void device_destroy(td_device *device, unsigned timeout_ms);
 int device_check(td_device *device);
 /* Under the lock: ends the device for good, once; everything pending fails with `cause`. */
 void device_lose(td_device *device, const td_error *cause);
+
+/* Under the lock: the connection has ended. The device goes on over another one, unless this was final or that is not
+ * wanted; then as device_lose(). */
+void device_interrupt(td_device *device, const td_error *cause, bool final);
 
 /* Under the lock: moves the open batch to the send queue. */
 void device_seal(td_device *device);

@@ -88,7 +88,13 @@ static int fetch_later(td_tensor *tensor, struct request *request, void *data, s
     request->bytes = bytes;
     request->tensor = NULL; /* it may be released meanwhile */
     pthread_mutex_lock(&device->lock);
+    bool hold = device->resume.on;
+    if (hold)
+        request->held = tensor;
+    tensor->holders += hold;
     int code = ask_later(device, request);
+    if (code)
+        tensor->holders -= hold;
     pthread_mutex_unlock(&device->lock);
     return code;
 }

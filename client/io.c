@@ -11,10 +11,7 @@
 #include "client/device.h"
 #include "client/error.h"
 
-enum {
-    HANGUP_NAP_NS = 1000000,
-    READS_MAX = 16, /* at a time, so that a long fetch does not keep the thread from sending, and from its end */
-};
+enum { HANGUP_NAP_NS = 1000000 };
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -51,7 +48,7 @@ void io_complete(td_device *device, struct completion *completion) {
         io_wake(device);
 }
 
-static void io_run_completions(td_device *device) {
+void io_run_completions(td_device *device) {
     struct io *io = &device->io;
     while (io->completions) {
         struct completion *completion = io->completions;
@@ -85,19 +82,7 @@ static void io_receive(td_device *device, bool hangup) {
         }
         return;
     }
-    if (device->lost) /* meanwhile: the reader's last state is of no use */
-        return;
-    td_error cause;
-    int got = 1;
-    pending->reading = true;
-    pthread_mutex_unlock(&device->lock);
-    for (int i = 0; i < READS_MAX && got > 0; i++)
-        got = pending_receive(device, &cause);
-    pthread_mutex_lock(&device->lock);
-    pending->reading = false;
-    if (got < 0)
-        device_lose(device, &cause);
-    pending_pass_role(device);
+    pending_look(device);
 }
 
 /* Ticks while there is something to send, and a while longer. */
@@ -116,30 +101,33 @@ static void io_poll(td_device *device) {
     struct queue *queue = &device->queue;
     bool ticking = io_ticking(device);
     io->out = !device->lost && queue_sendable(queue) && !queue->sender.busy && !queue->pumpers;
-    bool in = !device->pending.reading && device->pending.n_async;
+    io->in = !device->pending.reading && (device->pending.n_async || queue_stuck(queue));
     struct pollfd entries[2] = {
         {.fd = io->wake_fd, .events = POLLIN},
         {.fd = device->lost ? -1 : device->transport.fd,
-         .events = (short)(POLLRDHUP | (io->out ? POLLOUT : 0) | (in ? POLLIN : 0))},
+         .events = (short)(POLLRDHUP | (io->out ? POLLOUT : 0) | (io->in ? POLLIN : 0))},
     };
-    bool ahead = in && transport_more(&device->transport); /* of which no poll will tell */
+    bool ahead = io->in && transport_more(&device->transport); /* of which no poll will tell */
     io->state = ticking || ahead ? IO_TICKING : IO_ASLEEP;
     pthread_mutex_unlock(&device->lock);
     uint64_t now = now_ns();
     struct timespec timeout = {.tv_nsec = now < io->tick_ns && !ahead ? (long)(io->tick_ns - now) : 0};
     io->asleep_ns = now;
-    int n = ppoll(entries, 2, ticking || ahead ? &timeout : NULL, NULL);
+    if (!ticking && !ahead)
+        timeout = resume_patience(&device->resume, now);
+    int n = ppoll(entries, 2, &timeout, NULL);
     if (n > 0 && entries[0].revents)
         (void)!read(io->wake_fd, &(uint64_t){0}, sizeof(uint64_t));
     now = now_ns();
     pthread_mutex_lock(&device->lock);
     io->state = IO_AWAKE;
-    io->out = false;
+    io->out = io->in = false;
     short events = (short)((n > 0 ? entries[1].revents : 0) | (ahead ? POLLIN : 0));
     if (events & ~POLLOUT)
         io_receive(device, events & (POLLHUP | POLLRDHUP | POLLERR));
     if (events & POLLOUT)
         queue_pump(device);
+    resume_heartbeat(device, now);
     /* Woken: the batch that has begun gets some time to fill, of which waking has taken a part. */
     if (!ticking && !ahead) {
         io->tick_ns = io->opened_ns + IO_FIRST_TICK_NS;
@@ -159,7 +147,9 @@ static void *io_main(void *argument) {
     (void)pthread_setname_np(pthread_self(), "tensord-io");
     pthread_mutex_lock(&device->lock);
     while (!io->stop) {
-        if (io->urgent) {
+        if (device->resume.away) {
+            resume_run(device);
+        } else if (io->urgent) {
             io->urgent = false;
             io_run_completions(device);
             io_flush(device);
@@ -196,6 +186,7 @@ void io_stop(td_device *device) {
     if (device->io.started) {
         pthread_mutex_lock(&device->lock);
         device->io.stop = true;
+        resume_stop(device);
         io_wake(device);
         pthread_mutex_unlock(&device->lock);
         pthread_join(device->io.thread, NULL);

@@ -24,11 +24,12 @@ struct io {
     enum { IO_AWAKE, IO_TICKING, IO_ASLEEP } state; /* what it is doing; the last two inside poll */
     bool stop;
     bool urgent; /* woken for more than an open batch */
-    bool out;    /* it watches for room in the socket */
+    bool out;    /* it watches for room in the socket, */
+    bool in;     /* for what comes */
     struct completion *completions, **completions_last;
-    uint64_t opened_ns; /* when a batch was begun while the thread slept */
-    uint64_t tick_ns;   /* the thread's own */
-    uint64_t asleep_ns; /* when it went to sleep */
+    uint64_t opened_ns;       /* when a batch was begun while the thread slept */
+    uint64_t tick_ns;         /* the thread's own */
+    uint64_t asleep_ns;       /* when it went to sleep */
     unsigned quiet, patience; /* ticks for nothing: so far, and before it sleeps */
 };
 
@@ -41,5 +42,7 @@ bool io_opened(struct td_device *device);
 /* Under the lock: there is more to do than a batch that can wait for the next tick; the same. */
 bool io_urgent(struct td_device *device);
 void io_wake(struct td_device *device);
+/* On the thread, under the lock, which it gives up: calls what callbacks there are. */
+void io_run_completions(struct td_device *device);
 /* Under the lock: has the thread run it. Wakes the thread itself. */
 void io_complete(struct td_device *device, struct completion *completion);

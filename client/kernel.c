@@ -82,10 +82,11 @@ static struct frame_item *compile_frame(uint64_t id, const char *source, const c
     return frame_item_create(FRAME_KERNEL_COMPILE, &message.base, 0);
 }
 
-/* Under the lock: asks, and waits. */
-static int compile_ask(td_device *device, uint64_t id, const char *source, const char *name) {
+/* Under the lock: asks, and waits. The answer may be lost with a connection, and then the id is used up. */
+static int compile_ask(td_device *device, uint64_t id, const char *source, const char *name, bool *again) {
     struct request request;
     int code = device_check(device);
+    *again = false;
     if (code)
         return code;
     struct frame_item *frame = compile_frame(id, source, name);
@@ -103,7 +104,23 @@ static int compile_ask(td_device *device, uint64_t id, const char *source, const
     if (code)
         return error_store_details(&request.error, (char *)request.data);
     free(request.data);
+    *again = request.again;
     return 0;
+}
+
+/* Under the lock: with one id after the other, until an answer has come. */
+static int compile_until_answered(td_device *device, td_kernel *kernel, const char *source, const char *name) {
+    Tensord__KernelRelease release = TENSORD__KERNEL_RELEASE__INIT;
+    bool again = true;
+    int code = 0;
+    while (!code && again) {
+        kernel->id = device->next_kernel++;
+        code = compile_ask(device, kernel->id, source, name, &again);
+        release.kernel = kernel->id;
+        if (!code && again) /* it may have been bound; else there is nothing to release, and that does no harm */
+            code = frame_push(device, FRAME_KERNEL_RELEASE, &release.base, 0);
+    }
+    return code;
 }
 
 int td_kernel_compile(td_device *device, const char *source, const char *name, td_kernel **out) {
@@ -116,8 +133,7 @@ int td_kernel_compile(td_device *device, const char *source, const char *name, t
     kernel->device = device;
     snprintf(kernel->name, sizeof kernel->name, "%s", name);
     pthread_mutex_lock(&device->lock);
-    kernel->id = device->next_kernel++;
-    code = compile_ask(device, kernel->id, source, name);
+    code = compile_until_answered(device, kernel, source, name);
     if (!code) {
         kernel->next = device->kernels;
         if (kernel->next)
@@ -241,7 +257,7 @@ static int launch_push(const struct launch *launch, uint32_t stream, const char 
     uint64_t values[KERNEL_ARGUMENTS_MAX];
     for (int i = 0; i < launch->count; i++) {
         const td_kernel_arg *arg = &launch->args[i];
-        kinds[i] = (uint32_t)arg->kind;
+        kinds[i] = (uint32_t)(arg->kind == KERNEL_CONSUME && arg->input->holders ? KERNEL_UPDATE : arg->kind);
         values[i] = arg_reads(arg) ? arg->input->id : arg->bits;
         if (arg->kind != KERNEL_OUTPUT)
             continue;
@@ -280,6 +296,14 @@ static bool launch_take_tensors(struct launch *launch) {
     return true;
 }
 
+/* The launch releases it, unless a fetch may have to be asked again: then it was an update, and is released now. */
+static void launch_consumed(td_tensor *tensor) {
+    if (tensor->holders)
+        (void)tensor_release(tensor); /* the I/O thread knows of the launch already */
+    else
+        tensor_forget(tensor);
+}
+
 static int launch_enqueue(struct launch *launch, struct scope_part *part) {
     td_device *device = launch->kernel->device;
     uint32_t stream;
@@ -309,7 +333,7 @@ static int launch_enqueue(struct launch *launch, struct scope_part *part) {
     device->next_sequence += !code;
     for (int i = 0; i < launch->count && !code; i++)
         if (launch->args[i].kind == KERNEL_CONSUME)
-            tensor_forget(launch->args[i].input);
+            launch_consumed(launch->args[i].input);
     return code;
 }
 

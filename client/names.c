@@ -11,8 +11,8 @@
 _Static_assert((int)TD_TENSOR_NAME_MAX == (int)NAME_BYTES_MAX, "the public header says how long a name may be");
 
 /* Under the lock: sends the message behind everything enqueued so far, and waits for the answer. */
-static int names_ask(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
-                     uint64_t gate) {
+static int names_ask_once(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
+                          uint64_t gate) {
     if (protobuf_c_message_get_packed_size(message) > FRAME_MESSAGE_MAX)
         return error_set(STATUS_LIMIT, "the names are more than one message holds, %d bytes", FRAME_MESSAGE_MAX);
     int code = device_check(device);
@@ -33,6 +33,23 @@ static int names_ask(td_device *device, struct request *request, unsigned type, 
     if (code)
         error_store(&request->error);
     return code;
+}
+
+/* The same; where the answer was lost with a connection it is asked again, under the same number: the daemon answers then
+ * what it has answered before, if it has. */
+static int names_ask(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
+                     uint64_t gate) {
+    struct tensor_type *place = request->type;
+    for (;;) {
+        int code = names_ask_once(device, request, type, message, gate);
+        if (code || !request->again)
+            return code;
+        uint64_t sequence = request->sequence;
+        free(request->data);
+        request_init(request, REQUEST_WAITED, (enum frame_type)type, NULL);
+        request->sequence = sequence;
+        request->type = place;
+    }
 }
 
 static int names_check(const char *name) {

@@ -13,7 +13,11 @@
 #include "client/error.h"
 
 /* Waking a sleeping core costs some 30 µs on virtual machines: a reply that comes within this time costs none. */
-enum { SPIN_NS = 50000, READ_AHEAD = 64 << 10 };
+enum {
+    SPIN_NS = 50000,
+    READ_AHEAD = 64 << 10,
+    LOOKS_MAX = 16, /* reads at a time, so that a long fetch does not keep the thread from sending, and from its end */
+};
 
 int pending_init(struct pending *pending) {
     *pending = (struct pending){.next_sequence = 2}; /* Hello was 1 */
@@ -27,36 +31,50 @@ void pending_finish(struct pending *pending) {
     frame_reader_finish(&pending->reader);
 }
 
+/* The frame of a request that has one in itself, for the bytes that have not come yet. */
+static void request_frame(struct request *request, unsigned type) {
+    size_t bytes = 0;
+    if (request->id) {
+        /* Fetch and Wait have the same first field. */
+        Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+        fetch.id = request->id;
+        fetch.offset = request->received;
+        bytes = tensord__fetch__pack(&fetch, request->frame + FRAME_HEADER_BYTES);
+    }
+    struct frame_header header = {
+        .type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .sequence = request->sequence};
+    frame_header_encode(&header, request->frame);
+    request->item.frame_bytes = FRAME_HEADER_BYTES + bytes;
+    request->item.bytes = request->item.frame_bytes;
+}
+
 void request_init(struct request *request, enum request_kind kind, enum frame_type type, td_tensor *tensor) {
     *request = (struct request){.kind = kind,
                                 .tensor = tensor,
                                 .fd = -1,
                                 .reply = type == FRAME_FETCH            ? FRAME_FETCH_CHUNK
                                          : type == FRAME_KERNEL_COMPILE ? FRAME_KERNEL_COMPILED
+                                         : type == FRAME_PING           ? FRAME_PONG
                                          : type == FRAME_OPEN_NAME      ? FRAME_NAME_OPENED
                                          : type == FRAME_LIST_NAMES     ? FRAME_NAME_LIST
                                                                         : FRAME_DONE};
-    size_t bytes = 0;
     if (tensor) {
-        /* Fetch and Wait have the same one field. */
-        Tensord__Fetch fetch = TENSORD__FETCH__INIT;
-        fetch.id = tensor->id;
-        bytes = tensord__fetch__pack(&fetch, request->frame + FRAME_HEADER_BYTES);
+        request->id = tensor->id;
         request->item.gate = tensor->gate;
     }
-    struct frame_header header = {.type = (uint16_t)type, .message_bytes = (uint32_t)bytes};
-    frame_header_encode(&header, request->frame);
     request->item.kind = ITEM_FRAME;
     request->item.frame = request->frame;
-    request->item.frame_bytes = FRAME_HEADER_BYTES + bytes;
-    request->item.bytes = request->item.frame_bytes;
+    request->item.request = request;
+    request->item.uncounted = true;
+    request_frame(request, type);
     pthread_cond_init(&request->wake, NULL);
 }
 
 /* Gives the request its number, which goes into its frame, and links it. */
 static void pending_link(td_device *device, struct request *request, uint8_t *frame, struct frame_header *header) {
     struct pending *pending = &device->pending;
-    request->sequence = pending->next_sequence++;
+    if (!request->sequence)
+        request->sequence = pending->next_sequence++;
     (void)frame_header_decode(frame, FRAME_MESSAGE_MAX, 0, header, NULL);
     header->sequence = request->sequence;
     frame_header_encode(header, frame);
@@ -79,6 +97,9 @@ void pending_push(td_device *device, struct request *request) {
 void pending_push_frame(td_device *device, struct request *request, struct frame_item *frame) {
     struct frame_header header;
     pending_link(device, request, frame->bytes, &header);
+    frame->item.request = request;
+    request->elsewhere = true;
+    frame->item.uncounted = true;
     device_seal(device);
     queue_push(&device->queue, &frame->item);
 }
@@ -89,6 +110,14 @@ struct request *pending_find(struct pending *pending, uint64_t sequence) {
         if (request->sequence == sequence)
             return request->item.queued ? NULL : request;
     return NULL;
+}
+
+/* Whether the request with this number is still to be answered. */
+static bool pending_is(const struct pending *pending, uint64_t sequence) {
+    const struct request *request = pending->first;
+    while (request && request->sequence != sequence)
+        request = request->next;
+    return request;
 }
 
 static void completion_callback(struct completion *completion) {
@@ -130,6 +159,9 @@ void pending_complete(td_device *device, struct request *request, const td_error
     if (error)
         request->error = *error;
     request->status = error ? error->code : 0;
+    if (request->held)
+        tensor_let_go(request->held);
+    request->held = NULL;
     if (request->tensor) {
         request->tensor->known = true;
         if (request->tensor->test == request)
@@ -144,9 +176,72 @@ void pending_fail_all(td_device *device, const td_error *error) {
         pending_complete(device, device->pending.first, error);
 }
 
+/* The reply was lost with the connection: asks again. What is not in the request itself must be asked by whoever waits for
+ * it and still knows it. */
+static struct item *request_ask_again(td_device *device, struct request *request, struct item *after) {
+    struct frame_header header;
+    request->sent = false;
+    if (request->elsewhere) {
+        request->again = true;
+        pending_complete(device, request, NULL);
+        return after;
+    }
+    (void)frame_header_decode(request->frame, FRAME_MESSAGE_MAX, 0, &header, NULL);
+    request_frame(request, header.type);
+    queue_push_front(&device->queue, &request->item, after);
+    return &request->item;
+}
+
+void pending_ask_again(td_device *device) {
+    struct item *after = NULL;
+    for (struct request *request = device->pending.first, *next; request; request = next) {
+        next = request->next;
+        if (request->sent)
+            after = request_ask_again(device, request, after);
+    }
+}
+
+void pending_ping(td_device *device) {
+    struct pending *pending = &device->pending;
+    if (pending->ping && pending_is(pending, pending->ping))
+        return;
+    struct request *request = malloc(sizeof *request);
+    if (!request)
+        return;
+    request_init(request, REQUEST_TEST, FRAME_PING, NULL);
+    pending_push(device, request);
+    pending->ping = request->sequence;
+    if (io_urgent(device))
+        io_wake(device);
+}
+
+/* The reader is done. */
+static void pending_leave(td_device *device, int got, const td_error *cause, bool final) {
+    device->pending.reading = false;
+    if (got < 0)
+        device_interrupt(device, cause, final);
+    if (device->queue.waiters)
+        pthread_cond_broadcast(&device->queue.progress);
+}
+
+void pending_look(td_device *device) {
+    td_error cause;
+    bool final;
+    if (device->pending.reading || device->lost || device->resume.away)
+        return;
+    device->pending.reading = true;
+    pthread_mutex_unlock(&device->lock);
+    int got = 1;
+    for (int i = 0; i < LOOKS_MAX && got > 0; i++)
+        got = pending_receive(device, &cause, &final);
+    pthread_mutex_lock(&device->lock);
+    pending_leave(device, got, &cause, final);
+    pending_pass_role(device);
+}
+
 void pending_pass_role(td_device *device) {
     struct pending *pending = &device->pending;
-    if (pending->reading)
+    if (pending->reading || device->resume.away)
         return;
     for (struct request *request = pending->first; request; request = request->next) {
         if (request->waiting) {
@@ -180,12 +275,13 @@ static void read_idle(td_device *device, int64_t *spin_until) {
 /* This thread is the reader until its own request has ended. */
 static void read_until_done(td_device *device, struct request *request) {
     td_error cause;
+    bool final;
     int got = 0;
     int64_t spin_until = 0;
     device->pending.reading = true;
     pthread_mutex_unlock(&device->lock);
     while (!atomic_load_explicit(&request->done, memory_order_acquire)) {
-        got = pending_receive(device, &cause);
+        got = pending_receive(device, &cause, &final);
         if (got < 0)
             break;
         if (got > 0)
@@ -194,16 +290,14 @@ static void read_until_done(td_device *device, struct request *request) {
             read_idle(device, &spin_until);
     }
     pthread_mutex_lock(&device->lock);
-    device->pending.reading = false;
-    if (got < 0)
-        device_lose(device, &cause);
+    pending_leave(device, got, &cause, final);
 }
 
 int pending_wait(td_device *device, struct request *request) {
     if (device_flush(device))
         io_wake(device);
     while (!request->done) {
-        if (device->pending.reading) {
+        if (device->pending.reading || device->resume.away) {
             request->waiting = true;
             pthread_cond_wait(&request->wake, &device->lock);
             request->waiting = false;

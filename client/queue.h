@@ -3,7 +3,9 @@
  * Items are sent in the order in which they were pushed. An upload's first frame is such an item, because it binds its
  * id; the rest of its data follows in chunks that items may overtake, so that work goes on during a large upload. What
  * uses an upload's tensor must not overtake it: an item with a gate stays, with all behind it, until the upload with
- * that ticket (and so every earlier one) has been sent completely. */
+ * that ticket (and so every earlier one) has been sent completely.
+ *
+ * What is sent goes through the journal, a load at a time: one system call's worth of items. */
 #pragma once
 
 #include <pthread.h>
@@ -11,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/journal.h"
+
+struct request;
 struct td_device;
 
 /* Something for the I/O thread to do without the lock: a callback of the user. */
@@ -25,9 +30,11 @@ struct item {
     struct item *next;
     enum item_kind kind;
     bool queued;
-    uint64_t gate;        /* upload ticket that must have been sent; 0: none */
-    size_t bytes;         /* counted against the queue's bound */
-    const uint8_t *frame; /* packed header and message; not of a batch */
+    bool uncounted;          /* not sent again over another connection */
+    struct request *request; /* that it asks; NULL: none */
+    uint64_t gate;           /* upload ticket that must have been sent; 0: none */
+    size_t bytes;            /* counted against the queue's bound */
+    const uint8_t *frame;    /* packed header and message; not of a batch */
     size_t frame_bytes;
 };
 
@@ -44,7 +51,9 @@ struct upload {
     const uint8_t *data;
     uint64_t id, bytes, sent;
     uint64_t ticket; /* 0: all data goes with the first frame */
-    /* How it ends: with `finished` for a caller who waits and owns the struct, else with `done` on the I/O thread. */
+    uint64_t end;    /* the journal's position behind its last byte; 0: not there yet */
+    /* How it ends, when the data is not needed any more: with `finished` for a caller who waits and owns the struct, else
+     * with `done` on the I/O thread. */
     bool waited, finished;
     void (*done)(void *user);
     void *user;
@@ -52,21 +61,10 @@ struct upload {
     uint8_t copy[]; /* of small data */
 };
 
-/* What the sender has in hand; its owner's alone while `busy`, except for the two flags. */
+/* The sender's role, and what the load in the journal that it has in hand counts in the queue's `bytes`. */
 struct sender {
-    bool busy;                /* somebody is the sender */
-    bool loaded;              /* there is something in hand */
-    struct frame_item *large; /* alone: a frame that is too large for `small` */
-    struct batch *batch;
-    bool packed;
-    uint8_t *pack; /* the batch as bytes */
-    size_t pack_bytes;
-    uint8_t *small; /* frames after it */
-    size_t small_bytes;
-    size_t charge;         /* what all of it counts in the queue's `bytes` */
-    struct upload *upload; /* whose next `payload_bytes` go last */
-    size_t payload_bytes;
-    size_t sent; /* of all four */
+    bool busy; /* somebody is the sender */
+    size_t charge;
 };
 
 struct queue {
@@ -75,14 +73,17 @@ struct queue {
     size_t bytes, bytes_max;
     size_t chunk_bytes;
     uint64_t tickets;        /* given out */
-    uint64_t tickets_sent;   /* uploads up to here are complete */
+    uint64_t tickets_sent;   /* uploads up to here are complete in the journal */
+    bool ask;                /* somebody waits to hear that the last upload sent is not needed any more */
     bool turn;               /* chunks and items take turns */
-    bool broken;             /* the socket takes no more; the reader will find out why */
+    bool unflushed;          /* the last of what left the journal lies encrypted in the transport */
+    bool broken;             /* the socket takes no more: the reader will find out why; or there is none now */
     int error;               /* where only the sender knows: an errno */
     unsigned pumpers;        /* callers who wait for room in the socket themselves */
-    pthread_cond_t progress; /* an upload finished, or the sender's role is free */
+    pthread_cond_t progress; /* an upload finished, or the sender's or the reader's role is free */
     unsigned waiters;        /* on that */
     struct sender sender;
+    struct journal journal;
 };
 
 bool queue_init(struct queue *queue, size_t bytes_max, size_t chunk_bytes);
@@ -102,8 +103,18 @@ bool queue_idle(const struct queue *queue);
 /* Sends until the socket is full or nothing may be sent, unless another thread is at it. Gives up the lock meanwhile.
  */
 void queue_pump(struct td_device *device);
-/* Pumps and waits for the socket until `upload` has finished, or (NULL) until the queue is idle or the deadline of
+/* Whether the journal is full, and the daemon's word is waited for. */
+bool queue_stuck(const struct queue *queue);
+/* The daemon has handled so many counted frames: gives back what they needed. False where that cannot be. */
+bool queue_handled(struct td_device *device, uint64_t frames);
+/* Pumps and waits for the socket until `upload` has been sent, or (NULL) until the queue is idle or the deadline of
  * CLOCK_MONOTONIC has passed. */
 void queue_pump_wait(struct td_device *device, const struct upload *upload, int64_t deadline_ms);
+/* Waits until an upload that has been sent is not needed any more. */
+void queue_wait_finished(struct td_device *device, const struct upload *upload);
+/* Waits until nobody is the sender, or the reader (pending.h). */
+void queue_wait_roles(struct td_device *device);
+/* Puts an item in front of all others, or behind `after`, which is there. */
+void queue_push_front(struct queue *queue, struct item *item, struct item *after);
 /* Drops everything on a lost device, unless a sender is at work, who will do it then. */
 void queue_drop(struct td_device *device);

@@ -30,8 +30,10 @@ static int receive_error(struct reception *reception, const struct frame_header 
 /* Under the lock: the request that the frame answers, or NULL and the fault. */
 static struct request *receive_awaited(td_device *device, const struct frame_header *header, struct fault *fault) {
     struct request *request = pending_find(&device->pending, header->sequence);
-    if (request && request->reply == header->type)
+    if (request && request->reply == header->type) {
+        (void)queue_handled(device, request->frames); /* an answer comes after what was sent before its question */
         return request;
+    }
     fault_set(fault, STATUS_PROTOCOL, "%s for %llu, which waits for none", frame_type_name(header->type),
               (unsigned long long)header->sequence);
     return NULL;
@@ -55,6 +57,35 @@ static int receive_done(td_device *device, const struct frame_header *header, co
         code = STATUS_PROTOCOL;
     pthread_mutex_unlock(&device->lock);
     protobuf_c_message_free_unpacked(unpacked, NULL);
+    return code;
+}
+
+static int receive_pong(td_device *device, const struct frame_header *header, struct fault *fault) {
+    pthread_mutex_lock(&device->lock);
+    struct request *request = receive_awaited(device, header, fault);
+    if (request)
+        pending_complete(device, request, NULL);
+    pthread_mutex_unlock(&device->lock);
+    return request ? 0 : STATUS_PROTOCOL;
+}
+
+static int receive_ack(td_device *device, const struct frame_header *header, const uint8_t *message,
+                       struct fault *fault) {
+    ProtobufCMessage *ack;
+    int code = frame_unpack(&tensord__ack__descriptor, header, message, &ack, fault);
+    if (code)
+        return code;
+    uint64_t frames = ((const Tensord__Ack *)ack)->frames;
+    protobuf_c_message_free_unpacked(ack, NULL);
+    pthread_mutex_lock(&device->lock);
+    bool stuck = queue_stuck(&device->queue);
+    if (!queue_handled(device, frames))
+        code = fault_set(fault, STATUS_PROTOCOL, "the daemon has handled %llu frames, more than were sent",
+                         (unsigned long long)frames);
+    bool wake = stuck && queue_sendable(&device->queue) && io_urgent(device);
+    pthread_mutex_unlock(&device->lock);
+    if (wake)
+        io_wake(device);
     return code;
 }
 
@@ -223,6 +254,10 @@ static int on_message(void *owner, const struct frame_header *header, const uint
         return receive_names(reception->device, header, message, sink, fault);
     case FRAME_DONE:
         return receive_done(reception->device, header, message, fault);
+    case FRAME_PONG:
+        return receive_pong(reception->device, header, fault);
+    case FRAME_ACK:
+        return receive_ack(reception->device, header, message, fault);
     case FRAME_ERROR:
         return receive_error(reception, header, message, fault);
     default:
@@ -265,7 +300,7 @@ static int over(td_device *device, td_error *cause, int error) {
     return -1;
 }
 
-int pending_receive(td_device *device, td_error *cause) {
+int pending_receive(td_device *device, td_error *cause, bool *final) {
     struct frame_reader *reader = &device->pending.reader;
     uint8_t *place;
     size_t bytes;
@@ -273,13 +308,17 @@ int pending_receive(td_device *device, td_error *cause) {
     ssize_t got = transport_read(&device->transport, place, bytes);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
+    *final = false;
     if (got <= 0)
         return over(device, cause, got ? errno : 0);
+    atomic_store_explicit(&device->pending.heard,
+                          atomic_load_explicit(&device->pending.heard, memory_order_relaxed) + 1, memory_order_relaxed);
     static const struct frame_handler handler = {.on_message = on_message, .on_payload = on_payload};
     struct reception reception = {.device = device, .cause = cause};
     struct fault fault = {0};
     if (!frame_reader_advance(reader, (size_t)got, &handler, &reception, &fault))
         return 1;
+    *final = true;
     if (!reception.told)
         error_compose(cause, fault.code ? (int)fault.code : STATUS_PROTOCOL, fault.message, NULL, NULL, 0);
     return -1;

@@ -33,7 +33,8 @@ td_tensor *tensor_take(struct tensor_pool *pool) {
     tensor->part = NULL;
     tensor->next = tensor->previous = NULL;
     tensor->test = NULL;
-    tensor->known = false;
+    tensor->known = tensor->leaving = false;
+    tensor->holders = 0;
     return tensor;
 }
 
@@ -92,6 +93,9 @@ void tensor_forget(td_tensor *tensor) {
 bool tensor_release(td_tensor *tensor) {
     td_device *device = tensor->device;
     tensor_unlink(tensor);
+    tensor->leaving = tensor->holders > 0;
+    if (tensor->leaving)
+        return false;
     if (device->lost || tensor_free(tensor)) {
         tensor_give(&device->tensors, tensor);
     } else {
@@ -99,6 +103,12 @@ bool tensor_release(td_tensor *tensor) {
         device->tensors.released = tensor;
     }
     return !device->lost && io_opened(device);
+}
+
+void tensor_let_go(td_tensor *tensor) {
+    tensor->holders--;
+    if (tensor->leaving && !tensor->holders && tensor_release(tensor))
+        io_wake(tensor->device);
 }
 
 void tensor_drain(td_device *device) {

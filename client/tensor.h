@@ -22,6 +22,8 @@ struct td_tensor {
     struct td_tensor *next;  /* in the scope, in the free list, or among those waiting to be freed */
     struct td_tensor *previous;
     struct request *test; /* td_test's question that is under way */
+    unsigned holders;     /* fetches that may have to be asked again: a release waits for their answers, */
+    bool leaving;         /* and this one does */
     bool known;           /* computed or failed, as far as was heard */
 };
 
@@ -43,6 +45,8 @@ void tensor_pool_finish(struct tensor_pool *pool);
 
 /* Gives back a handle whose tensor is released by something that has been queued. */
 void tensor_forget(struct td_tensor *tensor);
+/* A fetch of it has been answered. */
+void tensor_let_go(struct td_tensor *tensor);
 /* What td_release does; true: the I/O thread must be woken. */
 bool tensor_release(struct td_tensor *tensor);
 /* Queues the frees that had no room before, as far as there is room now. */

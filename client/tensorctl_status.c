@@ -213,7 +213,22 @@ static void tensorctl_session_failures(FILE *out, const Tensord__SessionStatus *
         text_wrap(out, "    failed: ", text);
 }
 
+/* "detached, 41.0 s left; reconnected 2 times" */
+static void tensorctl_session_link(FILE *out, const Tensord__SessionStatus *session) {
+    char left[TEXT_UNIT_MAX], times[TEXT_UNIT_MAX], detached[TEXT_UNIT_MAX + 32] = "";
+
+    if (session->detached)
+        snprintf(detached, sizeof detached, "detached, %s left%s", text_duration(left, session->lease_left_s),
+                 session->reconnects ? "; " : "");
+    if (session->reconnects)
+        text_line(out, "    %sreconnected %s time%s", detached, text_count(times, (double)session->reconnects),
+                  session->reconnects == 1 ? "" : "s");
+    else if (session->detached)
+        text_line(out, "    %s", detached);
+}
+
 static void tensorctl_session_label(FILE *out, const Tensord__SessionStatus *session) {
+    tensorctl_session_link(out, session);
     if (*session->label)
         text_wrap(out, "    at: ", session->label);
     if (session->allow_tf32)

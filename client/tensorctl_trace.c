@@ -137,7 +137,7 @@ static int source_greet(struct source *source, struct fault *fault) {
     Tensord__Welcome *welcome = NULL;
     int code = token_find(NULL, token, fault);
     if (code == STATUS_OK)
-        code = control_hello(&source->transport, "tensorctl trace " TENSORD_VERSION, token, false,
+        code = control_hello(&source->transport, "tensorctl trace " TENSORD_VERSION, token, false, NULL,
                              control_now_ms() + TRACE_OPEN_MS, &welcome, fault);
     explicit_bzero(token, sizeof token);
     if (code == STATUS_OK)
@@ -205,7 +205,7 @@ static int tracing_check_names(const Tensord__DeviceList *list, const char *cons
 
 static void tracing_open(struct tracing *tracing, const char *url, struct tls_context *tls,
                          const Tensord__DeviceList *list, const char *const names[], int n_names, double seconds) {
-    for (size_t i = 0; i < list->n_devices && tracing->n < TRACE_DEVICES_MAX; i++) {
+    for (size_t i = 0; i < list->n_devices && tracing->n < TRACE_DEVICES_MAX && !trace_interrupted; i++) {
         struct source *source = &tracing->sources[tracing->n];
         struct fault fault = {0};
         if (!tracing_wants(list->devices[i], names, n_names))

@@ -36,6 +36,8 @@
  * Blocking. The library never exits, aborts, or prints (unless TENSORD_DEBUG=wire is set, which prints every message to
  * stderr), and blocks only in calls marked "Blocks".
  *
+ * Connections. One that is lost costs nothing but time: see td_device_link().
+ *
  * Names, broadcasting and promotion follow the Python Array API standard; neural-network operations follow PyTorch.
  * Where the standard leaves a mix of kinds open, bool < int < float and the higher kind's dtype wins. The f8 formats
  * promote with nothing, as in PyTorch and JAX: cast first. */
@@ -151,11 +153,17 @@ typedef struct td_options {
                                  which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
     const char *token;  /* who the program is, where the daemon asks: "tensord_…". NULL: $TENSORD_TOKEN, else the file
                                  that $TENSORD_TOKEN_FILE names, else none; "": none */
+    unsigned
+        reconnect_ms; /* for how long a device whose connection was lost tries to get another one; 0: as long as the
+                                 daemon keeps the session (its session-lease); TD_NEVER: the device is lost at once */
+    unsigned heartbeat_ms; /* a daemon from which nothing has come for so long is taken for gone; 0: 10,000; TD_NEVER:
+                                 it may keep silent for ever */
     /* For tls:// URLs, PEM files. NULL: $TENSORD_CA_FILE, $TENSORD_CERT_FILE, $TENSORD_KEY_FILE. */
-    const char *ca_file;      /* whose certificates to trust; not there either: the system's */
-    const char *cert_file;    /* this program's certificate, for a daemon that asks for one; not there either: none */
-    const char *key_file;     /* its key, without passphrase; not there either: in the same file */
+    const char *ca_file;   /* whose certificates to trust; not there either: the system's */
+    const char *cert_file; /* this program's certificate, for a daemon that asks for one; not there either: none */
+    const char *key_file;  /* its key, without passphrase; not there either: in the same file */
 } td_options;
+#define TD_NEVER (~0u)
 
 /* URLs: unix:/path, tcp://host:port, tls://host:port. NULL: $TENSORD_URL, else the daemon's default socket
  * ($XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks
@@ -197,6 +205,16 @@ TD_API const char *td_device_name(const td_device *device);
  * device itself is lost, with TD_E_DEVICE_LOST or what the daemon gave as the cause. From then on every call on the device
  * fails so; td_device_open() opens it again, with no tensor of before. */
 TD_API int td_sync(td_device *device);
+/* What has become of the device's connection. Where one is lost the session goes on in the daemon: the library connects
+ * anew by itself, sends what has not arrived, and each operation takes effect exactly once. Meanwhile calls enqueue until
+ * the send queue is full, and those that block keep waiting. Only where the session is gone, because that took longer than
+ * its lease or the worker was restarted, is the device lost, and its tensors fail with TD_E_DEVICE_LOST. Does not block. */
+typedef struct td_link {
+    bool connected;           /* false: it is being connected anew, or is lost */
+    uint64_t reconnects;      /* so far */
+    uint64_t frames_repeated; /* messages that were sent again by that */
+} td_link;
+TD_API int td_device_link(td_device *device, td_link *link);
 /* Sends what is queued now instead of within 100 µs. Does not block. Fails as td_sync() does. */
 TD_API int td_flush(td_device *device);
 
@@ -248,11 +266,11 @@ TD_API const char *td_dtype_name(td_dtype dtype);
 
 /* A tensor of this dtype and shape from host memory, which may be reused on return. Up to 256 KiB (or a quarter of
  * queue_bytes) are copied and sent later, as long as the send queue is not half full; otherwise the call sends them itself
- * and blocks until the socket has taken them. Errors as of operations, below; TD_E_OUT_OF_MEMORY on the device poisons
+ * and blocks until the daemon has them. Errors as of operations, below; TD_E_OUT_OF_MEMORY on the device poisons
  * the tensor. */
 TD_API td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data);
 /* The same, but borrows the data: it must stay unchanged until `done(user)` is called, once, on the library's I/O thread,
- * when it has been sent or never will be. `done` may be NULL. Does not block. On NULL, `done` is not called. */
+ * when the daemon has it or never will. `done` may be NULL. Does not block. On NULL, `done` is not called. */
 TD_API td_tensor *td_upload_borrow(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
                                    void (*done)(void *user), void *user);
 /* Copies the value to `data`, whose size must be td_tensor_bytes(). Blocks until it is there. Errors:

@@ -91,6 +91,19 @@ static int upload_push(const struct source *source, struct upload *upload, td_te
     return 0;
 }
 
+/* Sends the upload, and waits until its data is not needed any more. Where it may have to be sent again that is when the
+ * daemon has it, which the answer to a question behind it tells. */
+static void upload_wait(td_device *device, struct upload *upload) {
+    struct request ping;
+    queue_pump_wait(device, upload, INT64_MAX);
+    if (!upload->finished && !device->lost) {
+        request_init(&ping, REQUEST_WAITED, FRAME_PING, NULL);
+        pending_push(device, &ping);
+        pending_wait(device, &ping);
+    }
+    queue_wait_finished(device, upload);
+}
+
 /* On success the upload belongs to the queue. */
 static td_tensor *upload_start(const struct source *source, struct upload *upload) {
     td_device *device = source->device;
@@ -104,7 +117,7 @@ static td_tensor *upload_start(const struct source *source, struct upload *uploa
         if (part)
             scope_part_add(part, tensor);
         if (upload->waited) {
-            queue_pump_wait(device, upload, INT64_MAX);
+            upload_wait(device, upload);
         } else if (io_opened(device)) {
             io_wake(device);
         }

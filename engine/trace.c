@@ -171,11 +171,12 @@ static struct trace_origin *origin_create(struct engine *engine) {
     return NULL;
 }
 
-/* A moment not too long ago; NULL: the device does not tell. */
+/* A moment not too long ago; NULL: the device does not tell. One that does not answer is not asked with every launch. */
 static struct trace_origin *trace_origin(struct engine *engine) {
     struct trace *trace = &engine->trace;
-    if (trace->origin && engine_clock() - trace->origin->at_ns < TRACE_ORIGIN_NS)
+    if (trace->looked_ns && engine_clock() - trace->looked_ns < TRACE_ORIGIN_NS)
         return trace->origin;
+    trace->looked_ns = engine_clock();
     struct trace_origin *origin = origin_create(engine);
     if (origin) {
         origin_unref(engine, trace->origin);

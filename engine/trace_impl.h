@@ -34,6 +34,7 @@ struct trace {
     /* submitter */
     struct device_stream *clock; /* has nothing to do but to tell the time */
     struct trace_origin *origin;
+    uint64_t looked_ns; /* for an origin, last */
 };
 
 void trace_init(struct engine *engine);

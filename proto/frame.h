@@ -51,6 +51,8 @@ enum {
     X(STREAM_CLOSE, 25, StreamClose, "client")                                                                         \
     X(COPY_OUT, 26, CopyOut, "client")                                                                                 \
     X(COPY_IN, 27, CopyIn, "client")                                                                                   \
+    X(ACK, 28, Ack, "server")                                                                                          \
+    X(GOODBYE, 29, Goodbye, "client")                                                                                  \
     X(KERNEL_COMPILE, 40, KernelCompile, "client")                                                                     \
     X(KERNEL_COMPILED, 41, KernelCompiled, "server")                                                                   \
     X(KERNEL_LAUNCH, 42, KernelLaunch, "client")                                                                       \
@@ -144,6 +146,8 @@ struct frame_handler {
  * failure is STATUS_NO_HOST_MEMORY. The buffer grows to the largest message that passes the limits, never beyond. */
 int frame_reader_init(struct frame_reader *reader, size_t capacity);
 void frame_reader_finish(struct frame_reader *reader);
+/* Forgets what has been read of a stream that has ended, for another one with the same limits. */
+void frame_reader_reset(struct frame_reader *reader);
 void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max);
 /* Where the next read should put its bytes, and how many at most; never 0 but for a paused reader with
  * a full buffer. Ask before each read: what it says holds until the next call. */

@@ -22,6 +22,15 @@ void frame_reader_finish(struct frame_reader *reader) {
     reader->capacity = reader->begin = reader->end = 0;
 }
 
+void frame_reader_reset(struct frame_reader *reader) {
+    *reader = (struct frame_reader){
+        .buffer = reader->buffer,
+        .capacity = reader->capacity,
+        .message_max = reader->message_max,
+        .payload_max = reader->payload_max,
+    };
+}
+
 void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max) {
     reader->message_max = message_max;
     reader->payload_max = payload_max;

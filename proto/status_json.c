@@ -248,6 +248,9 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);
     json_bool(json, "allow_tf32", session->allow_tf32);
+    json_bool(json, "detached", session->detached);
+    json_real(json, "lease_left_s", session->detached ? session->lease_left_s : 0);
+    json_integer(json, "reconnects", session->reconnects);
     json_limit(json, "live_limit", session->live_limit);
     json_limit(json, "tensors_limit", session->tensors_limit);
     json_limit(json, "ops_limit", session->ops_limit);

@@ -212,6 +212,12 @@ int tls_create(struct tls_context *context, int fd, struct tls **out, struct fau
     return STATUS_OK;
 }
 
+void tls_move(struct tls *tls, int fd) {
+    lock(tls);
+    tls->fd = fd;
+    unlock(tls);
+}
+
 void tls_destroy(struct tls *tls) {
     if (!tls) {
         return;

@@ -65,6 +65,8 @@ void tls_context_release(struct tls_context *context);
 /* Over `fd`, which stays the caller's. Nothing is sent before the first call below, each of which drives the handshake
  * as far as it goes. */
 int tls_create(struct tls_context *context, int fd, struct tls **tls, struct fault *fault);
+/* `fd` is another number of the same socket. Not while another thread reads or writes. */
+void tls_move(struct tls *tls, int fd);
 /* Says nothing to the peer. Takes NULL. */
 void tls_destroy(struct tls *tls);
 

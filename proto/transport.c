@@ -1,6 +1,7 @@
 #include "proto/transport.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +14,17 @@ int transport_init(struct transport *transport, int fd, struct tls_context *cont
         *transport = made;
     }
     return code;
+}
+
+void transport_replace(struct transport *transport, struct transport *fresh) {
+    tls_destroy(transport->tls);
+    transport->tls = fresh->tls;
+    fresh->tls = NULL;
+    dup3(fresh->fd, transport->fd, O_CLOEXEC);
+    if (transport->tls) {
+        tls_move(transport->tls, transport->fd);
+    }
+    transport_finish(fresh);
 }
 
 void transport_finish(struct transport *transport) {

@@ -15,6 +15,9 @@ struct transport {
 
 /* Takes over `fd`. With a context, TLS begins with the first call. */
 int transport_init(struct transport *transport, int fd, struct tls_context *context, struct fault *fault);
+/* Goes on over the other one's connection, under its own socket's number, so that whoever polls that in another thread
+ * sees the old end or the new beginning. Nobody may be reading or writing. `fresh` is finished. */
+void transport_replace(struct transport *transport, struct transport *fresh);
 /* Closes the socket. Says nothing before that; see transport_end(). */
 void transport_finish(struct transport *transport);
 

@@ -134,8 +134,9 @@ int account_open_session(struct account *account, struct fault *fault) {
 
     if (limit && account->sessions >= limit) {
         account->service->refusals[REFUSAL_PRINCIPAL_SESSIONS]++;
-        return fault_set(fault, STATUS_LIMIT, "%s has %u sessions on %s, and may have no more than %" PRIu64,
-                         account->name, account->sessions, account->service->device, limit);
+        return fault_set(fault, STATUS_LIMIT, "%s has %u session%s on %s, and may have no more than %" PRIu64,
+                         account->name, account->sessions, account->sessions == 1 ? "" : "s", account->service->device,
+                         limit);
     }
     account->sessions++;
     return STATUS_OK;

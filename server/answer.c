@@ -17,6 +17,8 @@ static void answer_queue(struct answer *answer) {
     if (connection->service->wire &&
         frame_header_decode(answer->reply.head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) == STATUS_OK)
         wire_print(stderr, "->", &header, answer->reply.head + FRAME_HEADER_BYTES);
+    if (answer->once)
+        outcome_remember(&connection->lease.outcomes, &answer->reply);
     reply_queue_add(&connection->queue, &answer->reply);
     service_mark_dirty(connection->service, connection);
 }
@@ -63,6 +65,7 @@ static struct answer *answer_create(struct connection *connection, int kind, uin
     memset((char *)answer + sizeof answer->reply, 0, sizeof *answer - sizeof answer->reply);
     answer->reply.sent = answer_sent;
     answer->connection = connection;
+    answer->once = connection->lease.once;
     answer->kind = kind;
     answer->sequence = sequence;
     answer->cost = sizeof *answer + bytes;
@@ -86,6 +89,16 @@ int answer_message(struct connection *connection, unsigned type, uint64_t sequen
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
     reply_message(&answer->reply, type, sequence, message);
+    answer_queue(answer);
+    return STATUS_OK;
+}
+
+int answer_outcome(struct connection *connection, const struct outcome *outcome) {
+    struct answer *answer = answer_create(connection, ANSWER_PLAIN, outcome->sequence, 0);
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    reply_frame(&answer->reply, outcome->type, outcome->sequence, outcome->frame, outcome->bytes);
     answer_queue(answer);
     return STATUS_OK;
 }
@@ -134,7 +147,7 @@ static void answer_hungry(struct reply *reply) {
     }
 }
 
-int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id) {
+int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id, uint64_t offset) {
     struct answer *answer = answer_create(connection, ANSWER_FETCH, sequence, connection_fetch_cost(connection, id));
 
     if (!answer)
@@ -142,6 +155,7 @@ int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id) 
     answer->asked_ns = service_now_ns();
     answer->reply.hungry = answer_hungry;
     answer->feed.came = answer_came;
+    answer->feed.from = offset < INT64_MAX ? (int64_t)offset : INT64_MAX;
     answer_link(answer);
     feed_start(&answer->feed, connection->session, id);
     return STATUS_OK;

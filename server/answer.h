@@ -8,6 +8,7 @@
 
 struct compile;
 struct connection;
+struct outcome;
 struct publish;
 
 struct answer {
@@ -16,6 +17,7 @@ struct answer {
     struct answer *next, **previous; /* among the connection's pending ones; previous is NULL once called */
     uint64_t sequence, cost;
     uint64_t asked_ns; /* of a fetch */
+    bool once;         /* remembered when it is sent: its request changes something */
     bool begun;        /* of a fetch: the first frame has been made */
     enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT, ANSWER_COMPILE, ANSWER_PUBLISH, ANSWER_DATA } kind;
     union {
@@ -29,7 +31,8 @@ struct answer {
 
 /* These queue a reply at once or later. STATUS_NO_HOST_MEMORY without memory for it. */
 int answer_message(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
-int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id);
+/* The bytes from `offset` on. */
+int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id, uint64_t offset);
 /* id 0: everything enqueued so far. */
 int answer_wait(struct connection *connection, uint64_t sequence, uint64_t id);
 /* Compiles a kernel and binds it to the id. */
@@ -44,6 +47,8 @@ void answer_published(struct answer *answer, const struct failure *failure);
 /* A message with a payload of at most FRAME_CHUNK bytes, malloc'ed, which it takes over also on failure. */
 int answer_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                 uint8_t *data, size_t bytes);
+/* What has been answered before. */
+int answer_outcome(struct connection *connection, const struct outcome *outcome);
 /* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error, or the connection's last frame where `type` is FRAME_ERROR. */
 struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault);
 

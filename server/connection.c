@@ -26,6 +26,8 @@ static void connection_watch(struct connection *connection) {
      */
     int events = connection->leave_ms ? UV_PRIORITIZED : UV_DISCONNECT;
 
+    if (!connection->poll)
+        return;
     if (!connection->eof && (connection->state == CONNECTION_LINGER || transport_opening(&connection->transport) ||
                              (connection->state == CONNECTION_OPEN && !connection->draining &&
                               !connection->reader.paused && !connection->wait_rate)))
@@ -36,7 +38,7 @@ static void connection_watch(struct connection *connection) {
     if (events == connection->events)
         return;
     connection->events = events;
-    uv_poll_start(&connection->poll, events, connection_on_poll);
+    uv_poll_start(connection->poll, events, connection_on_poll);
 }
 
 /* ---- back-pressure ---- */
@@ -155,6 +157,10 @@ static void connection_half_close(struct connection *connection) {
 /* Nothing more will come. False: nor is there anything to stay for, and the connection is gone. */
 static bool connection_read_end(struct connection *connection) {
     connection->eof = true;
+    if (connection->lease.granted && !connection->lease.goodbye) {
+        lease_lost(connection, "the connection ended");
+        return false;
+    }
     if (connection_owes(connection) && !connection_is_dead(connection)) {
         connection_half_close(connection);
         return true;
@@ -188,8 +194,10 @@ static int connection_on_message(void *owner, const struct frame_header *header,
     int status = request_handle(connection, header, message, sink, fault);
 
     connection->heard |= header->type != FRAME_PING;
-    if (status == STATUS_OK && header->payload_bytes == 0)
+    if (status == STATUS_OK && header->payload_bytes == 0) {
+        lease_handled(connection, header);
         connection_throttle(connection);
+    }
     return status;
 }
 
@@ -197,8 +205,10 @@ static int connection_on_payload(void *owner, const struct frame_header *header,
     struct connection *connection = owner;
     int status = request_payload(connection, header, fault);
 
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
+        lease_handled(connection, header);
         connection_throttle(connection);
+    }
     return status;
 }
 
@@ -233,14 +243,19 @@ static bool connection_read(struct connection *connection) {
         if (got == 0)
             return connection_read_end(connection);
         if (got < 0) {
-            connection_destroy(connection, transport_reason(&connection->transport, errno, &fault));
+            lease_lost(connection, transport_reason(&connection->transport, errno, &fault));
             return false;
         }
         account_spend(connection, (size_t)got);
         connection->heard |= connection->reader.state == FRAME_READER_PAYLOAD;
+        connection->lease.heard = true;
         if (frame_reader_advance(&connection->reader, (size_t)got, &connection_handler, connection, &fault)) {
             connection_fail(connection, &fault);
             break;
+        }
+        if (connection->lease.claimed) {
+            lease_take_over(connection);
+            return false;
         }
         if ((size_t)got < want && !transport_more(&connection->transport))
             break; /* that was all there is */
@@ -253,7 +268,7 @@ static bool connection_read(struct connection *connection) {
 void connection_resume(struct connection *connection) {
     struct fault fault = {0};
 
-    if (connection->state != CONNECTION_OPEN)
+    if (connection->state != CONNECTION_OPEN || !connection->poll)
         return;
     if (connection->reader.paused) {
         if (connection_over(connection))
@@ -261,6 +276,10 @@ void connection_resume(struct connection *connection) {
         connection->turn_frames = 0;
         if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
             connection_fail(connection, &fault);
+        if (connection->lease.claimed) {
+            lease_take_over(connection);
+            return;
+        }
         connection_keep_reading(connection);
     } else if (!connection->eof && !connection->draining && transport_more(&connection->transport) &&
                !connection_read(connection)) {
@@ -270,7 +289,7 @@ void connection_resume(struct connection *connection) {
 }
 
 void connection_drain(struct connection *connection) {
-    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && !connection->eof &&
+    if (connection->state == CONNECTION_OPEN && connection->poll && !connection->reader.paused && !connection->eof &&
         !transport_opening(&connection->transport) && !connection_read(connection))
         return;
     connection->draining = true;
@@ -311,7 +330,39 @@ static void connection_release(struct connection *connection) {
 }
 
 static void connection_closed(uv_handle_t *handle) {
-    free(handle->data);
+    free(handle);
+}
+
+void connection_unplug(struct connection *connection) {
+    answer_cancel_all(connection);
+    reply_queue_clear(&connection->queue);
+    trace_feed_drop(connection);
+    connection_let_rate(connection);
+    frame_reader_finish(&connection->reader);
+    connection->reader = (struct frame_reader){0};
+    if (!connection->poll)
+        return;
+    uv_close((uv_handle_t *)connection->poll, connection_closed);
+    connection->poll = NULL;
+    transport_end(&connection->transport);
+    transport_finish(&connection->transport);
+}
+
+void connection_adopt(struct connection *connection, struct connection *fresh) {
+    connection->poll = fresh->poll;
+    connection->poll->data = connection;
+    connection->transport = fresh->transport;
+    connection->tcp = fresh->tcp;
+    connection->events = fresh->events;
+    connection->reader = fresh->reader;
+    connection->eof = connection->blocked = false;
+    connection->leave_ms = 0;
+    connection->peer = fresh->peer;
+    frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
+    fresh->poll = NULL;
+    fresh->transport = (struct transport){.fd = -1};
+    fresh->reader = (struct frame_reader){0};
+    connection_watch(connection);
 }
 
 static void connection_unlist(struct connection *connection) {
@@ -338,18 +389,15 @@ void connection_destroy(struct connection *connection, const char *reason) {
         return;
     if (connection->state == CONNECTION_OPEN)
         snprintf(connection->reason, sizeof connection->reason, "%s", reason);
-    answer_cancel_all(connection);
-    reply_queue_clear(&connection->queue);
+    connection_unplug(connection);
     connection_release(connection);
     connection_unlist(connection);
-    connection_let_rate(connection);
     account_leave(connection->account);
-    frame_reader_finish(&connection->reader);
-    uv_close((uv_handle_t *)&connection->poll, connection_closed);
-    transport_end(&connection->transport);
-    transport_finish(&connection->transport);
+    lease_finish(&connection->lease);
+    outcome_list_finish(&connection->lease.outcomes);
     if (connection->service->options.left)
         connection->service->options.left(connection->service->options.owner, connection->number);
+    free(connection);
 }
 
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
@@ -365,7 +413,7 @@ static void connection_finish_with(struct connection *connection, const struct f
                   connection->reason, NULL);
     }
     connection->state = CONNECTION_CLOSING;
-    connection->deadline_ms = service_now_ms() + SERVICE_FLUSH_MS;
+    connection->deadline_ms = service_now_ms() + (connection->poll ? SERVICE_FLUSH_MS : 0);
     reply_queue_end(&connection->queue, last ? &last->reply : NULL);
     service_mark_dirty(connection->service, connection);
 }
@@ -451,18 +499,19 @@ void connection_flush(struct connection *connection) {
     struct fault fault;
     int left;
 
-    if (connection->blocked || transport_opening(&connection->transport))
+    if (connection->blocked || !connection->poll || transport_opening(&connection->transport))
         return;
     if (budget == 0 && !reply_queue_empty(&connection->queue)) {
         connection_hold_rate(connection);
         connection_watch(connection);
         return;
     }
+    connection->lease.said = true;
     left = reply_queue_write(&connection->queue, &connection->transport,
                              budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
                              &connection->service->bytes_out);
     if (left < 0) {
-        connection_destroy(connection, transport_reason(&connection->transport, -left, &fault));
+        lease_lost(connection, transport_reason(&connection->transport, -left, &fault));
         return;
     }
     account_spend(connection, (size_t)(connection->queue.written - before));
@@ -486,7 +535,7 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
 
     service_busy(connection->service);
     if (status < 0) {
-        connection_destroy(connection, "the connection was reset");
+        lease_lost(connection, "the connection was reset");
         return;
     }
     if (connection->state == CONNECTION_LINGER) {
@@ -506,9 +555,14 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
         connection->blocked = false;
         service_mark_dirty(connection->service, connection);
     }
-    if (events & (UV_DISCONNECT | UV_PRIORITIZED)) {
+    if (events & (UV_DISCONNECT | UV_PRIORITIZED) && connection->lease.granted && !connection->lease.goodbye) {
+        if (!(events & UV_READABLE) || connection->reader.paused) { /* else its end is found by reading */
+            lease_lost(connection, "closed by the client");
+            return;
+        }
+    } else if (events & (UV_DISCONNECT | UV_PRIORITIZED)) {
         if (events & UV_PRIORITIZED || connection_is_dead(connection)) {
-            connection_destroy(connection, "closed by the client");
+            lease_lost(connection, "closed by the client");
             return;
         }
         connection_half_close(connection);
@@ -539,6 +593,8 @@ static void connection_check_use(struct connection *connection, uint64_t now_ms)
 void connection_tick(struct connection *connection, uint64_t now_ms) {
     struct fault fault;
 
+    if (!lease_tick(connection, now_ms))
+        return;
     /* The engine could not promise to tell when it had no memory for that. */
     if (connection->wait_room &&
         session_queued(connection->session) <= connection->account->limits.session_operations / 2)
@@ -630,9 +686,11 @@ void connection_granted(struct connection *connection, const struct principal *p
 int connection_create(const struct connection_options *options, int fd, struct connection **out, struct fault *fault) {
     struct service *service = options->service;
     struct connection *connection = calloc(1, sizeof *connection);
+    uv_poll_t *poll = malloc(sizeof *poll);
     int error;
 
-    if (!connection || frame_reader_init(&connection->reader, CONNECTION_BUFFER_BYTES)) {
+    if (!connection || !poll || frame_reader_init(&connection->reader, CONNECTION_BUFFER_BYTES)) {
+        free(poll);
         free(connection);
         close(fd);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
@@ -642,6 +700,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     error = connection_identify(connection, &options->peer->principal, fault);
     if (error) {
         frame_reader_finish(&connection->reader);
+        free(poll);
         free(connection);
         close(fd);
         return error;
@@ -651,23 +710,27 @@ int connection_create(const struct connection_options *options, int fd, struct c
     if (error) {
         account_leave(connection->account);
         frame_reader_finish(&connection->reader);
+        free(poll);
         free(connection);
         close(fd);
         return error;
     }
-    error = uv_poll_init(service->loop, &connection->poll, fd);
+    error = uv_poll_init(service->loop, poll, fd);
     if (error) {
         frame_reader_finish(&connection->reader);
         account_leave(connection->account);
         transport_finish(&connection->transport);
+        free(poll);
         free(connection);
         return fault_set(fault, STATUS_CONNECTION, "cannot watch the socket: %s", uv_strerror(error));
     }
-    connection->poll.data = connection;
+    connection->poll = poll;
+    connection->poll->data = connection;
     connection->number = options->session;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
     reply_queue_init(&connection->queue);
+    lease_init(&connection->lease);
     connection_list(connection);
     connection_watch(connection);
     *out = connection;

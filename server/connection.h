@@ -2,7 +2,8 @@
  *
  * It is read while its session has room for operations and its replies leave; otherwise the rest waits in the socket. A
  * client that breaks the protocol gets an Error as its last frame. One that shuts down its sending side gets the answers
- * that are still due, within a bounded time; one that is gone ends at once. Loop thread only. */
+ * that are still due, within a bounded time; one that is gone ends at once, unless it may come back: its session then
+ * stays, without a socket (server/lease.h). Loop thread only. */
 #pragma once
 
 #include <uv.h>
@@ -11,6 +12,7 @@
 #include "proto/frame.h"
 #include "proto/transport.h"
 #include "server/answer.h"
+#include "server/lease.h"
 #include "server/peer.h"
 #include "server/reply.h"
 #include "server/service.h"
@@ -48,7 +50,7 @@ struct connection {
     bool dirty, more;
     enum connection_state state;
 
-    uv_poll_t poll;
+    uv_poll_t *poll; /* NULL: the session has no socket now */
     struct transport transport;
     bool tcp;
     int events;        /* asked of the poll handle */
@@ -80,8 +82,9 @@ struct connection {
     struct session *session; /* NULL before Hello */
     uint64_t operations;     /* numbered so far */
     struct request_upload *uploads, *receiving;
-    struct request_upload *held; /* its chunk's frame has been put off; NULL: none */
+    struct request_upload *held; /* its chunk's frame has been put off, or was cut; NULL: none */
     unsigned n_uploads;
+    struct lease lease;
 };
 
 /* Takes over `fd`, a stream socket whose preamble has been read, also on failure. The connection destroys itself when
@@ -95,6 +98,10 @@ void connection_fail(struct connection *connection, const struct fault *fault);
 /* As by connection_fail(), but pending requests get `fault` first. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
 
+/* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it. */
+void connection_unplug(struct connection *connection);
+/* Takes over the other one's socket, with its reader; it must be destroyed then. */
+void connection_adopt(struct connection *connection, struct connection *fresh);
 /* The answer to service_options.login: who the client is, or why it is nobody. */
 void connection_granted(struct connection *connection, const struct principal *principal);
 void connection_denied(struct connection *connection, const struct fault *fault);

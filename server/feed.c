@@ -1,5 +1,7 @@
 #include "server/feed.h"
 
+#include <stdio.h>
+
 static void feed_part_came(struct fetch_part *part, const struct failure *failure) {
     struct feed_part *entry = (struct feed_part *)part;
     struct feed *feed = entry->feed;
@@ -33,11 +35,18 @@ static void feed_ask(struct feed *feed) {
 static void feed_came(struct fetch *fetch, const struct failure *failure) {
     struct feed *feed = (struct feed *)fetch;
 
+    if (!failure && feed->from > 0 && feed->from >= fetch->bytes) {
+        feed->failure = (struct failure){.code = STATUS_OUT_OF_RANGE};
+        snprintf(feed->failure.message, sizeof feed->failure.message, "there is no byte %ld of %ld", feed->from,
+                 fetch->bytes);
+        failure = &feed->failure;
+    }
     if (failure || fetch->data || fetch->bytes == 0) {
         feed->came(feed, failure);
         return;
     }
     feed->parted = feed->waiting = true;
+    feed->asked = feed->from;
     feed_ask(feed);
 }
 
@@ -47,9 +56,11 @@ void feed_start(struct feed *feed, struct session *session, uint64_t id) {
 }
 
 void feed_reply(struct feed *feed, struct reply *reply, unsigned type, uint64_t sequence) {
-    const uint8_t *data = feed->parted ? feed->parts[feed->first].part.data : feed->fetch.data;
+    const uint8_t *data = feed->parted       ? feed->parts[feed->first].part.data
+                          : feed->fetch.data ? feed->fetch.data + feed->from
+                                             : NULL;
 
-    reply_data(reply, type, sequence, data, (uint64_t)feed->fetch.bytes);
+    reply_data(reply, type, sequence, data, (uint64_t)feed->from, (uint64_t)feed->fetch.bytes);
     reply->parted = feed->parted;
 }
 

@@ -17,7 +17,8 @@ struct feed {
     struct fetch fetch;
     struct feed_part parts[FEED_PARTS];
     unsigned first, n_parts; /* a ring of those asked for */
-    int64_t asked;           /* bytes asked for */
+    int64_t from;            /* where the value begins for this owner: set before the start, in bytes */
+    int64_t asked;           /* bytes asked for, or not wanted */
     bool parted, waiting, failed;
     struct failure failure; /* of a part */
     /* What there is to send has come: the value or its first part, later the part that feed_next() had to wait for; or it

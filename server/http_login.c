@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "server/front.h"
 #include "server/http_impl.h"
@@ -23,25 +24,38 @@ static const char *http_basic_password(const char *encoded, char text[HTTP_BASIC
     return colon ? colon + 1 : "";
 }
 
-static bool http_login_is(const struct users *users, const char *token) {
+/* The other end, for the log and for counting what fails there. */
+static void http_login_peer(struct http *http, struct MHD_Connection *connection, struct peer *peer) {
+    const union MHD_ConnectionInfo *info =
+        http->library.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    socklen_t length = sizeof address;
+    *peer = (struct peer){.address = "http"};
+    if (info && !getpeername(info->connect_fd, (struct sockaddr *)&address, &length))
+        source_find(&peer->source, &address);
+}
+
+static bool http_login_is(struct http *http, struct MHD_Connection *connection, const char *token) {
+    struct peer peer;
+    struct login_request request = {.peer = &peer, .token = token};
     struct principal principal;
     struct fault fault;
-    if (users_by_token(users, token, &principal) != USERS_GRANTED)
+    http_login_peer(http, connection, &peer);
+    if (login_check_now(&http->front->login, &request, &principal, &fault))
         return false;
     return role_check(ROLE_ON_CONTROL, FRAME_GET_STATUS, principal.role, principal.name, &fault) == STATUS_OK;
 }
 
 bool http_login_allows(struct http *http, struct MHD_Connection *connection) {
-    const struct users *users = http->front->login.users;
     const char *shown = http->library.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     char text[HTTP_BASIC_TEXT_MAX + 1];
-    if (!users)
+    if (!http->front->login.users)
         return true;
     bool allowed = false;
     if (shown && !strncasecmp(shown, "Bearer ", 7))
-        allowed = http_login_is(users, shown + 7);
+        allowed = http_login_is(http, connection, shown + 7);
     else if (shown && !strncasecmp(shown, "Basic ", 6))
-        allowed = http_login_is(users, http_basic_password(shown + 6, text));
+        allowed = http_login_is(http, connection, http_basic_password(shown + 6, text));
     OPENSSL_cleanse(text, sizeof text);
     if (!allowed)
         log_event(LOG_LEVEL_DEBUG, "http_denied", "token", shown ? "wrong" : "none", NULL);

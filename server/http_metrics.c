@@ -117,9 +117,6 @@ static const struct metrics_row metrics_devices[] = {
     {"tensord_device_sent_bytes_total", "counter", "Tensor bytes fetched, since the worker's start.", DEVICE(bytes_out),
      METRICS_UINT64},
     {"tensord_device_connections", "gauge", "Client connections open.", DEVICE(connections), METRICS_UINT64},
-    {"tensord_device_names", "gauge", "Named tensors.", DEVICE(names), METRICS_UINT64},
-    {"tensord_device_names_bytes", "gauge", "Bytes in named tensors, a part of the live ones.", DEVICE(names_bytes),
-     METRICS_UINT64},
     {"tensord_device_data_age_seconds", "gauge",
      "Age of the device's figures: it grows where a worker has stopped answering.", DEVICE(data_age_ms), METRICS_MILLI},
     {"tensord_device_epoch", "gauge", "Counts the starts of the device's worker.", DEVICE(epoch), METRICS_UINT64},
@@ -257,6 +254,27 @@ static void metrics_write_counts(FILE *out, const Tensord__Status *status) {
                        status->devices[i]->rejections, status->devices[i]->n_rejections);
     metrics_head(out, "tensord_rejections_total", "counter", "Connections that the daemon refused, by code.");
     metrics_counts(out, "tensord_rejections_total", NULL, status->rejections, status->n_rejections);
+}
+
+/* Limits by their keys in the configuration. */
+static void metrics_write_limits(FILE *out, const Tensord__Status *status) {
+    metrics_head(out, "tensord_device_limits_met_total", "counter",
+                 "How often a limit was met on the device, by its key, since the worker's start.");
+    for (size_t i = 0; i < status->n_devices; i++) {
+        const Tensord__DeviceStatus *device = status->devices[i];
+        for (size_t k = 0; k < device->n_limits_met; k++) {
+            metrics_line(out, "tensord_device_limits_met_total", metrics_name(device), "limit",
+                         device->limits_met[k]->key);
+            metrics_value(out, (double)device->limits_met[k]->count);
+        }
+    }
+    metrics_head(out, "tensord_limits_met_total", "counter", "How often the daemon itself met a limit, by its key.");
+    for (size_t k = 0; k < status->n_limits_met; k++) {
+        fputs("tensord_limits_met_total{", out);
+        metrics_label(out, "limit", status->limits_met[k]->key);
+        fputc('}', out);
+        metrics_value(out, (double)status->limits_met[k]->count);
+    }
 }
 
 static const Tensord__Reading *metrics_reading_of(const Tensord__DeviceStatus *device,
@@ -410,6 +428,7 @@ void http_metrics_write(FILE *out, const Tensord__Status *status, const struct h
     metrics_write_devices(out, status);
     metrics_write_last_fault(out, status, extra->now_s);
     metrics_write_counts(out, status);
+    metrics_write_limits(out, status);
     metrics_write_histograms(out, status);
     metrics_write_readings(out, status);
     metrics_write_sessions(out, status);

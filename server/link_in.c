@@ -46,6 +46,13 @@ struct link_in {
     uint8_t ticket[LINK_TICKET_BYTES];
 };
 
+/* For the other side to come. A client that may reconnect may have to, before it can ask the other device. */
+static uint64_t link_in_deadline(const struct service *service, bool resumable) {
+    const struct channel_limits *limits = &service->limits;
+
+    return service_now_ms() + limits->transfer_timeout_ms + (resumable ? limits->session_lease_ms : 0);
+}
+
 static void link_in_closed(uv_handle_t *handle) {
     free(handle->data);
 }
@@ -256,7 +263,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     frame_reader_limits(&link->reader, LINK_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     link->service = service;
     link->fd = fd;
-    link->deadline_ms = service_now_ms() + service->limits.transfer_timeout_ms;
+    link->deadline_ms = link_in_deadline(service, true);
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
     memcpy(link->ticket, ticket, LINK_TICKET_BYTES);
     link->next = table->links;
@@ -351,7 +358,7 @@ void link_in_expect(struct connection *connection, const struct upload_request *
     copy->connection = connection;
     copy->upload.room = copy_in_room;
     snprintf(copy->source, sizeof copy->source, "%s", source);
-    copy->deadline_ms = service_now_ms() + service->limits.transfer_timeout_ms;
+    copy->deadline_ms = link_in_deadline(service, connection->lease.granted);
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
     copy_in_list(table, copy);
     for (struct link_in *link = table->links; link; link = link->next)
@@ -370,10 +377,11 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
 
     for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
         next_copy = copy->next;
-        if (copy->link || now_ms < copy->deadline_ms)
-            continue;
-        fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms",
-                  service->limits.transfer_timeout_ms);
+        if (copy->link || !copy->connection->poll || now_ms < copy->deadline_ms)
+            continue; /* it has begun, or its client may be about to send for it */
+        fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms%s",
+                  service->limits.transfer_timeout_ms,
+                  copy->connection->lease.granted ? " and the session's lease" : "");
         copy_in_fail(copy, &fault);
     }
     for (struct link_in *link = service->links.links; link; link = next_link) {
@@ -381,6 +389,14 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
         if (!link->copy && now_ms >= link->deadline_ms)
             link_in_destroy(link);
     }
+}
+
+void link_in_extend(struct connection *connection) {
+    uint64_t deadline_ms = link_in_deadline(connection->service, true);
+
+    for (struct copy_in *copy = connection->service->links.copies; copy; copy = copy->next)
+        if (copy->connection == connection)
+            copy->deadline_ms = deadline_ms;
 }
 
 void link_in_drop_connection(struct connection *connection) {

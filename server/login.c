@@ -149,15 +149,33 @@ void login_certify(const struct login *login, struct peer *peer) {
     login_allow(login, &peer->principal);
 }
 
+static int login_turn_away(struct login *login, const struct login_request *request, struct fault *fault) {
+    login->counts.turned_away++;
+    login_log(login, request, "too many at once");
+    return fault_set(fault, STATUS_LIMIT, "too many logins from this address after failed ones; try again later");
+}
+
 /* Now, without waiting. */
 static int login_decide(struct login *login, const struct login_request *request, struct principal *principal,
                         struct fault *fault) {
     enum users_denial denial = users_by_token(login->users, request->token, principal);
     if (denial != USERS_GRANTED)
         return login_deny(login, request, denial, fault);
-    login->counts.granted++;
     login_allow(login, principal);
     return STATUS_OK;
+}
+
+/* The same, and counted. */
+static int login_finally(struct login *login, const struct login_request *request, struct principal *principal,
+                         struct fault *fault) {
+    int status = login_decide(login, request, principal, fault);
+    login->counts.granted += status == STATUS_OK;
+    return status;
+}
+
+int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
+                    struct fault *fault) {
+    return login_decide(login, request, principal, fault);
 }
 
 static void login_waiting_closed(uv_handle_t *handle) {
@@ -176,7 +194,7 @@ static void login_waited(uv_timer_t *timer) {
     struct login_request request = waiting->request;
     struct principal principal;
     struct fault fault = {0};
-    int status = login_decide(waiting->login, &request, &principal, &fault);
+    int status = login_finally(waiting->login, &request, &principal, &fault);
     login_waiting_end(waiting);
     request.done(request.owner, request.number, status, status ? NULL : &principal, &fault);
 }
@@ -195,11 +213,8 @@ static int login_put_off(struct login *login, const struct login_request *reques
     bool full = login->n_waiting >= LOGIN_WAITING_MAX ||
                 login_count_waiting(login, &request->peer->source) >= LOGIN_SOURCE_WAITING_MAX;
     struct login_waiting *waiting = full ? NULL : calloc(1, sizeof *waiting);
-    if (!waiting) {
-        login->counts.turned_away++;
-        login_log(login, request, "too many at once");
-        return fault_set(fault, STATUS_LIMIT, "too many logins from this address after failed ones; try again later");
-    }
+    if (!waiting)
+        return login_turn_away(login, request, fault);
     waiting->login = login;
     waiting->request = *request;
     waiting->peer = *request->peer;
@@ -224,7 +239,7 @@ int login_check(struct login *login, const struct login_request *request, struct
         return STATUS_OK;
     }
     uint64_t delay = *request->token ? login_delay_ms(login, &request->peer->source) : 0;
-    return delay ? login_put_off(login, request, delay, fault) : login_decide(login, request, principal, fault);
+    return delay ? login_put_off(login, request, delay, fault) : login_finally(login, request, principal, fault);
 }
 
 void login_forget(struct login *login, const void *owner, uint64_t number) {

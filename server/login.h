@@ -70,6 +70,10 @@ void login_certify(const struct login *login, struct peer *peer);
  * stranger may know. STATUS_AGAIN: its source has to wait, and request->done will be called. */
 int login_check(struct login *login, const struct login_request *request, struct principal *principal,
                 struct fault *fault);
+/* The same for those who cannot be told later, such as a request by HTTP: nobody waits. Failures are logged and counted, also
+ * against their source; what is granted is not, for they ask anew each time. request->done is not looked at. */
+int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
+                    struct fault *fault);
 /* The owner of a request that waits is gone. */
 void login_forget(struct login *login, const void *owner, uint64_t number);
 

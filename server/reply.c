@@ -41,6 +41,13 @@ void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const 
     reply_head(reply, message, 0);
 }
 
+void reply_frame(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *frame, size_t bytes) {
+    reply_begin(reply, type, sequence);
+    memcpy(reply->head, frame, bytes);
+    reply->head_bytes = bytes;
+    reply->chunk = reply->done = 0;
+}
+
 void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                         const uint8_t *data, size_t bytes) {
     reply_begin(reply, type, sequence);
@@ -70,11 +77,13 @@ static void reply_chunk(struct reply *reply) {
     }
 }
 
-void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t total) {
+void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t offset,
+                uint64_t total) {
     reply_begin(reply, type, sequence);
     reply->data = data;
+    reply->offset = offset;
     reply->total = total;
-    reply->bulk = total > REPLY_SMALL_MAX;
+    reply->bulk = total - offset > REPLY_SMALL_MAX;
     reply_chunk(reply);
 }
 

@@ -41,11 +41,15 @@ struct reply {
 
 /* A frame without payload. The packed message must fit into REPLY_HEAD_MAX with its header. */
 void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
+/* The same frame as one before. */
+void reply_frame(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *frame, size_t bytes);
 /* One frame with a payload of at most FRAME_CHUNK bytes, borrowed until `sent`. */
 void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                         const uint8_t *data, size_t bytes);
-/* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with `total` bytes, in as many frames as it takes. */
-void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t total);
+/* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with the bytes from `offset` to `total`, in as many frames as it takes. `data` are
+ * those at `offset`. */
+void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t offset,
+                uint64_t total);
 /* The bytes of the next frame of a reply in parts. */
 void reply_data_next(struct reply *reply, const uint8_t *data);
 /* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED and FRAME_DONE with their

@@ -73,8 +73,6 @@ static int request_login(struct connection *connection, const char *token, struc
 static int request_hello(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__Hello *hello = (const Tensord__Hello *)message;
-    struct service *service = connection->service;
-    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
     int status;
 
     (void)sink;
@@ -89,6 +87,8 @@ static int request_hello(struct connection *connection, const struct frame_heade
     status = request_login(connection, hello->token, fault);
     if (status)
         return status;
+    if (hello->resume_session)
+        return lease_claim(connection, hello, header->sequence, fault);
     status = request_session(connection, hello->allow_tf32, fault);
     if (status)
         return status;
@@ -96,7 +96,15 @@ static int request_hello(struct connection *connection, const struct frame_heade
     connection->deadline_ms = 0;
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     request_log_open(connection);
-    welcome.version = hello->version_max < PROTOCOL_VERSION_MAX ? hello->version_max : PROTOCOL_VERSION_MAX;
+    lease_grant(connection, hello);
+    return request_welcome(connection, hello->version_max, header->sequence);
+}
+
+int request_welcome(struct connection *connection, uint32_t version, uint64_t sequence) {
+    struct service *service = connection->service;
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+
+    welcome.version = version < PROTOCOL_VERSION_MAX ? version : PROTOCOL_VERSION_MAX;
     welcome.server = "tensord " TENSORD_VERSION;
     welcome.device = service->device;
     welcome.kind = service->kind;
@@ -104,7 +112,15 @@ static int request_hello(struct connection *connection, const struct frame_heade
     welcome.epoch = service->epoch;
     welcome.batch_bytes_max = FRAME_MESSAGE_MAX;
     welcome.chunk_bytes_max = FRAME_PAYLOAD_MAX;
-    return answer_message(connection, FRAME_WELCOME, header->sequence, &welcome.base);
+    lease_welcome(connection, &welcome);
+    return answer_message(connection, FRAME_WELCOME, sequence, &welcome.base);
+}
+
+static int request_goodbye(struct connection *connection, const struct frame_header *header,
+                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    (void)header, (void)message, (void)sink, (void)fault;
+    connection->lease.goodbye = true;
+    return STATUS_OK;
 }
 
 static int request_ping(struct connection *connection, const struct frame_header *header,
@@ -200,8 +216,10 @@ static int request_batch(struct connection *connection, const struct frame_heade
 
 static int request_fetch(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__Fetch *fetch = (const Tensord__Fetch *)message;
+
     (void)sink, (void)fault;
-    return answer_fetch(connection, header->sequence, ((const Tensord__Fetch *)message)->id);
+    return answer_fetch(connection, header->sequence, fetch->id, fetch->offset);
 }
 
 static int request_wait(struct connection *connection, const struct frame_header *header,
@@ -290,30 +308,37 @@ struct request_row {
                   uint8_t **sink, struct fault *fault);
     bool answered; /* has a reply, so needs a sequence */
     bool payload;  /* may have one */
+    bool counted;  /* where the session may be resumed; and there: */
+    bool once;     /* changes something, so that it is answered, not done, again where it is asked again */
 };
 
 static const struct request_row request_rows[] = {
     [FRAME_HELLO] = {&tensord__hello__descriptor, request_hello},
     [FRAME_PING] = {&tensord__ping__descriptor, request_ping, .answered = true},
-    [FRAME_BATCH] = {&tensord__batch__descriptor, request_batch},
-    [FRAME_UPLOAD] = {&tensord__upload__descriptor, request_upload, .payload = true},
-    [FRAME_UPLOAD_CHUNK] = {&tensord__upload_chunk__descriptor, request_upload_chunk, .payload = true},
+    [FRAME_BATCH] = {&tensord__batch__descriptor, request_batch, .counted = true},
+    [FRAME_UPLOAD] = {&tensord__upload__descriptor, request_upload, .payload = true, .counted = true},
+    [FRAME_UPLOAD_CHUNK] = {&tensord__upload_chunk__descriptor, request_upload_chunk, .payload = true, .counted = true},
     [FRAME_FETCH] = {&tensord__fetch__descriptor, request_fetch, .answered = true},
     [FRAME_WAIT] = {&tensord__wait__descriptor, request_wait, .answered = true},
     [FRAME_SYNC] = {&tensord__sync__descriptor, request_sync, .answered = true},
-    [FRAME_STREAM_OPEN] = {&tensord__stream_open__descriptor, request_stream_open},
-    [FRAME_STREAM_CLOSE] = {&tensord__stream_close__descriptor, request_stream_close},
-    [FRAME_COPY_OUT] = {&tensord__copy_out__descriptor, request_copy_out},
-    [FRAME_COPY_IN] = {&tensord__copy_in__descriptor, request_copy_in},
+    [FRAME_STREAM_OPEN] = {&tensord__stream_open__descriptor, request_stream_open, .counted = true},
+    [FRAME_STREAM_CLOSE] = {&tensord__stream_close__descriptor, request_stream_close, .counted = true},
+    [FRAME_COPY_OUT] = {&tensord__copy_out__descriptor, request_copy_out, .counted = true},
+    [FRAME_COPY_IN] = {&tensord__copy_in__descriptor, request_copy_in, .counted = true},
+    [FRAME_GOODBYE] = {&tensord__goodbye__descriptor, request_goodbye},
     [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .answered = true},
-    [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch},
-    [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release},
-    [FRAME_PUBLISH] = {&tensord__publish__descriptor, request_publish, .answered = true},
-    [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true},
+    [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch, .counted = true},
+    [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release, .counted = true},
+    [FRAME_PUBLISH] = {&tensord__publish__descriptor, request_publish, .answered = true, .once = true},
+    [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true, .once = true},
     [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .answered = true},
-    [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true},
+    [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true, .once = true},
     [FRAME_TRACE_START] = {&tensord__trace_start__descriptor, request_trace_start, .answered = true},
 };
+
+bool request_counted(unsigned type) {
+    return type < sizeof request_rows / sizeof request_rows[0] && request_rows[type].counted;
+}
 
 /* The row for this frame, once everything has been checked that needs no look into the message. */
 static const struct request_row *request_row(const struct connection *connection, const struct frame_header *header,
@@ -339,6 +364,22 @@ static const struct request_row *request_row(const struct connection *connection
     return NULL;
 }
 
+/* A request that changes something may be asked again by a client that did not hear the answer. */
+static int request_once(struct connection *connection, const struct request_row *row, const struct frame_header *header,
+                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    struct lease *lease = &connection->lease;
+    const struct outcome *outcome =
+        row->once && lease->granted ? outcome_find(&lease->outcomes, header->sequence) : NULL;
+    int status;
+
+    if (outcome)
+        return answer_outcome(connection, outcome);
+    lease->once = row->once && lease->granted;
+    status = row->handle(connection, header, message, sink, fault);
+    connection->lease.once = false;
+    return status;
+}
+
 int request_handle(struct connection *connection, const struct frame_header *header, const uint8_t *message,
                    uint8_t **sink, struct fault *fault) {
     const struct request_row *row = request_row(connection, header, fault);
@@ -357,7 +398,7 @@ int request_handle(struct connection *connection, const struct frame_header *hea
                                 header->message_bytes);
     if (!request_texts_whole(row->descriptor, message, header->message_bytes))
         return REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", frame_type_name(header->type));
-    status = row->handle(connection, header, unpacked, sink, fault);
+    status = request_once(connection, row, header, unpacked, sink, fault);
     if (status == STATUS_NO_HOST_MEMORY && fault && !fault->code)
         fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to answer %s", frame_type_name(header->type));
     return status;

@@ -3,6 +3,7 @@
  * thread only. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/frame.h"
@@ -15,5 +16,11 @@ int request_handle(struct connection *connection, const struct frame_header *hea
                    uint8_t **sink, struct fault *fault);
 /* The payload of the frame handled last has come. */
 int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault);
+/* The connection ended, and the session goes on: a chunk that was on its way will come again. */
+void request_cut(struct connection *connection);
+/* Whether frames of this type count where a session may be resumed: they change something and have no reply. */
+bool request_counted(unsigned type);
+/* The answer to the Hello of a client that speaks up to `version`, for a session that there is. */
+int request_welcome(struct connection *connection, uint32_t version, uint64_t sequence);
 /* Ends the uploads that are under way, before the session does. */
 void request_drop_uploads(struct connection *connection);

@@ -14,7 +14,8 @@ struct request_upload {
     uint64_t id;
     int64_t total, received; /* bytes */
     enum dtype dtype;
-    uint8_t *place; /* where the chunk that comes now goes */
+    uint8_t *place; /* where the chunk that comes now goes, */
+    uint64_t chunk; /* and its bytes */
     bool bound;     /* false: it failed, what comes is dropped */
     struct upload upload;
 };
@@ -75,12 +76,19 @@ static int request_upload_expect(struct connection *connection, struct request_u
     if (payload > (uint64_t)(upload->total - upload->received))
         return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where %ld of %ld were due", upload->id, payload,
                                 upload->total - upload->received, upload->total);
-    if (payload > 0) {
+    if (upload->place && payload != upload->chunk)
+        return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where a chunk of %lu had been cut", upload->id,
+                                payload, upload->chunk);
+    if (payload > 0 && !upload->place) {
         upload->place = upload->bound ? upload_chunk(&upload->upload, upload->received, (int64_t)payload) : NULL;
         connection->wait_staging = upload->bound && upload->upload.later;
         connection->held = connection->wait_staging ? upload : NULL;
         if (connection->wait_staging)
             return STATUS_AGAIN;
+    }
+    connection->held = NULL;
+    if (payload > 0) {
+        upload->chunk = payload;
         connection->receiving = upload;
         *sink = upload->place;
     } else if (upload->total == 0) {
@@ -95,7 +103,9 @@ int request_upload(struct connection *connection, const struct frame_header *hea
     const Tensord__Upload *upload = (const Tensord__Upload *)message;
     struct request_upload *entry = connection->held;
 
-    if (entry) /* it has been begun, and waited for staging memory */
+    if (entry && entry->id != upload->id)
+        return REQUEST_PROTOCOL(fault, "upload %lu came where %lu was due again", upload->id, entry->id);
+    if (entry) /* it has been begun, and waited for staging memory, or was cut */
         return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
     if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
         return STATUS_PROTOCOL;
@@ -149,6 +159,12 @@ int request_payload(struct connection *connection, const struct frame_header *he
     request_upload_end(upload, NULL);
     request_upload_remove(connection, upload);
     return STATUS_OK;
+}
+
+void request_cut(struct connection *connection) {
+    if (connection->receiving)
+        connection->held = connection->receiving;
+    connection->receiving = NULL;
 }
 
 void request_drop_uploads(struct connection *connection) {

@@ -25,6 +25,8 @@
     X(STREAM_CLOSE, NOBODY, RUN)                                                                                       \
     X(COPY_OUT, NOBODY, RUN)                                                                                           \
     X(COPY_IN, NOBODY, RUN)                                                                                            \
+    X(ACK, NOBODY, NOBODY)                                                                                             \
+    X(GOODBYE, NOBODY, RUN)                                                                                            \
     X(KERNEL_COMPILE, NOBODY, RUN)                                                                                     \
     X(KERNEL_COMPILED, NOBODY, NOBODY)                                                                                 \
     X(KERNEL_LAUNCH, NOBODY, RUN)                                                                                      \

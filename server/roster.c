@@ -44,8 +44,8 @@ int roster_join(struct roster *roster, const char *name, const struct limits *li
     struct roster_entry *entry = roster_entry(roster, name);
     uint64_t limit = limits ? limits->principal_connections : 0;
     if (entry && limit && entry->connections >= limit)
-        return fault_set(fault, STATUS_LIMIT, "%s has %u connections, and may have no more (principal-connections)",
-                         entry->name, entry->connections);
+        return fault_set(fault, STATUS_LIMIT, "%s has %u connection%s, and may have no more (principal-connections)",
+                         entry->name, entry->connections, entry->connections == 1 ? "" : "s");
     if (!entry && !(entry = roster_add(roster, name)))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
     entry->connections++;
@@ -90,8 +90,8 @@ static struct roster_guest *roster_guest(struct roster *roster, uint64_t session
 static int roster_check_sessions(const struct roster_entry *entry, const struct limits *limits, struct fault *fault) {
     if (!limits || !limits->principal_sessions || entry->sessions < limits->principal_sessions)
         return STATUS_OK;
-    return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (principal-sessions)", entry->name,
-                     entry->sessions);
+    return fault_set(fault, STATUS_LIMIT, "%s has %u session%s, and may have no more (principal-sessions)", entry->name,
+                     entry->sessions, entry->sessions == 1 ? "" : "s");
 }
 
 int roster_host(struct roster *roster, struct roster_entry **entry, const struct limits *limits, uint64_t session,

@@ -210,6 +210,9 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
         row->tls.resumed = session->tls_resumed;
         status->tls = &row->tls;
     }
+    status->detached = session->lease_until_ns != 0;
+    status->lease_left_s = status_seconds(session->lease_until_ns, now);
+    status->reconnects = session->reconnects;
     status->live_limit = session->live_limit;
     status->tensors_limit = session->tensors_limit;
     status->ops_limit = session->ops_limit;

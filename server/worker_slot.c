@@ -58,6 +58,8 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
         .device_timeout_ms = (uint32_t)config->device_timeout,
+        .session_lease_ms = (uint32_t)config->session_lease,
+        .heartbeat_timeout_ms = (uint32_t)config->heartbeat_timeout,
         .drain_timeout_ms = config->drain_timeout ? (uint32_t)config->drain_timeout : 1, /* 0 means the default there */
     };
 }

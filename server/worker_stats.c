@@ -69,6 +69,8 @@ static void worker_stats_session(const struct connection *connection, struct sta
     out->allow_tf32 = session.allow_tf32;
     snprintf(out->tls_cipher, sizeof out->tls_cipher, "%s", transport_cipher(&connection->transport));
     out->tls_resumed = transport_resumed(&connection->transport);
+    out->lease_until_ns = connection->lease.until_ms * 1000000u;
+    out->reconnects = connection->lease.reconnects;
     out->live_limit = connection->account->limits.session_bytes;
     out->tensors_limit = connection->account->limits.session_tensors;
     out->ops_limit = connection->account->limits.session_operations;
@@ -112,7 +114,7 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
     worker_stats_rates(stats, &device, now);
     names_stats(&service->names, &device.names);
     for (const struct connection *at = service->connections; at; at = at->next)
-        device.connections++;
+        device.connections += at->poll != NULL;
     stats_page_begin(page);
     page->device = device;
     for (const struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next)

@@ -164,8 +164,9 @@ def a_fresh_page_has_the_last_minutes(page, daemon):
     browser.until(lambda: len(history()["live"]) >= 4, "four seconds of history")
     page.open(f"http://127.0.0.1:{daemon.port}/")
     # One point would be what the page has seen itself.
-    page.until("[...document.querySelectorAll('[data-device=\"cpu:0\"] svg path:nth-child(2)')]"
-               ".every(path => (path.getAttribute('d') || '').split('L').length >= 4)")
+    page.until("(paths => paths.length === 4 && paths.every(path => (path.getAttribute('d') || '').split('L').length >= 4))"
+               "([...document.querySelectorAll('[data-device=\"cpu:0\"] svg path:nth-child(2)')])")
+    page.until("document.querySelectorAll('#rows tr').length === 3")
 
 
 def both_colour_schemes_can_be_read(page, _daemon):
@@ -289,7 +290,7 @@ def many_devices_and_sessions_can_be_looked_at(page, daemon):
         # Some fifteen sessions a device: the largest are named, the others are one part of the bar.
         assert page.ask(f"{card('cuda:0', '.legend')}.children.length") == 10
         legend = page.ask(f"{card('cuda:0', '.legend')}.textContent")
-        assert "8 more 2.0 GiB" in legend and "named tensors 72.4 GiB" in legend, legend
+        assert "8 more 1.8 GiB" in legend and "named tensors 72.5 GiB" in legend, legend
         page.until(f"{card('cuda:0', '.charts')}.children.length === 5")
         load = f"{card('cuda:0', 'figure:last-child path:nth-child(2)')}.getAttribute('d')"
         page.until(f"({load} || '').split('M').length === 3")  # what is not known is a gap

@@ -41,8 +41,7 @@ def metrics_are_as_promtool_wants_them(daemon):
     declared = set(re.findall(r"^# TYPE (\S+)", text.decode(), re.MULTILINE))
     assert {"tensord_session_memory_live_bytes", "tensord_device_queue_seconds"} <= declared, declared
     promtool("check", "metrics", stdin=text)
-    elsewhere = ("tensord_gpu_", "tensord_logins_")  # only with a GPU, and with a file of users
-    missing = {name for name in names_that_exist() - declared if not name.startswith(elsewhere)}
+    missing = {name for name in names_that_exist() - declared if not name.startswith("tensord_gpu_")}
     assert not missing, missing
 
 

@@ -172,6 +172,8 @@ Test(http, refused_connections_are_counted_by_their_reason) {
     cr_assert(wire_request(&sessions[2], FRAME_HELLO, &hello));
     cr_assert_eq(wire_until_closed(&sessions[2], 5000, NULL), STATUS_LIMIT);
     cr_assert(http_metric_reaches(port, "tensord_device_rejections_total{device=\"cpu:0\",code=\"LIMIT\"}", 1, 5000));
+    cr_assert(
+        http_metric_reaches(port, "tensord_device_limits_met_total{device=\"cpu:0\",limit=\"max-sessions\"}", 1, 5000));
     for (int i = 0; i < 3; i++)
         wire_close(&sessions[i]);
 }

@@ -249,11 +249,13 @@ Test(logins, half_logins_hold_nobody_up_and_end_in_time) {
 }
 
 Test(logins, failures_of_many_sources_take_bounded_memory) {
-    enum { SOURCES = 3000, GROWTH_MAX = 4 << 20 };
-    fail_from(BAD_HOST, 1);
-    unsigned long long before = daemon_process_rss(tensord.pid);
-    for (uint32_t i = 0; i < SOURCES; i++)
+    enum { WARM = 1500, SOURCES = 3000, GROWTH_MAX = 4 << 20 };
+    unsigned long long before = 0;
+    for (uint32_t i = 0; i < WARM + SOURCES; i++) {
+        if (i == WARM) /* the table is full by now, and so is what a sanitizer keeps of freed memory */
+            before = daemon_process_rss(tensord.pid);
         cr_assert_eq(login_from(0x7f010000 + i, PREAMBLE_TARGET_CONTROL, spoilt), STATUS_DENIED);
+    }
     unsigned long long after = daemon_process_rss(tensord.pid);
     cr_assert(after < before + GROWTH_MAX, "%llu bytes, then %llu", before, after);
     cr_assert_eq(login_from(GOOD_HOST, PREAMBLE_TARGET_DEFAULT, alice), STATUS_OK);

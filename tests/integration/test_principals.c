@@ -9,6 +9,7 @@
 #include "tests/integration/daemon.h"
 #include "tests/integration/deadline.h"
 #include "tests/integration/status.h"
+#include "tests/integration/users.h"
 #include "tests/integration/wire.h"
 
 enum { IDLE_MS = 500 };
@@ -152,6 +153,40 @@ Test(principals, a_worker_that_dies_takes_its_sessions_off_the_account) {
     wire_open(&wire, tensord.url, PREAMBLE_TARGET_DEFAULT);
     cr_assert(wire_ping(&wire));
     wire_close(&wire);
+}
+
+/* ---- logins ---- */
+
+/* Strangers share no principal's places; a login counts for whom it turns out to be, on both kinds of connection. */
+Test(principals, a_login_counts_for_whom_it_turns_out_to_be) {
+    enum { STRANGERS = 5 };
+    struct users_file file;
+    struct wire strangers[STRANGERS], hers, control, his, again;
+    char alice[USERS_TOKEN_BYTES], bob[USERS_TOKEN_BYTES], message[256] = "";
+    users_file_make(&file);
+    users_file_add(&file, "alice", "run", alice);
+    users_file_add(&file, "bob", "run", bob);
+    START("--users", file.path, "--principal-sessions", "1", "--principal-connections", "2");
+    for (int i = 0; i < STRANGERS; i++)
+        wire_connect(&strangers[i], tensord.tcp, i % 2 ? PREAMBLE_TARGET_DEFAULT : PREAMBLE_TARGET_CONTROL);
+    cr_assert_eq(users_open(&hers, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, message), STATUS_OK, "%s", message);
+    cr_assert_eq(users_open(&again, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, message), STATUS_LIMIT);
+    cr_assert(strstr(message, "alice has 1 session"), "%s", message);
+    cr_assert_eq(users_open(&his, tensord.tcp, PREAMBLE_TARGET_DEFAULT, bob, message), STATUS_OK, "%s", message);
+    cr_assert_eq(users_open(&control, tensord.tcp, PREAMBLE_TARGET_CONTROL, alice, message), STATUS_OK, "%s", message);
+    cr_assert_eq(users_open(&again, tensord.tcp, PREAMBLE_TARGET_CONTROL, alice, message), STATUS_LIMIT);
+    cr_assert(strstr(message, "alice has 2 connections"), "%s", message);
+    wire_close(&hers);
+    int64_t deadline = deadline_in(10000);
+    while (users_open(&hers, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, message))
+        cr_assert(deadline_pause(deadline), "no room after a session has ended: %s", message);
+    cr_assert(wire_ping(&hers) && wire_ping(&his) && wire_ping(&control));
+    wire_close(&hers);
+    wire_close(&his);
+    wire_close(&control);
+    for (int i = 0; i < STRANGERS; i++)
+        wire_close(&strangers[i]);
+    users_file_remove(&file);
 }
 
 /* ---- operations in flight ---- */

@@ -204,6 +204,21 @@ Test(login, only_so_many_of_one_source_wait) {
         cr_assert_eq(results[i].calls, 1);
 }
 
+Test(login, one_that_cannot_wait_does_not_and_its_failures_count_all_the_same) {
+    struct peer peer = peer_at(1);
+    struct login_request request = {.peer = &peer, .token = bad};
+    struct principal principal;
+    struct result result = {0};
+    struct fault fault;
+    for (unsigned i = 0; i < LOGIN_FREE_FAILURES; i++)
+        cr_assert_eq(login_check_now(&login, &request, &principal, &fault), STATUS_DENIED);
+    request.token = good;
+    cr_assert_eq(login_check_now(&login, &request, &principal, &fault), STATUS_OK);
+    cr_assert_str_eq(principal.name, "alice");
+    cr_assert(login.counts.wrong == LOGIN_FREE_FAILURES && login.counts.granted == 0 && login.n_waiting == 0);
+    cr_assert_eq(try(1, good, &result), STATUS_AGAIN); /* the source is slowed down where it can be */
+}
+
 Test(login, only_so_many_wait_in_all) {
     static struct result results[256];
     struct result result = {0};

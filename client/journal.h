@@ -1,0 +1,79 @@
+/* The frames that have left the send queue, in order: first those that the socket has taken, then those that it has not.
+ * Where the session may be resumed they stay until the daemon is known to have handled them, so that they can be sent
+ * again over another connection; else each goes as soon as the socket has it.
+ *
+ * It is a ring of entries, each of them one frame; payloads lie where their uploads have them. Its size is the bound of
+ * what is kept: where it is full nothing more is sent until the daemon has said what it has handled.
+ *
+ * Under the device's lock, all of it, but for the place of a reserved frame, which is the sender's until it commits. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct frame_item;
+struct upload;
+
+enum {
+    JOURNAL_BYTES = 1 << 20,
+    JOURNAL_LOOK_BYTES = 128 << 10, /* the daemon's word is looked for when so much has come together */
+    JOURNAL_PARTS = 48,             /* of one system call */
+};
+
+struct journal_entry {
+    struct upload *upload;    /* that ends when this entry does; NULL: none */
+    struct frame_item *large; /* where the frame lies, instead of behind this; NULL: behind this */
+    const uint8_t *payload;
+    uint64_t payload_bytes;
+    uint32_t bytes; /* header and message */
+    uint32_t span;  /* to the next entry */
+    bool counted;   /* false: a request, or another frame that is not sent again */
+    bool skip;      /* nothing is here */
+};
+
+struct journal {
+    uint8_t *ring;
+    /* Positions only grow; the place is the position modulo JOURNAL_BYTES. */
+    uint64_t tail, cursor, head;
+    size_t sent;      /* bytes of the entry at the cursor */
+    bool reserved;    /* a frame is being written behind the head */
+    bool keeps;       /* until it is handled */
+    uint64_t frames;  /* counted ones before the head, */
+    uint64_t gone;    /* before the tail, */
+    uint64_t handled; /* and handled, as far as was heard */
+    size_t held;      /* bytes of uploads' copies that entries still need, */
+    size_t held_max;  /* and how many may be */
+    size_t unlooked;  /* bytes, of both kinds, since the daemon's word was last looked for */
+};
+
+bool journal_init(struct journal *journal, size_t held_max);
+void journal_finish(struct journal *journal);
+
+static inline bool journal_unsent(const struct journal *journal) {
+    return journal->cursor != journal->head;
+}
+/* Whether a frame of `bytes` fits now. */
+bool journal_room(const struct journal *journal, size_t bytes);
+/* A place for a frame of at most `bytes`, for which there is room. */
+uint8_t *journal_reserve(struct journal *journal, size_t bytes);
+/* The frame is in its place: *entry with its `bytes` (0 of a large one) is appended; its span is found here. Returns the
+ * position behind it. */
+uint64_t journal_commit(struct journal *journal, const struct journal_entry *entry);
+
+/* What to send next, in at most JOURNAL_PARTS parts; and that so many bytes of it have been sent. */
+size_t journal_gather(const struct journal *journal, struct iovec parts[JOURNAL_PARTS]);
+void journal_advance(struct journal *journal, size_t bytes);
+
+/* The oldest entry, where that is of no use any more; the caller gives back what it holds, then pops it. NULL: none. */
+struct journal_entry *journal_stale(struct journal *journal);
+void journal_pop(struct journal *journal);
+/* The daemon has handled so many counted frames; false where that cannot be. */
+bool journal_handled(struct journal *journal, uint64_t frames);
+
+/* Over a new connection: begins with the oldest entry again, without what is not counted, whose large frames are given to
+ * `drop`. After journal_handled() and the popping of what is stale. */
+void journal_rewind(struct journal *journal, void (*drop)(struct frame_item *large));
+/* Whatever there is has become stale: the session is over. */
+void journal_abandon(struct journal *journal);

@@ -1,0 +1,282 @@
+#include "server/lease.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/connection.h"
+#include "server/link_in.h"
+#include "server/log.h"
+#include "server/request.h"
+
+void lease_init(struct lease *lease) {
+    *lease = (struct lease){.pidfd = -1};
+}
+
+void lease_finish(struct lease *lease) {
+    if (lease->pidfd >= 0)
+        close(lease->pidfd);
+    lease->pidfd = -1;
+}
+
+/* ---- granting ---- */
+
+/* The process that a Unix socket leads to is the client itself only where it says so: it may be a forwarder, whose end
+ * tells nothing of the client's. */
+static pid_t lease_process(int fd, uint32_t claimed) {
+    struct ucred credentials;
+    socklen_t size = sizeof credentials;
+
+    if (claimed == 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
+        return 0;
+    return credentials.pid > 0 && (uint32_t)credentials.pid == claimed ? credentials.pid : 0;
+}
+
+/* What belongs to the present socket. */
+static void lease_meet(struct connection *connection, const Tensord__Hello *hello) {
+    struct lease *lease = &connection->lease;
+
+    lease->process = lease_process(connection->transport.fd, hello->process);
+    lease->heartbeat_ms = hello->heartbeat_ms;
+    lease->heard_ms = lease->said_ms = service_now_ms();
+}
+
+void lease_grant(struct connection *connection, const Tensord__Hello *hello) {
+    struct lease *lease = &connection->lease;
+
+    if (!hello->resumable || !connection->service->limits.session_lease_ms)
+        return;
+    if (getrandom(lease->secret, sizeof lease->secret, 0) != sizeof lease->secret)
+        return; /* without a secret there is no lease, and the client learns it from Welcome */
+    lease->granted = true;
+    lease_meet(connection, hello);
+}
+
+void lease_welcome(const struct connection *connection, Tensord__Welcome *welcome) {
+    const struct lease *lease = &connection->lease;
+    const struct channel_limits *limits = &connection->service->limits;
+
+    if (!lease->granted)
+        return;
+    welcome->resume_secret = (ProtobufCBinaryData){sizeof lease->secret, (uint8_t *)lease->secret};
+    welcome->process = (uint32_t)getppid(); /* the worker is the front's child, and ends with it */
+    welcome->lease_ms = limits->session_lease_ms;
+    welcome->heartbeat_ms = limits->heartbeat_timeout_ms;
+    welcome->frames = lease->frames;
+}
+
+/* ---- counting ---- */
+
+void lease_ack(struct connection *connection) {
+    Tensord__Ack ack = TENSORD__ACK__INIT;
+
+    connection->lease.unacked = 0;
+    ack.frames = connection->lease.frames;
+    answer_message(connection, FRAME_ACK, 0, &ack.base); /* without memory for it the next one says as much */
+}
+
+void lease_handled(struct connection *connection, const struct frame_header *header) {
+    struct lease *lease = &connection->lease;
+
+    if (!lease->granted || !request_counted(header->type))
+        return;
+    lease->frames++;
+    lease->unacked += FRAME_HEADER_BYTES + header->message_bytes;
+    if (header->payload_bytes <= LEASE_ACK_BYTES)
+        lease->unacked += header->payload_bytes;
+    if (lease->unacked >= LEASE_ACK_BYTES)
+        lease_ack(connection);
+}
+
+/* ---- losing a connection ---- */
+
+static int lease_scan_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                              struct fault *fault) {
+    struct connection *connection = owner;
+
+    (void)message, (void)sink, (void)fault;
+    if (header->type == FRAME_GOODBYE)
+        connection->lease.goodbye = true;
+    return STATUS_OK;
+}
+
+/* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
+ * a client that comes back sends it again, and one that has said goodbye wants none of it. */
+static void lease_scan(struct connection *connection) {
+    static const struct frame_handler handler = {lease_scan_message, NULL};
+    struct frame_reader *reader = &connection->reader;
+    size_t left = LEASE_SCAN_BYTES;
+
+    if (connection->eof || frame_reader_resume(reader, &handler, connection, NULL))
+        return;
+    while (left > 0) {
+        uint8_t *place;
+        size_t want;
+        ssize_t got;
+
+        frame_reader_want(reader, &place, &want);
+        got = transport_read(&connection->transport, place, want);
+        if (got <= 0 || frame_reader_advance(reader, (size_t)got, &handler, connection, NULL))
+            return;
+        left -= (size_t)got < left ? (size_t)got : left;
+    }
+}
+
+/* The session loses its socket, and what was under way on that. */
+static void lease_unplug(struct connection *connection) {
+    connection_unplug(connection);
+    request_cut(connection);
+    connection->wait_output = false; /* nothing waits to be sent any more */
+}
+
+static void lease_log(const struct connection *connection, const char *event, const char *reason) {
+    char number[24], left[24];
+
+    log_event(LOG_LEVEL_INFO, event, "session", log_text(number, sizeof number, "%lu", connection->number), "peer",
+              connection->peer.address, "principal", connection->peer.principal.name, "reason", reason, "frames",
+              log_text(left, sizeof left, "%lu", connection->lease.frames), NULL);
+}
+
+/* Whether the client's process is known to have ended. */
+static bool lease_orphaned(struct lease *lease) {
+    struct pollfd end = {.fd = lease->pidfd, .events = POLLIN};
+
+    return lease->pidfd >= 0 && poll(&end, 1, 0) > 0;
+}
+
+static void lease_detach(struct connection *connection, const char *reason) {
+    struct lease *lease = &connection->lease;
+
+    lease_unplug(connection);
+    lease->until_ms = service_now_ms() + connection->service->limits.session_lease_ms;
+    if (lease->process > 0) {
+        lease->pidfd = pidfd_open(lease->process, 0);
+        if (lease->pidfd < 0 && errno == ESRCH)
+            lease->until_ms = 1; /* it has ended already: the next tick finds the lease over */
+    }
+    lease_log(connection, "session_detach", reason);
+}
+
+void lease_lost(struct connection *connection, const char *reason) {
+    struct lease *lease = &connection->lease;
+
+    if (connection->state == CONNECTION_OPEN && lease->granted && !lease->goodbye)
+        lease_scan(connection);
+    if (connection->state != CONNECTION_OPEN || !lease->granted || lease->goodbye)
+        connection_destroy(connection, reason);
+    else
+        lease_detach(connection, reason);
+}
+
+/* ---- coming back ---- */
+
+static struct connection *lease_find(const struct service *service, uint64_t session) {
+    struct connection *at = service->connections;
+
+    while (at && (at->number != session || !at->session || !at->lease.granted || at->lease.goodbye ||
+                  at->state != CONNECTION_OPEN))
+        at = at->next;
+    return at;
+}
+
+/* In a time that tells nothing of the secret. */
+static bool lease_presented(const struct connection *connection, const struct connection *fresh,
+                            const ProtobufCBinaryData *secret) {
+    unsigned difference = 0;
+
+    if (secret->len != LEASE_SECRET_BYTES || strcmp(connection->peer.principal.name, fresh->peer.principal.name) != 0)
+        return false;
+    for (unsigned i = 0; i < LEASE_SECRET_BYTES; i++)
+        difference |= connection->lease.secret[i] ^ secret->data[i];
+    return difference == 0;
+}
+
+int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t sequence, struct fault *fault) {
+    struct service *service = fresh->service;
+    struct connection *connection = lease_find(service, hello->resume_session);
+
+    if (hello->resume_epoch != service->epoch)
+        return fault_set(fault, STATUS_DEVICE_LOST,
+                         "the worker of %s was restarted: session %lu ended with the old one", service->device,
+                         hello->resume_session);
+    if (!connection)
+        return fault_set(fault, STATUS_DEVICE_LOST,
+                         "session %lu has ended: its lease of %u ms is over, or the daemon ended it",
+                         hello->resume_session, service->limits.session_lease_ms);
+    if (!lease_presented(connection, fresh, &hello->resume_secret))
+        return fault_set(fault, STATUS_DENIED, "session %lu is another's: the secret or the user is not its own",
+                         hello->resume_session);
+    lease_meet(fresh, hello);
+    fresh->lease.claimed = connection;
+    fresh->lease.claim_sequence = sequence;
+    fresh->lease.version = hello->version_max;
+    frame_reader_pause(&fresh->reader);
+    return STATUS_OK;
+}
+
+void lease_take_over(struct connection *fresh) {
+    struct connection *connection = fresh->lease.claimed;
+    struct lease *lease = &connection->lease;
+    char reason[64];
+
+    if (connection->poll)
+        lease_unplug(connection); /* the client knows better than we that it is of no use */
+    lease_finish(lease);
+    lease->until_ms = 0;
+    lease->reconnects++;
+    lease->process = fresh->lease.process;
+    lease->heartbeat_ms = fresh->lease.heartbeat_ms;
+    lease->heard_ms = lease->said_ms = service_now_ms();
+    connection_adopt(connection, fresh);
+    link_in_extend(connection);
+    lease_log(connection, "session_resume", "");
+    request_welcome(connection, fresh->lease.version, fresh->lease.claim_sequence);
+    snprintf(reason, sizeof reason, "it went on as session %lu", connection->number);
+    connection_destroy(fresh, reason);
+    service_mark_more(connection->service, connection);
+}
+
+/* ---- time ---- */
+
+/* A client that says nothing, or that has been told nothing. */
+static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
+    struct lease *lease = &connection->lease;
+    uint32_t timeout_ms = connection->service->limits.heartbeat_timeout_ms;
+    char reason[64];
+
+    /* While nothing is read nothing can be heard. */
+    if (lease->heard || connection->reader.paused || connection->draining || connection->wait_rate)
+        lease->heard_ms = now_ms;
+    if (lease->said || connection->blocked)
+        lease->said_ms = now_ms;
+    lease->heard = lease->said = false;
+    if (timeout_ms && now_ms - lease->heard_ms >= timeout_ms) {
+        snprintf(reason, sizeof reason, "the client said nothing for %u ms", timeout_ms);
+        lease_lost(connection, reason);
+        return false;
+    }
+    if (lease->heartbeat_ms && now_ms - lease->said_ms >= lease->heartbeat_ms / 3)
+        lease_ack(connection);
+    return true;
+}
+
+bool lease_tick(struct connection *connection, uint64_t now_ms) {
+    struct lease *lease = &connection->lease;
+
+    if (!lease->granted || connection->state != CONNECTION_OPEN)
+        return true;
+    if (connection->poll)
+        return lease_heartbeat(connection, now_ms);
+    if (lease_orphaned(lease))
+        connection_destroy(connection, "the client's process has ended");
+    else if (now_ms >= lease->until_ms)
+        connection_destroy(connection, lease->until_ms > 1 ? "its lease is over" : "the client's process has ended");
+    else
+        return true;
+    return false;
+}

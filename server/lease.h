@@ -1,0 +1,69 @@
+/* Sessions that outlive their connections. A client that asks for it in Hello gets a secret and a count of the frames
+ * that have been handled; when its socket ends without a goodbye the session is detached and waits, for its lease, for
+ * a connection that presents the secret (the protocol: "Resumption" in proto/tensord.proto). The connection object is
+ * the session's and stays; what comes and goes is its socket. Loop thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/status.h"
+#include "proto/tensord.pb-c.h"
+#include "server/outcome.h"
+
+struct connection;
+struct frame_header;
+
+enum {
+    LEASE_SECRET_BYTES = 16,
+    LEASE_ACK_BYTES = 256 << 10, /* an Ack after each so many; larger payloads are not copies that the client keeps */
+    LEASE_SCAN_BYTES = 64 << 20, /* at most so many are looked through for a goodbye */
+};
+
+struct lease {
+    bool granted;
+    bool goodbye; /* the client has said that it goes */
+    uint8_t secret[LEASE_SECRET_BYTES];
+    uint64_t frames;  /* handled, of those that count, */
+    uint64_t unacked; /* and bytes of them since the last Ack */
+    uint64_t reconnects;
+    uint64_t until_ms; /* detached, and waits until then; 0: it has a socket */
+    pid_t process;     /* the client's, where it is the socket's other end; 0: not known */
+    int pidfd;         /* of that, while detached; -1: none */
+
+    bool once; /* the request in hand is one that changes something, */
+    struct outcome_list outcomes;
+
+    uint32_t heartbeat_ms; /* the client wants to hear something that often; 0: it does not care */
+    bool heard, said;      /* since the last tick, */
+    uint64_t heard_ms, said_ms;
+
+    struct connection *claimed; /* of a fresh connection: the session that it has presented the secret of, */
+    uint64_t claim_sequence;    /* and its Hello's number, */
+    uint32_t version;           /* and the protocol's for the client */
+};
+
+void lease_init(struct lease *lease);
+void lease_finish(struct lease *lease);
+
+/* At Hello: gives the session a lease, if the client and the operator want that. */
+void lease_grant(struct connection *connection, const Tensord__Hello *hello);
+/* The fields of Welcome that tell of it; `welcome` borrows the secret. */
+void lease_welcome(const struct connection *connection, Tensord__Welcome *welcome);
+
+/* After each frame that has been handled completely. */
+void lease_handled(struct connection *connection, const struct frame_header *header);
+/* An Ack with the present count. */
+void lease_ack(struct connection *connection);
+
+/* The socket of an open connection has ended: detaches the session, or destroys it where nobody may come back. */
+void lease_lost(struct connection *connection, const char *reason);
+/* A Hello that presents a session. On success the connection reads no more, and lease_take_over() is due when its reader
+ * has returned. Errors: STATUS_DEVICE_LOST where the session is gone, STATUS_DENIED. */
+int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t sequence, struct fault *fault);
+/* Gives the fresh connection's socket to the session it has claimed; `fresh` is gone afterwards. */
+void lease_take_over(struct connection *fresh);
+
+/* On each tick; false: the connection is gone. */
+bool lease_tick(struct connection *connection, uint64_t now_ms);
