@@ -81,6 +81,7 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     io_stop(device); /* fails what is pending, on its thread */
     resume_part(device, deadline_ms);
     scope_forget_device(device);
+    stream_forget_device(device);
     device_free(device);
 }
 

@@ -95,3 +95,5 @@ bool device_flush(td_device *device);
 
 /* The stream that this thread has set on the device; 0 by default. Under the lock. Fails for a closed one. */
 int stream_current(td_device *device, uint32_t *number);
+/* The thread's choice goes with its device; those of other threads, with the threads. */
+void stream_forget_device(const td_device *device);

@@ -169,8 +169,8 @@ int control_dial(const char *url, struct tls_context *tls, uint16_t target, int6
     preamble_encode(target, preamble);
     if (tls)
         preamble_set_tls(preamble);
-    /* The socket is new: eight bytes always fit its buffer. */
-    if (send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) != sizeof preamble) {
+    /* The socket is new: eight bytes always fit its buffer. A daemon that has closed it already may have said why. */
+    if (send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) != sizeof preamble && errno != EPIPE && errno != ECONNRESET) {
         code = fault_set(fault, STATUS_CONNECTION, "cannot send to %.160s: %s", url, reason(errno));
         close(fd);
         return code;

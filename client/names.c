@@ -210,11 +210,14 @@ static int names_page(td_device *device, td_name_info *infos, size_t capacity, s
     int code = names_ask(device, &request, FRAME_LIST_NAMES, &message.base, 0);
     pthread_mutex_unlock(&device->lock);
     if (!code) {
-        Tensord__Names *names = tensord__names__unpack(NULL, (size_t)request.bytes, request.data);
-        *more = request.more && names && names->n_names;
-        code = names ? names_take(names, infos, capacity, count, after)
-                     : error_set(STATUS_PROTOCOL, "the daemon's list of names is malformed");
-        tensord__names__free_unpacked(names, NULL);
+        const struct frame_header header = {.type = FRAME_NAME_LIST, .message_bytes = (uint32_t)request.bytes};
+        ProtobufCMessage *names = NULL;
+        struct fault fault;
+        code = frame_unpack(&tensord__names__descriptor, &header, request.data, &names, &fault);
+        *more = names && request.more && ((Tensord__Names *)names)->n_names;
+        code = code ? error_set(fault.code, "%s", fault.message)
+                    : names_take((Tensord__Names *)names, infos, capacity, count, after);
+        tensord__names__free_unpacked((Tensord__Names *)names, NULL);
     }
     free(request.data);
     return code;

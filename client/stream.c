@@ -71,6 +71,10 @@ static int choice_set(const td_device *device, uint32_t number) {
     return 0;
 }
 
+void stream_forget_device(const td_device *device) {
+    choice_set(device, 0);
+}
+
 int td_stream_open(td_device *device, int priority, td_stream **out) {
     if (!device || !out)
         return error_set(STATUS_INVALID_ARGUMENT, "the %s is NULL", device ? "place for the stream" : "device");

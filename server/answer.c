@@ -32,6 +32,14 @@ static void answer_unlink(struct answer *answer) {
     answer->previous = NULL;
 }
 
+/* Memory for last words is kept: a connection that ends because there is no memory has to say so. */
+static void answer_free(struct service *service, struct answer *answer) {
+    if (service->spare)
+        free(answer);
+    else
+        service->spare = answer;
+}
+
 static void answer_destroy(struct answer *answer) {
     if (answer->kind == ANSWER_FETCH)
         feed_finish(&answer->feed);
@@ -45,7 +53,7 @@ static void answer_destroy(struct answer *answer) {
         free(answer->data);
     answer_unlink(answer);
     connection_discharge(answer->connection, answer->cost);
-    free(answer);
+    answer_free(answer->connection->service, answer);
 }
 
 static void answer_sent(struct reply *reply) {
@@ -57,11 +65,8 @@ static void answer_sent(struct reply *reply) {
     answer_destroy(answer);
 }
 
-static struct answer *answer_create(struct connection *connection, int kind, uint64_t sequence, uint64_t bytes) {
-    struct answer *answer = malloc(sizeof *answer);
-
-    if (!answer)
-        return NULL;
+static void answer_init(struct answer *answer, struct connection *connection, int kind, uint64_t sequence,
+                        uint64_t bytes) {
     memset((char *)answer + sizeof answer->reply, 0, sizeof *answer - sizeof answer->reply);
     answer->reply.sent = answer_sent;
     answer->connection = connection;
@@ -70,6 +75,13 @@ static struct answer *answer_create(struct connection *connection, int kind, uin
     answer->sequence = sequence;
     answer->cost = sizeof *answer + bytes;
     connection_charge(connection, answer->cost);
+}
+
+static struct answer *answer_create(struct connection *connection, int kind, uint64_t sequence, uint64_t bytes) {
+    struct answer *answer = malloc(sizeof *answer);
+
+    if (answer)
+        answer_init(answer, connection, kind, sequence, bytes);
     return answer;
 }
 
@@ -105,8 +117,14 @@ int answer_outcome(struct connection *connection, const struct outcome *outcome)
 
 struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence,
                             const struct fault *fault) {
+    struct service *service = connection->service;
     struct answer *answer = answer_create(connection, ANSWER_PLAIN, sequence, 0);
 
+    if (!answer && type == FRAME_ERROR && service->spare) {
+        answer = service->spare;
+        service->spare = NULL;
+        answer_init(answer, connection, ANSWER_PLAIN, sequence, 0);
+    }
     if (!answer)
         return NULL;
     reply_fault(&answer->reply, type, sequence, fault);
@@ -240,6 +258,16 @@ void answer_compiled(struct answer *answer) {
     reply_message_data(&answer->reply, FRAME_KERNEL_COMPILED, answer->sequence, &compiled.base, (uint8_t *)job->log,
                        log);
     answer_queue(answer);
+}
+
+int answer_reserve(struct service *service) {
+    service->spare = malloc(sizeof *service->spare);
+    return service->spare ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+}
+
+void answer_unreserve(struct service *service) {
+    free(service->spare);
+    service->spare = NULL;
 }
 
 int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message) {

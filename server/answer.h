@@ -10,6 +10,7 @@ struct compile;
 struct connection;
 struct outcome;
 struct publish;
+struct service;
 
 struct answer {
     struct reply reply;
@@ -55,3 +56,7 @@ struct answer *answer_fault(struct connection *connection, unsigned type, uint64
 /* Takes back what has not been answered yet, silently; or answers it with `fault`. */
 void answer_cancel_all(struct connection *connection);
 void answer_fail_all(struct connection *connection, const struct fault *fault);
+
+/* The service's spare answer, with which a connection says why it ends where memory is refused. */
+int answer_reserve(struct service *service);
+void answer_unreserve(struct service *service);

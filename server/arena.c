@@ -65,8 +65,10 @@ static struct arena_block *arena_grow(struct arena *arena, size_t bytes) {
     if (size > room)
         size = bytes;
     block = arena_block_create(size);
-    if (!block)
+    if (!block) {
+        arena->starved = true;
         return NULL;
+    }
     arena->total += size;
     arena->current->next = block;
     arena->current = block;
@@ -99,4 +101,5 @@ void arena_reset(struct arena *arena) {
         arena->total = arena->first->bytes;
     }
     arena->used = 0;
+    arena->starved = false;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_block;
@@ -13,6 +14,7 @@ struct arena {
     size_t used;  /* bytes taken of `current` */
     size_t total; /* bytes of all blocks */
     size_t limit;
+    bool starved; /* since the last reset the host had no memory for it: what did not unpack may be well-formed */
 };
 
 /* Keeps one block of `block` bytes over resets, and never holds more than `limit` in all. -ENOMEM without memory. */

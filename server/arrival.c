@@ -16,6 +16,7 @@
 
 enum {
     ARRIVAL_SOCKET_BUFFER = 4 << 20,
+    ARRIVAL_UNDER_WAY_MAX = 128, /* to one worker; half of what its channel holds back */
     /* A silent peer is asked after 15 s, and given up when three questions 5 s apart have gone unanswered. */
     ARRIVAL_KEEPALIVE_IDLE_S = 15,
     ARRIVAL_KEEPALIVE_INTERVAL_S = 5,
@@ -129,7 +130,7 @@ static void arrival_refuse_with(struct arrival *arrival, enum status code, const
 static void arrival_timed_out(uv_timer_t *timer);
 static void arrival_polled(uv_poll_t *poll, int status, int events);
 
-/* The device comes back soon, as a rule. Meanwhile only the client's end is watched for. */
+/* The device comes back soon, or takes those before it, as a rule. Meanwhile only the client's end is watched for. */
 static void arrival_hold(struct arrival *arrival) {
     if (arrival->held)
         return;
@@ -146,6 +147,11 @@ static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     arrival->front->arrivals.count--;
     uv_timer_stop(&arrival->timer);
     uv_poll_stop(&arrival->poll);
+}
+
+/* A storm of clients must not fill the channel, where more than a few hundred would be turned away. */
+static bool arrival_must_queue(const struct worker_slot *slot) {
+    return slot->handed - slot->taken >= ARRIVAL_UNDER_WAY_MAX;
 }
 
 /* Strangers are held to what the places for them allow, not to what the first of them to come has taken. */
@@ -213,7 +219,7 @@ static void arrival_place(struct arrival *arrival) {
         supervisor_names(&front->supervisor, names, sizeof names);
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u; from 0 on there are: %s",
                             arrival->target, names);
-    } else if (slot->state == WORKER_READY) {
+    } else if (slot->state == WORKER_READY && !arrival_must_queue(slot)) {
         arrival_connect(arrival, slot);
     } else if (slot->state == WORKER_QUARANTINED || slot->state == WORKER_STOPPED) {
         arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s is %s: %s", slot->device.name,
@@ -234,6 +240,10 @@ static void arrival_timed_out(uv_timer_t *timer) {
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
+    if (slot->state == WORKER_READY) {
+        arrival_refuse_with(arrival, STATUS_LIMIT, "too many connections wait for %s", slot->device.name);
+        return;
+    }
     const char *cause = arrival->peer.principal.role == ROLE_NONE ? "" : slot->last_fault;
     arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s was not ready within %llu ms; it is %s%s%s", slot->device.name,
                         (unsigned long long)front->config->hold_timeout, worker_state_name(slot->state),
@@ -315,11 +325,14 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {
-        front->refusals[REFUSAL_MAX_CONNECTIONS]++;
-        fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
-                  (unsigned long long)front->config->max_connections);
-        front->rejections[STATUS_LIMIT]++;
-        log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
+        front->refusals[REFUSAL_MAX_CONNECTIONS] += full;
+        if (full)
+            fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
+                      (unsigned long long)front->config->max_connections);
+        else
+            fault_set(&fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another connection");
+        front->rejections[fault.code]++;
+        log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name((int)fault.code), NULL);
         farewell_say(&front->farewells, fd, &fault);
         return;
     }
@@ -360,7 +373,7 @@ void arrival_refused(struct front *front, const struct worker_slot *slot, uint64
     LIST_FOREACH(arrival, &front->arrivals.head, link) {
         if (arrival->slot != slot || arrival->session != session)
             continue;
-        arrival_refuse_with(arrival, STATUS_LIMIT, "%s has no descriptor left for another connection",
+        arrival_refuse_with(arrival, STATUS_LIMIT, "%s has no descriptor or no memory left for another connection",
                             slot->device.name);
         return;
     }

@@ -27,7 +27,7 @@ enum channel_type {
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
     CHANNEL_LINK_WANTED, /* a link to device `link.device` is wanted for `link.ticket` */
-    CHANNEL_REFUSED,     /* connection.session came without its socket: the worker has no descriptor left */
+    CHANNEL_REFUSED,     /* connection.session is not taken: the worker has no descriptor or no memory left for it */
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_KILLED,      /* kill.session, and whether it was there */
     CHANNEL_DRAINED,

@@ -392,6 +392,8 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_unplug(connection);
     connection_release(connection);
     connection_unlist(connection);
+    if (connection->service->departed)
+        atomic_fetch_add_explicit(connection->service->departed, 1, memory_order_relaxed);
     account_leave(connection->account);
     lease_finish(&connection->lease);
     outcome_list_finish(&connection->lease.outcomes);

@@ -102,6 +102,19 @@ static int control_check_hello(const struct control *control, const Tensord__Hel
     return STATUS_OK;
 }
 
+/* One that is malformed and one there is no memory for look the same from outside. */
+static void *control_allocate(void *starved, size_t bytes) {
+    void *memory = malloc(bytes);
+    if (!memory)
+        *(bool *)starved = true;
+    return memory;
+}
+
+static void control_free(void *starved, void *memory) {
+    (void)starved;
+    free(memory);
+}
+
 /* It is this principal's from now on, and counts for it. */
 static int control_identify(struct control *control, const struct principal *principal, struct fault *fault) {
     struct front *front = control->front;
@@ -164,7 +177,11 @@ static int control_welcome(struct control *control, const struct frame_header *h
 
 static int control_hello(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                          struct fault *fault) {
-    Tensord__Hello *hello = tensord__hello__unpack(NULL, header->message_bytes, bytes);
+    bool starved = false;
+    ProtobufCAllocator allocator = {control_allocate, control_free, &starved};
+    Tensord__Hello *hello = tensord__hello__unpack(&allocator, header->message_bytes, bytes);
+    if (!hello && starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read Hello");
     if (!hello)
         return fault_set(fault, STATUS_PROTOCOL, "malformed Hello of %u bytes", header->message_bytes);
     uint32_t version_max = hello->version_max;
@@ -174,7 +191,7 @@ static int control_hello(struct control *control, const struct frame_header *hea
     if (!error)
         error = control_login(control, hello->token, fault);
     OPENSSL_cleanse(hello->token, strlen(hello->token));
-    tensord__hello__free_unpacked(hello, NULL);
+    tensord__hello__free_unpacked(hello, &allocator);
     if (!error)
         error =
             role_check(ROLE_ON_CONTROL, FRAME_HELLO, control->peer.principal.role, control->peer.principal.name, fault);
@@ -259,11 +276,15 @@ static void control_killed(struct kill *kill, const struct fault *said) {
 
 static int control_kill(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                         struct fault *fault) {
-    Tensord__KillSession *request = tensord__kill_session__unpack(NULL, header->message_bytes, bytes);
+    bool starved = false;
+    ProtobufCAllocator allocator = {control_allocate, control_free, &starved};
+    Tensord__KillSession *request = tensord__kill_session__unpack(&allocator, header->message_bytes, bytes);
+    if (!request && starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read KillSession");
     if (!request)
         return fault_set(fault, STATUS_PROTOCOL, "malformed KillSession of %u bytes", header->message_bytes);
     if (strlen(request->reason) >= KILL_REASON_MAX) {
-        tensord__kill_session__free_unpacked(request, NULL);
+        tensord__kill_session__free_unpacked(request, &allocator);
         return fault_set(fault, STATUS_PROTOCOL, "the reason has more than %d bytes", KILL_REASON_MAX - 1);
     }
     control->killing = control->kill_starting = true;
@@ -271,7 +292,7 @@ static int control_kill(struct control *control, const struct frame_header *head
     control->kill.done = control_killed;
     kill_start(control->front, &control->kill, request->session, control->peer.principal.name, request->reason);
     control->kill_starting = false;
-    tensord__kill_session__free_unpacked(request, NULL);
+    tensord__kill_session__free_unpacked(request, &allocator);
     return STATUS_OK;
 }
 
@@ -486,7 +507,7 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 static struct control *control_create(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry,
                                       struct fault *fault) {
     struct control *control = calloc(1, sizeof *control);
-    fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a control connection");
+    fault_set(fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another control connection");
     if (!control)
         return NULL;
     if (transport_init(&control->transport, fd, peer->tls ? front->tls.now.context : NULL, fault) ||

@@ -45,13 +45,10 @@ static void farewell_drop(uv_poll_t *poll, int status, int events) {
 }
 
 void farewell_send(int fd, const struct fault *fault) {
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    if (packet_append_error(&bytes, &size, 0, fault))
-        return;
+    uint8_t bytes[PACKET_ERROR_MAX];
+    size_t size = packet_error(bytes, fault);
     /* It is small, and nothing was sent before it on a refused connection: where it does not fit, nobody reads. */
     send(fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    free(bytes);
 }
 
 static struct farewell *farewell_create(struct farewell_list *list, int fd) {
@@ -86,12 +83,10 @@ void farewell_say(struct farewell_list *list, int fd, const struct fault *fault)
 }
 
 void farewell_say_over(struct farewell_list *list, struct transport *transport, const struct fault *fault) {
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    if (fault && !packet_append_error(&bytes, &size, 0, fault)) {
-        struct iovec part = {bytes, size};
+    if (fault) {
+        uint8_t bytes[PACKET_ERROR_MAX];
+        struct iovec part = {bytes, packet_error(bytes, fault)};
         (void)transport_write(transport, &part, 1); /* as in farewell_send() */
-        free(bytes);
     }
     transport_end(transport);
     int fd = transport->fd;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "server/log.h"
+#include "server/loop.h"
 #include "server/state.h"
 
 enum { FRONT_LEAVE_MS = 20, FRONT_LEAVE_TRIES = 50, FRONT_EXIT_FAILURE = 1, FRONT_EXIT_USAGE = 2 };
@@ -191,6 +192,11 @@ int front_run(struct config *config, int count, char **arguments) {
     error = uv_loop_init(&front.loop);
     if (error) {
         fprintf(stderr, "tensord: no event loop: %s\n", uv_strerror(error));
+        return FRONT_EXIT_FAILURE;
+    }
+    error = loop_reserve(&front.loop, &fault);
+    if (error) {
+        fprintf(stderr, "tensord: %s\n", fault.message);
         return FRONT_EXIT_FAILURE;
     }
     front.n_arguments = count;

@@ -133,6 +133,8 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
         return fault_set(fault, STATUS_INTERNAL, "%s sent %s over a link", link->device, frame_type_name(header->type));
     arena_reset(arena);
     data = tensord__link_data__unpack(&arena->allocator, header->message_bytes, message);
+    if (!data && arena->starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read what %s sent", link->device);
     if (!data)
         return fault_set(fault, STATUS_INTERNAL, "%s sent a malformed message over a link", link->device);
     status = link_in_check(link, data, header->payload_bytes, fault);

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "server/config.h"
 #include "server/crash.h"
 #include "server/front.h"
 #include "server/log.h"
+#include "server/loop.h"
 #include "server/probe.h"
 #include "server/user_command.h"
 #include "server/worker.h"
@@ -32,15 +32,6 @@ static int main_worker(char **arguments) {
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     return worker_main(WORKER_CHANNEL_FD, WORKER_PAGE_FD);
-}
-
-/* Clients are descriptors: the soft limit of 1024 is for programs that use select(). */
-static void main_raise_descriptor_limit(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit))
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* A descriptor opened later must not become somebody's standard error. */
@@ -90,7 +81,7 @@ int main(int count, char **arguments) {
     }
     main_find_devices(&config);
     main_fill_standard_descriptors();
-    main_raise_descriptor_limit();
+    loop_limit_descriptors(config.max_connections);
     log_init((enum log_level)config.log_level, "front");
     crash_init();
     return front_run(&config, count, arguments);

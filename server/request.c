@@ -393,6 +393,9 @@ int request_handle(struct connection *connection, const struct frame_header *hea
         wire_print(stderr, "<-", header, message);
     arena_reset(arena);
     unpacked = protobuf_c_message_unpack(row->descriptor, &arena->allocator, header->message_bytes, message);
+    if (!unpacked && arena->starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read %s of %u bytes",
+                         frame_type_name(header->type), header->message_bytes);
     if (!unpacked)
         return REQUEST_PROTOCOL(fault, "%s: %u bytes that are no such message", frame_type_name(header->type),
                                 header->message_bytes);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/answer.h"
 #include "server/compile.h"
 #include "server/connection.h"
 
@@ -208,7 +209,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     const char *debug = getenv("TENSORD_DEBUG");
 
     *service = (struct service){.loop = loop, .epoch = options->epoch, .limits = options->limits, .options = *options};
-    if (arena_init(&service->arena, SERVICE_ARENA_BYTES, SERVICE_ARENA_MAX))
+    if (answer_reserve(service) || arena_init(&service->arena, SERVICE_ARENA_BYTES, SERVICE_ARENA_MAX))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read messages into");
     snprintf(service->device, sizeof service->device, "%s", options->device);
     snprintf(service->kind, sizeof service->kind, "%s", options->kind);
@@ -247,6 +248,7 @@ void service_finish(struct service *service) {
     link_table_finish(service);
     names_finish(&service->names);
     arena_finish(&service->arena);
+    answer_unreserve(service);
     engine_destroy(service->engine); /* before the handle that its submitter wakes */
     uv_close((uv_handle_t *)&service->async, NULL);
     uv_close((uv_handle_t *)&service->check, NULL);

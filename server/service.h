@@ -21,6 +21,7 @@
 #include "server/stats_page.h"
 #include "server/trace_feed.h"
 
+struct answer;
 struct connection;
 
 enum {
@@ -57,6 +58,7 @@ struct service {
     struct compile_queue compiles;
     struct trace_feed trace;
     struct names names;
+    struct answer *spare;             /* for an Error when there is no memory; NULL while in use */
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */
     uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
@@ -65,6 +67,7 @@ struct service {
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
+    _Atomic uint64_t *departed;   /* where connections are counted that end; NULL: nowhere */
     struct histogram fetch_time;
     uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
     bool wire;                         /* TENSORD_DEBUG has the word wire */

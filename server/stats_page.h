@@ -52,7 +52,7 @@ struct stats_principal {
 
 struct stats_device {
     struct engine_stats engine;
-    uint64_t arrived, connections;                     /* handed over by the front since start; of these open now */
+    uint64_t connections;                              /* open now */
     uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
     double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
     struct device_readings readings;
@@ -68,6 +68,8 @@ struct stats_page {
     /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
      * left them when the worker dies. Outside the lock. */
     _Atomic uint64_t taken;
+    /* Of these, those that have ended: at once, for thousands may come and go between two writes. Outside the lock. */
+    _Atomic uint64_t departed;
     /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
      * is not. Outside the lock. */
     _Atomic uint64_t held_up_ns;

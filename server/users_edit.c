@@ -150,8 +150,12 @@ static char *users_edit_join(const struct users_edit *edit) {
     char *text = malloc(size);
     if (!text)
         return NULL;
-    for (unsigned at = 0; at < edit->n_lines; at++)
-        used += (size_t)sprintf(text + used, "%s\n", edit->lines[at]);
+    for (unsigned at = 0; at < edit->n_lines; at++) {
+        size_t length = strlen(edit->lines[at]);
+        memcpy(text + used, edit->lines[at], length);
+        text[used + length] = '\n';
+        used += length + 1;
+    }
     text[used] = 0;
     return text;
 }

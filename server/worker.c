@@ -18,6 +18,7 @@
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
+#include "server/loop.h"
 #include "server/state.h"
 #include "server/worker_stats.h"
 
@@ -52,7 +53,7 @@ static void worker_tell(int channel, const struct channel_message *message) {
         poll(&writable, 1, 100);
 }
 
-/* The front still has the socket that did not come, and tells the client. */
+/* The front still has the socket that could not be taken, and tells the client. */
 static void worker_refuse(struct worker *worker, uint64_t session) {
     const struct channel_message refused = {.type = CHANNEL_REFUSED, .connection.session = session};
 
@@ -109,19 +110,23 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     };
     struct connection *connection;
     struct fault fault = {0};
+    int error;
 
-    if (fd < 0) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", "no descriptor left",
-                  NULL);
+    if (fd < 0)
+        error = fault_set(&fault, STATUS_LIMIT, "no descriptor left");
+    else
+        error = connection_create(&options, fd, &connection, &fault);
+    if (error) {
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
         worker_refuse(worker, options.session);
     }
     worker_take(worker);
-    if (fd < 0)
+    if (error) {
+        if (worker->service.departed)
+            atomic_fetch_add_explicit(worker->service.departed, 1, memory_order_relaxed);
         return worker_on_left(worker, options.session);
-    if (connection_create(&options, fd, &connection, &fault)) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
-        worker_on_left(worker, options.session);
-    } else if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
+    }
+    if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
         fault_set(&fault, STATUS_INTERNAL, "%s has no certificate for TLS", worker->service.device);
         connection_fail(connection, &fault);
     } else if (worker->service.failed) {
@@ -422,7 +427,10 @@ static int worker_init(struct worker *worker, const struct channel_message *star
 
     if (error)
         return fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error));
-    status = service_init(&worker->service, &worker->loop, &options, fault);
+    status = loop_reserve(&worker->loop, fault);
+    if (status == STATUS_OK)
+        status = service_init(&worker->service, &worker->loop, &options, fault);
+    worker->service.departed = worker->stats.page ? &worker->stats.page->departed : NULL;
     if (status == STATUS_OK)
         status = worker_open(worker, start, &engine, fault);
     if (status == STATUS_OK)

@@ -403,8 +403,9 @@ void worker_slot_tick(struct worker_slot *slot, bool late) {
 }
 
 unsigned worker_slot_connections(const struct worker_slot *slot) {
-    const struct stats_device *device = &slot->snapshot.device;
-    return (unsigned)(device->connections + slot->handed - device->arrived);
+    if (!slot->process)
+        return 0;
+    return (unsigned)(slot->handed - atomic_load_explicit(&slot->process->page->departed, memory_order_relaxed));
 }
 
 /* ---- life ---- */

@@ -70,7 +70,7 @@ struct worker_slot {
     struct stats_operations *operations; /* as the last process that was ready wrote them down */
     bool operations_known;
     struct worker_snapshot snapshot;
-    uint64_t handed; /* connections given to this process; those beyond the snapshot's `arrived` are on their way */
+    uint64_t handed; /* connections given to this process */
     uint64_t taken;  /* of these, what the process has taken out of its channel; the last one's until the next start */
     uint64_t taken_on_page; /* as the page said at the last tick */
     int credentials;        /* for TLS; borrowed; -1: none */

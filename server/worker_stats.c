@@ -99,7 +99,6 @@ static void worker_stats_refusals(const struct service *service, struct stats_de
 static void worker_stats_write(struct worker_stats *stats, struct service *service, uint64_t now) {
     struct stats_page *page = stats->page;
     struct stats_device device = {
-        .arrived = service->arrived,
         .bytes_in = service->bytes_in,
         .bytes_out = service->bytes_out,
         .fetch_time = service->fetch_time,

@@ -106,10 +106,8 @@ static void daemon_tcp_address(struct daemon *daemon, const char *asked) {
     free(log);
 }
 
-void daemon_start(struct daemon *daemon, const struct daemon_options *options) {
-    const struct daemon_options none = {0};
+static void daemon_launch(struct daemon *daemon, const struct daemon_options *options) {
     char notify[100];
-    options = options ? options : &none;
     /* Workers that outlive their front become children of the test, and so are seen. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     *daemon = (struct daemon){.pidfd = -1};
@@ -123,6 +121,21 @@ void daemon_start(struct daemon *daemon, const struct daemon_options *options) {
     if (!daemon->pid)
         daemon_exec(daemon, options, notify);
     daemon->pidfd = daemon_process_watch(daemon->pid);
+}
+
+bool daemon_starts(struct daemon *daemon, const struct daemon_options *options, int *status) {
+    daemon_launch(daemon, options);
+    *status = 0;
+    if (daemon_ready(daemon, deadline_in(START_MS)))
+        return true;
+    *status = daemon_wait(daemon, STOP_MS);
+    return false;
+}
+
+void daemon_start(struct daemon *daemon, const struct daemon_options *options) {
+    const struct daemon_options none = {0};
+    options = options ? options : &none;
+    daemon_launch(daemon, options);
     if (!daemon_ready(daemon, deadline_in(START_MS))) {
         char *log = daemon_log(daemon);
         daemon_kill(daemon);

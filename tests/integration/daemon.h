@@ -28,6 +28,9 @@ struct daemon_options {
 
 /* Starts it and waits until it says that it is ready and every device is. `options` may be NULL. */
 void daemon_start(struct daemon *daemon, const struct daemon_options *options);
+/* For a daemon that may refuse to start: whether it is ready. If not, it has ended with this wait status (-1: it hangs);
+ * daemon_log() tells why, and daemon_kill() tidies up. */
+bool daemon_starts(struct daemon *daemon, const struct daemon_options *options, int *status);
 /* SIGTERM, then: exit code 0, no socket file, no process left. Does nothing if it has been stopped already. */
 void daemon_stop(struct daemon *daemon);
 /* Ends it without any claim. */

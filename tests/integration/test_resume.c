@@ -314,11 +314,11 @@ Test(resume, silence_of_the_network_is_found_from_both_sides) {
 Test(resume, clients_and_daemons_that_are_merely_idle_keep_their_connection) {
     struct client client;
     td_link link;
-    start_with((const char *const[]){"--heartbeat-timeout", "600ms", NULL});
-    open_with(&client, tensord.url, 0, 600);
+    start_with((const char *const[]){"--heartbeat-timeout", "1500ms", NULL});
+    open_with(&client, tensord.url, 0, 1500);
     td_tensor *x = client_ramp(client.device, 3, 1);
     cr_assert(!td_wait(x));
-    int64_t deadline = deadline_in(2500);
+    int64_t deadline = deadline_in(4000);
     while (deadline_pause(deadline))
         ;
     cr_assert(!td_device_link(client.device, &link));

@@ -54,7 +54,8 @@ void wire_hello(struct wire *wire) {
     cr_assert(wire_request(wire, FRAME_HELLO, &hello));
     enum wire_got got = wire_receive(wire, &frame, WIRE_TIMEOUT_MS);
     cr_assert(got == WIRE_FRAME, "no answer to Hello: %s", got == WIRE_CLOSED ? "closed" : "silence");
-    cr_assert_eq(frame.header.type, FRAME_WELCOME, "Hello was answered by %s", frame_type_name(frame.header.type));
+    cr_assert_eq(frame.header.type, FRAME_WELCOME, "Hello was answered by %s: %.*s", frame_type_name(frame.header.type),
+                 (int)frame.header.message_bytes, (const char *)frame.message);
     wire_frame_finish(&frame);
 }
 
