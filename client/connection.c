@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/device.h"
 #include "client/error.h"
 #include "client/resume.h"
+#include "client/secure.h"
 #include "proto/frame.h"
 
 /* The default holds some 170,000 small operations. Beyond what the processor's caches hold, each is written to memory and
@@ -21,6 +21,7 @@ bool connection_same_daemon(const td_connection *a, const td_connection *b) {
 static void connection_free(td_connection *connection) {
     control_close(connection->control);
     pthread_mutex_destroy(&connection->lock);
+    tls_context_release(connection->tls);
     free(connection->client_name);
     explicit_bzero(connection->token, sizeof connection->token);
     free(connection);
@@ -29,8 +30,8 @@ static void connection_free(td_connection *connection) {
 static int connection_control(td_connection *connection, struct fault *fault) {
     if (connection->control)
         return 0;
-    return control_open(connection->url, connection->timeout_ms, connection->client_name, connection->token,
-                        &connection->control, fault);
+    return control_open(connection->url, connection->tls, connection->timeout_ms, connection->client_name,
+                        connection->token, &connection->control, fault);
 }
 
 int td_connect(const char *url, const td_options *options, td_connection **out) {
@@ -55,6 +56,10 @@ int td_connect(const char *url, const td_options *options, td_connection **out) 
         code = token_find(options->token, connection->token, &fault);
     if (!code && options->client_name && !(connection->client_name = strdup(options->client_name)))
         code = fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
+    if (!code)
+        code = secure_create(connection->url,
+                             &(struct secure_files){options->ca_file, options->cert_file, options->key_file},
+                             &connection->tls, &fault);
     if (!code)
         code = connection_control(connection, &fault);
     if (code) {
@@ -173,27 +178,27 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
                         struct fault *fault) {
     int64_t deadline_ms = control_now_ms() + connection->timeout_ms;
     Tensord__Welcome *welcome;
-    int fd;
-    int code = control_dial(connection->url, target, deadline_ms, &fd, fault);
+    struct transport transport;
+    int code = control_dial(connection->url, connection->tls, target, deadline_ms, &transport, fault);
     if (code)
         return code;
     struct resume resume;
     resume_init(&resume, connection, target);
-    code = control_hello(fd, connection->client_name, connection->token, connection->allow_tf32, &resume, deadline_ms,
-                         &welcome, fault);
+    code = control_hello(&transport, connection->client_name, connection->token, connection->allow_tf32, &resume,
+                         deadline_ms, &welcome, fault);
     if (code) {
-        close(fd);
+        transport_finish(&transport);
         return code;
     }
     uint64_t chunk_bytes = welcome->chunk_bytes_max;
     if (!chunk_bytes || chunk_bytes > FRAME_CHUNK)
         chunk_bytes = FRAME_CHUNK;
     code = check_name(welcome, name, fault);
-    resume_welcome(&resume, welcome, fd);
+    resume_welcome(&resume, welcome, transport.fd);
     if (code)
-        close(fd);
+        transport_finish(&transport);
     else
-        code = device_create(fd, name, connection->queue_bytes, (size_t)chunk_bytes, &resume, device, fault);
+        code = device_create(&transport, name, connection->queue_bytes, (size_t)chunk_bytes, &resume, device, fault);
     tensord__welcome__free_unpacked(welcome, NULL);
     return code;
 }

@@ -10,6 +10,7 @@
 struct td_connection {
     char url[CONTROL_URL_MAX]; /* constant, as are the options */
     char *client_name;
+    struct tls_context *tls; /* NULL: the URL asks for none */
     unsigned timeout_ms;
     size_t queue_bytes;
     bool allow_tf32;

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "client/frame.h"
 #include "client/resume.h"
@@ -14,10 +12,11 @@
 #include "client/trace.h"
 
 struct control {
-    int fd;
+    struct transport transport;
     unsigned timeout_ms;
     uint64_t sequence;
     char *server;
+    struct tls_context *tls;
 };
 
 static const struct {
@@ -33,7 +32,7 @@ static const struct {
     {FRAME_OPERATION_LIST, &tensord__operation_list__descriptor},
 };
 
-static int wait_ready(int fd, short events, int64_t deadline_ms, struct fault *fault) {
+int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault) {
     for (;;) {
         int64_t left = deadline_ms - control_now_ms();
         struct pollfd entry = {.fd = fd, .events = events};
@@ -47,18 +46,30 @@ static int wait_ready(int fd, short events, int64_t deadline_ms, struct fault *f
     }
 }
 
-static int send_all(int fd, const uint8_t *bytes, size_t n, int64_t deadline_ms, struct fault *fault) {
-    while (n) {
-        ssize_t sent = send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent >= 0) {
+/* What a call that failed with this errno means; the connection is over. */
+static int transport_failed(struct transport *transport, const char *what, int error, struct fault *fault) {
+    struct fault cause = {0};
+    const char *reason = transport_reason(transport, error, &cause);
+    return fault_set(fault, cause.code ? cause.code : STATUS_CONNECTION, "%s: %s", what, reason);
+}
+
+static int send_all(struct transport *transport, const uint8_t *bytes, size_t n, int64_t deadline_ms,
+                    struct fault *fault) {
+    for (;;) {
+        struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = n};
+        ssize_t sent = n ? transport_write(transport, &part, 1) : 0;
+        int error = sent < 0 ? errno : n ? 0 : transport_flush(transport);
+        if (sent > 0) {
             bytes += sent;
             n -= (size_t)sent;
-        } else if (errno == EPIPE || errno == ECONNRESET) {
+        } else if (error == EPIPE || error == ECONNRESET) {
             return 0; /* the daemon may have said why: the reader will find it, or the end */
-        } else if (errno != EAGAIN && errno != EINTR) {
-            return fault_set(fault, STATUS_CONNECTION, "cannot send to the daemon: %s", strerrordesc_np(errno));
+        } else if (error && error != EAGAIN) {
+            return transport_failed(transport, "cannot send to the daemon", error, fault);
+        } else if (!error && !n) {
+            return 0;
         } else {
-            int code = wait_ready(fd, POLLOUT, deadline_ms, fault);
+            int code = control_wait(transport->fd, POLLOUT, deadline_ms, fault);
             if (code)
                 return code;
         }
@@ -66,18 +77,19 @@ static int send_all(int fd, const uint8_t *bytes, size_t n, int64_t deadline_ms,
     return 0;
 }
 
-static int receive_all(int fd, uint8_t *bytes, size_t n, int64_t deadline_ms, struct fault *fault) {
+static int receive_all(struct transport *transport, uint8_t *bytes, size_t n, int64_t deadline_ms,
+                       struct fault *fault) {
     while (n) {
-        ssize_t got = recv(fd, bytes, n, MSG_DONTWAIT);
+        ssize_t got = transport_read(transport, bytes, n);
         if (got > 0) {
             bytes += got;
             n -= (size_t)got;
         } else if (got == 0 || errno == ECONNRESET) {
             return fault_set(fault, STATUS_CONNECTION, "the daemon closed the connection");
-        } else if (errno != EAGAIN && errno != EINTR) {
-            return fault_set(fault, STATUS_CONNECTION, "cannot receive from the daemon: %s", strerrordesc_np(errno));
+        } else if (errno != EAGAIN) {
+            return transport_failed(transport, "cannot receive from the daemon", errno, fault);
         } else {
-            int code = wait_ready(fd, POLLIN, deadline_ms, fault);
+            int code = control_wait(transport->fd, POLLIN, deadline_ms, fault);
             if (code)
                 return code;
         }
@@ -85,8 +97,8 @@ static int receive_all(int fd, uint8_t *bytes, size_t n, int64_t deadline_ms, st
     return 0;
 }
 
-static int send_frame(int fd, unsigned type, const ProtobufCMessage *message, uint64_t sequence, int64_t deadline_ms,
-                      struct fault *fault) {
+static int send_frame(struct transport *transport, unsigned type, const ProtobufCMessage *message, uint64_t sequence,
+                      int64_t deadline_ms, struct fault *fault) {
     size_t bytes = protobuf_c_message_get_packed_size(message);
     if (bytes > FRAME_MESSAGE_MAX)
         return fault_set(fault, STATUS_LIMIT, "a message of %zu bytes, at most %d are possible", bytes,
@@ -98,7 +110,7 @@ static int send_frame(int fd, unsigned type, const ProtobufCMessage *message, ui
     frame_header_encode(&header, frame);
     protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
     trace_frame("->", &header, frame + FRAME_HEADER_BYTES);
-    int code = send_all(fd, frame, FRAME_HEADER_BYTES + bytes, deadline_ms, fault);
+    int code = send_all(transport, frame, FRAME_HEADER_BYTES + bytes, deadline_ms, fault);
     explicit_bzero(frame, FRAME_HEADER_BYTES + bytes); /* a Hello has a token */
     free(frame);
     return code;
@@ -114,10 +126,10 @@ static int unpack_reply(const struct frame_header *header, const uint8_t *messag
     return fault_set(fault, STATUS_PROTOCOL, "unexpected %s", frame_type_name(header->type));
 }
 
-static int receive_frame(int fd, int64_t deadline_ms, struct frame_header *header, ProtobufCMessage **reply,
-                         struct fault *fault) {
+static int receive_frame(struct transport *transport, int64_t deadline_ms, struct frame_header *header,
+                         ProtobufCMessage **reply, struct fault *fault) {
     uint8_t head[FRAME_HEADER_BYTES];
-    int code = receive_all(fd, head, sizeof head, deadline_ms, fault);
+    int code = receive_all(transport, head, sizeof head, deadline_ms, fault);
     if (!code)
         code = frame_header_decode(head, FRAME_MESSAGE_MAX, 0, header, fault);
     if (code)
@@ -125,7 +137,7 @@ static int receive_frame(int fd, int64_t deadline_ms, struct frame_header *heade
     uint8_t *message = malloc(header->message_bytes + 1);
     if (!message)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a message of %u bytes", header->message_bytes);
-    code = receive_all(fd, message, header->message_bytes, deadline_ms, fault);
+    code = receive_all(transport, message, header->message_bytes, deadline_ms, fault);
     if (!code) {
         trace_frame("<-", header, message);
         code = unpack_reply(header, message, reply, fault);
@@ -139,13 +151,27 @@ static int wire_fault(const Tensord__Error *error, struct fault *fault) {
     return fault_set(fault, code, "%s", error->message && *error->message ? error->message : status_text((int)code));
 }
 
-int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uint64_t sequence, int64_t deadline_ms,
-                     unsigned reply_type, ProtobufCMessage **out, struct fault *fault) {
+int control_refusal(int fd, int64_t deadline_ms, struct fault *fault) {
+    struct transport transport = {.fd = fd};
+    struct frame_header header;
+    ProtobufCMessage *reply;
+    int code = receive_frame(&transport, deadline_ms, &header, &reply, fault);
+    if (code)
+        return code;
+    code = header.type == FRAME_ERROR ? wire_fault((const Tensord__Error *)reply, fault)
+                                      : fault_set(fault, STATUS_PROTOCOL, "%s in the clear, where TLS was asked for",
+                                                  frame_type_name(header.type));
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return code;
+}
+
+int control_exchange(struct transport *transport, unsigned type, const ProtobufCMessage *request, uint64_t sequence,
+                     int64_t deadline_ms, unsigned reply_type, ProtobufCMessage **out, struct fault *fault) {
     struct frame_header header;
     ProtobufCMessage *reply = NULL;
-    int code = send_frame(fd, type, request, sequence, deadline_ms, fault);
+    int code = send_frame(transport, type, request, sequence, deadline_ms, fault);
     if (!code)
-        code = receive_frame(fd, deadline_ms, &header, &reply, fault);
+        code = receive_frame(transport, deadline_ms, &header, &reply, fault);
     if (code)
         return code;
     const Tensord__Error *error = header.type == FRAME_DONE ? ((const Tensord__Done *)reply)->error : NULL;
@@ -165,8 +191,8 @@ int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uin
     return 0;
 }
 
-int control_hello(int fd, const char *client_name, const char *token, bool allow_tf32, const struct resume *resume,
-                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault) {
+int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
+                  const struct resume *resume, int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault) {
     char name[129];
     snprintf(name, sizeof name, "%.100s libtensord/" TENSORD_VERSION,
              client_name ? client_name : program_invocation_short_name);
@@ -183,7 +209,7 @@ int control_hello(int fd, const char *client_name, const char *token, bool allow
     if (resume)
         resume_hello(resume, &hello);
     ProtobufCMessage *reply;
-    int code = control_exchange(fd, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
+    int code = control_exchange(transport, FRAME_HELLO, &hello.base, 1, deadline_ms, FRAME_WELCOME, &reply, fault);
     if (code)
         return code;
     *welcome = (Tensord__Welcome *)reply;
@@ -196,8 +222,8 @@ int control_hello(int fd, const char *client_name, const char *token, bool allow
     return code;
 }
 
-int control_open(const char *url, unsigned timeout_ms, const char *client_name, const char *token, struct control **out,
-                 struct fault *fault) {
+int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, const char *client_name,
+                 const char *token, struct control **out, struct fault *fault) {
     char text[CONTROL_URL_MAX], shown[TOKEN_BYTES_MAX];
     int code = control_url(url, text, fault);
     if (!code)
@@ -207,13 +233,14 @@ int control_open(const char *url, unsigned timeout_ms, const char *client_name, 
     struct control *control = calloc(1, sizeof *control);
     if (!control)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
-    control->fd = -1;
+    control->transport.fd = -1;
+    control->tls = tls ? tls_context_hold(tls) : NULL;
     control->timeout_ms = timeout_ms ? timeout_ms : CONTROL_TIMEOUT_MS;
     int64_t deadline_ms = control_now_ms() + control->timeout_ms;
     Tensord__Welcome *welcome = NULL;
-    code = control_dial(text, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->fd, fault);
+    code = control_dial(text, tls, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->transport, fault);
     if (!code)
-        code = control_hello(control->fd, client_name, shown, false, NULL, deadline_ms, &welcome, fault);
+        code = control_hello(&control->transport, client_name, shown, false, NULL, deadline_ms, &welcome, fault);
     explicit_bzero(shown, sizeof shown);
     if (code) {
         control_close(control);
@@ -229,10 +256,16 @@ int control_open(const char *url, unsigned timeout_ms, const char *client_name, 
 void control_close(struct control *control) {
     if (!control)
         return;
-    if (control->fd >= 0)
-        close(control->fd);
+    if (control->transport.fd >= 0)
+        transport_hang_up(&control->transport);
+    transport_finish(&control->transport);
+    tls_context_release(control->tls);
     free(control->server);
     free(control);
+}
+
+struct tls_context *control_tls(const struct control *control) {
+    return control->tls;
 }
 
 const char *control_server(const struct control *control) {
@@ -242,6 +275,6 @@ const char *control_server(const struct control *control) {
 int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
                  ProtobufCMessage **reply, struct fault *fault) {
     int64_t deadline_ms = control_now_ms() + control->timeout_ms;
-    return control_exchange(control->fd, request_type, request, ++control->sequence, deadline_ms, reply_type, reply,
-                            fault);
+    return control_exchange(&control->transport, request_type, request, ++control->sequence, deadline_ms, reply_type,
+                            reply, fault);
 }

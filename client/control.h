@@ -11,6 +11,7 @@
 
 #include "proto/status.h"
 #include "proto/tensord.pb-c.h"
+#include "proto/transport.h"
 
 struct control;
 struct resume;
@@ -18,10 +19,11 @@ struct resume;
 enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512 };
 
 /* Connects, sends the preamble and Hello, and waits for Welcome. `url` NULL: $TENSORD_URL, else the default socket.
+ * `tls` is the caller's, of secure_create(); NULL unless the URL is tls://.
  * `timeout_ms` bounds this and each later call; 0: CONTROL_TIMEOUT_MS. `client_name` NULL: the program's name. `token`
  * as token_find() has it. */
-int control_open(const char *url, unsigned timeout_ms, const char *client_name, const char *token,
-                 struct control **control, struct fault *fault);
+int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, const char *client_name,
+                 const char *token, struct control **control, struct fault *fault);
 /* Takes NULL. */
 void control_close(struct control *control);
 
@@ -30,6 +32,9 @@ void control_close(struct control *control);
 int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
                  ProtobufCMessage **reply, struct fault *fault);
 
+/* What it was opened with, for more connections to the same daemon; NULL: without TLS. */
+struct tls_context *control_tls(const struct control *control);
+
 /* The daemon's version, from Welcome: "tensord 0.1.0". */
 const char *control_server(const struct control *control);
 
@@ -37,15 +42,20 @@ const char *control_server(const struct control *control);
 
 /* Copies `url`, or what stands in for NULL, to `text`. */
 int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault);
-/* A connected, close-on-exec, non-blocking socket whose preamble for `target` has been sent. The message of
- * STATUS_CONNECTION names the URL and the reason. `deadline_ms` is of control_now_ms(). */
-int control_dial(const char *url, uint16_t target, int64_t deadline_ms, int *fd, struct fault *fault);
+/* A connected, close-on-exec, non-blocking socket whose preamble for `target` has been sent, and the handshake done where
+ * there is TLS. The message of STATUS_CONNECTION names the URL and the reason. `deadline_ms` is of control_now_ms(). */
+int control_dial(const char *url, struct tls_context *tls, uint16_t target, int64_t deadline_ms,
+                 struct transport *transport, struct fault *fault);
+/* Waits for the socket: 0, STATUS_TIMED_OUT, STATUS_CONNECTION. */
+int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault);
+/* Takes the Error frame with which the daemon refuses a connection in the clear; its code. */
+int control_refusal(int fd, int64_t deadline_ms, struct fault *fault);
 /* Milliseconds of CLOCK_MONOTONIC. */
 int64_t control_now_ms(void);
 /* One frame out and the next one in, by the deadline, on a connection with nothing else in flight: Hello and control
  * requests. Reads not a byte more than the reply. The caller frees *reply. */
-int control_exchange(int fd, unsigned type, const ProtobufCMessage *request, uint64_t sequence, int64_t deadline_ms,
-                     unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
+int control_exchange(struct transport *transport, unsigned type, const ProtobufCMessage *request, uint64_t sequence,
+                     int64_t deadline_ms, unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
 /* Sends Hello and takes Welcome. `token` is "" for none. `resume` NULL: the session, if any, ends with the connection. */
-int control_hello(int fd, const char *client_name, const char *token, bool allow_tf32, const struct resume *resume,
-                  int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);
+int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
+                  const struct resume *resume, int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "client/control.h"
 #include "client/error.h"
@@ -31,20 +29,20 @@ static void device_free(td_device *device) {
     queue_finish(&device->queue);
     pending_finish(&device->pending);
     pthread_mutex_destroy(&device->lock);
-    close(device->fd);
+    transport_finish(&device->transport);
     free(device);
 }
 
-int device_create(int fd, const char *name, size_t queue_bytes, size_t chunk_bytes, const struct resume *resume,
-                  td_device **out, struct fault *fault) {
+int device_create(struct transport *transport, const char *name, size_t queue_bytes, size_t chunk_bytes,
+                  const struct resume *resume, td_device **out, struct fault *fault) {
     td_device *device = calloc(1, sizeof *device);
     if (!device) {
-        close(fd);
+        transport_finish(transport);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device");
     }
     snprintf(device->name, sizeof device->name, "%s", name);
     device->serial = atomic_fetch_add(&serials, 1) + 1;
-    device->fd = fd;
+    device->transport = *transport;
     device->next_id = device->next_sequence = 1;
     device->next_stream = 1;
     device->next_kernel = 1;
@@ -97,7 +95,10 @@ void device_lose(td_device *device, const td_error *cause) {
     device->lost = true;
     device->resume.away = false;
     device->cause = *cause;
-    shutdown(device->fd, device->resume.parting ? SHUT_WR : SHUT_RDWR);
+    if (device->resume.parting)
+        transport_end(&device->transport);
+    else
+        transport_hang_up(&device->transport);
     if (device->open) {
         device->queue.bytes -= device->open->item.bytes;
         batch_give(&device->batches, device->open);

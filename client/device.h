@@ -21,6 +21,7 @@
 #include "client/resume.h"
 #include "client/tensor.h"
 #include "client/tensord.h"
+#include "proto/transport.h"
 
 struct scope_part;
 struct td_connection;
@@ -30,7 +31,9 @@ struct td_device {
     struct td_device *next; /* of the connection; under its lock */
     char name[TD_NAME_MAX]; /* constant */
     uint64_t serial;        /* constant; never the same twice in a process */
-    int fd;                 /* constant: a new connection gets the old one's number */
+    /* Has a lock of its own, but is replaced under this one, while nobody reads or sends. Its socket's number is
+     * constant. */
+    struct transport transport;
 
     pthread_mutex_t lock;
     bool lost; /* for good: every call fails with `cause` */
@@ -66,9 +69,9 @@ struct td_kernel {
     char name[64]; /* for messages; may be cut */
 };
 
-/* Runs a session over `fd`, which it takes over (also on failure). Blocks for nothing. */
-int device_create(int fd, const char *name, size_t queue_bytes, size_t chunk_bytes, const struct resume *resume,
-                  td_device **device, struct fault *fault);
+/* Runs a session over `transport`, which it takes over (also on failure). Blocks for nothing. */
+int device_create(struct transport *transport, const char *name, size_t queue_bytes, size_t chunk_bytes,
+                  const struct resume *resume, td_device **device, struct fault *fault);
 /* Sends what is queued, for at most `timeout_ms`, then ends the session. Takes NULL. */
 void device_destroy(td_device *device, unsigned timeout_ms);
 

@@ -108,7 +108,50 @@ static const char *reason(int error) {
     }
 }
 
-int control_dial(const char *url, uint16_t target, int64_t deadline_ms, int *out, struct fault *fault) {
+/* A daemon that refuses the connection itself says so in the clear: it has no handshake with those it does not take. */
+static bool refused_in_clear(int fd) {
+    uint8_t first;
+    return recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first == (FRAME_MAGIC & 0xff);
+}
+
+static int secure(struct transport *transport, int64_t deadline_ms, struct fault *fault) {
+    int error;
+    while ((error = transport_handshake(transport)) == EAGAIN) {
+        short events = transport_unsent(transport) ? POLLIN | POLLOUT : POLLIN;
+        int code = control_wait(transport->fd, events, deadline_ms, fault);
+        if (code)
+            return code;
+    }
+    if (error && refused_in_clear(transport->fd))
+        return control_refusal(transport->fd, deadline_ms, fault);
+    if (error)
+        transport_reason(transport, error, fault);
+    if (error && !fault->code)
+        return fault_set(fault, STATUS_CONNECTION, "%s", reason(error));
+    return (int)fault->code;
+}
+
+/* Takes over `fd`. */
+static int begin(int fd, const char *url, struct tls_context *tls, int64_t deadline_ms, struct transport *out,
+                 struct fault *fault) {
+    struct transport transport;
+    struct fault cause = {0};
+    int code = transport_init(&transport, fd, tls, fault);
+    if (code) {
+        close(fd);
+        return code;
+    }
+    code = tls ? secure(&transport, deadline_ms, &cause) : 0;
+    if (code) {
+        transport_finish(&transport);
+        return fault_set(fault, (enum status)code, "cannot connect to %.80s: %s", url, cause.message);
+    }
+    *out = transport;
+    return 0;
+}
+
+int control_dial(const char *url, struct tls_context *tls, uint16_t target, int64_t deadline_ms, struct transport *out,
+                 struct fault *fault) {
     struct url parsed;
     struct url_address addresses[ADDRESSES_MAX];
     size_t count = 0;
@@ -124,12 +167,13 @@ int control_dial(const char *url, uint16_t target, int64_t deadline_ms, int *out
         return fault_set(fault, STATUS_CONNECTION, "cannot connect to %.160s: %s", url, reason(error));
     uint8_t preamble[PREAMBLE_BYTES];
     preamble_encode(target, preamble);
+    if (tls)
+        preamble_set_tls(preamble);
     /* The socket is new: eight bytes always fit its buffer. A daemon that has closed it already may have said why. */
     if (send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) != sizeof preamble && errno != EPIPE && errno != ECONNRESET) {
         code = fault_set(fault, STATUS_CONNECTION, "cannot send to %.160s: %s", url, reason(errno));
         close(fd);
         return code;
     }
-    *out = fd;
-    return 0;
+    return begin(fd, url, tls, deadline_ms, out, fault);
 }

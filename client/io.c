@@ -104,15 +104,16 @@ static void io_poll(td_device *device) {
     io->in = !device->pending.reading && (device->pending.n_async || queue_stuck(queue));
     struct pollfd entries[2] = {
         {.fd = io->wake_fd, .events = POLLIN},
-        {.fd = device->lost ? -1 : device->fd,
+        {.fd = device->lost ? -1 : device->transport.fd,
          .events = (short)(POLLRDHUP | (io->out ? POLLOUT : 0) | (io->in ? POLLIN : 0))},
     };
-    io->state = ticking ? IO_TICKING : IO_ASLEEP;
+    bool ahead = io->in && transport_more(&device->transport); /* of which no poll will tell */
+    io->state = ticking || ahead ? IO_TICKING : IO_ASLEEP;
     pthread_mutex_unlock(&device->lock);
     uint64_t now = now_ns();
-    struct timespec timeout = {.tv_nsec = now < io->tick_ns ? (long)(io->tick_ns - now) : 0};
+    struct timespec timeout = {.tv_nsec = now < io->tick_ns && !ahead ? (long)(io->tick_ns - now) : 0};
     io->asleep_ns = now;
-    if (!ticking)
+    if (!ticking && !ahead)
         timeout = resume_patience(&device->resume, now);
     int n = ppoll(entries, 2, &timeout, NULL);
     if (n > 0 && entries[0].revents)
@@ -121,13 +122,14 @@ static void io_poll(td_device *device) {
     pthread_mutex_lock(&device->lock);
     io->state = IO_AWAKE;
     io->out = io->in = false;
-    short events = n > 0 ? entries[1].revents : 0;
+    short events = (short)((n > 0 ? entries[1].revents : 0) | (ahead ? POLLIN : 0));
     if (events & ~POLLOUT)
         io_receive(device, events & (POLLHUP | POLLRDHUP | POLLERR));
     if (events & POLLOUT)
         queue_pump(device);
     resume_heartbeat(device, now);
-    if (!ticking) { /* woken: the batch that has begun gets some time to fill, of which waking has taken a part */
+    /* Woken: the batch that has begun gets some time to fill, of which waking has taken a part. */
+    if (!ticking && !ahead) {
         io->tick_ns = io->opened_ns + IO_FIRST_TICK_NS;
         io->quiet = 0;
         io_learn(io);

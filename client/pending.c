@@ -268,7 +268,7 @@ static void read_idle(td_device *device, int64_t *spin_until) {
         sched_yield();
         return;
     }
-    struct pollfd entry = {.fd = device->fd, .events = POLLIN};
+    struct pollfd entry = {.fd = device->transport.fd, .events = POLLIN};
     (void)poll(&entry, 1, -1);
 }
 

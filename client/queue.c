@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #include "client/control.h"
@@ -71,12 +70,17 @@ static bool queue_loadable(const struct queue *queue) {
     return (queue->uploads || queue_first_open(queue)) && journal_room(&queue->journal, PACK_MAX);
 }
 
+/* Something has been loaded that the socket does not have. */
+static bool queue_unsent(const struct queue *queue) {
+    return journal_unsent(&queue->journal) || queue->unflushed;
+}
+
 bool queue_sendable(const struct queue *queue) {
-    return !queue->broken && (journal_unsent(&queue->journal) || queue_loadable(queue));
+    return !queue->broken && (queue_unsent(queue) || queue_loadable(queue));
 }
 
 bool queue_idle(const struct queue *queue) {
-    return !queue->first && !queue->uploads && !journal_unsent(&queue->journal);
+    return !queue->first && !queue->uploads && !queue_unsent(queue);
 }
 
 bool queue_stuck(const struct queue *queue) {
@@ -248,17 +252,19 @@ bool queue_handled(td_device *device, uint64_t frames) {
     return true;
 }
 
-/* One system call, without the lock. 0, or an errno. */
+/* One system call, or with TLS a few, without the lock. 0, or an errno. */
 static int sender_send(td_device *device) {
     struct queue *queue = &device->queue;
+    struct transport *transport = &device->transport;
     struct iovec parts[JOURNAL_PARTS];
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = journal_gather(&queue->journal, parts)};
+    size_t n = journal_unsent(&queue->journal) ? journal_gather(&queue->journal, parts) : 0;
     pthread_mutex_unlock(&device->lock);
-    ssize_t sent = sendmsg(device->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    int error = sent < 0 ? errno : 0;
+    ssize_t sent = n ? transport_write(transport, parts, n) : 0;
+    int error = sent < 0 ? errno : n ? 0 : transport_flush(transport);
     pthread_mutex_lock(&device->lock);
+    queue->unflushed = transport_unsent(transport);
     if (error)
-        return error == EINTR ? 0 : error == EWOULDBLOCK ? EAGAIN : error;
+        return error == EWOULDBLOCK ? EAGAIN : error;
     journal_advance(&queue->journal, (size_t)sent);
     if (!journal_unsent(&queue->journal)) {
         queue->bytes -= queue->sender.charge;
@@ -283,7 +289,7 @@ static void sender_broken(td_device *device, int error) {
     queue->broken = true;
     if (error != EPIPE && error != ECONNRESET) {
         queue->error = error;
-        shutdown(device->fd, SHUT_RDWR);
+        transport_hang_up(&device->transport);
     }
     if (io_urgent(device))
         io_wake(device);
@@ -295,7 +301,7 @@ void queue_pump(td_device *device) {
     if (sender->busy)
         return;
     sender->busy = true;
-    while (!device->lost && !queue->broken && (journal_unsent(&queue->journal) || sender_load(device))) {
+    while (!device->lost && !queue->broken && (queue_unsent(queue) || sender_load(device))) {
         int error = sender_send(device);
         if (error == EAGAIN)
             break;
@@ -341,7 +347,7 @@ static void queue_wait_socket(td_device *device, int64_t deadline_ms) {
         timeout = left > 0 ? (int)left : 0;
     }
     pthread_mutex_unlock(&device->lock);
-    struct pollfd entry = {.fd = device->fd, .events = POLLOUT};
+    struct pollfd entry = {.fd = device->transport.fd, .events = POLLOUT};
     poll(&entry, 1, timeout);
     pthread_mutex_lock(&device->lock);
 }
@@ -380,6 +386,7 @@ void queue_drop(td_device *device) {
     if (queue->sender.busy)
         return;
     journal_abandon(&queue->journal);
+    queue->unflushed = false;
     queue_retire(device);
     queue->bytes -= queue->sender.charge;
     queue->sender.charge = 0;

@@ -76,6 +76,7 @@ struct queue {
     uint64_t tickets_sent;   /* uploads up to here are complete in the journal */
     bool ask;                /* somebody waits to hear that the last upload sent is not needed any more */
     bool turn;               /* chunks and items take turns */
+    bool unflushed;          /* the last of what left the journal lies encrypted in the transport */
     bool broken;             /* the socket takes no more: the reader will find out why; or there is none now */
     int error;               /* where only the sender knows: an errno */
     unsigned pumpers;        /* callers who wait for room in the socket themselves */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "client/device.h"
 #include "client/error.h"
@@ -282,15 +281,21 @@ static int on_payload(void *owner, const struct frame_header *header, struct fau
 }
 
 static int over(td_device *device, td_error *cause, int error) {
-    char text[160];
+    struct fault fault = {0};
+    const char *reason = transport_reason(&device->transport, error, &fault);
+    char text[320];
     pthread_mutex_lock(&device->lock);
     if (device->queue.error) /* why the sender ended it */
         error = device->queue.error;
     pthread_mutex_unlock(&device->lock);
-    if (!error || error == ECONNRESET || error == EPIPE)
+    if (fault.code == STATUS_CONNECTION)
+        snprintf(text, sizeof text, "the connection to %s ended: its worker died or the daemon stopped (%s)",
+                 device->name, reason);
+    else if (!error || error == ECONNRESET || error == EPIPE)
         snprintf(text, sizeof text, "the connection to %s ended: its worker died or the daemon stopped", device->name);
     else
-        snprintf(text, sizeof text, "the connection to %s failed: %s", device->name, strerrordesc_np(error));
+        snprintf(text, sizeof text, "the connection to %s failed: %s", device->name,
+                 fault.code ? reason : strerrordesc_np(error));
     error_compose(cause, STATUS_DEVICE_LOST, text, NULL, NULL, 0);
     return -1;
 }
@@ -300,8 +305,8 @@ int pending_receive(td_device *device, td_error *cause, bool *final) {
     uint8_t *place;
     size_t bytes;
     frame_reader_want(reader, &place, &bytes);
-    ssize_t got = recv(device->fd, place, bytes, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    ssize_t got = transport_read(&device->transport, place, bytes);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
     *final = false;
     if (got <= 0)

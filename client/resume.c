@@ -97,19 +97,20 @@ static bool resume_attempting(td_device *device, int fd) {
 }
 
 /* Without the lock: a connection to the session, of which `frames` have been handled. */
-static int resume_attempt(td_device *device, int64_t deadline_ms, int *fd, uint64_t *frames, struct fault *fault) {
+static int resume_attempt(td_device *device, int64_t deadline_ms, struct transport *transport, uint64_t *frames,
+                          struct fault *fault) {
     const struct resume *resume = &device->resume;
     const td_connection *connection = resume->connection;
     Tensord__Welcome *welcome;
     int64_t until_ms = control_now_ms() + connection->timeout_ms;
     if (until_ms > deadline_ms)
         until_ms = deadline_ms;
-    int code = control_dial(connection->url, resume->target, until_ms, fd, fault);
+    int code = control_dial(connection->url, connection->tls, resume->target, until_ms, transport, fault);
     if (code)
         return code;
-    if (resume_attempting(device, *fd)) {
-        code = control_hello(*fd, connection->client_name, connection->token, connection->allow_tf32, resume, until_ms,
-                             &welcome, fault);
+    if (resume_attempting(device, transport->fd)) {
+        code = control_hello(transport, connection->client_name, connection->token, connection->allow_tf32, resume,
+                             until_ms, &welcome, fault);
         (void)resume_attempting(device, -1);
     } else {
         code = fault_set(fault, STATUS_CANCELLED, "the device was closed");
@@ -122,7 +123,7 @@ static int resume_attempt(td_device *device, int64_t deadline_ms, int *fd, uint6
         tensord__welcome__free_unpacked(welcome, NULL);
     }
     if (code)
-        close(*fd);
+        transport_finish(transport);
     return code;
 }
 
@@ -133,17 +134,17 @@ static void resume_drop_frame(struct frame_item *frame) {
 }
 
 /* Under the lock, with nobody at the old socket: goes on over the new one, which it takes. */
-static int resume_adopt(td_device *device, int fd, uint64_t frames, struct fault *fault) {
+static int resume_adopt(td_device *device, struct transport *fresh, uint64_t frames, struct fault *fault) {
     struct resume *resume = &device->resume;
     struct journal *journal = &device->queue.journal;
     if (frames < journal->gone || frames > journal->frames) {
-        close(fd);
+        transport_finish(fresh);
         return fault_set(fault, STATUS_PROTOCOL, "the daemon has handled %llu messages, of which it had %llu to %llu",
                          (unsigned long long)frames, (unsigned long long)journal->gone,
                          (unsigned long long)journal->frames);
     }
-    dup3(fd, device->fd, O_CLOEXEC);
-    close(fd);
+    transport_replace(&device->transport, fresh);
+    device->queue.unflushed = false; /* what the old one had is lost, and repeated like the rest */
     frame_reader_reset(&device->pending.reader);
     journal->cursor = journal->head; /* what the daemon has handled has been sent */
     (void)queue_handled(device, frames);
@@ -174,7 +175,7 @@ void resume_begin(td_device *device, const td_error *cause) {
     if (heard != resume->heard_at_once) /* the last connection was of use: begin at once */
         resume->attempts = 0;
     device->queue.broken = true;
-    shutdown(device->fd, SHUT_RDWR);
+    transport_hang_up(&device->transport);
     if (trace_enabled())
         fprintf(stderr, "tensord: %s: %s; connecting anew\n", device->name, cause->message);
     if (io_urgent(device))
@@ -216,8 +217,8 @@ static void resume_fail(td_device *device, const struct fault *fault) {
 static void resume_try(td_device *device) {
     struct resume *resume = &device->resume;
     struct fault fault = {0};
+    struct transport fresh;
     uint64_t frames;
-    int fd;
     resume_sleep(device, resume_backoff(resume->attempts++));
     if (device->io.stop)
         return;
@@ -227,10 +228,10 @@ static void resume_try(td_device *device) {
         return;
     }
     pthread_mutex_unlock(&device->lock);
-    int code = resume_attempt(device, resume->deadline_ms, &fd, &frames, &fault);
+    int code = resume_attempt(device, resume->deadline_ms, &fresh, &frames, &fault);
     pthread_mutex_lock(&device->lock);
     if (!code)
-        code = resume_adopt(device, fd, frames, &fault);
+        code = resume_adopt(device, &fresh, frames, &fault);
     if (code && !device->io.stop && (!resume_worth_another(code) || control_now_ms() >= resume->deadline_ms))
         resume_fail(device, &fault);
 }
@@ -279,9 +280,9 @@ void resume_part(td_device *device, int64_t deadline_ms) {
     if (until_ms > deadline_ms)
         until_ms = deadline_ms;
     for (int64_t left_ms; got > 0 && (left_ms = until_ms - control_now_ms()) > 0;) {
-        struct pollfd entry = {.fd = device->fd, .events = POLLIN};
+        struct pollfd entry = {.fd = device->transport.fd, .events = POLLIN};
         if (poll(&entry, 1, (int)left_ms) > 0)
-            got = recv(device->fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
+            got = recv(device->transport.fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
     }
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/control.h"
+#include "client/secure.h"
 #include "client/tensorctl.h"
 #include "client/tensorctl_device.h"
 #include "client/top.h"
@@ -38,8 +39,8 @@ static const char tensorctl_usage[] =
     "  save DEVICE FILE [NAME]...   writes them (or these) to a safetensors file\n"
     "  load DEVICE FILE             names the tensors of such a file\n"
     "\n"
-    "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the\n"
-    "                 default socket\n"
+    "  --url URL      unix:/path, tcp://host:port or tls://host:port;\n"
+    "                 else $TENSORD_URL; else the default socket\n"
     "  --json         status, devices, ops, sessions, names: JSON, not text\n"
     "  --replace      load: instead of tensors that have these names\n"
     "  --watch [S]    status: again every S seconds (1), in place on a terminal,\n"
@@ -54,6 +55,8 @@ static const char tensorctl_usage[] =
     "\n"
     "A daemon that wants a token gets $TENSORD_TOKEN, or else what stands in the\n"
     "file $TENSORD_TOKEN_FILE.\n"
+    "tls:// takes PEM files from $TENSORD_CA_FILE (whom to trust; else the\n"
+    "system's), $TENSORD_CERT_FILE and $TENSORD_KEY_FILE.\n"
     "\n"
     "ops shows the dtypes that an operation's last input may have (take: its\n"
     "indices), or its result's where it has no input.\n"
@@ -454,6 +457,19 @@ static void tell_how_to_start(const char *url) {
         fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
 }
 
+static int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
+    char url[CONTROL_URL_MAX];
+    struct tls_context *tls = NULL;
+    int error = control_url(ctl->url, url, fault);
+    if (!error)
+        error = secure_create(url, &(struct secure_files){NULL}, &tls, fault);
+    if (!error)
+        error =
+            control_open(url, tls, ctl->command->timeout_ms, "tensorctl " TENSORD_VERSION, NULL, &ctl->control, fault);
+    tls_context_release(tls);
+    return error;
+}
+
 static int device_command(const struct tensorctl *ctl) {
     struct tensorctl_device about = {
         .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace};
@@ -480,8 +496,7 @@ int main(int argc, char **argv) {
 
     if (ctl.command->device)
         return device_command(&ctl);
-    int error =
-        control_open(ctl.url, ctl.command->timeout_ms, "tensorctl " TENSORD_VERSION, NULL, &ctl.control, &fault);
+    int error = tensorctl_connect(&ctl, &fault);
     if (error) {
         failed(error, &fault);
         if (error == STATUS_CONNECTION)

@@ -3,8 +3,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "client/control.h"
 #include "client/tensorctl.h"
@@ -22,7 +20,7 @@ enum {
 struct source {
     char name[64];
     unsigned number;
-    int fd; /* -1: it has ended */
+    struct transport transport; /* without descriptor: it has ended */
     struct frame_reader reader;
     uint8_t *payload;         /* FRAME_CHUNK bytes */
     Tensord__TraceData *data; /* of the frame in hand */
@@ -96,8 +94,8 @@ static int source_read(struct source *source, struct fault *fault) {
     uint8_t *place;
     size_t want;
     frame_reader_want(&source->reader, &place, &want);
-    ssize_t got = recv(source->fd, place, want, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    ssize_t got = transport_read(&source->transport, place, want);
+    if (got < 0 && errno == EAGAIN)
         return STATUS_OK;
     if (got <= 0)
         return fault_set(fault, STATUS_CONNECTION, "the daemon closed the connection");
@@ -107,10 +105,10 @@ static int source_read(struct source *source, struct fault *fault) {
 /* ---- beginning and end ---- */
 
 static void source_close(struct source *source) {
-    if (source->fd < 0)
+    if (source->transport.fd < 0)
         return;
-    close(source->fd);
-    source->fd = -1;
+    transport_hang_up(&source->transport);
+    transport_finish(&source->transport);
     frame_reader_finish(&source->reader);
     tensord__trace_data__free_unpacked(source->data, NULL);
     free(source->payload);
@@ -127,7 +125,9 @@ static int source_ask(struct source *source, double seconds, struct fault *fault
     frame_header_encode(&header, bytes);
     tensord__trace_start__pack(&start, bytes + FRAME_HEADER_BYTES);
     ssize_t n = FRAME_HEADER_BYTES + (ssize_t)header.message_bytes;
-    if (send(source->fd, bytes, (size_t)n, MSG_NOSIGNAL) != n) /* nothing else is under way */
+    struct iovec part = {bytes, (size_t)n};
+    /* It fits, for nothing else is under way. */
+    if (transport_write(&source->transport, &part, 1) != n || transport_flush(&source->transport))
         return fault_set(fault, STATUS_CONNECTION, "cannot send to the daemon: %s", strerror(errno));
     return STATUS_OK;
 }
@@ -137,7 +137,7 @@ static int source_greet(struct source *source, struct fault *fault) {
     Tensord__Welcome *welcome = NULL;
     int code = token_find(NULL, token, fault);
     if (code == STATUS_OK)
-        code = control_hello(source->fd, "tensorctl trace " TENSORD_VERSION, token, false, NULL,
+        code = control_hello(&source->transport, "tensorctl trace " TENSORD_VERSION, token, false, NULL,
                              control_now_ms() + TRACE_OPEN_MS, &welcome, fault);
     explicit_bzero(token, sizeof token);
     if (code == STATUS_OK)
@@ -145,8 +145,8 @@ static int source_greet(struct source *source, struct fault *fault) {
     return code;
 }
 
-static int source_open(struct source *source, const char *url, const Tensord__Device *device, double seconds,
-                       struct fault *fault) {
+static int source_open(struct source *source, const char *url, struct tls_context *tls, const Tensord__Device *device,
+                       double seconds, struct fault *fault) {
     snprintf(source->name, sizeof source->name, "%s", device->name);
     source->payload = malloc(FRAME_CHUNK);
     if (!source->payload || frame_reader_init(&source->reader, FRAME_HEADER_BYTES + (64 << 10))) {
@@ -154,9 +154,10 @@ static int source_open(struct source *source, const char *url, const Tensord__De
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     }
     frame_reader_limits(&source->reader, FRAME_MESSAGE_MAX, FRAME_CHUNK);
-    int code = control_dial(url, (uint16_t)device->target, control_now_ms() + TRACE_OPEN_MS, &source->fd, fault);
+    int code =
+        control_dial(url, tls, (uint16_t)device->target, control_now_ms() + TRACE_OPEN_MS, &source->transport, fault);
     if (code != STATUS_OK) {
-        source->fd = -1;
+        source->transport.fd = -1;
         frame_reader_finish(&source->reader);
         free(source->payload);
         return code;
@@ -202,15 +203,15 @@ static int tracing_check_names(const Tensord__DeviceList *list, const char *cons
     return STATUS_OK;
 }
 
-static void tracing_open(struct tracing *tracing, const char *url, const Tensord__DeviceList *list,
-                         const char *const names[], int n_names, double seconds) {
+static void tracing_open(struct tracing *tracing, const char *url, struct tls_context *tls,
+                         const Tensord__DeviceList *list, const char *const names[], int n_names, double seconds) {
     for (size_t i = 0; i < list->n_devices && tracing->n < TRACE_DEVICES_MAX && !trace_interrupted; i++) {
         struct source *source = &tracing->sources[tracing->n];
         struct fault fault = {0};
         if (!tracing_wants(list->devices[i], names, n_names))
             continue;
-        *source = (struct source){.fd = -1, .number = (unsigned)i, .file = &tracing->file};
-        int code = source_open(source, url, list->devices[i], seconds, &fault);
+        *source = (struct source){.transport.fd = -1, .number = (unsigned)i, .file = &tracing->file};
+        int code = source_open(source, url, tls, list->devices[i], seconds, &fault);
         if (code != STATUS_OK) {
             tracing_blame(tracing, list->devices[i]->name, &fault, code);
             continue;
@@ -222,7 +223,10 @@ static void tracing_open(struct tracing *tracing, const char *url, const Tensord
 
 static void tracing_read(struct tracing *tracing, struct source *source) {
     struct fault fault = {0};
-    int code = source_read(source, &fault);
+    int code;
+    do
+        code = source_read(source, &fault);
+    while (code == STATUS_OK && transport_more(&source->transport)); /* of what no poll will tell */
     if (code == STATUS_OK)
         return;
     if (code != STATUS_CANCELLED || *fault.message)
@@ -242,8 +246,8 @@ static void tracing_run(struct tracing *tracing, double seconds) {
         unsigned open = 0;
         int64_t left = deadline_ms - control_now_ms();
         for (unsigned i = 0; i < tracing->n; i++) {
-            polls[i] = (struct pollfd){.fd = tracing->sources[i].fd, .events = POLLIN};
-            open += tracing->sources[i].fd >= 0;
+            polls[i] = (struct pollfd){.fd = tracing->sources[i].transport.fd, .events = POLLIN};
+            open += tracing->sources[i].transport.fd >= 0;
         }
         if (!open)
             return;
@@ -255,15 +259,16 @@ static void tracing_run(struct tracing *tracing, double seconds) {
     }
     const struct fault late = {.message = "its trace did not end in time"};
     for (unsigned i = 0; i < tracing->n; i++)
-        if (tracing->sources[i].fd >= 0) {
+        if (tracing->sources[i].transport.fd >= 0) {
             if (!trace_interrupted)
                 tracing_blame(tracing, tracing->sources[i].name, &late, STATUS_TIMED_OUT);
             source_close(&tracing->sources[i]);
         }
 }
 
-static int tracing_do(struct tracing *tracing, const char *url, const Tensord__DeviceList *list, double seconds,
-                      const char *path, const char *const names[], int n_names, struct fault *fault) {
+static int tracing_do(struct tracing *tracing, const char *url, struct tls_context *tls,
+                      const Tensord__DeviceList *list, double seconds, const char *path, const char *const names[],
+                      int n_names, struct fault *fault) {
     char text[CONTROL_URL_MAX];
     int code = control_url(url, text, fault);
     if (code == STATUS_OK)
@@ -273,7 +278,7 @@ static int tracing_do(struct tracing *tracing, const char *url, const Tensord__D
     if (!trace_file_open(&tracing->file, path))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot write %.150s: %s", path, strerror(errno));
     sigaction(SIGINT, &(struct sigaction){.sa_handler = trace_interrupt}, NULL);
-    tracing_open(tracing, text, list, names, n_names, seconds);
+    tracing_open(tracing, text, tls, list, names, n_names, seconds);
     tracing_run(tracing, seconds);
     unsigned long long events = tracing->file.events;
     if (!trace_file_close(&tracing->file))
@@ -295,7 +300,7 @@ int tensorctl_trace(struct control *control, const char *url, double seconds, co
     if (code != STATUS_OK)
         return code;
     struct tracing *tracing = calloc(1, sizeof *tracing);
-    code = tracing ? tracing_do(tracing, url, list, seconds, path, devices, n_devices, fault)
+    code = tracing ? tracing_do(tracing, url, control_tls(control), list, seconds, path, devices, n_devices, fault)
                    : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     free(tracing);
     tensord__device_list__free_unpacked(list, NULL);

@@ -153,18 +153,25 @@ typedef struct td_options {
                                  which is several times faster; otherwise they are IEEE float32. Other devices ignore it */
     const char *token;  /* who the program is, where the daemon asks: "tensord_…". NULL: $TENSORD_TOKEN, else the file
                                  that $TENSORD_TOKEN_FILE names, else none; "": none */
-    unsigned reconnect_ms;    /* for how long a device whose connection was lost tries to get another one; 0: as long as the
+    unsigned
+        reconnect_ms; /* for how long a device whose connection was lost tries to get another one; 0: as long as the
                                  daemon keeps the session (its session-lease); TD_NEVER: the device is lost at once */
-    unsigned heartbeat_ms;    /* a daemon from which nothing has come for so long is taken for gone; 0: 10,000; TD_NEVER:
+    unsigned heartbeat_ms; /* a daemon from which nothing has come for so long is taken for gone; 0: 10,000; TD_NEVER:
                                  it may keep silent for ever */
+    /* For tls:// URLs, PEM files. NULL: $TENSORD_CA_FILE, $TENSORD_CERT_FILE, $TENSORD_KEY_FILE. */
+    const char *ca_file;   /* whose certificates to trust; not there either: the system's */
+    const char *cert_file; /* this program's certificate, for a daemon that asks for one; not there either: none */
+    const char *key_file;  /* its key, without passphrase; not there either: in the same file */
 } td_options;
 #define TD_NEVER (~0u)
 
-/* URLs: unix:/path, tcp://host:port. NULL: $TENSORD_URL, else the daemon's default socket ($XDG_RUNTIME_DIR/tensord.sock,
- * or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks until the daemon has answered.
- * Errors: TD_E_INVALID_ARGUMENT (the URL), TD_E_CONNECTION (nobody there), TD_E_TIMED_OUT, TD_E_VERSION, or why the
- * daemon refuses: TD_E_LIMIT, TD_E_DRAINING, TD_E_DENIED (it takes a token, this one is not valid, or its user's role does
- * not allow that). */
+/* URLs: unix:/path, tcp://host:port, tls://host:port. NULL: $TENSORD_URL, else the daemon's default socket
+ * ($XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks
+ * until the daemon has answered. Over TLS (1.3) the daemon's certificate must be for the URL's host, and signed by who is
+ * trusted; further connections resume the first one's session.
+ * Errors: TD_E_INVALID_ARGUMENT (the URL, a file), TD_E_CONNECTION (nobody there), TD_E_TIMED_OUT, TD_E_VERSION,
+ * TD_E_PROTOCOL (no TLS there), TD_E_DENIED (a certificate is not accepted), or why the daemon refuses: TD_E_LIMIT,
+ * TD_E_DRAINING, TD_E_DENIED (it takes a token, this one is not valid, or its user's role does not allow that). */
 TD_API int td_connect(const char *url, const td_options *options, td_connection **connection);
 /* Closes its devices, whose tensors end with it. What was enqueued is sent first, but not waited for: td_sync() does that.
  * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, and must not

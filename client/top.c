@@ -87,6 +87,7 @@ void top_sort(struct top *top) {
 struct link {
     struct control *control; /* NULL: lost */
     const char *url;
+    struct tls_context *tls;
 };
 
 static void link_lose(struct link *link) {
@@ -98,7 +99,8 @@ static int link_fetch(struct link *link, Tensord__Status **status, struct fault 
     Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
     int error = STATUS_OK;
     if (!link->control)
-        error = control_open(link->url, TOP_TIMEOUT_MS, "tensorctl " TENSORD_VERSION, NULL, &link->control, fault);
+        error = control_open(link->url, link->tls, TOP_TIMEOUT_MS, "tensorctl " TENSORD_VERSION, NULL, &link->control,
+                             fault);
     if (!error)
         error = control_call(link->control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)status,
                              fault);
@@ -206,13 +208,15 @@ static int top_batch(struct top *top, struct link *link, const struct top_option
 
 int top_run(struct control *control, const struct top_options *options, struct fault *fault) {
     struct top top = {.sort = TOP_LIVE, .batch = options->batch};
-    struct link link = {control, options->url};
+    struct tls_context *tls = control_tls(control);
+    struct link link = {control, options->url, tls ? tls_context_hold(tls) : NULL};
     int number = 0, error = options->batch ? top_batch(&top, &link, options, fault) : top_terminal_open(fault);
     if (!error && !options->batch)
         number = top_interact(&top, &link, options->interval_s);
     top_terminal_close();
     top_finish(&top);
     control_close(link.control);
+    tls_context_release(link.tls);
     if (number && number != SIGINT) { /* as if nobody had asked for the terminal back */
         signal(number, SIG_DFL);
         raise(number);

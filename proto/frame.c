@@ -80,8 +80,24 @@ void preamble_encode(uint16_t target, uint8_t out[PREAMBLE_BYTES]) {
     put(out + 6, 2, target);
 }
 
+void preamble_set_tls(uint8_t preamble[PREAMBLE_BYTES]) {
+    preamble[5] |= PREAMBLE_TLS;
+}
+
+bool preamble_has_tls(const uint8_t preamble[PREAMBLE_BYTES]) {
+    return preamble[5] & PREAMBLE_TLS;
+}
+
+/* A browser, openssl s_client and their like begin with a record of type handshake, version 3.something. */
+static bool looks_like_tls(const uint8_t in[PREAMBLE_BYTES]) {
+    return in[0] == 0x16 && in[1] == 3;
+}
+
 int preamble_decode(const uint8_t in[PREAMBLE_BYTES], uint16_t *target, struct fault *fault) {
     uint32_t magic = (uint32_t)get(in, 4);
+    if (looks_like_tls(in)) {
+        return fault_set(fault, STATUS_PROTOCOL, "TLS without the preamble that comes first here");
+    }
     if (magic != FRAME_MAGIC) {
         return fault_set(fault, STATUS_PROTOCOL, "preamble magic is 0x%08" PRIx32 ", not 0x%08x", magic, FRAME_MAGIC);
     }
@@ -89,8 +105,8 @@ int preamble_decode(const uint8_t in[PREAMBLE_BYTES], uint16_t *target, struct f
         return fault_set(fault, STATUS_VERSION, "protocol generation %u, this side speaks %d", in[4],
                          PREAMBLE_GENERATION);
     }
-    if (in[5] != 0) {
-        return fault_set(fault, STATUS_PROTOCOL, "preamble has flags 0x%x, not 0", in[5]);
+    if (in[5] & ~PREAMBLE_TLS) {
+        return fault_set(fault, STATUS_PROTOCOL, "preamble has flags 0x%x, 0 and 1 are known", in[5]);
     }
     *target = (uint16_t)get(in + 6, 2);
     return STATUS_OK;

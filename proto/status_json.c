@@ -256,6 +256,8 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_limit(json, "ops_limit", session->ops_limit);
     json_text_or_null(json, "role", session->role);
     json_text_or_null(json, "credential", session->credential);
+    json_text_or_null(json, "tls", session->tls ? session->tls->cipher : "");
+    json_bool(json, "tls_resumed", session->tls && session->tls->resumed);
     json_close(json, '}');
 }
 

@@ -13,8 +13,8 @@
 _Static_assert(sizeof(((struct url *)0)->path) == sizeof(((struct sockaddr_un *)0)->sun_path), "a path fits a socket");
 
 static int refuse(const char *text, const char *why, struct fault *fault) {
-    return fault_set(fault, STATUS_INVALID_ARGUMENT, "address \"%.100s\": %s (use unix:/path or tcp://host:port)", text,
-                     why);
+    return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                     "address \"%.100s\": %s (use unix:/path, tcp://host:port or tls://host:port)", text, why);
 }
 
 static int parse_unix(const char *text, const char *path, struct url *url, struct fault *fault) {
@@ -90,6 +90,11 @@ int url_parse(const char *text, struct url *url, struct fault *fault) {
     if (strncmp(text, "tcp://", 6) == 0) {
         return parse_tcp(text, text + 6, url, fault);
     }
+    if (strncmp(text, "tls://", 6) == 0) {
+        int code = parse_tcp(text, text + 6, url, fault);
+        url->kind = code ? url->kind : URL_TLS;
+        return code;
+    }
     return refuse(text, "the scheme is not known", fault);
 }
 
@@ -145,7 +150,7 @@ int url_resolve(const struct url *url, bool passive, struct url_address *address
     if (capacity == 0) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "no room for an address");
     }
-    if (url->kind == URL_TCP) {
+    if (url->kind != URL_UNIX) {
         return resolve_tcp(url, passive, addresses, capacity, count, fault);
     }
     resolve_unix(url, addresses);

@@ -1,4 +1,4 @@
-/* Addresses: unix:/path and tcp://host:port (IPv6 hosts in brackets). */
+/* Addresses: unix:/path, tcp://host:port and tls://host:port (IPv6 hosts in brackets). */
 #pragma once
 
 #include <stdbool.h>
@@ -9,10 +9,10 @@
 #include "proto/status.h"
 
 struct url {
-    enum { URL_UNIX, URL_TCP } kind;
+    enum { URL_UNIX, URL_TCP, URL_TLS } kind;
     char path[108]; /* unix */
-    char host[256]; /* tcp, without brackets */
-    uint16_t port;  /* tcp; 0 lets the system choose when listening */
+    char host[256]; /* tcp and tls, without brackets */
+    uint16_t port;  /* of those; 0 lets the system choose when listening */
 };
 
 /* STATUS_INVALID_ARGUMENT says what is wrong with the text and shows the forms there are. */
@@ -20,7 +20,7 @@ int url_parse(const char *text, struct url *url, struct fault *fault);
 /* The daemon's default socket as a URL: in $XDG_RUNTIME_DIR, else /run/tensord for root. STATUS_INVALID_ARGUMENT where
  * neither can be. */
 int url_default(char *text, size_t size, struct fault *fault);
-/* Socket addresses for it, resolved with getaddrinfo for tcp (blocks). At most `capacity`; *count says how many. */
+/* Socket addresses for it, resolved with getaddrinfo for tcp and tls (blocks). At most `capacity`; *count says how many. */
 struct url_address {
     struct sockaddr_storage address;
     socklen_t length;

@@ -265,6 +265,10 @@ static void arrival_read(struct arrival *arrival) {
         return;
     if (preamble_decode(arrival->preamble, &arrival->target, &fault))
         arrival_refuse(arrival, &fault);
+    else if (arrival->peer.tls && !preamble_has_tls(arrival->preamble))
+        arrival_refuse_with(arrival, STATUS_DENIED, "this address takes TLS only: use tls:// in place of tcp://");
+    else if (!arrival->peer.tls && preamble_has_tls(arrival->preamble))
+        arrival_refuse_with(arrival, STATUS_PROTOCOL, "this address does not speak TLS: use tcp:// or unix:");
     else
         arrival_place(arrival);
 }
@@ -311,7 +315,7 @@ static struct arrival *arrival_create(struct front *front, int fd) {
     return arrival;
 }
 
-void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address) {
+void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
     struct fault fault;
     bool full = arrival_full(front, address);
     front->accepted++;
@@ -333,6 +337,7 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
         return;
     }
     arrival_meet(fd, address, &arrival->peer);
+    arrival->peer.tls = tls;
     login_identify(&front->login, &arrival->peer);
     if (!arrival_count(arrival))
         return;

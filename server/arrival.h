@@ -39,8 +39,8 @@ struct arrival_list {
     uint64_t last_session; /* number given last */
 };
 
-/* Takes `fd`. */
-void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address);
+/* Takes `fd`. `tls`: of a listener for that. */
+void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls);
 /* Something is new about a worker: held connections may go on, or must be refused; those that it has taken are done,
  * those that a dead one has not taken are placed again. */
 void arrival_retry(struct front *front);

@@ -11,17 +11,18 @@
 
 enum channel_type {
     /* front → worker */
-    CHANNEL_START = 1,  /* first message: options */
-    CHANNEL_CONNECTION, /* fd: an accepted client socket, its preamble already read */
-    CHANNEL_LINK_IN,    /* fd: a link that brings a tensor for `link.ticket` */
-    CHANNEL_LINK_OUT,   /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
-    CHANNEL_PEER_LOST,  /* no link for which somebody waits now will come from `link.device` any more */
-    CHANNEL_KILL,       /* end this session; answered with CHANNEL_KILLED */
-    CHANNEL_DRAIN,      /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
-    CHANNEL_GRANTED,    /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
-    CHANNEL_DENIED,     /* or it is nobody: `login.fault` */
-    CHANNEL_REVOKED,    /* whoever was let in as `principal`, by its credential, may not stay */
-    CHANNEL_LIMITS,     /* the limits of `principal` are others; without a name: of all that are no users */
+    CHANNEL_START = 1,   /* first message: options */
+    CHANNEL_CONNECTION,  /* fd: an accepted client socket, its preamble already read */
+    CHANNEL_LINK_IN,     /* fd: a link that brings a tensor for `link.ticket` */
+    CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
+    CHANNEL_PEER_LOST,   /* no link for which somebody waits now will come from `link.device` any more */
+    CHANNEL_KILL,        /* end this session; answered with CHANNEL_KILLED */
+    CHANNEL_DRAIN,       /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    CHANNEL_GRANTED,     /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
+    CHANNEL_DENIED,      /* or it is nobody: `login.fault` */
+    CHANNEL_REVOKED,     /* whoever was let in as `principal`, by its credential, may not stay */
+    CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
+    CHANNEL_LIMITS,      /* the limits of `principal` are others; without a name: of all that are no users */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */

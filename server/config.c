@@ -27,7 +27,8 @@ struct config_key {
         CONFIG_PATH,
         CONFIG_SWITCH,
         CONFIG_ADDRESS,
-        CONFIG_HOSTS
+        CONFIG_HOSTS,
+        CONFIG_CLIENT_AUTH
     } kind;
     size_t offset;
     const char *initial;
@@ -39,7 +40,8 @@ struct config_key {
 #define CONFIG_HOUR UINT64_C(3600000)
 
 static const struct config_key config_keys[] = {
-    {"listen", CONFIG_URLS, CONFIG_FIELD(listen), "", 0, 0, "unix:/path or tcp://host:port; may be repeated"},
+    {"listen", CONFIG_URLS, CONFIG_FIELD(listen), "", 0, 0,
+     "unix:/path, tcp://host:port, tls://host:port; may be repeated"},
     {"devices", CONFIG_DEVICE_LIST, CONFIG_FIELD(devices), "auto", 0, 0, "auto, cpu, cuda, cpu:0,cuda:1"},
     {"log-level", CONFIG_LEVEL, CONFIG_FIELD(log_level), "info", 0, 0, "debug, info, warning or error"},
     {"socket-mode", CONFIG_MODE, CONFIG_FIELD(socket_mode), "0660", 0, 0777, "mode of Unix sockets, octal"},
@@ -74,6 +76,13 @@ static const struct config_key config_keys[] = {
     {"users", CONFIG_PATH, CONFIG_FIELD(users), "", 0, 0, "file of users, see tensord user --help"},
     {"allow-plaintext", CONFIG_SWITCH, CONFIG_FIELD(allow_plaintext), "no", 0, 0,
      "TCP to other hosts without TLS: yes or no"},
+    {"tls-certificate", CONFIG_PATH, CONFIG_FIELD(tls_certificate), "", 0, 0,
+     "PEM file: the daemon's certificate and those that lead from it to the root"},
+    {"tls-key", CONFIG_PATH, CONFIG_FIELD(tls_key), "", 0, 0, "PEM file with its key; else that same file"},
+    {"tls-client-ca", CONFIG_PATH, CONFIG_FIELD(tls_client_ca), "", 0, 0,
+     "PEM file: who signs certificates of clients"},
+    {"tls-client-auth", CONFIG_CLIENT_AUTH, CONFIG_FIELD(tls_client_auth), "", 0, 0,
+     "certificates of clients: none, optional, required; else required with tls-client-ca"},
     {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health"},
     {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
      "names of this host as browsers call it; needed beyond loopback"},
@@ -157,6 +166,8 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_address(value, (char *)number, fault);
     case CONFIG_HOSTS:
         return config_value_hosts(value, (char *)number, fault);
+    case CONFIG_CLIENT_AUTH:
+        return config_value_client_auth(value, number, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }
@@ -221,6 +232,7 @@ static bool config_key_same(const struct config_key *key, const struct config *a
     case CONFIG_COUNT:
     case CONFIG_DURATION:
     case CONFIG_SWITCH:
+    case CONFIG_CLIENT_AUTH:
         break;
     }
     return *(const uint64_t *)x == *(const uint64_t *)y;

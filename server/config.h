@@ -10,6 +10,8 @@
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
 enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 256 };
+/* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
+enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
 
 struct config_device {
     char name[32]; /* "cpu:0" */
@@ -51,6 +53,8 @@ struct config {
     char users[CONFIG_PATH_MAX];              /* the file of users; "": there is none */
     uint64_t allow_plaintext;                 /* TCP without TLS to other hosts, tokens and tensors in the clear */
     bool ignore_devices;                      /* the key `devices` is not looked at */
+    char tls_certificate[CONFIG_PATH_MAX], tls_key[CONFIG_PATH_MAX], tls_client_ca[CONFIG_PATH_MAX]; /* PEM files */
+    uint64_t tls_client_auth;                                                                        /* as above */
 };
 
 /* What the command line asks for besides. */

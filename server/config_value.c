@@ -167,3 +167,14 @@ bool config_allows_kernels(const struct config *config, const char *principal) {
     }
     return false;
 }
+
+int config_value_client_auth(const char *text, uint64_t *value, struct fault *fault) {
+    static const char *const names[] = {
+        [CONFIG_CLIENT_NONE] = "none", [CONFIG_CLIENT_OPTIONAL] = "optional", [CONFIG_CLIENT_REQUIRED] = "required"};
+    for (unsigned i = CONFIG_CLIENT_NONE; i <= CONFIG_CLIENT_REQUIRED; i++)
+        if (!strcmp(text, names[i])) {
+            *value = i;
+            return STATUS_OK;
+        }
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is none of none, optional, required", text);
+}

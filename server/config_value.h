@@ -19,6 +19,8 @@ int config_value_switch(const char *text, uint64_t *value, struct fault *fault);
 /* "none", "all", or principals as "uid:1000" with commas between them; written to `list` of CONFIG_PRINCIPALS_MAX bytes
  * without white space. */
 int config_value_principals(const char *text, char *list, struct fault *fault);
+/* "none", "optional", "required": enum config_client_auth. */
+int config_value_client_auth(const char *text, uint64_t *value, struct fault *fault);
 /* A path, written to `path` of CONFIG_PATH_MAX bytes. */
 int config_value_path(const char *text, char *path, struct fault *fault);
 /* "auto", or names as "cpu" and "cpu:1" with commas between them. */

@@ -28,11 +28,12 @@ static void connection_watch(struct connection *connection) {
 
     if (!connection->poll)
         return;
-    if (!connection->eof &&
-        (connection->state == CONNECTION_LINGER || (connection->state == CONNECTION_OPEN && !connection->draining &&
-                                                    !connection->reader.paused && !connection->wait_rate)))
+    if (!connection->eof && (connection->state == CONNECTION_LINGER || transport_opening(&connection->transport) ||
+                             (connection->state == CONNECTION_OPEN && !connection->draining &&
+                              !connection->reader.paused && !connection->wait_rate)))
         events |= UV_READABLE;
-    if (connection->blocked)
+    /* During a TLS handshake it is the client's turn, not the socket's. */
+    if ((connection->blocked && !transport_opening(&connection->transport)) || transport_unsent(&connection->transport))
         events |= UV_WRITABLE;
     if (events == connection->events)
         return;
@@ -129,12 +130,13 @@ void connection_on_rate(struct connection *connection) {
 
 /* Whether somebody may still wait for something: the client itself, or a device to which a copy is on its way. */
 static bool connection_owes(const struct connection *connection) {
-    return connection->pending || !reply_queue_empty(&connection->queue) || link_busy(connection);
+    return connection->pending || !reply_queue_empty(&connection->queue) || transport_unsent(&connection->transport) ||
+           link_busy(connection);
 }
 
 /* Whether the client is gone altogether. A TCP socket knows only after sending something in vain. */
 static bool connection_is_dead(const struct connection *connection) {
-    struct pollfd state = {.fd = connection->fd};
+    struct pollfd state = {.fd = connection->transport.fd};
 
     return poll(&state, 1, 0) > 0 && state.revents & (POLLHUP | POLLERR);
 }
@@ -212,6 +214,12 @@ static int connection_on_payload(void *owner, const struct frame_header *header,
 
 static const struct frame_handler connection_handler = {connection_on_message, connection_on_payload};
 
+/* Of what the transport has read ahead no poll will tell. */
+static void connection_keep_reading(struct connection *connection) {
+    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && transport_more(&connection->transport))
+        service_mark_more(connection->service, connection);
+}
+
 /* Reads this turn's share. False: the connection is gone. */
 static bool connection_read(struct connection *connection) {
     size_t left = CONNECTION_READ_BYTES;
@@ -229,15 +237,13 @@ static bool connection_read(struct connection *connection) {
         }
         frame_reader_want(&connection->reader, &place, &want);
         want = want < most ? want : most;
-        do
-            got = recv(connection->fd, place, want, MSG_DONTWAIT);
-        while (got < 0 && errno == EINTR);
+        got = transport_read(&connection->transport, place, want);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (got == 0)
             return connection_read_end(connection);
         if (got < 0) {
-            lease_lost(connection, strerror(errno));
+            lease_lost(connection, transport_reason(&connection->transport, errno, &fault));
             return false;
         }
         account_spend(connection, (size_t)got);
@@ -251,31 +257,40 @@ static bool connection_read(struct connection *connection) {
             lease_take_over(connection);
             return false;
         }
-        if ((size_t)got < want)
+        if ((size_t)got < want && !transport_more(&connection->transport))
             break; /* that was all there is */
         left -= (size_t)got < left ? (size_t)got : left;
     }
+    connection_keep_reading(connection);
     return true;
 }
 
 void connection_resume(struct connection *connection) {
     struct fault fault = {0};
 
-    if (connection->state != CONNECTION_OPEN || !connection->poll || !connection->reader.paused ||
-        connection_over(connection))
+    if (connection->state != CONNECTION_OPEN || !connection->poll)
         return;
-    connection->turn_frames = 0;
-    if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
-        connection_fail(connection, &fault);
-    if (connection->lease.claimed)
-        lease_take_over(connection);
-    else
-        connection_watch(connection);
+    if (connection->reader.paused) {
+        if (connection_over(connection))
+            return;
+        connection->turn_frames = 0;
+        if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
+            connection_fail(connection, &fault);
+        if (connection->lease.claimed) {
+            lease_take_over(connection);
+            return;
+        }
+        connection_keep_reading(connection);
+    } else if (!connection->eof && !connection->draining && transport_more(&connection->transport) &&
+               !connection_read(connection)) {
+        return;
+    }
+    connection_watch(connection);
 }
 
 void connection_drain(struct connection *connection) {
     if (connection->state == CONNECTION_OPEN && connection->poll && !connection->reader.paused && !connection->eof &&
-        !connection_read(connection))
+        !transport_opening(&connection->transport) && !connection_read(connection))
         return;
     connection->draining = true;
     connection_watch(connection);
@@ -329,14 +344,14 @@ void connection_unplug(struct connection *connection) {
         return;
     uv_close((uv_handle_t *)connection->poll, connection_closed);
     connection->poll = NULL;
-    close(connection->fd);
-    connection->fd = -1;
+    transport_end(&connection->transport);
+    transport_finish(&connection->transport);
 }
 
 void connection_adopt(struct connection *connection, struct connection *fresh) {
     connection->poll = fresh->poll;
     connection->poll->data = connection;
-    connection->fd = fresh->fd;
+    connection->transport = fresh->transport;
     connection->tcp = fresh->tcp;
     connection->events = fresh->events;
     connection->reader = fresh->reader;
@@ -345,7 +360,7 @@ void connection_adopt(struct connection *connection, struct connection *fresh) {
     connection->peer = fresh->peer;
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     fresh->poll = NULL;
-    fresh->fd = -1;
+    fresh->transport = (struct transport){.fd = -1};
     fresh->reader = (struct frame_reader){0};
     connection_watch(connection);
 }
@@ -426,7 +441,7 @@ static void connection_linger(struct connection *connection) {
     connection->state = CONNECTION_LINGER;
     connection->blocked = false;
     connection->deadline_ms = service_now_ms() + CONNECTION_LINGER_MS;
-    shutdown(connection->fd, SHUT_WR);
+    transport_end(&connection->transport);
     if (connection->eof)
         connection_destroy(connection, connection->reason);
     else
@@ -437,7 +452,7 @@ static void connection_discard(struct connection *connection) {
     static uint8_t nowhere[64 << 10];
 
     for (unsigned i = 0; i < 16; i++) {
-        ssize_t got = recv(connection->fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
+        ssize_t got = recv(connection->transport.fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
 
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
             connection_destroy(connection, connection->reason);
@@ -448,14 +463,45 @@ static void connection_discard(struct connection *connection) {
     }
 }
 
+/* ---- TLS ---- */
+
+static void connection_refused(struct connection *connection, const char *reason) {
+    snprintf(connection->reason, sizeof connection->reason, "%s", reason);
+    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer.address, "principal",
+              connection->peer.principal.name, "reason", connection->reason, NULL);
+}
+
+/* Goes on with the handshake. True: it is done. */
+static bool connection_open(struct connection *connection) {
+    int error = transport_handshake(&connection->transport);
+    struct fault fault;
+
+    if (error == EAGAIN) {
+        connection_watch(connection);
+    } else if (error) { /* the alert says why; the client must have the time to read it */
+        connection_refused(connection, transport_reason(&connection->transport, error, &fault));
+        answer_cancel_all(connection);
+        reply_queue_clear(&connection->queue);
+        connection_linger(connection);
+    } else {
+        const char *name = transport_peer_name(&connection->transport);
+
+        snprintf(connection->peer.certificate, sizeof connection->peer.certificate, "%s", name);
+        connection->blocked = false;
+        service_mark_dirty(connection->service, connection);
+    }
+    return !error;
+}
+
 /* ---- turns ---- */
 
 void connection_flush(struct connection *connection) {
     size_t budget = account_allowance(connection);
     uint64_t before = connection->queue.written;
+    struct fault fault;
     int left;
 
-    if (connection->blocked || !connection->poll)
+    if (connection->blocked || !connection->poll || transport_opening(&connection->transport))
         return;
     if (budget == 0 && !reply_queue_empty(&connection->queue)) {
         connection_hold_rate(connection);
@@ -463,12 +509,11 @@ void connection_flush(struct connection *connection) {
         return;
     }
     connection->lease.said = true;
-    left = reply_queue_write(&connection->queue, connection->fd,
+    left = reply_queue_write(&connection->queue, &connection->transport,
                              budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
                              &connection->service->bytes_out);
-
     if (left < 0) {
-        lease_lost(connection, strerror(-left));
+        lease_lost(connection, transport_reason(&connection->transport, -left, &fault));
         return;
     }
     account_spend(connection, (size_t)(connection->queue.written - before));
@@ -498,6 +543,15 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     if (connection->state == CONNECTION_LINGER) {
         connection_discard(connection);
         return;
+    }
+    if (transport_opening(&connection->transport)) {
+        if (events & UV_PRIORITIZED) {
+            connection_destroy(connection, "closed by the client");
+            return;
+        }
+        if (!connection_open(connection))
+            return;
+        events |= UV_READABLE; /* Hello may have come along, and will not show again */
     }
     if (events & UV_WRITABLE) {
         connection->blocked = false;
@@ -559,7 +613,10 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     connection_check_use(connection, now_ms);
     if (!connection->deadline_ms || now_ms < connection->deadline_ms)
         return;
-    if (connection->state == CONNECTION_OPEN) {
+    if (transport_opening(&connection->transport)) {
+        connection_refused(connection, "the TLS handshake took too long");
+        connection_destroy(connection, connection->reason);
+    } else if (connection->state == CONNECTION_OPEN) {
         connection->deadline_ms = 0;
         connection->service->refusals[REFUSAL_HELLO_TIMEOUT]++;
         fault_set(&fault, STATUS_TIMED_OUT, "no %s within %u ms",
@@ -651,18 +708,26 @@ int connection_create(const struct connection_options *options, int fd, struct c
         return error;
     }
     connection_tune(fd, &connection->tcp);
-    error = uv_poll_init(service->loop, poll, fd);
+    error = transport_init(&connection->transport, fd, options->tls, fault);
     if (error) {
         account_leave(connection->account);
         frame_reader_finish(&connection->reader);
         free(poll);
         free(connection);
         close(fd);
+        return error;
+    }
+    error = uv_poll_init(service->loop, poll, fd);
+    if (error) {
+        frame_reader_finish(&connection->reader);
+        account_leave(connection->account);
+        transport_finish(&connection->transport);
+        free(poll);
+        free(connection);
         return fault_set(fault, STATUS_CONNECTION, "cannot watch the socket: %s", uv_strerror(error));
     }
     connection->poll = poll;
     connection->poll->data = connection;
-    connection->fd = fd;
     connection->number = options->session;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;

@@ -10,6 +10,7 @@
 
 #include "engine/session.h"
 #include "proto/frame.h"
+#include "proto/transport.h"
 #include "server/answer.h"
 #include "server/lease.h"
 #include "server/peer.h"
@@ -33,6 +34,7 @@ struct connection_options {
     struct service *service;
     uint64_t session;        /* number of the session */
     const struct peer *peer; /* copied */
+    struct tls_context *tls; /* NULL: in the clear */
 };
 
 enum connection_state {
@@ -49,7 +51,7 @@ struct connection {
     enum connection_state state;
 
     uv_poll_t *poll; /* NULL: the session has no socket now */
-    int fd;
+    struct transport transport;
     bool tcp;
     int events;        /* asked of the poll handle */
     bool blocked;      /* the socket took no more */

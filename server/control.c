@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "proto/tensord.pb-c.h"
@@ -44,8 +44,8 @@ static void control_count_stranger(struct control *control, bool stranger) {
 }
 
 /* Gives the socket away; the connection is dead afterwards. */
-static int control_release(struct control *control) {
-    int fd = control->fd;
+static struct transport control_release(struct control *control) {
+    struct transport transport = control->transport;
     LIST_REMOVE(control, link);
     control->front->controls.count--;
     control_count_stranger(control, false);
@@ -57,24 +57,28 @@ static int control_release(struct control *control) {
     control->entry = NULL;
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
-    return fd;
+    return transport;
 }
 
 static void control_end(struct control *control) {
-    close(control_release(control));
+    struct transport transport = control_release(control);
+    transport_end(&transport);
+    transport_finish(&transport);
 }
 
 static void control_refuse(struct control *control, const struct fault *fault) {
     struct front *front = control->front;
     /* Inside a half-sent reply an Error frame would only be garbage. */
-    bool clean = control->out_sent == control->out_size;
+    bool clean = control->out_sent == control->out_size && !transport_unsent(&control->transport);
+    struct transport transport;
     if (!control->welcomed)
         front->rejections[fault->code]++;
     /* Failed logins are logged as such, and not as often as strangers like. */
     bool told = fault->code == STATUS_DENIED && !control->welcomed;
     log_event(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal",
               control->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
-    farewell_say(&front->farewells, control_release(control), clean ? fault : NULL);
+    transport = control_release(control);
+    farewell_say_over(&front->farewells, &transport, clean ? fault : NULL);
 }
 
 /* ---- requests ---- */
@@ -356,14 +360,15 @@ static void control_timed_out(uv_timer_t *timer) {
 /* 1: all has left. 0: the socket is full. -1: the peer is gone. */
 static int control_flush(struct control *control) {
     while (control->out_sent < control->out_size) {
-        ssize_t sent = send(control->fd, control->out + control->out_sent, control->out_size - control->out_sent,
-                            MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EINTR)
-            continue;
+        struct iovec part = {control->out + control->out_sent, control->out_size - control->out_sent};
+        ssize_t sent = transport_write(&control->transport, &part, 1);
         if (sent < 0)
             return errno == EAGAIN ? 0 : -1;
         control->out_sent += (size_t)sent;
     }
+    int error = transport_flush(&control->transport);
+    if (error)
+        return error == EAGAIN ? 0 : -1;
     free(control->out);
     control->out = NULL;
     control->out_size = control->out_sent = 0;
@@ -375,23 +380,29 @@ static int control_flush(struct control *control) {
 static void control_wait_for_room(struct control *control) {
     if (!uv_is_active((uv_handle_t *)&control->timer))
         uv_timer_start(&control->timer, control_timed_out, CONTROL_SEND_TIMEOUT_MS, 0);
+    control->reading = false;
     uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
 }
 
 static void control_wait_for_requests(struct control *control) {
     if (control->welcomed)
         uv_timer_stop(&control->timer);
-    uv_poll_start(&control->poll, UV_READABLE, control_polled);
+    control->reading = true;
+    /* What the transport has read ahead, and what it still has to send, show with a socket that has room. */
+    bool ahead = transport_more(&control->transport) || transport_unsent(&control->transport);
+    uv_poll_start(&control->poll, UV_READABLE | (ahead ? UV_WRITABLE : 0), control_polled);
 }
 
 /* For a bounded time, after which there is an answer to send, and a peer that has gone is noticed. */
 static void control_wait_for_worker(struct control *control) {
+    control->reading = false;
     uv_timer_stop(&control->timer);
     uv_poll_stop(&control->poll);
 }
 
 /* The socket has room, so this is called for in the loop's next turn. */
 static void control_wait_for_turn(struct control *control) {
+    control->reading = false;
     uv_poll_start(&control->poll, UV_WRITABLE, control_polled);
 }
 
@@ -429,14 +440,41 @@ static void control_go_on(struct control *control, int error, struct fault *faul
     control_refuse(control, fault);
 }
 
+/* TLS is over, by the client's fault or by its alert. Ours may be on its way. */
+static void control_fail(struct control *control, int error) {
+    struct front *front = control->front;
+    struct fault fault;
+    log_event(LOG_LEVEL_INFO, control->welcomed ? "control_closed" : "connection_refused", "peer",
+              control->peer.address, "principal", control->peer.principal.name, "cause",
+              transport_reason(&control->transport, error, &fault), NULL);
+    struct transport transport = control_release(control);
+    farewell_say_over(&front->farewells, &transport, NULL);
+}
+
+/* The handshake may have shown who it is. */
+static void control_meet(struct control *control) {
+    const char *name = transport_peer_name(&control->transport);
+    if (!*name || *control->peer.certificate)
+        return;
+    snprintf(control->peer.certificate, sizeof control->peer.certificate, "%s", name);
+    login_certify(&control->front->login, &control->peer);
+}
+
 static void control_read(struct control *control) {
     struct fault fault;
     uint8_t *place;
     size_t room;
     frame_reader_want(&control->reader, &place, &room);
-    ssize_t got = recv(control->fd, place, room, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    ssize_t got = transport_read(&control->transport, place, room);
+    if (got < 0 && errno == EAGAIN) {
+        control_wait_for_requests(control);
         return;
+    }
+    if (got < 0 && errno == EPROTO) {
+        control_fail(control, errno);
+        return;
+    }
+    control_meet(control);
     if (got == 0 && control->draining) {
         uv_poll_stop(&control->poll); /* it says nothing more, and waits to be told of the end */
         return;
@@ -456,7 +494,7 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
         /* It has said all it wants, which would be told again and again; the end of both sides is reported as what is
          * asked for. */
         uv_poll_start(poll, UV_PRIORITIZED, control_polled);
-    else if (status == 0 && events & UV_READABLE)
+    else if (status == 0 && (events & UV_READABLE || (events & UV_WRITABLE && control->reading)))
         control_read(control);
     else if (status == 0 && events & UV_WRITABLE)
         control_go_on(control, STATUS_OK, &fault);
@@ -466,14 +504,18 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start, drain, end ---- */
 
-static struct control *control_create(struct front *front, int fd, const struct peer *peer,
-                                      struct roster_entry *entry) {
+static struct control *control_create(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry,
+                                      struct fault *fault) {
     struct control *control = calloc(1, sizeof *control);
+    fault_set(fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another control connection");
     if (!control)
         return NULL;
-    if (frame_reader_init(&control->reader, FRAME_HEADER_BYTES + CONTROL_MESSAGE_MAX) ||
+    if (transport_init(&control->transport, fd, peer->tls ? front->tls.now.context : NULL, fault) ||
+        frame_reader_init(&control->reader, FRAME_HEADER_BYTES + CONTROL_MESSAGE_MAX) ||
         uv_poll_init(&front->loop, &control->poll, fd)) {
         frame_reader_finish(&control->reader);
+        control->transport.fd = -1; /* the caller's still */
+        transport_finish(&control->transport);
         free(control);
         return NULL;
     }
@@ -481,7 +523,6 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control->poll.data = control->timer.data = control;
     control->handles = 2;
     control->front = front;
-    control->fd = fd;
     control->peer = *peer;
     control->entry = entry;
     control_count_stranger(control, peer->principal.role == ROLE_NONE);
@@ -495,19 +536,17 @@ void control_start(struct front *front, int fd, const struct peer *peer, struct 
     bool stranger = peer->principal.role == ROLE_NONE;
     bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
                 (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
-    struct control *control = full ? NULL : control_create(front, fd, peer, entry);
+    if (full)
+        fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
+    struct control *control = full ? NULL : control_create(front, fd, peer, entry, &fault);
     if (!control) {
         roster_leave(entry);
-        if (full)
-            fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
-        else
-            fault_set(&fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another control connection");
         front->rejections[fault.code]++;
         farewell_say(&front->farewells, fd, &fault);
         return;
     }
     uv_timer_start(&control->timer, control_timed_out, front->config->hello_timeout, 0);
-    uv_poll_start(&control->poll, UV_READABLE, control_polled);
+    control_wait_for_requests(control);
 }
 
 void control_revoke(struct front *front, const struct principal *principal) {

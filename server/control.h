@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "proto/frame.h"
+#include "proto/transport.h"
 #include "server/arrival.h"
 #include "server/kill.h"
 
@@ -16,12 +17,13 @@ struct control {
     struct front *front;
     uv_poll_t poll;
     uv_timer_t timer; /* for Hello to come, and for a reply to leave */
-    int fd;
+    struct transport transport;
     unsigned handles;
     struct peer peer;
     struct roster_entry *entry; /* where it is counted */
     struct frame_reader reader;
     bool welcomed;
+    bool reading;  /* waits for requests */
     bool stranger; /* counted as one */
     enum { CONTROL_STRANGER, CONTROL_LOGGING_IN, CONTROL_LOGGED_IN } login;
     bool draining; /* has asked for a drain, and waits for its end */

@@ -82,6 +82,19 @@ void farewell_say(struct farewell_list *list, int fd, const struct fault *fault)
     uv_poll_start(&farewell->poll, UV_READABLE, farewell_drop);
 }
 
+void farewell_say_over(struct farewell_list *list, struct transport *transport, const struct fault *fault) {
+    if (fault) {
+        uint8_t bytes[PACKET_ERROR_MAX];
+        struct iovec part = {bytes, packet_error(bytes, fault)};
+        (void)transport_write(transport, &part, 1); /* as in farewell_send() */
+    }
+    transport_end(transport);
+    int fd = transport->fd;
+    transport->fd = -1;
+    transport_finish(transport);
+    farewell_say(list, fd, NULL); /* what comes need not be understood to be dropped */
+}
+
 void farewell_list_finish(struct farewell_list *list) {
     while (!LIST_EMPTY(&list->head))
         farewell_end(LIST_FIRST(&list->head));

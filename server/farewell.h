@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "proto/status.h"
+#include "proto/transport.h"
 
 struct farewell {
     uv_poll_t poll;
@@ -30,5 +31,7 @@ void farewell_list_finish(struct farewell_list *list);
 
 /* Takes `fd`, a non-blocking socket that no handle watches any more. `fault` NULL: nothing is left to say. */
 void farewell_say(struct farewell_list *list, int fd, const struct fault *fault);
+/* The same over what the connection had, which may be TLS, and is finished by this. */
+void farewell_say_over(struct farewell_list *list, struct transport *transport, const struct fault *fault);
 /* Only the Error frame, as far as the socket takes it without waiting; does not close. */
 void farewell_send(int fd, const struct fault *fault);

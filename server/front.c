@@ -24,6 +24,7 @@ static void front_finish_handles(struct front *front) {
     farewell_list_finish(&front->farewells);
     http_destroy(front->http);
     supervisor_finish(&front->supervisor);
+    front_tls_finish(front);
     uv_close((uv_handle_t *)&front->leaving, NULL);
     for (int i = 0; i < FRONT_SIGNALS; i++)
         uv_close((uv_handle_t *)&front->signals[i], NULL);
@@ -114,8 +115,8 @@ static void front_signalled(uv_signal_t *handle, int number) {
     front_drain(front, strsignal(number));
 }
 
-static void front_accepted(void *owner, int fd, const struct sockaddr_storage *peer) {
-    arrival_start(owner, fd, peer);
+static void front_accepted(void *owner, int fd, const struct sockaddr_storage *peer, bool tls) {
+    arrival_start(owner, fd, peer, tls);
 }
 
 /* ---- start ---- */
@@ -160,12 +161,15 @@ static int front_init(struct front *front, struct config *config, struct fault *
     uv_timer_init(&front->loop, &front->leaving);
     front->leaving.data = front;
     front_watch_signals(front);
+    front_tls_init(front);
     int error = supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed,
                                 front_connection_refused, front, fault);
     front->supervisor.killed = front_session_killed;
     front->supervisor.ticked = front_ticked;
     front->supervisor.ended = front_connection_ended;
     front->supervisor.login = front_login;
+    if (!error)
+        error = front_tls_start(front, fault);
     return error ? error : login_init(&front->login, &front->loop, config, fault);
 }
 

@@ -8,6 +8,7 @@
 #include "server/config.h"
 #include "server/control.h"
 #include "server/farewell.h"
+#include "server/front_tls.h"
 #include "server/http.h"
 #include "server/kill.h"
 #include "server/listener.h"
@@ -31,6 +32,7 @@ struct front {
     struct control_list controls;
     struct kill_list kills;
     struct farewell_list farewells;
+    struct front_tls tls;
     struct roster roster;
     uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     struct login login;

@@ -43,6 +43,9 @@ void front_login(void *owner, struct worker_slot *slot, const struct channel_mes
     token[sizeof token - 1] = 0;
     peer.address[sizeof peer.address - 1] = 0;
     principal_end_texts(&peer.principal);
+    peer.certificate[sizeof peer.certificate - 1] = 0;
+    if (peer.tls && *peer.certificate)
+        login_certify(&front->login, &peer);
     struct login_request request = {
         .peer = &peer,
         .token = token,

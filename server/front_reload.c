@@ -8,6 +8,7 @@
 struct reload {
     struct config config;
     struct users *users; /* NULL: the configuration names no file of users */
+    struct front_tls_fresh tls;
 };
 
 /* Changes nothing, and says what is wrong. */
@@ -20,6 +21,13 @@ static int reload_read(const struct front *front, struct reload *reload, struct 
     /* Which file it is takes a restart to change, so it is the old one that is read. */
     if (!error && *front->config->users)
         error = users_read(front->config->users, &reload->users, fault);
+    /* So it is with certificates. */
+    if (!error)
+        error = front_tls_read(front->config, &reload->tls, fault);
+    if (error) {
+        users_destroy(reload->users);
+        reload->users = NULL;
+    }
     return error;
 }
 
@@ -61,6 +69,7 @@ static void reload_apply(struct front *front, struct reload *reload) {
     }
     reload_tell_limits(front, before, &everybody);
     users_destroy(before);
+    front_tls_take(front, &reload->tls);
 }
 
 void front_reload(struct front *front) {

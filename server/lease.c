@@ -41,7 +41,7 @@ static pid_t lease_process(int fd, uint32_t claimed) {
 static void lease_meet(struct connection *connection, const Tensord__Hello *hello) {
     struct lease *lease = &connection->lease;
 
-    lease->process = lease_process(connection->fd, hello->process);
+    lease->process = lease_process(connection->transport.fd, hello->process);
     lease->heartbeat_ms = hello->heartbeat_ms;
     lease->heard_ms = lease->said_ms = service_now_ms();
 }
@@ -120,9 +120,7 @@ static void lease_scan(struct connection *connection) {
         ssize_t got;
 
         frame_reader_want(reader, &place, &want);
-        got = recv(connection->fd, place, want, MSG_DONTWAIT);
-        if (got < 0 && errno == EINTR)
-            continue;
+        got = transport_read(&connection->transport, place, want);
         if (got <= 0 || frame_reader_advance(reader, (size_t)got, &handler, connection, NULL))
             return;
         left -= (size_t)got < left ? (size_t)got : left;

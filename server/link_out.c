@@ -65,7 +65,8 @@ static bool link_out_ready(const struct link_out *out) {
 
 /* Writes what there is to write, and ends when all is out or nobody wants it any more. */
 static void link_out_write(struct link_out *out) {
-    int left = reply_queue_write(&out->queue, out->fd, CONNECTION_WRITE_BYTES, &out->connection->service->bytes_out);
+    struct transport transport = {.fd = out->fd}; /* between processes of one daemon: in the clear */
+    int left = reply_queue_write(&out->queue, &transport, CONNECTION_WRITE_BYTES, &out->connection->service->bytes_out);
     int events = out->hungry ? UV_DISCONNECT : UV_WRITABLE | UV_DISCONNECT;
 
     if (left < 0 || (left == 0 && !out->hungry) || uv_poll_start(&out->poll, events, link_out_on_poll) < 0)

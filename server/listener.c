@@ -74,7 +74,7 @@ static void listener_polled(uv_poll_t *poll, int status, int events) {
         socklen_t length = sizeof peer;
         int fd = accept4(listener->fd, (struct sockaddr *)&peer, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            listener->list->accepted(listener->list->owner, fd, &peer);
+            listener->list->accepted(listener->list->owner, fd, &peer, listener->tls);
             continue;
         }
         if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO || errno == EPERM)
@@ -96,7 +96,7 @@ static void listener_closed(uv_handle_t *handle) {
 }
 
 static int listener_add(struct listener_list *list, int fd, const char *url, const char *path, const struct stat *file,
-                        struct fault *fault) {
+                        bool tls, struct fault *fault) {
     struct listener *listener = calloc(1, sizeof *listener);
     if (!listener)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to listen on %s", url);
@@ -111,6 +111,7 @@ static int listener_add(struct listener_list *list, int fd, const char *url, con
     listener->fd = fd;
     listener->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
     listener->list = list;
+    listener->tls = tls;
     snprintf(listener->url, sizeof listener->url, "%s", url);
     if (path) {
         snprintf(listener->path, sizeof listener->path, "%s", path);
@@ -131,7 +132,7 @@ static int listener_open_unix(struct listener_list *list, const char *path, stru
     if (error)
         return error;
     snprintf(url, sizeof url, "unix:%s", path);
-    error = listener_add(list, fd, url, path, &file, fault);
+    error = listener_add(list, fd, url, path, &file, false, fault);
     if (error) {
         close(fd);
         unlink(path);
@@ -139,17 +140,21 @@ static int listener_open_unix(struct listener_list *list, const char *path, stru
     return error;
 }
 
-void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size) {
+static void listener_name(const struct sockaddr_storage *address, const char *scheme, char *text, size_t size) {
     char host[INET6_ADDRSTRLEN];
     if (address->ss_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
         inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
-        snprintf(text, size, "tcp://[%s]:%u", host, ntohs(in6->sin6_port));
+        snprintf(text, size, "%s://[%s]:%u", scheme, host, ntohs(in6->sin6_port));
     } else {
         const struct sockaddr_in *in = (const struct sockaddr_in *)address;
         inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
-        snprintf(text, size, "tcp://%s:%u", host, ntohs(in->sin_port));
+        snprintf(text, size, "%s://%s:%u", scheme, host, ntohs(in->sin_port));
     }
+}
+
+void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size) {
+    listener_name(address, "tcp", text, size);
 }
 
 int listener_bind_tcp(const struct url_address *address, int *result) {
@@ -168,31 +173,32 @@ int listener_bind_tcp(const struct url_address *address, int *result) {
     return 0;
 }
 
-static int listener_open_address(struct listener_list *list, const struct url_address *address, struct fault *fault) {
+static int listener_open_address(struct listener_list *list, const struct url_address *address, bool tls,
+                                 struct fault *fault) {
     char url[96];
     struct sockaddr_storage bound = address->address;
     socklen_t length = sizeof bound;
     int fd = -1, error = listener_bind_tcp(address, &fd);
     if (error) {
-        listener_name_tcp(&address->address, url, sizeof url);
+        listener_name(&address->address, tls ? "tls" : "tcp", url, sizeof url);
         return fault_set(fault, STATUS_CONNECTION, "%s: cannot listen there: %s", url, strerror(error));
     }
     getsockname(fd, (struct sockaddr *)&bound, &length);
-    listener_name_tcp(&bound, url, sizeof url);
-    error = listener_add(list, fd, url, NULL, NULL, fault);
+    listener_name(&bound, tls ? "tls" : "tcp", url, sizeof url);
+    error = listener_add(list, fd, url, NULL, NULL, tls, fault);
     if (error)
         close(fd);
     return error;
 }
 
 /* Whether an address that other hosts can reach may be listened on. */
-static int listener_check_reach(const struct listener_list *list, const char *url, struct fault *fault) {
-    if (!list->authenticated)
+static int listener_check_reach(const struct listener_list *list, const char *url, bool tls, struct fault *fault) {
+    if (!list->authenticated && !(tls && list->clients_show_certificates))
         return fault_set(fault, STATUS_DENIED,
                          "%.100s: other hosts can reach this address, and there is no authentication: name a file of "
-                         "users, or listen on 127.0.0.1, [::1] or a Unix socket",
+                         "users, use tls:// with tls-client-ca, or listen on 127.0.0.1, [::1] or a Unix socket",
                          url);
-    if (!list->plaintext)
+    if (!list->plaintext && !tls)
         return fault_set(fault, STATUS_DENIED,
                          "%.100s: other hosts can reach this address, and tokens would travel in the clear: use "
                          "tls://, or say allow-plaintext = yes",
@@ -208,7 +214,7 @@ static int listener_open_tcp(struct listener_list *list, const struct url *url, 
         return error;
     for (size_t i = 0; i < count && !error; i++)
         if (!url_is_loopback(&addresses[i]))
-            error = listener_check_reach(list, text, fault);
+            error = listener_check_reach(list, text, url->kind == URL_TLS, fault);
     if (error)
         return error;
     /* Port 0 would give each address of a name another port: one address is what the caller can find. */
@@ -216,7 +222,7 @@ static int listener_open_tcp(struct listener_list *list, const struct url *url, 
         count = 1;
     unsigned opened = 0;
     for (size_t i = 0; i < count; i++) {
-        error = listener_open_address(list, &addresses[i], fault);
+        error = listener_open_address(list, &addresses[i], url->kind == URL_TLS, fault);
         opened += !error;
     }
     /* "localhost" may mean ::1 on a host whose kernel has no IPv6: one address that works is enough. */
@@ -228,6 +234,8 @@ int listener_open(struct listener_list *list, const char *text, struct fault *fa
     int error = url_parse(text, &url, fault);
     if (error)
         return error;
+    if (url.kind == URL_TLS && !list->have_certificate)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: no certificate to show there: set tls-certificate", text);
     return url.kind == URL_UNIX ? listener_open_unix(list, url.path, fault)
                                 : listener_open_tcp(list, &url, text, fault);
 }
@@ -263,7 +271,7 @@ int listener_inherit(struct listener_list *list, int fd, struct fault *fault) {
         snprintf(url, sizeof url, "unix:%.*s", (int)sizeof local->sun_path, local->sun_path);
     } else if (family == AF_INET || family == AF_INET6) {
         listener_name_tcp(&bound.address, url, sizeof url);
-        int error = url_is_loopback(&bound) ? STATUS_OK : listener_check_reach(list, url, fault);
+        int error = url_is_loopback(&bound) ? STATUS_OK : listener_check_reach(list, url, false, fault);
         if (error)
             return error;
     } else {
@@ -271,13 +279,14 @@ int listener_inherit(struct listener_list *list, int fd, struct fault *fault) {
                          fd);
     }
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    return listener_add(list, fd, url, NULL, NULL, fault);
+    return listener_add(list, fd, url, NULL, NULL, false, fault);
 }
 
 /* ---- the list ---- */
 
 void listener_list_init(struct listener_list *list, uv_loop_t *loop, mode_t socket_mode,
-                        void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer), void *owner) {
+                        void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer, bool tls),
+                        void *owner) {
     *list = (struct listener_list){.loop = loop, .socket_mode = socket_mode, .accepted = accepted, .owner = owner};
     LIST_INIT(&list->head);
 }

@@ -18,6 +18,7 @@ struct listener {
     dev_t device;   /* of that file, to know it again */
     ino_t inode;
     uint64_t complained_ns;
+    bool tls;
     struct listener_list *list;
     LIST_ENTRY(listener) link;
 };
@@ -31,14 +32,17 @@ struct listener_list {
      * both, no address is listened on that other hosts can reach. */
     bool authenticated, plaintext;
     /* `fd` is non-blocking, close-on-exec, and the receiver's. */
-    void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer);
+    void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer, bool tls);
     void *owner;
+    /* What the owner sets before it opens any: whether it has a certificate to show, and demands one of clients. */
+    bool have_certificate, clients_show_certificates;
 };
 
 void listener_list_init(struct listener_list *list, uv_loop_t *loop, mode_t socket_mode,
-                        void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer), void *owner);
-/* Listens on every address that the URL means. STATUS_DENIED for an address that other hosts can reach,
- * STATUS_CONNECTION where the system refuses or another daemon is there. */
+                        void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer, bool tls),
+                        void *owner);
+/* Listens on every address that the URL means. STATUS_DENIED for an address that other hosts can reach
+ * where nothing says who they are, STATUS_INVALID_ARGUMENT for tls:// without a certificate, STATUS_CONNECTION where the system refuses or another daemon is there. */
 int listener_open(struct listener_list *list, const char *url, struct fault *fault);
 /* The same for the default socket; makes its directory. */
 int listener_open_default(struct listener_list *list, struct fault *fault);

@@ -144,6 +144,11 @@ void login_identify(const struct login *login, struct peer *peer) {
     login_allow(login, &peer->principal);
 }
 
+void login_certify(const struct login *login, struct peer *peer) {
+    users_by_certificate(login->users, peer->certificate, &peer->principal);
+    login_allow(login, &peer->principal);
+}
+
 static int login_turn_away(struct login *login, const struct login_request *request, struct fault *fault) {
     login->counts.turned_away++;
     login_log(login, request, "too many at once");

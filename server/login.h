@@ -63,6 +63,9 @@ void login_finish(struct login *login);
 void login_limits(const struct login *login, const char *name, struct limits *limits);
 /* Who a peer is without a token: sets peer->principal. The role is ROLE_NONE where it takes one. */
 void login_identify(const struct login *login, struct peer *peer);
+/* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. A token that
+ * it shows besides is looked at as any other. */
+void login_certify(const struct login *login, struct peer *peer);
 /* STATUS_OK: *principal is who it is. STATUS_DENIED, STATUS_LIMIT: the fault is for the client, and says no more than a
  * stranger may know. STATUS_AGAIN: its source has to wait, and request->done will be called. */
 int login_check(struct login *login, const struct login_request *request, struct principal *principal,

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "proto/tls.h"
 #include "server/principal.h"
 
 /* What failed logins are counted for: an IPv4 address, an IPv6 network of 64 bits, which is what one host has as a rule,
@@ -25,4 +26,6 @@ struct peer {
     struct source source;
     bool has_uid;
     uid_t uid;
+    bool tls;                           /* speaks TLS from the preamble on */
+    char certificate[TLS_NAME_MAX + 1]; /* the name in the one that it showed; "" before, and where it showed none */
 };

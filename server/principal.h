@@ -6,11 +6,12 @@
 #include "server/limits.h"
 #include "server/role.h"
 
-enum { PRINCIPAL_NAME_BYTES = 64, PRINCIPAL_CREDENTIAL_BYTES = 24 };
+enum { PRINCIPAL_NAME_BYTES = 64, PRINCIPAL_CREDENTIAL_BYTES = 64 };
 
 struct principal {
     char name[PRINCIPAL_NAME_BYTES]; /* "alice"; "uid:1000" and "tcp" for those without a name */
-    /* By what it is known: a token's id, "uid:1000" for the peer of a Unix socket, "" for nothing. When that ends, or
+    /* By what it is known: a token's id, "uid:1000" for the peer of a Unix socket, "cert:alice" for
+     * the name in a certificate, "" for nothing. When that ends, or
      * comes to mean somebody else, so do its connections. Not secret. */
     char credential[PRINCIPAL_CREDENTIAL_BYTES];
     enum role role;    /* ROLE_NONE: has to show a token first */

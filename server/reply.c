@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "server/cause.h"
@@ -262,25 +261,28 @@ static void reply_queue_consume(struct reply_queue *queue, const struct reply_ga
     }
 }
 
-int reply_queue_write(struct reply_queue *queue, int fd, size_t budget, uint64_t *payload) {
+/* The queue is empty, but what was taken from it may not have left yet. */
+static int reply_flush(struct transport *transport) {
+    int error = transport_flush(transport);
+
+    return error == EAGAIN ? 1 : -error;
+}
+
+int reply_queue_write(struct reply_queue *queue, struct transport *transport, size_t budget, uint64_t *payload) {
     struct reply_gather gather;
     size_t written = 0;
 
     while (written < budget) {
-        struct msghdr message = {.msg_iov = gather.parts};
         ssize_t sent;
 
         if (!queue->small && !queue->bulk) {
             if (!queue->final)
-                return 0;
+                return reply_flush(transport);
             reply_queue_add(queue, queue->final);
             queue->final = NULL;
         }
         reply_queue_gather(queue, &gather);
-        message.msg_iovlen = gather.n_parts;
-        do
-            sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        while (sent < 0 && errno == EINTR);
+        sent = transport_write(transport, gather.parts, gather.n_parts);
         if (sent < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -errno;
         queue->written += (uint64_t)sent;
@@ -289,5 +291,5 @@ int reply_queue_write(struct reply_queue *queue, int fd, size_t budget, uint64_t
         if ((size_t)sent < gather.bytes)
             return 1; /* the socket is full; trying again would only say so */
     }
-    return reply_queue_empty(queue) ? 0 : 1;
+    return reply_queue_empty(queue) ? reply_flush(transport) : 1;
 }

@@ -10,6 +10,7 @@
 #include "engine/failure.h"
 #include "proto/frame.h"
 #include "proto/tensord.pb-c.h"
+#include "proto/transport.h"
 
 enum {
     /* Holds the largest head there is, an Error with all of its texts, so that a reply never fails once its request has
@@ -72,6 +73,6 @@ void reply_queue_add(struct reply_queue *queue, struct reply *reply);
 /* Gives back what has not been begun of the large replies, and ends the one in hand with its present frame; `final` is
  * then the last frame. */
 void reply_queue_end(struct reply_queue *queue, struct reply *final);
-/* Writes up to about `budget` bytes and adds completed payload bytes to *payload. 0: the queue is empty. 1: there is
- * more to write, when the socket is writable. Negative errno: the connection is broken. */
-int reply_queue_write(struct reply_queue *queue, int fd, size_t budget, uint64_t *payload);
+/* Writes up to about `budget` bytes and adds completed payload bytes to *payload. 0: the queue is empty, and all has
+ * left. 1: there is more to write, when the socket is writable. Negative errno: the connection is broken. */
+int reply_queue_write(struct reply_queue *queue, struct transport *transport, size_t budget, uint64_t *payload);

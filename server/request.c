@@ -47,19 +47,21 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
 }
 
 static void request_log_open(const struct connection *connection) {
+    const char *cipher = transport_cipher(&connection->transport);
     char number[24];
 
     log_event(LOG_LEVEL_INFO, "session_open", "session", log_text(number, sizeof number, "%lu", connection->number),
               "peer", connection->peer.address, "principal", connection->peer.principal.name, "client",
-              connection->client, NULL);
+              connection->client, *cipher ? "tls" : NULL, cipher, NULL);
 }
 
-/* Who the client is, by its token. STATUS_AGAIN: the front has been asked, or is to be. */
+/* Who the client is, by its token or its certificate. STATUS_AGAIN: the front has been asked, or is to be. */
 static int request_login(struct connection *connection, const char *token, struct fault *fault) {
     const struct service_options *options = &connection->service->options;
     const struct principal *principal = &connection->peer.principal;
 
-    if (connection->login == CONNECTION_STRANGER && options->login && (*token || principal->role == ROLE_NONE)) {
+    if (connection->login == CONNECTION_STRANGER && options->login &&
+        (*token || principal->role == ROLE_NONE || *connection->peer.certificate)) {
         if (options->login(options->owner, connection, token) == 0)
             connection->login = CONNECTION_LOGGING_IN;
         return STATUS_AGAIN;

@@ -39,6 +39,7 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
     device->readings.driver[sizeof device->readings.driver - 1] = 0;
     for (struct stats_session *s = sessions; s < sessions + count; s++) {
         principal_end_texts(&s->principal);
+        s->tls_cipher[sizeof s->tls_cipher - 1] = 0;
         s->peer[sizeof s->peer - 1] = 0;
         s->client[sizeof s->client - 1] = 0;
         s->last_failure[sizeof s->last_failure - 1] = 0;

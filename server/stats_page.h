@@ -34,6 +34,8 @@ struct stats_session {
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1];
     bool allow_tf32;
+    char tls_cipher[32]; /* "": in the clear */
+    bool tls_resumed;
     uint64_t lease_until_ns; /* it has no connection, and waits until then; 0: it has one. CLOCK_MONOTONIC */
     uint64_t reconnects;
     uint64_t live_limit, tensors_limit, ops_limit; /* its own; 0: none */

@@ -180,6 +180,7 @@ int status_append_devices(struct front *front, uint64_t sequence, uint8_t **byte
 /* One session's message and all that hangs on it. */
 struct status_session {
     Tensord__SessionStatus status;
+    Tensord__TlsStatus tls;
     struct status_counts failures;
 };
 
@@ -203,6 +204,12 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
     status->allow_tf32 = session->allow_tf32;
+    if (session->tls_cipher[0]) {
+        tensord__tls_status__init(&row->tls);
+        row->tls.cipher = (char *)session->tls_cipher;
+        row->tls.resumed = session->tls_resumed;
+        status->tls = &row->tls;
+    }
     status->detached = session->lease_until_ns != 0;
     status->lease_left_s = status_seconds(session->lease_until_ns, now);
     status->reconnects = session->reconnects;

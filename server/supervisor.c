@@ -189,6 +189,11 @@ void supervisor_start(struct supervisor *supervisor) {
     uv_timer_start(&supervisor->tick, supervisor_ticked, SUPERVISOR_TICK_MS, SUPERVISOR_TICK_MS);
 }
 
+void supervisor_set_credentials(struct supervisor *supervisor, int fd) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_set_credentials(&supervisor->slots[i], fd);
+}
+
 void supervisor_kill(struct supervisor *supervisor) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_kill(&supervisor->slots[i], "killed at the end of the daemon");

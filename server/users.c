@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/tls.h"
 #include "server/config_value.h"
 #include "server/ini_file.h"
 
@@ -29,7 +30,7 @@ static int users_grow(void **list, unsigned count, unsigned most, size_t size, c
 bool users_is_name(const char *text) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz", others[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
     /* Names that mean peers without one, or that the configuration has for all and nobody. */
-    static const char *const taken[] = {"tcp", "unix", "uid", "all", "none"};
+    static const char *const taken[] = {"tcp", "unix", "uid", "cert", "all", "none"};
     size_t length = strlen(text);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (!strcmp(text, taken[i]))
@@ -62,7 +63,7 @@ static int users_section(void *owner, const char *name, struct fault *fault) {
         return fault_set(
             fault, STATUS_INVALID_ARGUMENT,
             "\"%.64s\" is no name of a user: a letter, then letters, digits, '.', '_' and '-', at most %d, "
-            "in lower case; and not tcp, unix, uid, all or none",
+            "in lower case; and not tcp, unix, uid, cert, all or none",
             name, USERS_NAME_MAX);
     if (users_find(users, name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s is there twice", name);
@@ -266,12 +267,25 @@ enum users_denial users_by_token(const struct users *users, const char *text, st
 }
 
 void users_by_uid(const struct users *users, uid_t uid, struct principal *principal) {
-    char credential[PRINCIPAL_CREDENTIAL_BYTES];
+    char credential[24];
     const struct users_uid *entry = users_find_uid(users, uid);
     snprintf(credential, sizeof credential, "uid:%u", uid);
     struct user user = {.role = uid == 0 || uid == geteuid() ? ROLE_ADMIN : ROLE_RUN};
     snprintf(user.name, sizeof user.name, "%s", credential);
     users_fill(principal, entry ? &users->users[entry->user] : &user, credential);
+}
+
+_Static_assert(PRINCIPAL_NAME_BYTES == PRINCIPAL_CREDENTIAL_BYTES && PRINCIPAL_NAME_BYTES > 5 + TLS_NAME_MAX,
+               "a principal's name and credential hold \"cert:\" and any name that a certificate may have");
+
+void users_by_certificate(const struct users *users, const char *name, struct principal *principal) {
+    char credential[PRINCIPAL_CREDENTIAL_BYTES];
+    const struct user *known = users ? users_find(users, name) : NULL;
+    struct user other = {.role = ROLE_RUN};
+    snprintf(credential, sizeof credential, "cert:%.*s", TLS_NAME_MAX, name);
+    users_fill(principal, known ? known : &other, credential);
+    if (!known)
+        memcpy(principal->name, credential, sizeof principal->name);
 }
 
 void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits) {
@@ -295,9 +309,28 @@ static bool users_token_lives(const struct users *now, const struct users_token 
     return means->role == user->role && !strcmp(means->name, user->name);
 }
 
+/* Certificates are in no table; the users whom their names mean are. */
+static void users_compare_certificates(const struct users *before, const struct users *now,
+                                       void (*ended)(void *owner, const struct principal *principal), void *owner) {
+    struct principal was, is;
+    for (unsigned side = 0; side < 2; side++) {
+        const struct users *table = side ? now : before;
+        for (unsigned i = 0; i < table->n_users; i++) {
+            const char *name = table->users[i].name;
+            if (side && users_find(before, name))
+                continue; /* has had its turn */
+            users_by_certificate(before, name, &was);
+            users_by_certificate(now, name, &is);
+            if (!users_same(&was, &is))
+                ended(owner, &was);
+        }
+    }
+}
+
 void users_compare(const struct users *before, const struct users *now,
                    void (*ended)(void *owner, const struct principal *principal), void *owner) {
     struct principal was, is;
+    users_compare_certificates(before, now, ended, owner);
     for (unsigned i = 0; i < before->n_tokens; i++) {
         const struct users_token *token = &before->tokens[i];
         const struct user *user = &before->users[token->user];

@@ -69,6 +69,10 @@ enum users_denial users_by_token(const struct users *users, const char *text, st
  * user that the daemon runs as, are administrators then. `users` may be NULL. */
 void users_by_uid(const struct users *users, uid_t uid, struct principal *principal);
 
+/* Who shows a certificate with this name: the user of that name, or else "cert:NAME" with the role run. `users` may be
+ * NULL. */
+void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
+
 /* For each credential that means something else in `now` than it did in `before`, or nothing any more: calls with what it
  * meant. Those who were let in by it may not stay. */
 void users_compare(const struct users *before, const struct users *now,

@@ -14,6 +14,7 @@
 #include "server/channel.h"
 #include "server/connection.h"
 #include "server/crash.h"
+#include "server/credentials.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
@@ -33,9 +34,10 @@ struct worker {
     struct state state;
     unsigned held_ups; /* calls within one another that may take long */
     int channel;
-    uv_poll_t poll;       /* of the channel */
-    uint64_t deadline_ms; /* after a failure of the device; 0: none */
-    uint64_t *left;       /* sessions whose end the front is still to be told */
+    uv_poll_t poll;          /* of the channel */
+    struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
+    uint64_t deadline_ms;    /* after a failure of the device; 0: none */
+    uint64_t *left;          /* sessions whose end the front is still to be told */
     size_t n_left;
     bool done;
     int status; /* to exit with */
@@ -104,6 +106,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         .service = &worker->service,
         .session = message->connection.session,
         .peer = &message->connection.peer,
+        .tls = message->connection.peer.tls ? worker->tls : NULL,
     };
     struct connection *connection;
     struct fault fault = {0};
@@ -123,13 +126,31 @@ static void worker_connection(struct worker *worker, const struct channel_messag
             atomic_fetch_add_explicit(worker->service.departed, 1, memory_order_relaxed);
         return worker_on_left(worker, options.session);
     }
-    if (worker->service.failed) {
+    if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
+        fault_set(&fault, STATUS_INTERNAL, "%s has no certificate for TLS", worker->service.device);
+        connection_fail(connection, &fault);
+    } else if (worker->service.failed) {
         fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost", worker->service.device);
         connection_fail(connection, &fault);
     } else if (worker->service.draining) {
         fault_set(&fault, STATUS_DRAINING, "%s is shutting down", worker->service.device);
         connection_fail(connection, &fault);
     }
+}
+
+/* Connections that are open go on with what they began with. */
+static void worker_credentials(struct worker *worker, int fd) {
+    struct tls_context *context = NULL;
+    struct fault fault;
+
+    if (fd < 0)
+        fault_set(&fault, STATUS_LIMIT, "no descriptor left");
+    if (fd < 0 || credentials_open(fd, &context, &fault)) {
+        log_event(LOG_LEVEL_ERROR, "tls_failed", "cause", fault.message, NULL);
+        return;
+    }
+    tls_context_release(worker->tls);
+    worker->tls = context;
 }
 
 /* Before its Hello a session has no tensors, but it has its number. */
@@ -189,6 +210,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
         return;
     case CHANNEL_PEER_LOST:
         link_in_peer_lost(&worker->service, message->link.device);
+        break;
+    case CHANNEL_CREDENTIALS:
+        worker_credentials(worker, fd);
         break;
     case CHANNEL_KILL:
         worker_kill(worker, message);
@@ -432,6 +456,7 @@ static int worker_finish(struct worker *worker) {
         _exit(worker->status);
     crash_watch(NULL, NULL);
     service_finish(&worker->service);
+    tls_context_release(worker->tls);
     uv_close((uv_handle_t *)&worker->poll, NULL);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     uv_loop_close(&worker->loop);

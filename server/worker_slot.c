@@ -1,5 +1,6 @@
 #include "server/worker_slot.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,22 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     };
 }
 
+static void worker_slot_send_credentials(struct worker_slot *slot) {
+    struct channel_message message;
+    int copy = slot->credentials < 0 ? -1 : fcntl(slot->credentials, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return;
+    memset(&message, 0, sizeof message);
+    message.type = CHANNEL_CREDENTIALS;
+    worker_process_send(slot->process, &message, copy);
+}
+
+void worker_slot_set_credentials(struct worker_slot *slot, int fd) {
+    slot->credentials = fd;
+    if (slot->process)
+        worker_slot_send_credentials(slot);
+}
+
 static void worker_slot_failed(struct worker_slot *slot, const char *cause);
 
 void worker_slot_start(struct worker_slot *slot) {
@@ -81,6 +98,7 @@ void worker_slot_start(struct worker_slot *slot) {
     }
     worker_slot_fill_start(slot, &message);
     worker_process_send(slot->process, &message, -1);
+    worker_slot_send_credentials(slot);
     char pid[16], epoch[24];
     log_event(LOG_LEVEL_DEBUG, "worker_start", "device", slot->device.name, "pid",
               log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
@@ -403,6 +421,7 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
         .owner = owner,
         .state = WORKER_STARTING,
         .backoff_ms = config->restart_backoff,
+        .credentials = -1,
     };
     /* Untouched pages of it cost no memory. */
     slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);

@@ -4,6 +4,7 @@
 
 #include <uv.h>
 
+#include "server/arrival.h"
 #include "server/config.h"
 #include "server/worker_process.h"
 
@@ -72,6 +73,7 @@ struct worker_slot {
     uint64_t handed; /* connections given to this process */
     uint64_t taken;  /* of these, what the process has taken out of its channel; the last one's until the next start */
     uint64_t taken_on_page; /* as the page said at the last tick */
+    int credentials;        /* for TLS; borrowed; -1: none */
 };
 
 const char *worker_state_name(enum worker_state state);
@@ -84,6 +86,8 @@ void worker_slot_start(struct worker_slot *slot);
 
 /* Hands a client's socket over (takes `fd`, also on failure). STATUS_LIMIT, STATUS_DEVICE_LOST. */
 int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const struct peer *peer);
+/* What workers need for TLS (credentials.h), now and at each start; `fd` stays the caller's. */
+void worker_slot_set_credentials(struct worker_slot *slot, int fd);
 /* As worker_process_send(); STATUS_DEVICE_LOST where no process is ready. */
 int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd);
 /* Ends the worker: a ready one after it has finished its work, any other one at once. */

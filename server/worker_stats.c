@@ -1,6 +1,7 @@
 #include "server/worker_stats.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -66,6 +67,8 @@ static void worker_stats_session(const struct connection *connection, struct sta
     memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
     memcpy(out->label, session.label, sizeof out->label);
     out->allow_tf32 = session.allow_tf32;
+    snprintf(out->tls_cipher, sizeof out->tls_cipher, "%s", transport_cipher(&connection->transport));
+    out->tls_resumed = transport_resumed(&connection->transport);
     out->lease_until_ns = connection->lease.until_ms * 1000000u;
     out->reconnects = connection->lease.reconnects;
     out->live_limit = connection->account->limits.session_bytes;

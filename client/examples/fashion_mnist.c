@@ -279,7 +279,7 @@ static void run(td_device *device, const struct options *options) {
 
 static const char usage[] =
     "usage: fashion_mnist [OPTION]...\n"
-    "  --url URL      unix:/path or tcp://host:port; else $TENSORD_URL; else the default socket\n"
+    "  --url URL      unix:/path, tcp:// or tls://host:port; else $TENSORD_URL; else the default\n"
     "  --device NAME  cpu:0 or the like; else the daemon's first device\n"
     "  --data DIR     where the four .gz files are (/usr/share/datasets/fashion-mnist)\n"
     "  --epochs N     (10)\n"

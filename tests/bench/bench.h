@@ -48,8 +48,11 @@ struct bench_daemon {
     char directory[64];
     char url[128];   /* "unix:/tmp/…/socket" */
     char tcp[128];   /* "tcp://127.0.0.1:…" */
+    char tls[128];   /* "tls://127.0.0.1:…"; "" without bench_daemon_certificate */
     double start_ms; /* from exec to READY=1 */
 };
+/* A PEM file with certificate and key, for daemons that are started from now on; NULL: none. */
+extern const char *bench_daemon_certificate;
 /* Starts a daemon with these devices ("cpu"), and waits until it is ready. False and the reason where it does not come to
  * that; nothing is left of it then. */
 bool bench_daemon_open(struct bench_daemon *daemon, const char *devices, char why[BENCH_WHY]);
@@ -88,6 +91,10 @@ void bench_socket_open(struct bench_socket *to, bool tcp, size_t bytes, int roun
 double bench_socket_copy(const struct bench_socket *to, const char *data);
 void bench_socket_close(struct bench_socket *to);
 
+/* Medians in bytes per second: of such copies, and of uploads and fetches of as many bytes over `url`. */
+double bench_raw_rate(bool tcp, const char *data, size_t bytes);
+void bench_bulk_rates(const char *url, size_t bytes, double *up, double *down);
+
 /* What each of many clients does, in a process of its own. `round` returns how much has run by then that it had not told
  * of before. */
 struct bench_work {
@@ -111,6 +118,7 @@ void bench_enqueue(const struct bench_placement *placement, const struct bench_d
 void bench_chain(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_round_trip(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_bulk(const struct bench_placement *placement, const struct bench_daemon *daemon);
+void bench_tls(const struct bench_placement *placement);
 void bench_matmul(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_add(const struct bench_placement *placement);
 void bench_clients(const struct bench_placement *placement, const struct bench_daemon *daemon);

@@ -7,8 +7,7 @@
 
 enum { BULK_RUNS = 9 };
 
-/* Bytes per second. */
-static double raw_rate(bool tcp, const char *data, size_t bytes) {
+double bench_raw_rate(bool tcp, const char *data, size_t bytes) {
     struct bench_socket to;
     double rates[BULK_RUNS];
     bench_socket_open(&to, tcp, bytes, BULK_RUNS);
@@ -18,43 +17,54 @@ static double raw_rate(bool tcp, const char *data, size_t bytes) {
     return bench_median(rates, BULK_RUNS);
 }
 
+/* One upload and one fetch; their rates. */
+static void bulk_round(struct bench_client *client, const char *data, char *back, size_t bytes, double *up,
+                       double *down) {
+    const int64_t elements = (int64_t)(bytes / sizeof(float));
+    double begin = bench_now();
+    td_tensor *x = bench_made(td_upload(client->device, TD_F32, 1, &elements, data), "upload");
+    bench_check(td_wait(x), "wait");
+    double middle = bench_now();
+    bench_check(td_fetch(x, back, bytes), "fetch");
+    double end = bench_now();
+    td_release(x);
+    bench_check(td_sync(client->device), "sync");
+    *up = (double)bytes / (middle - begin);
+    *down = (double)bytes / (end - middle);
+}
+
+void bench_bulk_rates(const char *url, size_t bytes, double *up, double *down) {
+    char *data = malloc(bytes), *back = malloc(bytes);
+    double ups[BULK_RUNS], downs[BULK_RUNS];
+    struct bench_client client;
+    memset(data, 2, bytes);
+    memset(back, 1, bytes);
+    bench_client_open(&client, url, NULL);
+    /* Once to warm up: memory is then in the pool, as the raw copy's is in its process. */
+    bulk_round(&client, data, back, bytes, &ups[0], &downs[0]);
+    for (int i = 0; i < BULK_RUNS; i++)
+        bulk_round(&client, data, back, bytes, &ups[i], &downs[i]);
+    bench_client_close(&client);
+    *up = bench_median(ups, BULK_RUNS);
+    *down = bench_median(downs, BULK_RUNS);
+    free(data);
+    free(back);
+}
+
 static void bulk_over(const struct bench_placement *placement, const char *url, const char *kind) {
     const size_t bytes = bench_quick ? 4 << 20 : 64 << 20;
-    const int64_t elements = (int64_t)(bytes / sizeof(float));
-    char *data = malloc(bytes), *back = malloc(bytes);
-    double up[BULK_RUNS], down[BULK_RUNS];
+    char *data = malloc(bytes), name[96];
+    double up, down;
     /* Not zeros: compilers make calloc() of that, and reading its untouched pages, all the one page of zeros, costs no
      * memory traffic. */
     memset(data, 2, bytes);
-    memset(back, 1, bytes);
-    double raw = raw_rate(strcmp(kind, "TCP") == 0, data, bytes);
-    struct bench_client client;
-    bench_client_open(&client, url, NULL);
-    /* Once to warm up: memory is then in the pool, as the raw copy's is in its process. */
-    for (int i = -1; i < BULK_RUNS; i++) {
-        double begin = bench_now();
-        td_tensor *x = bench_made(td_upload(client.device, TD_F32, 1, &elements, data), "upload");
-        bench_check(td_wait(x), "wait");
-        double middle = bench_now();
-        bench_check(td_fetch(x, back, bytes), "fetch");
-        double end = bench_now();
-        td_release(x);
-        bench_check(td_sync(client.device), "sync");
-        if (i >= 0) {
-            up[i] = (double)bytes / (middle - begin);
-            down[i] = (double)bytes / (end - middle);
-        }
-    }
-    bench_client_close(&client);
-    char name[96];
-    double rate = bench_median(up, BULK_RUNS);
+    double raw = bench_raw_rate(strcmp(kind, "TCP") == 0, data, bytes);
+    bench_bulk_rates(url, bytes, &up, &down);
     snprintf(name, sizeof name, "upload of 64 MiB, %s (%s)", kind, placement->name);
-    bench_row(name, rate / 1e9, "GB/s", raw / 1e9, rate / raw, BENCH_HIGHER, 0.8);
-    rate = bench_median(down, BULK_RUNS);
+    bench_row(name, up / 1e9, "GB/s", raw / 1e9, up / raw, BENCH_HIGHER, 0.8);
     snprintf(name, sizeof name, "fetch of 64 MiB, %s (%s)", kind, placement->name);
-    bench_row(name, rate / 1e9, "GB/s", raw / 1e9, rate / raw, BENCH_HIGHER, 0.8);
+    bench_row(name, down / 1e9, "GB/s", raw / 1e9, down / raw, BENCH_HIGHER, 0.8);
     free(data);
-    free(back);
 }
 
 void bench_bulk(const struct bench_placement *placement, const struct bench_daemon *daemon) {

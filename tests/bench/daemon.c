@@ -16,6 +16,8 @@
 
 enum { NO_PROGRAM = 127, READY_SECONDS_MAX = 60 };
 
+const char *bench_daemon_certificate;
+
 static void die(const char *what) {
     fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -65,12 +67,13 @@ static void run_daemon(const struct bench_daemon *daemon, const char *devices, c
     dup2(fd, 2);
     setenv("NOTIFY_SOCKET", notify, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execl(daemon_program(), "tensord", "--listen", url, "--listen", "tcp://127.0.0.1:0", "--devices", devices,
-          (char *)NULL);
+    const char *tls = bench_daemon_certificate ? "--listen" : NULL; /* NULL ends the arguments */
+    execl(daemon_program(), "tensord", "--listen", url, "--listen", "tcp://127.0.0.1:0", "--devices", devices, tls,
+          "tls://127.0.0.1:0", "--tls-certificate", bench_daemon_certificate, (char *)NULL);
     _exit(NO_PROGRAM);
 }
 
-/* event=listening url=tcp://… */
+/* event=listening url=tcp://…, and tls:// */
 static void find_tcp(struct bench_daemon *daemon, const char *log) {
     char line[1024];
     FILE *file = fopen(log, "r");
@@ -78,6 +81,9 @@ static void find_tcp(struct bench_daemon *daemon, const char *log) {
         char *url = strstr(line, "url=tcp://");
         if (url && strstr(line, "event=listening"))
             sscanf(url + 4, "%127[^ \n]", daemon->tcp);
+        url = strstr(line, "url=tls://");
+        if (url && strstr(line, "event=listening"))
+            sscanf(url + 4, "%127[^ \n]", daemon->tls);
     }
     if (file)
         fclose(file);

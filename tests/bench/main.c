@@ -57,6 +57,8 @@ static void run_placement(const struct bench_placement *placement, char **names)
         benches[i].run(placement, &daemon);
         bench_daemon_stop(&daemon);
     }
+    if (wanted(names, "tls"))
+        bench_tls(placement);
     if (wanted(names, "add"))
         bench_add(placement);
 }

@@ -95,11 +95,13 @@ static bool daemon_ready(struct daemon *daemon, int64_t deadline) {
     return false;
 }
 
-/* Reads the address that was really bound out of "event=listening url=tcp://…". */
-static void daemon_tcp_address(struct daemon *daemon) {
+/* Reads the address that was really bound out of "event=listening url=tcp://…", or tls://. */
+static void daemon_tcp_address(struct daemon *daemon, const char *asked) {
+    char scheme[16];
+    snprintf(scheme, sizeof scheme, "url=%.6s", asked);
     char *log = daemon_log(daemon);
-    char *place = strstr(log, "url=tcp://");
-    cr_assert_not_null(place, "no listening line for tcp in the log:\n%s", log);
+    char *place = strstr(log, scheme);
+    cr_assert_not_null(place, "no listening line for %s in the log:\n%s", asked, log);
     sscanf(place, "url=%127s", daemon->tcp);
     free(log);
 }
@@ -140,7 +142,7 @@ void daemon_start(struct daemon *daemon, const struct daemon_options *options) {
         cr_assert_fail("tensord did not become ready:\n%s", log);
     }
     if (options->tcp)
-        daemon_tcp_address(daemon);
+        daemon_tcp_address(daemon, options->tcp);
     status_until(daemon->url, status_all_ready, NULL, START_MS);
 }
 

@@ -14,13 +14,13 @@ struct daemon {
     char directory[64]; /* removed by daemon_stop and daemon_kill */
     char socket[100];
     char url[108]; /* "unix:/tmp/…" */
-    char tcp[128]; /* "tcp://127.0.0.1:40123"; "" without daemon_options.tcp */
+    char tcp[128]; /* "tcp://127.0.0.1:40123", or tls://; "" without daemon_options.tcp */
     char log[100]; /* file that takes stderr */
 };
 
 struct daemon_options {
     const char *devices;            /* NULL: "cpu:0" */
-    const char *tcp;                /* address to listen on besides the Unix socket: "tcp://127.0.0.1:0" */
+    const char *tcp;                /* address to listen on besides the Unix socket: "tcp://127.0.0.1:0", "tls://…" */
     const char *const *flags;       /* more arguments, NULL-ended; may be NULL */
     const char *const *environment; /* as command_run takes it; may be NULL */
     unsigned files_max;             /* RLIMIT_NOFILE; 0: as it is */

@@ -6,21 +6,38 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/integration/certificates.h"
 #include "tests/integration/client.h"
 #include "tests/integration/daemon.h"
 #include "tests/integration/deadline.h"
 
 static struct daemon tensord;
+static struct certificates certificates;
 static struct client client;
+static const char *url;
 
+static void start_tls(void) {
+    certificates_make(&certificates);
+    certificates_start(&certificates, &tensord, NULL, NULL);
+    certificates_use(&certificates, "ca", NULL);
+    url = tensord.tcp;
+}
+
+/* All of it once more over TLS, where the variable says so. */
 static void start(void) {
-    daemon_start(&tensord, NULL);
-    client_open(&client, tensord.url, "cpu:0");
+    if (getenv("TENSORD_TEST_TLS")) {
+        start_tls();
+    } else {
+        daemon_start(&tensord, NULL);
+        url = tensord.url;
+    }
+    client_open(&client, url, "cpu:0");
 }
 
 static void stop(void) {
     client_close(&client);
     daemon_stop(&tensord);
+    certificates_remove(&certificates);
 }
 
 TestSuite(job, .init = start, .fini = stop, .timeout = 120);
@@ -327,7 +344,7 @@ static int child_job(void *argument) {
     float value = (float)*(const int *)argument, got[32 * 32];
     td_connection *connection;
     td_device *device;
-    if (td_connect(tensord.url, NULL, &connection) || td_device_open(connection, NULL, &device))
+    if (td_connect(url, NULL, &connection) || td_device_open(connection, NULL, &device))
         return 2;
     for (int round = 0; round < 30; round++) {
         td_scope_begin(NULL);

@@ -341,6 +341,17 @@ Test(frame, preamble_round_trip) {
     cr_assert_eq(target, PREAMBLE_TARGET_DEFAULT);
 }
 
+Test(frame, preamble_says_that_tls_follows) {
+    uint8_t bytes[PREAMBLE_BYTES];
+    uint16_t target = 0;
+    preamble_encode(3, bytes);
+    cr_assert(!preamble_has_tls(bytes));
+    preamble_set_tls(bytes);
+    cr_assert(preamble_has_tls(bytes));
+    cr_assert_eq(preamble_decode(bytes, &target, NULL), STATUS_OK);
+    cr_assert_eq(target, 3);
+}
+
 Test(frame, bad_preambles_are_refused) {
     for (int i = 0; i < 6; i++) {
         uint8_t bytes[PREAMBLE_BYTES];

@@ -28,6 +28,18 @@ Test(url, tcp_hosts_and_ports) {
     cr_assert_eq(url.port, 65535);
 }
 
+Test(url, tls_is_tcp_with_another_name) {
+    struct url url;
+    cr_assert_eq(url_parse("tls://[::1]:7077", &url, &fault), STATUS_OK);
+    cr_assert_eq(url.kind, URL_TLS);
+    cr_assert_str_eq(url.host, "::1");
+    cr_assert_eq(url.port, 7077);
+    url.port = 1;
+    cr_assert_eq(url_parse("tls://host", &url, &fault), STATUS_INVALID_ARGUMENT);
+    cr_assert_eq(url.kind, URL_TLS);
+    cr_assert_eq(url.port, 1, "untouched");
+}
+
 Test(url, bad_forms_are_refused_with_a_hint) {
     const char *const bad[] = {
         "",           "unix:",           "unix:relative",    "/run/x",        "tcp://",         "tcp://host",
