@@ -45,7 +45,19 @@ static void print_bytes(FILE *out, const ProtobufCBinaryData *data) {
 
 static void print_message(FILE *out, const ProtobufCMessage *message);
 
+/* Who has one of these is as good as whoever it was given to. */
+static bool is_secret(const ProtobufCFieldDescriptor *field, const void *value) {
+    if (field->type == PROTOBUF_C_TYPE_STRING)
+        return !strcmp(field->name, "token") && **(char *const *)value;
+    return field->type == PROTOBUF_C_TYPE_BYTES && !strcmp(field->name, "resume_secret") &&
+           ((const ProtobufCBinaryData *)value)->len;
+}
+
 static void print_value(FILE *out, const ProtobufCFieldDescriptor *field, const void *value) {
+    if (is_secret(field, value)) {
+        fputs("(hidden)", out);
+        return;
+    }
     switch (field->type) {
     case PROTOBUF_C_TYPE_UINT32:
     case PROTOBUF_C_TYPE_FIXED32:
@@ -76,10 +88,6 @@ static void print_value(FILE *out, const ProtobufCFieldDescriptor *field, const 
         fputs(*(const protobuf_c_boolean *)value ? "true" : "false", out);
         break;
     case PROTOBUF_C_TYPE_STRING:
-        if (!strcmp(field->name, "token") && **(char *const *)value) {
-            fputs("(hidden)", out); /* it is as good as whoever has it */
-            break;
-        }
         fputc('"', out);
         print_text(out, *(char *const *)value);
         fputc('"', out);

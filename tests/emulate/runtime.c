@@ -196,6 +196,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaSuccess;
 }
 
+/* Everything has happened when its launch returns, and nobody looks at the time. */
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
+    (void)begin;
+    (void)end;
+    *ms = 0;
+    return cudaSuccess;
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     (void)event;
     return cudaSuccess;

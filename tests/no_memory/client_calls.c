@@ -105,6 +105,8 @@ static td_tensor *operations(td_device *device, float *values, size_t n) {
 static void looked_at(const td_tensor *x, td_device *device) {
     require(td_tensor_dtype(x) == TD_F32 && td_tensor_rank(x) == 2 && td_tensor_shape(x)[1] == 4);
     require(td_tensor_bytes(x) == 16 * td_dtype_size(TD_F32) && td_tensor_device(x) == device);
+    td_link link;
+    require(!td_device_link(device, &link) && link.connected);
     require(*td_dtype_name(TD_F32) && *td_device_name(device) && *td_version() && *td_strerror(TD_E_NO_HOST_MEMORY));
 }
 

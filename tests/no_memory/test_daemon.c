@@ -66,6 +66,8 @@ static const struct daemon_options *options(void) {
                                         "1",
                                         "--transfer-timeout",
                                         "2s",
+                                        "--session-lease", /* for which copies wait, too */
+                                        "2s",
                                         "--quarantine-after",
                                         "0",
                                         "--restart-backoff",

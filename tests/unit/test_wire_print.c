@@ -25,19 +25,33 @@ static void expect(unsigned type, const ProtobufCMessage *message, uint64_t payl
 }
 
 Test(wire_print, a_message_is_one_line_of_its_fields) {
-    Tensord__Hello hello = TENSORD__HELLO__INIT;
-    hello.version_min = hello.version_max = 1;
-    hello.client = (char *)"example\n\x1b[31m\"";
-    expect(
-        FRAME_HELLO, &hello.base, 0,
-        "-> HELLO (7) version_min=1 version_max=1 client=\"example\\x0a\\x1b[31m\\x22\" allow_tf32=false token=\"\"\n");
+    Tensord__StreamOpen open = TENSORD__STREAM_OPEN__INIT;
+    open.stream = 3, open.priority = -1;
+    expect(FRAME_STREAM_OPEN, &open.base, 0, "-> STREAM_OPEN (7) stream=3 priority=-1\n");
 }
 
-Test(wire_print, a_token_is_not_shown) {
+Test(wire_print, text_stays_on_its_line) {
+    Tensord__KillSession kill = TENSORD__KILL_SESSION__INIT;
+    kill.session = 4;
+    kill.reason = (char *)"example\n\x1b[31m\"";
+    expect(FRAME_KILL_SESSION, &kill.base, 0, "-> KILL_SESSION (7) session=4 reason=\"example\\x0a\\x1b[31m\\x22\"\n");
+}
+
+Test(wire_print, what_lets_somebody_in_is_not_shown) {
     Tensord__Hello hello = TENSORD__HELLO__INIT;
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+    uint8_t secret[16] = "0123456789abcdef", bytes[1024];
     hello.token = (char *)"tensord_0123";
-    expect(FRAME_HELLO, &hello.base, 0,
-           "-> HELLO (7) version_min=0 version_max=0 client=\"\" allow_tf32=false token=(hidden)\n");
+    hello.resume_secret = welcome.resume_secret = (ProtobufCBinaryData){sizeof secret, secret};
+    char *texts[] = {print(FRAME_HELLO, bytes, protobuf_c_message_pack(&hello.base, bytes), 0),
+                     print(FRAME_WELCOME, bytes, protobuf_c_message_pack(&welcome.base, bytes), 0)};
+    cr_expect(strstr(texts[0], "token=(hidden)"), "%s", texts[0]);
+    for (int i = 0; i < 2; i++) {
+        cr_expect(strstr(texts[i], "resume_secret=(hidden)"), "%s", texts[i]);
+        cr_expect_not(strstr(texts[i], "0123"), "%s", texts[i]);
+        cr_expect_not(strstr(texts[i], "3031"), "%s", texts[i]);
+        free(texts[i]);
+    }
 }
 
 Test(wire_print, repeated_fields_nested_messages_and_payload) {
