@@ -226,7 +226,7 @@ static void pending_leave(td_device *device, int got, const td_error *cause, boo
 
 void pending_look(td_device *device) {
     td_error cause;
-    bool final;
+    bool final = false;
     if (device->pending.reading || device->lost || device->resume.away)
         return;
     device->pending.reading = true;
@@ -275,7 +275,7 @@ static void read_idle(td_device *device, int64_t *spin_until) {
 /* This thread is the reader until its own request has ended. */
 static void read_until_done(td_device *device, struct request *request) {
     td_error cause;
-    bool final;
+    bool final = false;
     int got = 0;
     int64_t spin_until = 0;
     device->pending.reading = true;

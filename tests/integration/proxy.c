@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,11 +42,9 @@ static int64_t pair_budget(struct proxy *proxy) {
     return (unsigned)rand_r(&proxy->seed) % most[random % 4];
 }
 
-static int dial(const char *path) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address)) {
+static int dial(const struct url_address *to) {
+    int fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)&to->address, to->length)) {
         close(fd);
         return -1;
     }
@@ -60,7 +59,7 @@ static void pair_open(struct proxy *proxy) {
     while (i < PROXY_PAIRS_MAX && proxy->pairs[i])
         i++;
     struct proxy_pair *pair = i < PROXY_PAIRS_MAX && !proxy->shut ? calloc(1, sizeof *pair) : NULL;
-    int server = pair ? dial(proxy->to + strlen("unix:")) : -1;
+    int server = pair ? dial(&proxy->to) : -1;
     if (server < 0) {
         close(client);
         free(pair);
@@ -174,16 +173,34 @@ static void *proxy_main(void *argument) {
 
 /* ---- life ---- */
 
-void proxy_start(struct proxy *proxy, const char *to_url, unsigned seed) {
+static void listen_unix(struct proxy *proxy) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    *proxy = (struct proxy){.seed = seed};
     daemon_directory_make(proxy->directory);
-    snprintf(proxy->to, sizeof proxy->to, "%s", to_url);
     snprintf(address.sun_path, sizeof address.sun_path, "%s/proxy.sock", proxy->directory);
     snprintf(proxy->url, sizeof proxy->url, "unix:%s/proxy.sock", proxy->directory);
     proxy->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    cr_assert(proxy->listener >= 0 && !bind(proxy->listener, (struct sockaddr *)&address, sizeof address) &&
-              !listen(proxy->listener, 64));
+    cr_assert(proxy->listener >= 0 && !bind(proxy->listener, (struct sockaddr *)&address, sizeof address));
+}
+
+static void listen_tcp(struct proxy *proxy, const char *scheme) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    proxy->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    cr_assert(proxy->listener >= 0 && !bind(proxy->listener, (struct sockaddr *)&address, length) &&
+              !getsockname(proxy->listener, (struct sockaddr *)&address, &length));
+    snprintf(proxy->url, sizeof proxy->url, "%s://127.0.0.1:%u", scheme, ntohs(address.sin_port));
+}
+
+void proxy_start(struct proxy *proxy, const char *to_url, unsigned seed) {
+    struct url url;
+    size_t count;
+    *proxy = (struct proxy){.seed = seed};
+    cr_assert(!url_parse(to_url, &url, NULL) && !url_resolve(&url, false, &proxy->to, 1, &count, NULL) && count == 1);
+    if (url.kind == URL_UNIX)
+        listen_unix(proxy);
+    else
+        listen_tcp(proxy, url.kind == URL_TLS ? "tls" : "tcp");
+    cr_assert(!listen(proxy->listener, 64));
     cr_assert(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, proxy->wake));
     cr_assert(!pthread_create(&proxy->thread, NULL, proxy_main, proxy));
 }
@@ -211,5 +228,6 @@ void proxy_stop(struct proxy *proxy) {
     close(proxy->listener);
     close(proxy->wake[0]);
     close(proxy->wake[1]);
-    daemon_directory_remove(proxy->directory);
+    if (*proxy->directory)
+        daemon_directory_remove(proxy->directory);
 }

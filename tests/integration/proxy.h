@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/url.h"
+
 enum { PROXY_PAIRS_MAX = 64 };
 
 struct proxy_pair {
@@ -31,7 +33,8 @@ struct proxy {
     atomic_bool one_sided; /* a cut is told to the client alone; the server still believes in it */
     atomic_bool cut_now;   /* cuts all that there are, once */
     /* private */
-    char directory[64], to[108];
+    char directory[64]; /* "": it listens on TCP */
+    struct url_address to;
     unsigned seed;
     int listener, wake[2];
     pthread_t thread;
@@ -41,7 +44,8 @@ struct proxy {
     unsigned n_kept;
 };
 
-/* To a daemon's Unix socket. With cuts_max 0 nothing is cut. */
+/* To a daemon's Unix socket, or to its port of 127.0.0.1 for TCP or TLS, which is passed on as it is: the proxy's URL is
+ * of the same kind. With cuts_max 0 nothing is cut. */
 void proxy_start(struct proxy *proxy, const char *to_url, unsigned seed);
 void proxy_stop(struct proxy *proxy);
 /* Cuts what connections there are and returns when that has been done. */

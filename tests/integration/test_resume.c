@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/integration/certificates.h"
 #include "tests/integration/client.h"
 #include "tests/integration/daemon.h"
 #include "tests/integration/deadline.h"
@@ -324,5 +325,66 @@ Test(resume, clients_and_daemons_that_are_merely_idle_keep_their_connection) {
     cr_assert(!td_device_link(client.device, &link));
     cr_assert(link.connected && link.reconnects == 0, "%lu reconnects", link.reconnects);
     client_expect(x, (float[]){1, 2, 3}, 3);
+    client_close(&client);
+}
+
+/* ---- over TLS ---- */
+
+static struct certificates certificates;
+
+static void start_tls(void) {
+    certificates_make(&certificates);
+    certificates_use(&certificates, "ca", "alice");
+    certificates_start(&certificates, &tensord, NULL,
+                       (const char *const[]){"--tls-client-ca", certificates_file(&certificates, "ca.pem"), NULL});
+    proxy_start(&proxy, tensord.tcp, 1);
+}
+
+static void stop_tls(void) {
+    stop();
+    certificates_remove(&certificates);
+}
+
+TestSuite(resume_tls, .init = start_tls, .fini = stop_tls, .timeout = 60);
+
+static bool one_of_alice(const Tensord__Status *status, const void *reconnects) {
+    return one_attached(status, reconnects) && status->sessions[0]->tls &&
+           !strcmp(status->sessions[0]->principal, "cert:alice");
+}
+
+Test(resume_tls, work_goes_on_and_the_session_is_still_its_principals) {
+    struct client client;
+    td_link link;
+    open_with(&client, proxy.url, 0, 0);
+    td_tensor *x = client_ramp(client.device, 3, 1);
+    cr_assert(!td_sync(client.device));
+    for (uint64_t times = 1; times <= 3; times++) {
+        cut_off();
+        status_until(tensord.url, one_detached, NULL, 5000);
+        until_link_is(&client, false);
+        td_tensor *y = td_add(x, x);
+        proxy.shut = false;
+        client_expect(y, (float[]){2, 4, 6}, 3);
+        cr_assert(!td_device_link(client.device, &link));
+        cr_assert(link.connected && link.reconnects == times);
+        status_until(tensord.url, one_of_alice, &link.reconnects, 5000);
+    }
+    client_close(&client);
+}
+
+/* A certificate that is not accepted will not be at the next attempt: the program hears of it at once. */
+Test(resume_tls, daemon_that_is_not_trusted_any_more_is_not_tried_again) {
+    struct client client;
+    open_with(&client, proxy.url, 30000, 0);
+    td_tensor *x = client_ramp(client.device, 3, 1);
+    cr_assert(!td_wait(x));
+    cut_off();
+    certificates_add_ca(&certificates, "other");
+    certificates_add(&certificates, "impostor", "other", "/CN=localhost", "DNS:localhost,IP:127.0.0.1");
+    certificates_replace(&certificates, "impostor", "server");
+    cr_assert(!kill(tensord.pid, SIGHUP));
+    cr_assert(daemon_log_has(&tensord, "reloaded", 10000));
+    proxy.shut = false;
+    fails_with(x, "certificate");
     client_close(&client);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/integration/certificates.h"
 #include "tests/integration/client.h"
 #include "tests/integration/daemon.h"
 #include "tests/integration/proxy.h"
@@ -16,6 +17,7 @@
 enum { SMALL = 300, MIDDLE = 40000, LARGE = 400000, CHAIN = 60 };
 
 static struct daemon tensord;
+static struct certificates certificates;
 
 static void start(void) {
     daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1"});
@@ -25,7 +27,19 @@ static void stop(void) {
     daemon_stop(&tensord);
 }
 
+static void start_tls(void) {
+    certificates_make(&certificates);
+    certificates_use(&certificates, "ca", NULL);
+    certificates_start(&certificates, &tensord, "cpu:0,cpu:1", NULL);
+}
+
+static void stop_tls(void) {
+    stop();
+    certificates_remove(&certificates);
+}
+
 TestSuite(resume_job, .init = start, .fini = stop, .timeout = 280);
+TestSuite(resume_job_tls, .init = start_tls, .fini = stop_tls, .timeout = 280);
 
 /* One of the two runs: what it keeps on its devices from round to round, and what it has fetched in this one. */
 struct run {
@@ -161,16 +175,17 @@ static unsigned number_of(const char *variable, unsigned otherwise) {
     return text ? (unsigned)strtoul(text, NULL, 0) : otherwise;
 }
 
-static void job(bool one_sided) {
+/* The URL is where the connections that are cut lead to. */
+static void job(const char *url, bool one_sided, unsigned cuts) {
     struct proxy proxy;
     struct run calm = {.name = "calm"}, cut = {.name = "cut"};
     unsigned seed = number_of("TENSORD_TEST_SEED", (unsigned)time(NULL)), round = 0;
-    unsigned cuts = number_of("TENSORD_TEST_CUTS", one_sided ? 200 : 1000);
+    cuts = number_of("TENSORD_TEST_CUTS", cuts);
     float *noise = calloc(LARGE, sizeof *noise), *borrowed = calloc(LARGE, sizeof *borrowed);
     struct status_baseline baseline[2] = {status_baseline_of(tensord.url, "cpu:0"),
                                           status_baseline_of(tensord.url, "cpu:1")};
     fprintf(stderr, "TENSORD_TEST_SEED=%u\n", seed);
-    proxy_start(&proxy, tensord.url, seed);
+    proxy_start(&proxy, url, seed);
     proxy.one_sided = one_sided;
     run_open(&calm, tensord.url);
     run_open(&cut, proxy.url);
@@ -198,10 +213,19 @@ static void job(bool one_sided) {
 }
 
 Test(resume_job, thousand_cuts_change_no_bit) {
-    job(false);
+    job(tensord.url, false, 1000);
 }
 
 /* The daemon hears of a new connection before it hears of the old one's end. */
 Test(resume_job, connections_that_the_daemon_believes_in_are_taken_over) {
-    job(true);
+    job(tensord.url, true, 200);
+}
+
+/* In the middle of handshakes, too, and of records. */
+Test(resume_job_tls, cuts_change_no_bit) {
+    job(tensord.tcp, false, 300);
+}
+
+Test(resume_job_tls, connections_that_the_daemon_believes_in_are_taken_over) {
+    job(tensord.tcp, true, 100);
 }
