@@ -291,10 +291,10 @@ Test(users, what_a_change_ends) {
              "00000003") "\nuid = 12\n",
          "alice/00000002 "},
         {"[alice]\nrole = run\ntoken = " RECORD("00000001") "\ntoken = " RECORD("00000002") "\nuid = 11\n",
-         "bob/00000003 bob/uid:12 "},
+         "bob/cert:bob bob/00000003 bob/uid:12 "},
         {"[alice]\nrole = observe\ntoken = " RECORD("00000001") "\ntoken = " RECORD(
              "00000002") "\nuid = 11\n[bob]\nrole = observe\ntoken = " RECORD("00000003") "\nuid = 12\n",
-         "alice/00000001 alice/00000002 alice/uid:11 "},
+         "alice/cert:alice alice/00000001 alice/00000002 alice/uid:11 "},
         {"[alice]\nrole = run\ntoken = " RECORD("00000001") "\ntoken = " RECORD(
              "00000002") "\nuid = 11\nuid = 13\n[bob]\nrole = observe\ntoken = " RECORD("00000003") "\nuid = 12\n",
          "uid:13/uid:13 "}, /* who was nobody in particular is alice now */
