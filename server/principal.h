@@ -1,7 +1,7 @@
 /* Who is at the other end of a connection, and what it may do. A value: front and worker hand it to each other. */
 #pragma once
 
-#include <string.h>
+#include <stdbool.h>
 
 #include "server/limits.h"
 #include "server/role.h"
@@ -10,9 +10,8 @@ enum { PRINCIPAL_NAME_BYTES = 64, PRINCIPAL_CREDENTIAL_BYTES = 64 };
 
 struct principal {
     char name[PRINCIPAL_NAME_BYTES]; /* "alice"; "uid:1000" and "tcp" for those without a name */
-    /* By what it is known: a token's id, "uid:1000" for the peer of a Unix socket, "cert:alice" for
-     * the name in a certificate, "" for nothing. When that ends, or
-     * comes to mean somebody else, so do its connections. Not secret. */
+    /* By what it is known: a token's id, "uid:1000" for the peer of a Unix socket, "cert:alice" for the name in a
+     * certificate, "" for nothing. When that ends, or comes to mean somebody else, so do its connections. Not secret. */
     char credential[PRINCIPAL_CREDENTIAL_BYTES];
     enum role role;    /* ROLE_NONE: has to show a token first */
     bool user_kernels; /* may compile kernels of its own */
@@ -20,12 +19,6 @@ struct principal {
 };
 
 /* For one that came from another process, which may have gone wrong. */
-static inline void principal_end_texts(struct principal *principal) {
-    principal->name[sizeof principal->name - 1] = 0;
-    principal->credential[sizeof principal->credential - 1] = 0;
-}
-
+void principal_end_texts(struct principal *principal);
 /* Whether both were let in as the same, by the same. */
-static inline bool principal_same_login(const struct principal *a, const struct principal *b) {
-    return !strcmp(a->name, b->name) && !strcmp(a->credential, b->credential);
-}
+bool principal_same_login(const struct principal *a, const struct principal *b);

@@ -232,7 +232,8 @@ Test(users, a_nul_byte_or_too_much_of_it_is_refused) {
 }
 
 Test(users, more_users_than_there_may_be_are_refused) {
-    char *text = calloc(USERS_MAX + 1, 40), *at = text;
+    static char text[(USERS_MAX + 1) * 40];
+    char *at = text;
     struct users *users;
     struct fault fault;
     for (unsigned i = 0; i < USERS_MAX; i++)
@@ -242,7 +243,6 @@ Test(users, more_users_than_there_may_be_are_refused) {
     strcpy(at, "[another]\nrole = run\n");
     cr_assert_eq(users_parse("f", text, &users, &fault), STATUS_INVALID_ARGUMENT);
     cr_assert(strstr(fault.message, "more than 1024 users"), "%s", fault.message);
-    free(text);
 }
 
 /* Whatever a byte of it becomes: taken whole, or refused with words. */
