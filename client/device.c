@@ -106,7 +106,8 @@ void device_lose(td_device *device, const td_error *cause) {
     }
     tensor_drain(device);
     queue_drop(device);
-    pending_fail_all(device, cause);
+    if (!device->queue.sender.busy) /* else the sender does both: items of requests are still in its queue */
+        pending_fail_all(device, cause);
 }
 
 void device_interrupt(td_device *device, const td_error *cause, bool final) {

@@ -21,7 +21,7 @@ static int names_ask_once(td_device *device, struct request *request, unsigned t
     struct frame_item *frame = frame_item_create(type, message, 0);
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
-    if (!queue_room(&device->queue, frame->item.bytes)) {
+    if (!request->sequence && !queue_room(&device->queue, frame->item.bytes)) { /* once asked, it is seen to its end */
         bool ever = frame->item.bytes <= device->queue.bytes_max;
         free(frame);
         return error_set(ever ? STATUS_AGAIN : STATUS_LIMIT, "the send queue of %s holds %zu bytes of %zu%s",
@@ -36,10 +36,12 @@ static int names_ask_once(td_device *device, struct request *request, unsigned t
 }
 
 /* The same; where the answer was lost with a connection it is asked again, under the same number: the daemon answers then
- * what it has answered before, if it has. */
+ * what it has answered before, if it has. `repeated` (may be NULL): whether that was so. */
 static int names_ask(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
-                     uint64_t gate) {
+                     uint64_t gate, bool *repeated) {
     struct tensor_type *place = request->type;
+    if (repeated)
+        *repeated = false;
     for (;;) {
         int code = names_ask_once(device, request, type, message, gate);
         if (code || !request->again)
@@ -49,6 +51,8 @@ static int names_ask(td_device *device, struct request *request, unsigned type, 
         request_init(request, REQUEST_WAITED, (enum frame_type)type, NULL);
         request->sequence = sequence;
         request->type = place;
+        if (repeated)
+            *repeated = true;
     }
 }
 
@@ -100,7 +104,7 @@ int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *n
     td_device *device = tensors[0]->device;
     request_init(&request, REQUEST_WAITED, FRAME_PUBLISH, NULL);
     pthread_mutex_lock(&device->lock);
-    code = names_ask(device, &request, FRAME_PUBLISH, &message.base, gate);
+    code = names_ask(device, &request, FRAME_PUBLISH, &message.base, gate, NULL);
     pthread_mutex_unlock(&device->lock);
     free(ids);
     return code;
@@ -121,23 +125,29 @@ int td_unpublish(td_device *device, const char *name) {
     message.name = (char *)(uintptr_t)name;
     request_init(&request, REQUEST_WAITED, FRAME_REMOVE_NAME, NULL);
     pthread_mutex_lock(&device->lock);
-    code = names_ask(device, &request, FRAME_REMOVE_NAME, &message.base, 0);
+    code = names_ask(device, &request, FRAME_REMOVE_NAME, &message.base, 0, NULL);
     pthread_mutex_unlock(&device->lock);
     return code;
 }
 
 /* ---- opening ---- */
 
-/* Under the lock, which is given up while it waits: the id is used up in any case. */
+/* Under the lock, which is given up while it waits: the id is used up in any case. One that was lost with a connection is
+ * asked for again behind what others have enqueued meanwhile, with ids above it, and then it takes another one. */
 static int open_ask(td_device *device, const char *name, td_tensor *tensor) {
     struct request request;
     Tensord__OpenName message = TENSORD__OPEN_NAME__INIT;
-    message.id = tensor->id = device->next_id++;
+    bool repeated;
+    int code;
     message.name = (char *)(uintptr_t)name;
-    device_seal(device); /* a batch that goes on would give its next result an id above this one */
-    request_init(&request, REQUEST_WAITED, FRAME_OPEN_NAME, NULL);
-    request.type = &tensor->type;
-    return names_ask(device, &request, FRAME_OPEN_NAME, &message.base, 0);
+    do {
+        message.id = tensor->id = device->next_id++;
+        device_seal(device); /* a batch that goes on would give its next result an id above this one */
+        request_init(&request, REQUEST_WAITED, FRAME_OPEN_NAME, NULL);
+        request.type = &tensor->type;
+        code = names_ask(device, &request, FRAME_OPEN_NAME, &message.base, 0, &repeated);
+    } while (code == STATUS_DUPLICATE_ID && repeated);
+    return code;
 }
 
 td_tensor *td_open(td_device *device, const char *name) {
@@ -207,7 +217,7 @@ static int names_page(td_device *device, td_name_info *infos, size_t capacity, s
     message.after = after;
     request_init(&request, REQUEST_WAITED, FRAME_LIST_NAMES, NULL);
     pthread_mutex_lock(&device->lock);
-    int code = names_ask(device, &request, FRAME_LIST_NAMES, &message.base, 0);
+    int code = names_ask(device, &request, FRAME_LIST_NAMES, &message.base, 0, NULL);
     pthread_mutex_unlock(&device->lock);
     if (!code) {
         const struct frame_header header = {.type = FRAME_NAME_LIST, .message_bytes = (uint32_t)request.bytes};

@@ -311,8 +311,10 @@ void queue_pump(td_device *device) {
             sender_look(device);
     }
     sender->busy = false;
-    if (device->lost)
+    if (device->lost) {
         queue_drop(device);
+        pending_fail_all(device, &device->cause);
+    }
     if (queue->ask && queue->journal.keeps)
         pending_ping(device);
     queue->ask = false;

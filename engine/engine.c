@@ -257,9 +257,14 @@ void engine_group_give(struct engine *engine, struct run_group *group) {
 }
 
 struct run_share *engine_share_take(struct engine *engine, uint32_t weight) {
-    struct run_share *share = engine->shares_free;
+    struct run_share **link = &engine->shares_free;
+    pthread_mutex_lock(&engine->lock);
+    while (*link && ((*link)->queued || (*link)->running)) /* by what its last owner has left */
+        link = &(*link)->free_next;
+    pthread_mutex_unlock(&engine->lock);
+    struct run_share *share = *link;
     if (share)
-        engine->shares_free = share->free_next;
+        *link = share->free_next;
     else if (!(share = calloc(1, sizeof *share)))
         return NULL;
     pthread_mutex_lock(&engine->lock);

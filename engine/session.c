@@ -106,6 +106,12 @@ void session_destroy(struct session *session) {
     engine_kick(engine);
 }
 
+void session_set_limits(struct session *session, uint64_t bytes, uint32_t tensors, uint32_t streams) {
+    session->limits.bytes = bytes;
+    session->limits.tensors = tensors;
+    session->limits.streams = streams;
+}
+
 /* ---- memory ---- */
 
 static int session_check_limit(const struct session *session, uint64_t bytes, struct fault *fault) {
@@ -168,8 +174,9 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
 
 struct stream *session_transfer_stream(struct session *session, enum transfer transfer) {
     struct stream **stream = &session->transfers[transfer];
-    if (!*stream)
-        *stream = engine_stream_take(session->engine, session->group, 1); /* short, and somebody waits for it */
+    if (*stream)
+        return *stream;
+    *stream = engine_stream_take(session->engine, session->group, 1); /* short, and somebody waits for it */
     if (*stream)
         (*stream)->role = transfer == TRANSFER_UPLOAD ? TRACE_UPLOADS : TRACE_FETCHES;
     return *stream;

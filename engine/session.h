@@ -28,6 +28,9 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
  * forgotten without a call; fetches that were answered must have been released before. Takes NULL. */
 void session_destroy(struct session *session);
 
+/* As in struct session_limits. What the session has beyond them stays its own. */
+void session_set_limits(struct session *session, uint64_t bytes, uint32_t tensors, uint32_t streams);
+
 int session_stream_open(struct session *session, uint32_t stream, int priority, struct fault *fault);
 /* What is queued on it still runs. */
 int session_stream_close(struct session *session, uint32_t stream, struct fault *fault);

@@ -232,7 +232,9 @@ static void submitter_book_sample(struct engine *engine, struct stream *stream, 
 static void submitter_book(struct engine *engine, struct stream *stream, struct run_share *share,
                            const struct turn *turn) {
     engine->run_weight -= turn->weight;
-    turns_end(&engine->run, share, turn->moved ? turn->weight + SUBMITTER_TURN_COST_NS : 0);
+    bool skipped =
+        atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
+    turns_end(&engine->run, share, turn->moved ? (skipped ? 0 : turn->weight) + SUBMITTER_TURN_COST_NS : 0);
     engine_return_chunks(engine, turn->chunks);
     if (turn->launched_ns)
         submitter_book_sample(engine, stream, turn);

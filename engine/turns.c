@@ -4,7 +4,7 @@
 #define TURNS_COST_MAX UINT64_C(100000000000000)
 
 static bool share_before(const struct run_share *share, const struct run_share *other) {
-    return (int64_t)(share->pass - other->pass) < 0;
+    return share->pass < other->pass;
 }
 
 /* From the end, where whoever has just run belongs as a rule. */
@@ -49,7 +49,7 @@ static void group_enqueue(struct run_queue *run, struct run_group *group) {
     share->last = group;
     if (share->queued || share->running)
         return;
-    if ((int64_t)(share->pass - run->now) < 0)
+    if (share->pass < run->now)
         share->pass = run->now;
     share_enqueue(run, share);
 }

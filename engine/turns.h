@@ -24,10 +24,14 @@ struct run_group {
     struct run_group *free_next;
 };
 
+/* Nanoseconds times SHARE_WEIGHT_MAX over weight. In 64 bits it would wrap around within hours of a small weight, and who
+ * has been idle meanwhile would be taken for somebody who is far ahead. */
+__extension__ typedef unsigned __int128 run_pass;
+
 struct run_share {
     struct run_group *first, *last;
     uint32_t weight; /* 1 to SHARE_WEIGHT_MAX */
-    uint64_t pass;   /* what it has had, divided by its weight; compared as a difference, for it may wrap around */
+    run_pass pass;   /* what it has had, divided by its weight */
     bool queued, running;
     struct run_share *next, *previous; /* in the run queue */
     struct run_share *free_next;       /* owner thread */
@@ -35,7 +39,7 @@ struct run_share {
 
 struct run_queue {
     struct run_share *first, *last; /* by `pass`, ascending; equals in the order in which they came */
-    uint64_t now;                   /* pass of the share that had the last turn, when it began */
+    run_pass now;                   /* pass of the share that had the last turn, when it began */
 };
 
 /* Puts a stream at the end of its priority's turn. */

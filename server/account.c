@@ -78,11 +78,21 @@ int account_join(struct service *service, const char *name, const struct limits 
     return STATUS_OK;
 }
 
+static void account_set_session_limits(struct service *service, const struct account *account) {
+    const struct limits *limits = &account->limits;
+
+    for (struct connection *c = service->connections; c; c = c->next)
+        if (c->account == account && c->session)
+            session_set_limits(c->session, limits->session_bytes, (uint32_t)limits->session_tensors,
+                               (uint32_t)limits->session_streams);
+}
+
 void account_change_limits(struct service *service, const char *name, const struct limits *limits) {
     for (struct account *at = service->accounts; at; at = at->next) {
         if (*name ? strcmp(at->name, name) != 0 : users_is_name(at->name))
             continue;
         account_set_limits(at, limits);
+        account_set_session_limits(service, at);
         account_wake(at);
     }
 }
@@ -312,7 +322,9 @@ void account_tick(struct service *service, uint64_t now_ns) {
     for (struct connection *c = service->connections; c; c = c->next)
         if (c->account->limits.principal_rate)
             account_grant(c);
-    for (struct connection *c = service->connections; c; c = c->next)
+    for (struct connection *c = service->connections, *next; c; c = next) {
+        next = c->next;
         if (c->wait_rate && account_allowance(c) > 0)
             connection_on_rate(c);
+    }
 }

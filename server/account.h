@@ -37,7 +37,7 @@ struct account {
 int account_join(struct service *service, const char *name, const struct limits *limits, struct account **account,
                  struct fault *fault);
 /* The limits of those that are here are others: of the principal with this name, or, where it is "", of all that are no
- * users. Those of a session's own bytes, tensors and streams count from the next session on. */
+ * users. */
 void account_change_limits(struct service *service, const char *name, const struct limits *limits);
 /* One connection less; the last one takes the principal with it. Takes NULL. */
 void account_leave(struct account *account);

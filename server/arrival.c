@@ -289,9 +289,9 @@ static void arrival_polled(uv_poll_t *poll, int status, int events) {
 
 /* Those who have to log in first leave some of the places to those whom the system vouches for, the operator among
  * them. */
-static bool arrival_full(const struct front *front, const struct sockaddr_storage *address) {
+static bool arrival_full(const struct front *front, const struct sockaddr_storage *address, bool tls) {
     bool tcp = address->ss_family == AF_INET || address->ss_family == AF_INET6;
-    bool stranger = tcp && front->login.users;
+    bool stranger = tcp && login_strangers(&front->login, tls);
     uint64_t places = front->config->max_connections;
     return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor) >=
            places - (stranger ? places / 4 : 0);
@@ -317,11 +317,11 @@ static struct arrival *arrival_create(struct front *front, int fd) {
 
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
     struct fault fault;
-    bool full = arrival_full(front, address);
+    bool full = arrival_full(front, address, tls);
     front->accepted++;
     if (full) { /* by figures that may be a while old */
         supervisor_refresh(&front->supervisor);
-        full = arrival_full(front, address);
+        full = arrival_full(front, address, tls);
     }
     struct arrival *arrival = full ? NULL : arrival_create(front, fd);
     if (!arrival) {

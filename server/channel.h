@@ -42,7 +42,6 @@ struct channel_limits {
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
     uint32_t device_timeout_ms;    /* without progress a device is given up; 0: never */
-    uint32_t session_lease_ms;     /* for which a session waits for its client; 0: not at all */
     uint32_t heartbeat_timeout_ms; /* without a sign of life a resumable client loses its connection; 0: never */
 };
 

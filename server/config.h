@@ -46,7 +46,6 @@ struct config {
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */
-    uint64_t session_lease;                   /* 0: sessions end with their connections */
     uint64_t heartbeat_timeout;               /* 0: never */
     uint64_t quarantine_after;                /* failures in a minute; 0: never */
     char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
@@ -76,6 +75,8 @@ int config_find_devices(struct config *config, struct fault *fault);
  * whose value is another one, and whether it was taken. */
 void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner);
+/* Whether who speaks TLS must show a certificate. */
+bool config_wants_certificates(const struct config *config);
 /* Whether this principal may compile kernels of its own. */
 bool config_allows_kernels(const struct config *config, const char *principal);
 void config_print_help(FILE *out);

@@ -154,6 +154,11 @@ int config_value_path(const char *text, char *path, struct fault *fault) {
     return STATUS_OK;
 }
 
+bool config_wants_certificates(const struct config *config) {
+    return config->tls_client_auth == CONFIG_CLIENT_REQUIRED ||
+           (config->tls_client_auth == CONFIG_CLIENT_UNSAID && *config->tls_client_ca);
+}
+
 bool config_allows_kernels(const struct config *config, const char *principal) {
     const char *list = config->user_kernels;
     size_t length = strlen(principal);

@@ -120,10 +120,18 @@ static void connection_let_rate(struct connection *connection) {
     connection->wait_rate = false;
 }
 
+/* Of what the transport has read ahead no poll will tell. */
+static void connection_keep_reading(struct connection *connection) {
+    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && !connection->wait_rate &&
+        transport_more(&connection->transport))
+        service_mark_more(connection->service, connection);
+}
+
 void connection_on_rate(struct connection *connection) {
     connection_let_rate(connection);
-    service_mark_dirty(connection->service, connection);
+    connection_keep_reading(connection);
     connection_watch(connection);
+    connection_flush(connection); /* before reading takes all of it, or its client would hear nothing */
 }
 
 /* ---- a client that has shut down its side ---- */
@@ -213,12 +221,6 @@ static int connection_on_payload(void *owner, const struct frame_header *header,
 }
 
 static const struct frame_handler connection_handler = {connection_on_message, connection_on_payload};
-
-/* Of what the transport has read ahead no poll will tell. */
-static void connection_keep_reading(struct connection *connection) {
-    if (connection->state == CONNECTION_OPEN && !connection->reader.paused && transport_more(&connection->transport))
-        service_mark_more(connection->service, connection);
-}
 
 /* Reads this turn's share. False: the connection is gone. */
 static bool connection_read(struct connection *connection) {
@@ -333,6 +335,18 @@ static void connection_closed(uv_handle_t *handle) {
     free(handle);
 }
 
+void connection_leave(struct connection *connection) {
+    struct service *service = connection->service;
+
+    if (!connection->guest)
+        return;
+    if (service->departed)
+        atomic_fetch_add_explicit(service->departed, 1, memory_order_relaxed);
+    if (service->options.left)
+        service->options.left(service->options.owner, connection->guest);
+    connection->guest = 0;
+}
+
 void connection_unplug(struct connection *connection) {
     answer_cancel_all(connection);
     reply_queue_clear(&connection->queue);
@@ -358,6 +372,8 @@ void connection_adopt(struct connection *connection, struct connection *fresh) {
     connection->eof = connection->blocked = false;
     connection->leave_ms = 0;
     connection->peer = fresh->peer;
+    connection->guest = fresh->guest;
+    fresh->guest = 0;
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     fresh->poll = NULL;
     fresh->transport = (struct transport){.fd = -1};
@@ -392,13 +408,10 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_unplug(connection);
     connection_release(connection);
     connection_unlist(connection);
-    if (connection->service->departed)
-        atomic_fetch_add_explicit(connection->service->departed, 1, memory_order_relaxed);
     account_leave(connection->account);
     lease_finish(&connection->lease);
     outcome_list_finish(&connection->lease.outcomes);
-    if (connection->service->options.left)
-        connection->service->options.left(connection->service->options.owner, connection->number);
+    connection_leave(connection);
     free(connection);
 }
 
@@ -406,6 +419,7 @@ void connection_destroy(struct connection *connection, const char *reason) {
 static void connection_finish_with(struct connection *connection, const struct fault *fault) {
     struct answer *last = answer_fault(connection, FRAME_ERROR, 0, fault);
 
+    trace_feed_drop(connection); /* or its frames would come behind the last one */
     snprintf(connection->reason, sizeof connection->reason, "%s", fault->message);
     /* Failed logins are logged by the front, and not as often as strangers like. */
     if (!connection->session) {
@@ -508,7 +522,6 @@ void connection_flush(struct connection *connection) {
         connection_watch(connection);
         return;
     }
-    connection->lease.said = true;
     left = reply_queue_write(&connection->queue, &connection->transport,
                              budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
                              &connection->service->bytes_out);
@@ -517,6 +530,7 @@ void connection_flush(struct connection *connection) {
         return;
     }
     account_spend(connection, (size_t)(connection->queue.written - before));
+    connection->lease.said |= connection->queue.written != before;
     connection->blocked = left > 0;
     if (connection->blocked && account_allowance(connection) == 0) {
         connection->blocked = false;
@@ -582,7 +596,8 @@ static void connection_check_use(struct connection *connection, uint64_t now_ms)
 
     if (!limit || !connection->session || connection->state != CONNECTION_OPEN)
         return;
-    if (connection->heard || !connection->idle_ms || !connection_idle(connection)) {
+    if (connection->heard || !connection->idle_ms || !connection_idle(connection) ||
+        connection->service->trace.connection == connection) {
         connection->heard = false;
         connection->idle_ms = now_ms;
     } else if (now_ms - connection->idle_ms >= limit) {
@@ -728,7 +743,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     }
     connection->poll = poll;
     connection->poll->data = connection;
-    connection->number = options->session;
+    connection->number = connection->guest = options->session;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
     reply_queue_init(&connection->queue);

@@ -73,6 +73,7 @@ struct connection {
     uint64_t idle_ms;                          /* since when it has not been used */
     char reason[256];
 
+    uint64_t guest; /* by which the front counts its socket; 0: it has none */
     uint64_t number;
     struct account *account; /* of the principal */
     struct peer peer;        /* its principal is another one after a login */
@@ -100,6 +101,8 @@ void connection_give_up(struct connection *connection, const struct fault *fault
 
 /* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it. */
 void connection_unplug(struct connection *connection);
+/* The front need not count its socket any more. */
+void connection_leave(struct connection *connection);
 /* Takes over the other one's socket, with its reader; it must be destroyed then. */
 void connection_adopt(struct connection *connection, struct connection *fresh);
 /* The answer to service_options.login: who the client is, or why it is nobody. */
@@ -109,7 +112,7 @@ void connection_denied(struct connection *connection, const struct fault *fault)
 /* There is staging memory for the upload that has been put off. */
 void connection_on_staging(struct connection *connection);
 
-/* More bytes may pass. */
+/* More bytes may pass. The connection may be gone afterwards. */
 void connection_on_rate(struct connection *connection);
 
 /* Parts of a turn, called by the service. */

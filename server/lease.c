@@ -49,7 +49,7 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
 void lease_grant(struct connection *connection, const Tensord__Hello *hello) {
     struct lease *lease = &connection->lease;
 
-    if (!hello->resumable || !connection->service->limits.session_lease_ms)
+    if (!hello->resumable || !connection->account->limits.session_lease)
         return;
     if (getrandom(lease->secret, sizeof lease->secret, 0) != sizeof lease->secret)
         return; /* without a secret there is no lease, and the client learns it from Welcome */
@@ -65,7 +65,7 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
         return;
     welcome->resume_secret = (ProtobufCBinaryData){sizeof lease->secret, (uint8_t *)lease->secret};
     welcome->process = (uint32_t)getppid(); /* the worker is the front's child, and ends with it */
-    welcome->lease_ms = limits->session_lease_ms;
+    welcome->lease_ms = (uint32_t)connection->account->limits.session_lease; /* a week at most */
     welcome->heartbeat_ms = limits->heartbeat_timeout_ms;
     welcome->frames = lease->frames;
 }
@@ -130,6 +130,7 @@ static void lease_scan(struct connection *connection) {
 /* The session loses its socket, and what was under way on that. */
 static void lease_unplug(struct connection *connection) {
     connection_unplug(connection);
+    connection_leave(connection); /* or its limits would keep it from coming back */
     request_cut(connection);
     connection->wait_output = false; /* nothing waits to be sent any more */
 }
@@ -153,7 +154,7 @@ static void lease_detach(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
 
     lease_unplug(connection);
-    lease->until_ms = service_now_ms() + connection->service->limits.session_lease_ms;
+    lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
     if (lease->process > 0) {
         lease->pidfd = pidfd_open(lease->process, 0);
         if (lease->pidfd < 0 && errno == ESRCH)
@@ -206,8 +207,8 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
                          hello->resume_session);
     if (!connection)
         return fault_set(fault, STATUS_DEVICE_LOST,
-                         "session %lu has ended: its lease of %u ms is over, or the daemon ended it",
-                         hello->resume_session, service->limits.session_lease_ms);
+                         "session %lu has ended: its lease of %lu ms is over, or the daemon ended it",
+                         hello->resume_session, fresh->account->limits.session_lease);
     if (!lease_presented(connection, fresh, &hello->resume_secret))
         return fault_set(fault, STATUS_DENIED, "session %lu is another's: the secret or the user is not its own",
                          hello->resume_session);
@@ -260,8 +261,10 @@ static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
         lease_lost(connection, reason);
         return false;
     }
-    if (lease->heartbeat_ms && now_ms - lease->said_ms >= lease->heartbeat_ms / 3)
+    if (lease->heartbeat_ms && now_ms - lease->said_ms >= lease->heartbeat_ms / 3) {
         lease_ack(connection);
+        lease->said_ms = now_ms;
+    }
     return true;
 }
 

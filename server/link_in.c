@@ -47,10 +47,8 @@ struct link_in {
 };
 
 /* For the other side to come. A client that may reconnect may have to, before it can ask the other device. */
-static uint64_t link_in_deadline(const struct service *service, bool resumable) {
-    const struct channel_limits *limits = &service->limits;
-
-    return service_now_ms() + limits->transfer_timeout_ms + (resumable ? limits->session_lease_ms : 0);
+static uint64_t link_in_deadline(const struct service *service, uint64_t lease_ms) {
+    return service_now_ms() + service->limits.transfer_timeout_ms + lease_ms;
 }
 
 static void link_in_closed(uv_handle_t *handle) {
@@ -265,7 +263,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     frame_reader_limits(&link->reader, LINK_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     link->service = service;
     link->fd = fd;
-    link->deadline_ms = link_in_deadline(service, true);
+    link->deadline_ms = link_in_deadline(service, service->limits.each.session_lease);
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
     memcpy(link->ticket, ticket, LINK_TICKET_BYTES);
     link->next = table->links;
@@ -360,7 +358,8 @@ void link_in_expect(struct connection *connection, const struct upload_request *
     copy->connection = connection;
     copy->upload.room = copy_in_room;
     snprintf(copy->source, sizeof copy->source, "%s", source);
-    copy->deadline_ms = link_in_deadline(service, connection->lease.granted);
+    copy->deadline_ms =
+        link_in_deadline(service, connection->lease.granted ? connection->account->limits.session_lease : 0);
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
     copy_in_list(table, copy);
     for (struct link_in *link = table->links; link; link = link->next)
@@ -394,7 +393,7 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
 }
 
 void link_in_extend(struct connection *connection) {
-    uint64_t deadline_ms = link_in_deadline(connection->service, true);
+    uint64_t deadline_ms = link_in_deadline(connection->service, connection->account->limits.session_lease);
 
     for (struct copy_in *copy = connection->service->links.copies; copy; copy = copy->next)
         if (copy->connection == connection)

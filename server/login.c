@@ -133,11 +133,16 @@ static void login_allow(const struct login *login, struct principal *principal) 
     login_limits(login, principal->name, &principal->limits);
 }
 
+bool login_strangers(const struct login *login, bool tls) {
+    return login->users || (tls && config_wants_certificates(login->config));
+}
+
 void login_identify(const struct login *login, struct peer *peer) {
     if (peer->has_uid) {
         users_by_uid(login->users, peer->uid, &peer->principal);
     } else {
-        peer->principal = (struct principal){.role = login->users ? ROLE_NONE : ROLE_RUN};
+        bool stranger = login_strangers(login, peer->tls);
+        peer->principal = (struct principal){.role = stranger ? ROLE_NONE : ROLE_RUN};
         snprintf(peer->principal.name, sizeof peer->principal.name, "%s",
                  peer->source.kind == SOURCE_NONE ? "unix" : "tcp");
     }

@@ -61,6 +61,8 @@ void login_finish(struct login *login);
 
 /* What the principal of this name may take. */
 void login_limits(const struct login *login, const char *name, struct limits *limits);
+/* Whether those who come over TCP have to say who they are, by a token or, over TLS, by a certificate. */
+bool login_strangers(const struct login *login, bool tls);
 /* Who a peer is without a token: sets peer->principal. The role is ROLE_NONE where it takes one. */
 void login_identify(const struct login *login, struct peer *peer);
 /* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. A token that

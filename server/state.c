@@ -35,9 +35,11 @@ int state_take_directory(const char *directory, struct fault *fault) {
     int code = state_check_directory(directory, fault);
     if (code != STATUS_OK)
         return code;
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char path[STATE_PATH_MAX + sizeof "/.lock"];
+    snprintf(path, sizeof path, "%s/.lock", directory); /* not the folder itself, which `tensord user` locks */
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
         return STATUS_OK; /* the descriptor stays open for as long as the process lives */
     code = fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory,

@@ -37,6 +37,9 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
     info->driver[sizeof info->driver - 1] = 0;
     info->runtime[sizeof info->runtime - 1] = 0;
     device->readings.driver[sizeof device->readings.driver - 1] = 0;
+    device->names.fault[sizeof device->names.fault - 1] = 0;
+    for (unsigned i = 0; i < STATS_OWNERS_MAX; i++)
+        device->names.owners[i].principal[sizeof device->names.owners[i].principal - 1] = 0;
     for (struct stats_session *s = sessions; s < sessions + count; s++) {
         principal_end_texts(&s->principal);
         s->tls_cipher[sizeof s->tls_cipher - 1] = 0;

@@ -26,6 +26,7 @@ struct trace_feed_room {
 struct trace_feed_frame {
     struct reply reply;
     struct connection *connection;
+    uint64_t sequence; /* of its trace: the connection may have asked for another one meanwhile */
     uint8_t payload[];
 };
 
@@ -44,7 +45,7 @@ static void trace_feed_sent(struct reply *reply) {
         (struct trace_feed_frame *)((char *)reply - offsetof(struct trace_feed_frame, reply));
     struct service *service = frame->connection->service;
 
-    if (service->trace.connection == frame->connection)
+    if (service->trace.connection == frame->connection && service->trace.sequence == frame->sequence)
         service->trace.in_flight--;
     free(frame);
 }
@@ -85,6 +86,7 @@ static bool trace_feed_send(struct service *service, const Tensord__TraceEvents 
     tensord__trace_events__pack(events, frame->payload);
     data.last = last;
     data.dropped = trace_dropped(service->engine);
+    frame->sequence = feed->sequence;
     reply_message_data(&frame->reply, FRAME_TRACE_DATA, feed->sequence, &data.base, frame->payload, bytes);
     frame->reply.bulk = true; /* small ones would overtake large ones */
     feed->in_flight++;

@@ -14,9 +14,18 @@ enum { WORKER_QUEUE_MAX = 256, WORKER_MESSAGES_AT_ONCE = 64 };
 
 /* ---- the queue of what the channel had no room for ---- */
 
-/* What changes somebody's rights is not lost to a queue that clients filled: there are as many of these as users. */
+/* What changes somebody's rights is not lost to a queue that clients filled: there are as many of these as users. Nor is
+ * what ends the worker's work. */
 static bool worker_process_has_room(const struct worker_process *process, const struct channel_message *message) {
-    return process->queued < WORKER_QUEUE_MAX || message->type == CHANNEL_REVOKED || message->type == CHANNEL_LIMITS;
+    switch (message->type) {
+    case CHANNEL_REVOKED:
+    case CHANNEL_LIMITS:
+    case CHANNEL_CREDENTIALS:
+    case CHANNEL_DRAIN:
+        return true;
+    default:
+        return process->queued < WORKER_QUEUE_MAX;
+    }
 }
 
 static int worker_process_push(struct worker_process *process, const struct channel_message *message, int fd) {

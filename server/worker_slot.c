@@ -58,7 +58,6 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
         .device_timeout_ms = (uint32_t)config->device_timeout,
-        .session_lease_ms = (uint32_t)config->session_lease,
         .heartbeat_timeout_ms = (uint32_t)config->heartbeat_timeout,
         .drain_timeout_ms = config->drain_timeout ? (uint32_t)config->drain_timeout : 1, /* 0 means the default there */
     };
@@ -66,12 +65,18 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
 
 static void worker_slot_send_credentials(struct worker_slot *slot) {
     struct channel_message message;
-    int copy = slot->credentials < 0 ? -1 : fcntl(slot->credentials, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0)
+    int copy;
+    if (slot->credentials < 0)
         return;
+    copy = fcntl(slot->credentials, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) {
+        worker_slot_kill(slot, "could not be given certificates: no descriptor left");
+        return;
+    }
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_CREDENTIALS;
-    worker_process_send(slot->process, &message, copy);
+    if (worker_process_send(slot->process, &message, copy) == STATUS_LIMIT)
+        worker_slot_kill(slot, "could not be told of other certificates"); /* rather none than one that has ended */
 }
 
 void worker_slot_set_credentials(struct worker_slot *slot, int fd) {
@@ -292,7 +297,7 @@ static const struct worker_process_events worker_slot_process_events = {
 /* ---- what the front asks of it ---- */
 
 int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd) {
-    if (slot->state == WORKER_READY)
+    if (slot->state == WORKER_READY && slot->process)
         return worker_process_send(slot->process, message, fd);
     if (fd >= 0)
         close(fd);

@@ -77,11 +77,12 @@ static bool exists(const char *path) {
     return access(path, F_OK) == 0;
 }
 
+/* But for the daemon's lock. */
 static unsigned files(void) {
     DIR *entries = opendir(state);
     unsigned n = 0;
     for (struct dirent *entry; (entry = readdir(entries));)
-        n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+        n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, ".lock");
     closedir(entries);
     return n;
 }
@@ -337,6 +338,20 @@ Test(names_state, file_that_the_device_has_no_room_for_is_refused_and_kept) {
     run();
     reconnect("cpu:0");
     cr_assert_not_null(td_open(client.device, "x"));
+}
+
+/* Both are documented to lie in one folder, which each of them locks in its way. */
+Test(names_state, users_are_changed_while_the_daemon_has_the_folder) {
+    struct command command;
+    char users[sizeof state + 8];
+    snprintf(users, sizeof users, "%s/users", state);
+    command_run(&command,
+                (const char *const[]){daemon_program("TENSORD_EXE"), "user", "add", "alice", "--role", "run", "--users",
+                                      users, NULL},
+                NULL, 10000);
+    cr_expect_eq(command.code, 0, "%s", command.err);
+    cr_expect(strstr(command.out, "tensord_"), "%s", command.out);
+    command_finish(&command);
 }
 
 Test(names_state, strange_files_are_left_alone) {

@@ -102,6 +102,41 @@ Test(resume, lease_that_is_over_is_told_and_memory_comes_back) {
     client_close(&client);
 }
 
+/* What it has lost does not count against it. */
+Test(resume, principal_at_its_limits_comes_back) {
+    struct client client;
+    start_with((const char *const[]){"--principal-sessions", "1", "--principal-connections", "4", "--session-lease",
+                                     "10s", NULL});
+    open_with(&client, proxy.url, 0, 0);
+    td_tensor *x = client_ramp(client.device, 3, 1);
+    cr_assert(!td_sync(client.device));
+    for (uint64_t times = 1; times <= 3; times++) {
+        proxy_cut(&proxy);
+        client_expect(td_add(x, x), (float[]){2, 4, 6}, 3);
+        status_until(tensord.url, one_attached, &times, 5000);
+    }
+    client_close(&client);
+}
+
+/* Of a slow transfer its client hears now and then, or it would take the daemon for gone. */
+Test(resume, rate_that_is_held_is_no_silence) {
+    enum { N = 200 << 10 };
+    static float data[N], back[N];
+    struct client client;
+    td_link link;
+    start_with((const char *const[]){"--principal-rate", "256K", NULL});
+    open_with(&client, proxy.url, 0, 1000);
+    for (int i = 0; i < N; i++)
+        data[i] = (float)i;
+    td_tensor *x = td_upload(client.device, TD_F32, TD_SHAPE(N), data);
+    cr_assert(!td_wait(x), "%s", td_last_error()->message);
+    cr_assert(!td_device_link(client.device, &link));
+    cr_expect_eq(link.reconnects, 0);
+    cr_assert(!td_fetch(x, back, sizeof back), "%s", td_last_error()->message);
+    cr_expect_eq(memcmp(data, back, sizeof data), 0);
+    client_close(&client);
+}
+
 Test(resume, client_gives_up_when_its_time_is_over) {
     struct client client;
     start_with(NULL);

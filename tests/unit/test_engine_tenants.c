@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "engine/tenant.h"
+#include "engine/turns.h"
 #include "tests/unit/engine_fixture.h"
 
 enum { MIB = 1 << 20, ORDER_MAX = 64 };
@@ -23,6 +24,30 @@ static struct session *session_of(struct tenant *tenant) {
 }
 
 /* ---- turns ---- */
+
+/* However long it was away, and whatever the others have had meanwhile. */
+Test(engine_tenants, share_that_comes_back_is_not_behind_those_that_stayed) {
+    static struct run_queue run;
+    static struct run_share shares[2];
+    static struct run_group groups[2];
+    static struct stream streams[2];
+    struct run_share *share;
+    for (int i = 0; i < 2; i++) {
+        turns_reset(&run, &shares[i], i ? 1 : SHARE_WEIGHT_DEFAULT);
+        groups[i].share = &shares[i];
+        streams[i].group = &groups[i];
+    }
+    for (int day = 0; day < 1000; day++) {
+        turns_enqueue(&run, &streams[1]);
+        cr_assert_eq(turns_begin(&run, &share), &streams[1]);
+        turns_end(&run, share, UINT64_MAX);
+    }
+    turns_enqueue(&run, &streams[1]);
+    turns_enqueue(&run, &streams[0]);
+    cr_expect_eq(turns_begin(&run, &share), &streams[0]);
+    turns_end(&run, share, 1);
+    cr_expect_eq(turns_begin(&run, &share), &streams[1]);
+}
 
 static struct {
     char order[ORDER_MAX + 1];
