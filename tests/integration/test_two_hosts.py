@@ -71,7 +71,7 @@ class TwoHosts(unittest.TestCase):
                 "-subj", "/CN=" + subject, "-keyout", name + ".key", "-out", name + ".pem", *more, cwd=cls.folder)
         openssl("ca", "our CA")
         openssl("server", "gpuhost", "-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=CA:FALSE",
-                "-addext", f"subjectAltName=DNS:gpuhost,IP:{ADDRESS}")
+                "-addext", "extendedKeyUsage=serverAuth", "-addext", f"subjectAltName=DNS:gpuhost,IP:{ADDRESS}")
         os.chmod(cls.folder + "/server.key", 0o600)
 
     @classmethod
