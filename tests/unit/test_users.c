@@ -233,14 +233,14 @@ Test(users, a_nul_byte_or_too_much_of_it_is_refused) {
 
 Test(users, more_users_than_there_may_be_are_refused) {
     static char text[(USERS_MAX + 1) * 40];
-    char *at = text;
+    size_t used = 0;
     struct users *users;
     struct fault fault;
     for (unsigned i = 0; i < USERS_MAX; i++)
-        at += sprintf(at, "[u%u]\nrole = run\n", i);
+        used += (size_t)snprintf(text + used, sizeof text - used, "[u%u]\nrole = run\n", i);
     cr_assert_eq(users_parse("f", text, &users, &fault), STATUS_OK, "%s", fault.message);
     users_destroy(users);
-    strcpy(at, "[another]\nrole = run\n");
+    snprintf(text + used, sizeof text - used, "[another]\nrole = run\n");
     cr_assert_eq(users_parse("f", text, &users, &fault), STATUS_INVALID_ARGUMENT);
     cr_assert(strstr(fault.message, "more than 1024 users"), "%s", fault.message);
 }
