@@ -242,7 +242,7 @@ static bool find_in(const unsigned char *bytes, size_t size, char *name, size_t 
     cr_assert(fd >= 0 && (size_t)write(fd, bytes, size) == size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     bool found = false;
-    for (uint64_t address = 0; address < 1 << 20 && !found; address += 1 << 12)
+    for (uint64_t address = 0; address < size && !found; address += 1 << 13)
         found = symbols_find(path, address, name, room, &begin);
     close(fd);
     return found;
