@@ -321,12 +321,12 @@ Test(resume, stopped_worker_is_found_by_the_client_and_loses_nothing) {
 Test(resume, stopped_client_is_found_by_the_daemon_and_loses_nothing) {
     int said;
     uint64_t once = 1;
-    start_with((const char *const[]){"--heartbeat-timeout", "600ms", NULL});
+    start_with((const char *const[]){"--heartbeat-timeout", "1500ms", NULL});
     pid_t pid = holder(tensord.url, &said);
     kill(pid, SIGSTOP);
-    status_until(tensord.url, one_detached, NULL, 10000);
+    status_until(tensord.url, one_detached, NULL, 30000);
     kill(pid, SIGCONT);
-    status_until(tensord.url, one_attached, &once, 10000);
+    status_until(tensord.url, one_attached, &once, 30000);
     end(pid, said);
 }
 
