@@ -100,7 +100,9 @@ static bool config_value_is_principal(const char *text) {
     return kind > 0 && !text[kind + strspn(text + kind, "abcdefghijklmnopqrstuvwxyz0123456789._-")];
 }
 
-int config_value_principals(const char *text, char *list, struct fault *fault) {
+/* A comma-separated list without its white space; `wrong` says which part is none, given whether it is the only one. */
+static int config_value_list(const char *text, char *list, bool (*wrong)(const char *part, bool alone),
+                             const char *what, struct fault *fault) {
     char copy[CONFIG_PRINCIPALS_MAX], clean[CONFIG_PRINCIPALS_MAX];
     size_t used = 0;
     if (strlen(text) >= sizeof copy)
@@ -109,14 +111,22 @@ int config_value_principals(const char *text, char *list, struct fault *fault) {
     char *rest = copy;
     for (char *part; (part = strsep(&rest, ","));) {
         part = config_value_trim(part);
-        bool alone = !strcmp(part, "none") || !strcmp(part, "all");
-        if ((alone && (used || rest)) || !config_value_is_principal(part))
-            return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                             "\"%.100s\" is no list of principals such as uid:1000,uid:1001; or none, or all", text);
+        if (wrong(part, !used && !rest))
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is no list of %s", text, what);
         used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
     }
     snprintf(list, CONFIG_PRINCIPALS_MAX, "%s", clean);
     return STATUS_OK;
+}
+
+static bool config_value_no_principal(const char *part, bool alone) {
+    bool all = !strcmp(part, "none") || !strcmp(part, "all");
+    return (all && !alone) || !config_value_is_principal(part);
+}
+
+int config_value_principals(const char *text, char *list, struct fault *fault) {
+    return config_value_list(text, list, config_value_no_principal,
+                             "principals such as uid:1000,uid:1001; or none, or all", fault);
 }
 
 int config_value_address(const char *text, char *address, struct fault *fault) {
@@ -129,22 +139,13 @@ int config_value_address(const char *text, char *address, struct fault *fault) {
     return STATUS_OK;
 }
 
+static bool config_value_no_host(const char *part, bool alone) {
+    (void)alone;
+    return !*part || part[strspn(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")];
+}
+
 int config_value_hosts(const char *text, char *list, struct fault *fault) {
-    char copy[CONFIG_PRINCIPALS_MAX], clean[CONFIG_PRINCIPALS_MAX];
-    size_t used = 0;
-    if (strlen(text) >= sizeof copy)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list is longer than %zu bytes", sizeof copy - 1);
-    snprintf(copy, sizeof copy, "%s", text);
-    char *rest = copy;
-    for (char *part; (part = strsep(&rest, ","));) {
-        part = config_value_trim(part);
-        if (!*part || part[strspn(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")])
-            return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                             "\"%.100s\" is no list of host names such as gpu1,gpu1.example.org", text);
-        used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
-    }
-    snprintf(list, CONFIG_PRINCIPALS_MAX, "%s", clean);
-    return STATUS_OK;
+    return config_value_list(text, list, config_value_no_host, "host names such as gpu1,gpu1.example.org", fault);
 }
 
 int config_value_path(const char *text, char *path, struct fault *fault) {
