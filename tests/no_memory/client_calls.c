@@ -112,7 +112,8 @@ static void looked_at(const td_tensor *x, td_device *device) {
 
 /* ---- the rest ---- */
 
-static int asynchronous(td_tensor *x, float *out, struct client_callbacks *callbacks) {
+static int asynchronous(td_tensor *x, struct client_callbacks *callbacks) {
+    float *out = callbacks->fetched;
     int fd, code = td_fetch_async(x, out, 64, fetched, callbacks);
     callbacks->expected += !code;
     td_test(x);
@@ -173,7 +174,6 @@ static int streams(td_device *device) {
 }
 
 static int work(td_device *device, td_device *other, float *values, size_t n, struct client_callbacks *callbacks) {
-    float out[32];
     int code = streams(device);
     if (code)
         return code;
@@ -183,13 +183,13 @@ static int work(td_device *device, td_device *other, float *values, size_t n, st
     looked_at(x, device);
     td_tensor *borrowed = td_upload_borrow(device, TD_F32, TD_SHAPE((int64_t)n), values, given_back, callbacks);
     callbacks->expected += borrowed != NULL;
-    code = td_fetch(x, out, 64);
+    code = td_fetch(x, callbacks->fetched, 64);
     if (!code)
         code = code_of(borrowed);
     if (!code)
         code = td_wait(x);
     if (!code)
-        code = asynchronous(x, out, callbacks);
+        code = asynchronous(x, callbacks);
     if (!code)
         code = code_of(td_copy_to(x, other));
     if (!code)

@@ -6,6 +6,7 @@
 
 struct client_callbacks {
     atomic_int expected, called;
+    float fetched[32]; /* outlives the connection: a fetch may still be on its way when a later call is refused */
 };
 
 /* TD_OK, or the code of the first call that failed. Ends the process where a call does what it must not. `values` are
