@@ -61,6 +61,7 @@ struct channel_message {
         } start;
         struct {
             uint64_t session; /* number for the new session */
+            bool kept;        /* it has a place that is kept for one that comes back */
             struct peer peer;
         } connection;
         struct {

@@ -18,10 +18,15 @@ void lease_init(struct lease *lease) {
     *lease = (struct lease){.pidfd = -1};
 }
 
-void lease_finish(struct lease *lease) {
+void lease_finish(struct connection *connection) {
+    struct lease *lease = &connection->lease;
+
     if (lease->pidfd >= 0)
         close(lease->pidfd);
     lease->pidfd = -1;
+    if (lease->until_ms)
+        service_count_detached(connection->service, false);
+    lease->until_ms = 0;
 }
 
 /* ---- granting ---- */
@@ -153,8 +158,9 @@ static bool lease_orphaned(struct lease *lease) {
 static void lease_detach(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
 
-    lease_unplug(connection);
+    service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
+    lease_unplug(connection); /* and only then its connection's given back */
     if (lease->process > 0) {
         lease->pidfd = pidfd_open(lease->process, 0);
         if (lease->pidfd < 0 && errno == ESRCH)
@@ -227,8 +233,8 @@ void lease_take_over(struct connection *fresh) {
 
     if (connection->poll)
         lease_unplug(connection); /* the client knows better than we that it is of no use */
-    lease_finish(lease);
-    lease->until_ms = 0;
+    connection_settle(fresh);
+    lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;

@@ -45,7 +45,8 @@ struct lease {
 };
 
 void lease_init(struct lease *lease);
-void lease_finish(struct lease *lease);
+/* The session waits for nobody any more. */
+void lease_finish(struct connection *connection);
 
 /* At Hello: gives the session a lease, if the client and the operator want that. */
 void lease_grant(struct connection *connection, const Tensord__Hello *hello);

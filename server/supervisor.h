@@ -53,7 +53,7 @@ void supervisor_revoke(struct supervisor *supervisor, const struct principal *pr
 void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
-/* Client connections of all workers, as their stats pages said last. */
+/* Client connections of all workers, now. */
 unsigned supervisor_connections(const struct supervisor *supervisor);
 /* "cpu:0, cpu:1", for messages. */
 void supervisor_names(const struct supervisor *supervisor, char *text, size_t size);

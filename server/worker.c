@@ -105,6 +105,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     struct connection_options options = {
         .service = &worker->service,
         .session = message->connection.session,
+        .kept = message->connection.kept,
         .peer = &message->connection.peer,
         .tls = message->connection.peer.tls ? worker->tls : NULL,
     };
@@ -122,8 +123,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     }
     worker_take(worker);
     if (error) {
-        if (worker->service.departed)
-            atomic_fetch_add_explicit(worker->service.departed, 1, memory_order_relaxed);
+        service_count_departed(&worker->service, options.kept);
         return worker_on_left(worker, options.session);
     }
     if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
@@ -430,7 +430,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
     status = loop_reserve(&worker->loop, fault);
     if (status == STATUS_OK)
         status = service_init(&worker->service, &worker->loop, &options, fault);
-    worker->service.departed = worker->stats.page ? &worker->stats.page->departed : NULL;
+    worker->service.places = worker->stats.page ? &worker->stats.page->places : NULL;
     if (status == STATUS_OK)
         status = worker_open(worker, start, &engine, fault);
     if (status == STATUS_OK)

@@ -139,7 +139,7 @@ static void worker_slot_clear_snapshot(struct worker_slot *slot) {
     struct device_info info = slot->snapshot.device.engine.device;
     slot->snapshot.device = (struct stats_device){.engine.device = info};
     slot->snapshot.n_sessions = slot->snapshot.n_principals = 0;
-    slot->handed = 0;
+    slot->handed = slot->handed_kept = 0;
 }
 
 static void worker_slot_failed(struct worker_slot *slot, const char *cause) {
@@ -304,16 +304,19 @@ int worker_slot_send(struct worker_slot *slot, const struct channel_message *mes
     return STATUS_DEVICE_LOST;
 }
 
-int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const struct peer *peer) {
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_CONNECTION;
     message.connection.session = session;
+    message.connection.kept = kept;
     message.connection.peer = *peer;
     int error = worker_slot_send(slot, &message, fd);
-    if (!error)
-        slot->handed++;
-    return error;
+    if (error)
+        return error;
+    slot->handed++;
+    slot->handed_kept += kept;
+    return STATUS_OK;
 }
 
 void worker_slot_kill(struct worker_slot *slot, const char *cause) {
@@ -410,7 +413,7 @@ void worker_slot_tick(struct worker_slot *slot, bool late) {
 unsigned worker_slot_connections(const struct worker_slot *slot) {
     if (!slot->process)
         return 0;
-    return (unsigned)(slot->handed - atomic_load_explicit(&slot->process->page->departed, memory_order_relaxed));
+    return (unsigned)(slot->handed - atomic_load(&slot->process->page->places.departed));
 }
 
 /* ---- life ---- */
