@@ -121,6 +121,17 @@ static int login_deny(struct login *login, const struct login_request *request, 
     return fault_set(fault, STATUS_DENIED, "the token is not valid");
 }
 
+/* Its CA has vouched for the name, so there is nothing to guess, and nothing to slow down. */
+static int login_deny_certificate(struct login *login, const struct login_request *request, struct fault *fault) {
+    login->counts.unknown++;
+    login_log(login, request, "a certificate whose name is no user's");
+    return fault_set(
+        fault, STATUS_DENIED,
+        "the certificate's name \"%s\" is no user of this daemon's; add it to the file of users, or show a "
+        "token",
+        request->peer->certificate);
+}
+
 /* ---- logins ---- */
 
 void login_limits(const struct login *login, const char *name, struct limits *limits) {
@@ -163,6 +174,8 @@ static int login_turn_away(struct login *login, const struct login_request *requ
 /* Now, without waiting. */
 static int login_decide(struct login *login, const struct login_request *request, struct principal *principal,
                         struct fault *fault) {
+    if (!*request->token && *request->peer->certificate)
+        return login_deny_certificate(login, request, fault);
     enum users_denial denial = users_by_token(login->users, request->token, principal);
     if (denial != USERS_GRANTED)
         return login_deny(login, request, denial, fault);

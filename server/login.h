@@ -24,7 +24,7 @@ struct login_source {
 
 struct login_counts {
     uint64_t granted;
-    uint64_t no_token, malformed, unknown, wrong; /* denied, by why */
+    uint64_t no_token, malformed, unknown, wrong; /* denied, by why; unknown: tokens and certificates */
     uint64_t put_off;                             /* slowed down, and */
     uint64_t turned_away;                         /* more than may wait */
 };
@@ -65,8 +65,8 @@ void login_limits(const struct login *login, const char *name, struct limits *li
 bool login_strangers(const struct login *login, bool tls);
 /* Who a peer is without a token: sets peer->principal. The role is ROLE_NONE where it takes one. */
 void login_identify(const struct login *login, struct peer *peer);
-/* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. A token that
- * it shows besides is looked at as any other. */
+/* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. The role is
+ * ROLE_NONE where there are users and this is none. A token that it shows besides is looked at as any other. */
 void login_certify(const struct login *login, struct peer *peer);
 /* STATUS_OK: *principal is who it is. STATUS_DENIED, STATUS_LIMIT: the fault is for the client, and says no more than a
  * stranger may know. STATUS_AGAIN: its source has to wait, and request->done will be called. */
