@@ -140,7 +140,7 @@ void login_limits(const struct login *login, const char *name, struct limits *li
 
 /* What the configuration and the user's own settings let it do and take. */
 static void login_allow(const struct login *login, struct principal *principal) {
-    principal->user_kernels = config_allows_kernels(login->config, principal->name);
+    principal->user_kernels = config_allows_kernels(login->config->user_kernels, principal->name);
     login_limits(login, principal->name, &principal->limits);
 }
 

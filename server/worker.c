@@ -197,6 +197,20 @@ static void worker_revoke(struct worker *worker, const struct principal *princip
     }
 }
 
+/* What is queued already goes on. */
+static void worker_kernels(struct worker *worker, const char *list) {
+    for (struct connection *at = worker->service.connections; at; at = at->next)
+        at->peer.principal.user_kernels = config_allows_kernels(list, at->peer.principal.name);
+}
+
+/* Without room for so many the worker refuses those for whom there is none. */
+static void worker_places(struct worker *worker, uint64_t places) {
+    struct fault fault;
+
+    if (loop_raise_descriptors(&worker->loop, places, &fault))
+        log_event(LOG_LEVEL_ERROR, "descriptors", "cause", fault.message, NULL);
+}
+
 static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
     switch (message->type) {
     case CHANNEL_CONNECTION:
@@ -226,6 +240,12 @@ static void worker_message(struct worker *worker, const struct channel_message *
         break;
     case CHANNEL_LIMITS:
         account_change_limits(&worker->service, message->principal.name, &message->principal.limits);
+        break;
+    case CHANNEL_KERNELS:
+        worker_kernels(worker, message->kernels);
+        break;
+    case CHANNEL_PLACES:
+        worker_places(worker, message->places);
         break;
     case CHANNEL_DRAIN:
         log_event(LOG_LEVEL_INFO, "drain", NULL);
