@@ -223,7 +223,9 @@ Test(kill_patient, worker_with_a_full_channel_is_told_when_there_is_room) {
     static struct wire wires[AT_ONCE];
     struct wire last;
     struct client client;
-    client_open(&client, tensord.url, "cpu:0");
+    td_options options = {.heartbeat_ms = TD_NEVER};
+    cr_assert(!td_connect(tensord.url, &options, &client.connection));
+    cr_assert(!td_device_open(client.connection, "cpu:0", &client.device));
     td_tensor *held = td_full(client.device, TD_U8, TD_SHAPE(LIVE), 1);
     cr_assert(!td_wait(held));
     uint64_t session = session_of("cpu:0");
