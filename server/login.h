@@ -6,20 +6,13 @@
 #include <uv.h>
 
 #include "server/config.h"
+#include "server/login_source.h"
 #include "server/peer.h"
 #include "server/users.h"
 
 enum {
-    LOGIN_SOURCES_MAX = 1024,     /* of failures that are remembered; then the oldest is forgotten */
     LOGIN_WAITING_MAX = 256,      /* logins that are put off, of all sources */
     LOGIN_SOURCE_WAITING_MAX = 8, /* and of one */
-    LOGIN_FREE_FAILURES = 3,      /* before a source is slowed down */
-};
-
-struct login_source {
-    struct source source;
-    unsigned failures;
-    uint64_t last_ns; /* of the last one */
 };
 
 struct login_counts {
@@ -44,8 +37,8 @@ struct login {
     uv_loop_t *loop;
     const struct config *config;
     struct users *users; /* NULL: the configuration names no file of users */
-    struct login_source sources[LOGIN_SOURCES_MAX];
-    unsigned n_sources;
+    /* Apart, or a scraper with a token that was revoked would slow down the clients at its address. */
+    struct login_source_table sources, http_sources;
     LIST_HEAD(, login_waiting) waiting;
     unsigned n_waiting;
     struct login_counts counts;
@@ -72,10 +65,12 @@ void login_certify(const struct login *login, struct peer *peer);
  * stranger may know. STATUS_AGAIN: its source has to wait, and request->done will be called. */
 int login_check(struct login *login, const struct login_request *request, struct principal *principal,
                 struct fault *fault);
-/* The same for those who cannot be told later, such as a request by HTTP: nobody waits. Failures are logged and counted, also
- * against their source; what is granted is not, for they ask anew each time. request->done is not looked at. */
+/* The same for a request by HTTP, which cannot be told later: nobody waits. Failures are logged and counted, also against
+ * their source, and slow down HTTP from there, and nothing else; what is granted is not counted, for they ask anew each time.
+ * STATUS_LIMIT: the source has failed too often, nothing was looked at, and it may ask again after *wait_ms.
+ * request->done is not looked at. */
 int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
-                    struct fault *fault);
+                    uint64_t *wait_ms, struct fault *fault);
 /* The owner of a request that waits is gone. */
 void login_forget(struct login *login, const void *owner, uint64_t number);
 
