@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -110,12 +111,22 @@ static int lease_scan_message(void *owner, const struct frame_header *header, co
     return STATUS_OK;
 }
 
+/* How much of what the client has sent lies there: what it sends from now on is not waited for. */
+static size_t lease_left(const struct connection *connection) {
+    int bytes = 0;
+
+    if (ioctl(connection->transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
+        bytes = LEASE_SCAN_BYTES;
+    return (size_t)bytes + (transport_more(&connection->transport) ? LEASE_SCAN_AHEAD : 0);
+}
+
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
- * a client that comes back sends it again, and one that has said goodbye wants none of it. */
+ * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, and charged
+ * to the principal's rate afterwards. */
 static void lease_scan(struct connection *connection) {
     static const struct frame_handler handler = {lease_scan_message, NULL};
     struct frame_reader *reader = &connection->reader;
-    size_t left = LEASE_SCAN_BYTES;
+    size_t left = lease_left(connection);
 
     if (connection->eof || frame_reader_resume(reader, &handler, connection, NULL))
         return;
@@ -126,7 +137,10 @@ static void lease_scan(struct connection *connection) {
 
         frame_reader_want(reader, &place, &want);
         got = transport_read(&connection->transport, place, want);
-        if (got <= 0 || frame_reader_advance(reader, (size_t)got, &handler, connection, NULL))
+        if (got <= 0)
+            return;
+        account_spend(connection, (size_t)got);
+        if (frame_reader_advance(reader, (size_t)got, &handler, connection, NULL))
             return;
         left -= (size_t)got < left ? (size_t)got : left;
     }

@@ -18,7 +18,8 @@ struct frame_header;
 enum {
     LEASE_SECRET_BYTES = 16,
     LEASE_ACK_BYTES = 256 << 10, /* an Ack after each so many; larger payloads are not copies that the client keeps */
-    LEASE_SCAN_BYTES = 64 << 20, /* at most so many are looked through for a goodbye */
+    LEASE_SCAN_BYTES = 8 << 20,  /* at most so many are looked through for a goodbye: as many as a socket holds, */
+    LEASE_SCAN_AHEAD = 64 << 10, /* and what TLS has taken out of it */
 };
 
 struct lease {
