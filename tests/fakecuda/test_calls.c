@@ -90,19 +90,19 @@ static void run_steady(struct engine *engine) {
     enum { ROUNDS = 50, STEADY = 5 };
     struct engine_stats before, after;
     struct job job;
-    int steady = 0;
+    int unchanged = 0;
     job_run(&job, engine);
     engine_stats(engine, &before);
     if (!before.reservations || !before.pinnings || !before.workspace_growths || !before.workspaces)
         run_wrong("nothing is counted: %llu segments, %llu pinned, %llu growths to %llu bytes",
                   (unsigned long long)before.reservations, (unsigned long long)before.pinnings,
                   (unsigned long long)before.workspace_growths, (unsigned long long)before.workspaces);
-    for (int i = 0; i < ROUNDS && steady < STEADY; i++, before = after) {
+    for (int i = 0; i < ROUNDS && unchanged < STEADY; i++, before = after) {
         job_run(&job, engine);
         engine_stats(engine, &after);
-        steady = stats_same_calls(&before, &after) ? steady + 1 : 0;
+        unchanged = stats_same_calls(&before, &after) ? unchanged + 1 : 0;
     }
-    if (steady < STEADY)
+    if (unchanged < STEADY)
         run_wrong("jobs that have run before go on to take memory: %llu segments, %llu pinned, %llu growths",
                   (unsigned long long)before.reservations, (unsigned long long)before.pinnings,
                   (unsigned long long)before.workspace_growths);
