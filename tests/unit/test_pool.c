@@ -194,22 +194,6 @@ Test(pool, idle_memory_in_pieces_is_merged_again) {
     close_pool();
 }
 
-/* Largest block by trying: the largest multiple of 64 that is given out to a stream. */
-static uint64_t largest_by_trial(void) {
-    uint64_t low = 0, high = pool.total / 64 + 1;
-    while (high - low > 1) {
-        uint64_t middle = (low + high) / 2;
-        struct storage *storage;
-        if (pool_take(&pool, middle * 64, streams[0], &storage) == STATUS_OK) {
-            storage_unref(&pool, storage);
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    return low * 64;
-}
-
 /* A few MiB are live at a time, and in use for as long again. Bins of each size would keep half of the device. */
 Test(pool, small_blocks_of_all_sizes_do_not_spread_over_the_device) {
     enum { ROUNDS = 200000, HELD = 32 };
@@ -231,6 +215,22 @@ Test(pool, small_blocks_of_all_sizes_do_not_spread_over_the_device) {
         storage_unref(&pool, held[i]);
     complete_all();
     close_pool();
+}
+
+/* Largest block by trying: the largest multiple of 64 that is given out to a stream. */
+static uint64_t largest_by_trial(void) {
+    uint64_t low = 0, high = pool.total / 64 + 1;
+    while (high - low > 1) {
+        uint64_t middle = (low + high) / 2;
+        struct storage *storage;
+        if (pool_take(&pool, middle * 64, streams[0], &storage) == STATUS_OK) {
+            storage_unref(&pool, storage);
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low * 64;
 }
 
 Test(pool, the_largest_free_block_is_what_it_says) {
