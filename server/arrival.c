@@ -61,7 +61,7 @@ static void arrival_refuse_with(struct arrival *arrival, enum status code, const
 static void arrival_tell_full(struct front *front, struct fault *fault) {
     front->refusals[REFUSAL_MAX_CONNECTIONS]++;
     front->rejections[STATUS_LIMIT]++;
-    fault_set(fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
+    fault_set(fault, STATUS_LIMIT, "all of the daemon's %llu places for connections are taken (max-connections)",
               (unsigned long long)front->config->max_connections);
     log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
 }
