@@ -174,8 +174,9 @@ typedef struct td_options {
  * TD_E_DRAINING, TD_E_DENIED (it takes a token, this one is not valid, or its user's role does not allow that). */
 TD_API int td_connect(const char *url, const td_options *options, td_connection **connection);
 /* Closes its devices, whose tensors end with it. What was enqueued is sent first, but not waited for: td_sync() does that.
- * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, and must not
- * be called by a callback. */
+ * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, or about half a
+ * second where the connection is lost and does not come back (the daemon then keeps the sessions for their leases), and must
+ * not be called by a callback. */
 TD_API void td_close(td_connection *connection);
 
 typedef struct td_device_info {

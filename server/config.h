@@ -77,6 +77,6 @@ void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner);
 /* Whether who speaks TLS must show a certificate. */
 bool config_wants_certificates(const struct config *config);
-/* Whether this principal may compile kernels of its own. */
-bool config_allows_kernels(const struct config *config, const char *principal);
+/* Whether this principal may bring kernels of its own, by such a list. */
+bool config_allows_kernels(const char list[CONFIG_PRINCIPALS_MAX], const char *principal);
 void config_print_help(FILE *out);
