@@ -76,6 +76,7 @@ struct connection {
     uint64_t guest; /* by which the front counts its socket; 0: it has none */
     uint64_t number;
     struct account *account; /* of the principal */
+    uint64_t compile_turn;   /* when a kernel of it began to be compiled last (compile.h) */
     struct peer peer;        /* its principal is another one after a login */
     enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
     char client[CONNECTION_NAME_BYTES];
