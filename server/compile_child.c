@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -43,6 +44,28 @@ static void compile_child_limit(int resource, uint64_t most) {
     setrlimit(resource, &limit);
 }
 
+static uint64_t compile_child_memory;
+
+/* A compiler that gets no memory often ends by a signal: having taken most of what it may tells such an end from others. */
+static void compile_child_crashed(int number) {
+    void *more = mmap(NULL, compile_child_memory / 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED)
+        _exit(COMPILE_NO_MEMORY);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* On a stack of its own: the compiler's may be what it has no more of. */
+static void compile_child_watch(uint64_t memory) {
+    static char stack[64 << 10];
+    static const int signals[] = {SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGTRAP};
+    struct sigaction action = {.sa_handler = compile_child_crashed, .sa_flags = SA_ONSTACK | SA_NODEFER};
+    compile_child_memory = memory;
+    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaction(signals[i], &action, NULL);
+}
+
 /* Of memory it is data that is limited, not addresses: libraries of CUDA take gigabytes of the latter. A sanitizer takes both
  * by the terabyte. */
 static void compile_child_limits(const struct compile_request *request) {
@@ -53,8 +76,10 @@ static void compile_child_limits(const struct compile_request *request) {
     if (request->seconds)
         compile_child_limit(RLIMIT_CPU, request->seconds);
 #ifndef __SANITIZE_ADDRESS__
-    if (request->memory)
+    if (request->memory) {
         compile_child_limit(RLIMIT_DATA, request->memory);
+        compile_child_watch(request->memory);
+    }
 #endif
 }
 

@@ -10,7 +10,8 @@
 
 enum {
     COMPILE_ANSWER_FD = 3,   /* a pipe; the request is a file, standard input */
-    COMPILE_NO_ANSWER = 120, /* exit status: the child could not even answer */
+    COMPILE_NO_ANSWER = 120, /* exit statuses: the child could not even answer; it crashed, */
+    COMPILE_NO_MEMORY = 121, /* and had taken most of the memory that it may have */
     COMPILE_CODE_MAX = 256 << 20,
     COMPILE_SYMBOL_MAX = 1 << 20,
     COMPILE_MAGIC = 0x6b637274,

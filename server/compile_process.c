@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@ struct compile_run {
     int answer;          /* the pipe's end to read from */
     int64_t deadline_ms; /* INT64_MAX: none */
     bool late;           /* it has passed */
+    bool absurd;         /* what was answered cannot be so */
 };
 
 void compile_process_init(struct compile_process *process) {
@@ -65,7 +65,7 @@ static int compile_process_request(const struct compile_process_options *options
         .text_bytes = strlen(source->text) + 1,
         .name_bytes = strlen(source->name) + 1,
         .memory = options->memory,
-        .seconds = options->timeout_ms / 1000 + (options->timeout_ms != 0),
+        .seconds = options->timeout_ms / 1000 + (options->timeout_ms % 1000 != 0),
     };
     int fd = memfd_create("tensord-kernel", MFD_CLOEXEC);
     if (fd >= 0 && compile_process_write(fd, &request, sizeof request) &&
@@ -81,7 +81,7 @@ static int compile_process_request(const struct compile_process_options *options
 
 /* What the loader and the compiler look at, and what builds with sanitizers do; the rest may hold an operator's secrets. */
 static const char *const compile_process_variables[] = {
-    "LD_LIBRARY_PATH=", "TMPDIR=", "LANG=", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS="};
+    "LD_LIBRARY_PATH=", "TMPDIR=", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS="};
 enum { COMPILE_VARIABLES = sizeof compile_process_variables / sizeof *compile_process_variables };
 
 static void compile_process_environment(char *list[COMPILE_VARIABLES + 1]) {
@@ -228,17 +228,16 @@ static struct device_code *compile_process_read_code(struct compile_run *run, co
     size_t bytes = (size_t)answer->code_bytes + answer->symbol_bytes;
     struct device_code *code = malloc(sizeof *code + bytes + 1);
     *short_of_memory = !code;
-    if (code && (!compile_process_read(run, code->code, bytes) ||
-                 memchr(code->code + answer->code_bytes, 0, answer->symbol_bytes))) {
-        free(code);
+    if (!code)
         return NULL;
-    }
-    if (code) {
-        code->bytes = (size_t)answer->code_bytes;
-        code->symbol = (char *)code->code + code->bytes;
-        code->code[bytes] = 0;
-    }
-    return code;
+    code->bytes = (size_t)answer->code_bytes;
+    code->symbol = (char *)code->code + code->bytes;
+    code->code[bytes] = 0;
+    if (compile_process_read(run, code->code, bytes) && strlen(code->symbol) == answer->symbol_bytes)
+        return code;
+    run->absurd = !run->late;
+    free(code);
+    return NULL;
 }
 
 /* False where it does not come; a log that there is no memory for is none. */
@@ -248,6 +247,7 @@ static bool compile_process_read_log(struct compile_run *run, const struct compi
         return true;
     text[answer->log_bytes] = 0;
     if (!compile_process_read(run, text, answer->log_bytes)) {
+        run->absurd = !run->late;
         free(text);
         return false;
     }
@@ -261,8 +261,12 @@ static bool compile_process_take(struct compile_run *run, struct device_code **c
     struct compile_answer answer;
     struct device_code *taken = NULL;
     bool short_of_memory = false;
-    if (!compile_process_read(run, &answer, sizeof answer) || !compile_process_answer_valid(&answer))
+    if (!compile_process_read(run, &answer, sizeof answer))
         return false;
+    if (!compile_process_answer_valid(&answer)) {
+        run->absurd = true;
+        return false;
+    }
     if (answer.status == STATUS_OK && !(taken = compile_process_read_code(run, &answer, &short_of_memory))) {
         *status = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %" PRIu64 " bytes of code", answer.code_bytes);
         return short_of_memory;
@@ -288,18 +292,20 @@ static bool compile_process_cancelled(struct compile_process *process) {
 }
 
 /* Whatever it is at: it has answered, or never will. What has died already keeps the signal that it died of. */
-static void compile_process_end(struct compile_run *run, int *status, struct rusage *usage) {
+static int compile_process_end(struct compile_run *run) {
     struct compile_process *process = run->process;
     close(run->answer);
     kill(-process->id, SIGKILL);
     siginfo_t info;
+    int status = 0;
     while (waitid(P_PID, (id_t)process->id, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
     }
     pthread_mutex_lock(&process->lock); /* its number may be another's from here on */
-    while (wait4(process->id, status, 0, usage) < 0 && errno == EINTR) {
+    while (waitpid(process->id, &status, 0) < 0 && errno == EINTR) {
     }
     process->id = 0;
     pthread_mutex_unlock(&process->lock);
+    return status;
 }
 
 static int compile_process_too_long(const struct compile_run *run, struct fault *fault) {
@@ -308,21 +314,25 @@ static int compile_process_too_long(const struct compile_run *run, struct fault 
                      run->options->timeout_ms / 1e3);
 }
 
-/* Why there is no answer. A compiler whose memory ends often ends by a signal: having taken most of what it may tells that. */
-static int compile_process_explain(const struct compile_run *run, int status, const struct rusage *usage,
-                                   struct fault *fault) {
-    uint64_t memory = run->options->memory, used = (uint64_t)usage->ru_maxrss * 1024;
+static int compile_process_too_large(const struct compile_run *run, struct fault *fault) {
+    return fault_set(fault, STATUS_LIMIT,
+                     "the compiler takes more than %" PRIu64 " bytes for it: the daemon's setting compile-memory",
+                     run->options->memory);
+}
+
+/* Why there is no answer. */
+static int compile_process_explain(const struct compile_run *run, int status, struct fault *fault) {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (compile_process_cancelled(run->process))
         return fault_set(fault, STATUS_CANCELLED, "nobody waits for it any more");
     if (run->late || signal == SIGXCPU)
         return compile_process_too_long(run, fault);
-    if (memory && used >= memory / 4 * 3 && signal != SIGKILL)
-        return fault_set(fault, STATUS_LIMIT,
-                         "the compiler takes more than %" PRIu64 " bytes for it: the daemon's setting compile-memory",
-                         memory);
+    if (run->absurd)
+        return fault_set(fault, STATUS_INTERNAL, "the compiler's answer to this source makes no sense");
+    if (!signal && WEXITSTATUS(status) == COMPILE_NO_MEMORY)
+        return compile_process_too_large(run, fault);
     if (signal == SIGKILL)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "the compiler was killed, with %" PRIu64 " bytes in use", used);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "the compiler was killed: the host may be short of memory");
     if (signal)
         return fault_set(fault, STATUS_INTERNAL, "the compiler crashes on this source: %s (signal %d)",
                          strsignal(signal), signal);
@@ -353,8 +363,7 @@ int compile_process_run(struct compile_process *process, const struct compile_pr
                         const struct kernel_source *source, struct device_code **code, char **log,
                         struct fault *fault) {
     struct compile_run run = {.process = process, .options = options, .answer = -1, .deadline_ms = INT64_MAX};
-    struct rusage usage = {0};
-    int status = STATUS_OK, ended = 0;
+    int status = STATUS_OK;
     pid_t id;
     *log = NULL;
     if (options->timeout_ms)
@@ -363,6 +372,6 @@ int compile_process_run(struct compile_process *process, const struct compile_pr
     if (error)
         return error;
     bool answered = compile_process_publish(process, id) && compile_process_take(&run, code, log, &status, fault);
-    compile_process_end(&run, &ended, &usage);
-    return answered ? status : compile_process_explain(&run, ended, &usage, fault);
+    int end = compile_process_end(&run);
+    return answered ? status : compile_process_explain(&run, end, fault);
 }

@@ -192,7 +192,7 @@ Test(fakecuda_compiler, lies_are_no_answers) {
         char source[40];
         snprintf(source, sizeof source, "fakecuda: lie %d;", i);
         cr_expect_eq(compile(source), TD_E_INTERNAL, "%s: %s", source, td_last_error()->message);
-        cr_expect(strstr(td_last_error()->message, "without an answer"), "%s: %s", source, td_last_error()->message);
+        cr_expect(strstr(td_last_error()->message, "makes no sense"), "%s: %s", source, td_last_error()->message);
     }
     expect(compile("fakecuda: torn;"), TD_E_INVALID_ARGUMENT, "a segment beyond its end");
     expect_unharmed();
