@@ -153,5 +153,7 @@ void compile_child_main(const char *kind, const char *parent) {
         status = fault_set(&fault, STATUS_LIMIT,
                            "the compiler takes more than %" PRIu64 " bytes for it: the daemon's setting compile-memory",
                            request.memory);
+    if (status == STATUS_NO_DEVICE) /* the worker has one; it is this process that cannot load its module */
+        status = (int)(fault.code = STATUS_UNSUPPORTED);
     compile_child_answer(status, code, log, &fault);
 }

@@ -206,8 +206,9 @@ static bool compile_process_read(struct compile_run *run, void *data, size_t byt
 
 /* What a compiler may say of a source. Not that a device is lost. */
 static bool compile_process_status_known(uint32_t status) {
-    static const enum status known[] = {STATUS_OK,        STATUS_INVALID_ARGUMENT, STATUS_UNSUPPORTED, STATUS_NO_DEVICE,
-                                        STATUS_CANCELLED, STATUS_NO_HOST_MEMORY,   STATUS_LIMIT,       STATUS_INTERNAL};
+    static const enum status known[] = {STATUS_OK,        STATUS_INVALID_ARGUMENT, STATUS_UNSUPPORTED,
+                                        STATUS_CANCELLED, STATUS_NO_HOST_MEMORY,   STATUS_LIMIT,
+                                        STATUS_INTERNAL};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (status == (uint32_t)known[i])
             return true;

@@ -182,7 +182,9 @@ static int compiler_refuses(const struct compilation *compilation, const char *l
         line--;
     if (atomic_load(compilation->cancelled))
         return fault_set(fault, STATUS_CANCELLED, "nobody waits for it any more");
-    return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.*s", line ? (int)strcspn(line, "\n") : 100,
+    enum status code =
+        log && strstr(log, "catastrophic error: out of memory") ? STATUS_NO_HOST_MEMORY : STATUS_INVALID_ARGUMENT;
+    return fault_set(fault, code, "%.*s", line ? (int)strcspn(line, "\n") : 100,
                      line ? line : "the source does not compile");
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "engine/cuda/compiler.h"
 
@@ -185,6 +186,20 @@ Test(compiler, cancelled_one_is_not_begun_or_given_up) {
     cr_assert_eq(compiled.status, STATUS_CANCELLED, "%s", compiled.fault.message);
     compiled_free(&compiled);
 }
+
+#ifndef __SANITIZE_ADDRESS__
+/* Not as a mistake in the source, which is what the compiler says of it. */
+Test(compiler, want_of_memory_is_called_so) {
+    struct compiled first = compile_for("extern \"C\" __global__ void f() {}", "f", 90); /* with its libraries loaded */
+    struct rlimit limit = {128 << 20, 128 << 20};
+    cr_assert(!setrlimit(RLIMIT_DATA, &limit));
+    struct compiled compiled = compile_for("#include <cuda/std/tuple>\n#include <cub/cub.cuh>\n", "f", 90);
+    cr_assert_eq(compiled.status, STATUS_NO_HOST_MEMORY, "%s", compiled.fault.message);
+    cr_assert(strstr(compiled.fault.message, "out of memory"), "%s", compiled.fault.message);
+    compiled_free(&first);
+    compiled_free(&compiled);
+}
+#endif
 
 /* ---- what the code takes of a device ---- */
 
