@@ -27,12 +27,15 @@ static struct client client;
 static struct users_file users;
 static int worker;
 
-static void start_with(const char *const *flags) {
-    daemon_start(&tensord, &(struct daemon_options){.devices = "cuda:0", .tcp = "tcp://127.0.0.1:0", .flags = flags});
+static void start_with(const char *fail, const char *const *flags) {
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cuda:0",
+                                                    .tcp = "tcp://127.0.0.1:0",
+                                                    .flags = flags,
+                                                    .environment = (const char *const[]){fail, NULL}});
     client_open(&client, tensord.url, "cuda:0");
     worker = status_worker_pid(tensord.url, "cuda:0");
 }
-#define START(...) start_with((const char *const[]){"--user-kernels=all", __VA_ARGS__, NULL})
+#define START(...) start_with("FAKECUDA_FAIL", (const char *const[]){"--user-kernels=all", __VA_ARGS__, NULL})
 
 static void stop(void) {
     client_close(&client);
@@ -376,10 +379,12 @@ Test(fakecuda_compiler, queues_have_an_end) {
             ask(&wires[i], id, "fakecuda: hang;", "f");
         if (i < SESSIONS - 1)
             cr_assert(wire_ping(&wires[i]));
+        if (i > 0)
+            continue;
+        ask(&wires[0], 9, "fakecuda: hang;", "f");
+        cr_assert_eq(answered(&wires[0]), TD_E_LIMIT); /* the session's */
     }
     cr_assert_eq(answered(&wires[SESSIONS - 1]), TD_E_LIMIT); /* the user's */
-    ask(&wires[0], 9, "fakecuda: hang;", "f");
-    cr_assert_eq(answered(&wires[0]), TD_E_LIMIT); /* the session's */
     for (int i = 0; i < SESSIONS; i++)
         wire_close(&wires[i]);
     expect_compilers(0);
@@ -437,4 +442,12 @@ Test(fakecuda_compiler, kernels_are_charged_with_their_variables) {
     cr_assert(status_settles(tensord.url, &(struct status_baseline){"cuda:0", 0, 0}, SOON_MS));
     client_open(&client, tensord.url, "cuda:0");
     expect_good(client.device, good);
+}
+
+Test(fakecuda_compiler, kernels_that_are_not_loaded_are_not_charged) {
+    start_with("FAKECUDA_FAIL=cuLibraryLoadData:1:2", (const char *const[]){"--user-kernels=all", NULL});
+    expect(compile("fakecuda: variables 1000000;"), TD_E_OUT_OF_MEMORY, "cuLibraryLoadData");
+    expect_live(0, 0);
+    expect_unharmed();
+    expect_live(0, 0);
 }
