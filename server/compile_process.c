@@ -107,7 +107,7 @@ static int compile_process_descriptors(posix_spawn_file_actions_t *actions, int 
 }
 
 /* In a group of its own, which a terminal's ^C does not reach, with signals as they are at first: a worker ignores some, and
- * the threads of a pool block all. */
+ * the threads of newer libuvs' pools block all. */
 static int compile_process_attributes(posix_spawnattr_t *attributes) {
     sigset_t all, none;
     sigfillset(&all);

@@ -285,6 +285,15 @@ Test(fakecuda_compiler, ends_with_its_client) {
     expect_unharmed();
 }
 
+/* Whether it has come so far that it watches over its parent: it has given itself a name then. */
+static void expect_settled(pid_t compiler) {
+    char path[64], name[32];
+    int64_t deadline = deadline_in(SOON_MS);
+    snprintf(path, sizeof path, "/proc/%d/comm", compiler);
+    while (file_read(path, name, sizeof name) && strcmp(name, "tensord compile\n") != 0)
+        cr_assert(deadline_pause(deadline), "%s", name);
+}
+
 /* daemon_stop() looks for processes that are left. */
 Test(fakecuda_compiler, ends_with_a_drain) {
     struct wire wire;
@@ -305,6 +314,7 @@ Test(fakecuda_compiler, ends_with_its_worker) {
     ask(&wire, 1, "fakecuda: hang;", "f");
     expect_compilers(1);
     cr_assert_eq(compilers(found), 1);
+    expect_settled(found[0]);
     int end = daemon_process_watch(found[0]);
     kill(worker, SIGKILL);
     cr_assert(deadline_poll(end, POLLIN, deadline_in(SOON_MS)), "the compiler outlives its worker");
