@@ -44,23 +44,22 @@ static void compile_child_limit(int resource, uint64_t most) {
     setrlimit(resource, &limit);
 }
 
-static uint64_t compile_child_memory;
+static uint64_t compile_child_memory; /* limit; 0: there is none */
 
 /* A compiler that gets no memory often ends by a signal: having taken most of what it may tells such an end from others. */
 static void compile_child_crashed(int number) {
-    void *more = mmap(NULL, compile_child_memory / 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (more == MAP_FAILED)
+    size_t bytes = (size_t)compile_child_memory / 4;
+    if (bytes && mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
         _exit(COMPILE_NO_MEMORY);
     signal(number, SIG_DFL);
     raise(number);
 }
 
 /* On a stack of its own: the compiler's may be what it has no more of. */
-static void compile_child_watch(uint64_t memory) {
+static void compile_child_watch(void) {
     static char stack[64 << 10];
     static const int signals[] = {SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGTRAP};
     struct sigaction action = {.sa_handler = compile_child_crashed, .sa_flags = SA_ONSTACK | SA_NODEFER};
-    compile_child_memory = memory;
     sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaction(signals[i], &action, NULL);
@@ -75,10 +74,10 @@ static void compile_child_limits(const struct compile_request *request) {
     compile_child_limit(RLIMIT_STACK, COMPILE_STACK);
     if (request->seconds)
         compile_child_limit(RLIMIT_CPU, request->seconds);
-#ifndef __SANITIZE_ADDRESS__
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
     if (request->memory) {
         compile_child_limit(RLIMIT_DATA, request->memory);
-        compile_child_watch(request->memory);
+        compile_child_memory = request->memory;
     }
 #endif
 }
@@ -145,6 +144,7 @@ void compile_child_main(const char *kind, const char *parent) {
     compile_child_settle(parent);
     if (!compile_child_read(&request, sizeof request) || request.magic != COMPILE_MAGIC)
         _exit(COMPILE_NO_ANSWER);
+    compile_child_watch();
     compile_child_limits(&request);
     const char *text = compile_child_read_text(request.text_bytes), *name = compile_child_read_text(request.name_bytes);
     const struct kernel_source source = {.text = text, .name = name, .target = request.target};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <elf.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,5 +36,5 @@ struct code {
     uint32_t store, trap;
 };
 
-/* What a source makes the compiler do besides. `log` is written where it does not compile. */
-void misdeeds(const char *source, char *log, size_t size);
+/* What a source makes the compiler do besides. `log` is written where it does not compile. True: there is no memory. */
+bool misdeeds(const char *source, char *log, size_t size);

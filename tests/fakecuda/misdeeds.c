@@ -27,11 +27,13 @@ static void spin(void) {
     }
 }
 
-static void take_all(void) {
-    enum { PIECE = 1 << 20 };
-    char *piece;
-    for (unsigned n = 0; n < 65536 && (piece = malloc(PIECE)); n++)
+/* Whether there is an end to it, before others would notice. */
+static bool take_all(void) {
+    enum { PIECE = 1 << 20, PIECES = 1024 };
+    char *piece = NULL;
+    for (unsigned n = 0; n < PIECES && (piece = malloc(PIECE)); n++)
         memset(piece, 1, PIECE);
+    return !piece;
 }
 
 static void die(void) {
@@ -43,8 +45,8 @@ static void leave(void) {
 }
 
 static void be_reckless(void) {
-    take_all();
-    abort();
+    if (take_all())
+        abort();
 }
 
 static void leave_an_orphan(void) {
@@ -174,12 +176,12 @@ static const struct {
     {"fakecuda: exit;", leave},
     {"fakecuda: hang;", hang},
     {"fakecuda: spin;", spin},
-    {"fakecuda: greedy;", take_all},
+
     {"fakecuda: reckless;", be_reckless},
     {"fakecuda: orphan;", leave_an_orphan},
 };
 
-void misdeeds(const char *source, char *log, size_t size) {
+bool misdeeds(const char *source, char *log, size_t size) {
     const char *lies_at = strstr(source, "fakecuda: lie ");
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++)
         if (strstr(source, deeds[i].words))
@@ -188,4 +190,5 @@ void misdeeds(const char *source, char *log, size_t size) {
         lie((unsigned)atoi(lies_at + strlen("fakecuda: lie ")));
     if (strstr(source, "fakecuda: tell;"))
         tell(log, size);
+    return strstr(source, "fakecuda: greedy;") && take_all();
 }

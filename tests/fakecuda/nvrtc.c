@@ -114,13 +114,10 @@ int nvrtcCompileProgram(struct program *program, int n, const char *const *optio
     (void)n, (void)options;
     if (error)
         return error;
-    if (strstr(program->source, "fakecuda: greedy;")) {
-        misdeeds(program->source, NULL, 0);
-        return OUT_OF_MEMORY;
-    }
     if (strstr(program->source, "#error"))
         snprintf(program->log, sizeof program->log, "kernel.cu(1): error: #error directive\n\n1 error detected.\n");
-    misdeeds(program->source, program->log, sizeof program->log);
+    if (misdeeds(program->source, program->log, sizeof program->log))
+        return OUT_OF_MEMORY;
     read_words(program);
     return *program->log ? COMPILATION : OK;
 }

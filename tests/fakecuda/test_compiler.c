@@ -181,12 +181,14 @@ Test(fakecuda_compiler, nothing_is_left_of_one_that_forks) {
     expect_compilers(0);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* which takes more than one may limit */
 Test(fakecuda_compiler, memory_is_limited) {
     START("--compile-memory=256M", "--compile-timeout=20s");
     expect(compile("fakecuda: greedy;"), TD_E_LIMIT, "268435456 bytes for it: the daemon's setting compile-memory");
     expect(compile("fakecuda: reckless;"), TD_E_LIMIT, "compile-memory");
     expect_unharmed();
 }
+#endif
 
 /* Nothing of what a compiler answers is believed that cannot be so; a lost device would cost everybody his work. */
 Test(fakecuda_compiler, lies_are_no_answers) {
