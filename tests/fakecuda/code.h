@@ -13,6 +13,7 @@ enum { CODE_PARAMETERS_MAX = 70, CODE_MAGIC = 0x45444f43 };
  *   "fakecuda: store;"              it writes its second argument, 4 bytes, where the first one points
  *   "fakecuda: trap;"               it does what a GPU does not survive
  *   "fakecuda: variables 1000;"     the bytes of its variables
+ *   "fakecuda: slow;"               the driver takes its time to load it
  *   "fakecuda: torn;"               its code says that it is longer than it is
  * and what the compiler is to do about it (misdeeds.c):
  *   "fakecuda: fail nvrtcGetCUBIN;" this call runs out of memory
@@ -33,7 +34,7 @@ struct code {
     char symbol[64];
     uint32_t n_parameters;
     uint32_t parameters[CODE_PARAMETERS_MAX];
-    uint32_t store, trap;
+    uint32_t store, trap, slow;
 };
 
 /* What a source makes the compiler do besides. `log` is written where it does not compile. True: there is no memory. */

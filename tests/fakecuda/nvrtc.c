@@ -107,6 +107,7 @@ static void read_words(struct program *program) {
     }
     code->store = strstr(program->source, "fakecuda: store;") != NULL;
     code->trap = strstr(program->source, "fakecuda: trap;") != NULL;
+    code->slow = strstr(program->source, "fakecuda: slow;") != NULL;
 }
 
 int nvrtcCompileProgram(struct program *program, int n, const char *const *options) {

@@ -159,3 +159,24 @@ Test(fakecuda_turns, kernels_that_are_not_loaded_are_not_charged) {
     compilers_expect_unharmed();
     expect_live(0, 0);
 }
+
+static bool user_has(const Tensord__Status *status, const void *argument) {
+    const struct session_live *live = argument;
+    if (status->n_principals != 1 || status->principals[0]->n_devices != 1)
+        return false;
+    uint64_t bytes = status->principals[0]->devices[0]->live;
+    return bytes >= live->low && bytes <= live->high;
+}
+
+/* A session that ends while its kernel is on its way to the device has nothing left to pay with, nor to pay for. */
+Test(fakecuda_turns, session_may_end_while_its_kernel_is_loaded) {
+    struct wire wire;
+    COMPILERS_START("--compile-timeout=20s");
+    wire_open(&wire, compilers.daemon.url, 0);
+    compilers_ask(&wire, 1, "fakecuda: slow; fakecuda: variables 1000000;", "f");
+    status_until(compilers.daemon.url, user_has, &(struct session_live){1000000, 1100000}, COMPILERS_SOON_MS);
+    wire_close(&wire);
+    status_until(compilers.daemon.url, user_has, &(struct session_live){0, 0}, COMPILERS_SOON_MS);
+    compilers_expect_good("fakecuda: parameters 8 4; fakecuda: store; fakecuda: slow;");
+    compilers_expect_unharmed();
+}
