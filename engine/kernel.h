@@ -60,7 +60,8 @@ int kernel_job_charge(struct kernel_job *job, struct session *session);
 void kernel_job_discharge(struct kernel_job *job);
 /* When it is charged: puts the code on the device. On any thread but the owner's; leaves its status in the job. */
 void kernel_job_load(struct kernel_job *job);
-/* After it has been loaded, or has failed before: gives the kernel to the session under an id of session_kernel_id(). The fault is the job's own where that failed. */
+/* After it has been loaded, or has failed before: gives the kernel to the session under an id of session_kernel_id(). The
+ * fault is the job's own where that failed. */
 int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id, struct fault *fault);
 /* In the end, or instead. What it compiled stays in the cache. */
 void kernel_job_finish(struct kernel_job *job);
