@@ -45,6 +45,8 @@ struct channel_limits {
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
     uint32_t device_timeout_ms;    /* without progress a device is given up; 0: never */
+    uint32_t compile_timeout_ms;   /* for a user kernel to be compiled; 0: as long as it takes */
+    uint64_t compile_memory;       /* bytes that its compiler may take; 0: any */
     uint32_t heartbeat_timeout_ms; /* without a sign of life a resumable client loses its connection; 0: never */
 };
 

@@ -46,6 +46,8 @@ struct config {
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */
+    uint64_t compile_timeout;                 /* 0: never */
+    uint64_t compile_memory;                  /* bytes */
     uint64_t heartbeat_timeout;               /* 0: never */
     uint64_t quarantine_after;                /* failures in a minute; 0: never */
     char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */

@@ -78,6 +78,7 @@ struct connection {
     bool kept;      /* its place is one for those that come back, and it has not yet */
     uint64_t number;
     struct account *account; /* of the principal */
+    uint64_t compile_turn;   /* when a kernel of it began to be compiled last (compile.h) */
     struct peer peer;        /* its principal is another one after a login */
     enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
     char client[CONNECTION_NAME_BYTES];

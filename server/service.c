@@ -260,7 +260,7 @@ void service_finish(struct service *service) {
     for (;;) {
         while (service->connections)
             connection_destroy(service->connections, "the device is closed");
-        if (!service->compiles.running)
+        if (!service->compiles.busy)
             break;
         uv_run(service->loop, UV_RUN_ONCE); /* until the compilers that have no client any more notice */
     }

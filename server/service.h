@@ -43,6 +43,9 @@ struct service_options {
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
+    /* Program that compiles user kernels, in processes of their own (compile_process.h); not copied. NULL: they are
+     * compiled in this process, which a source can crash: for programs that serve nobody but themselves. */
+    const char *compiler;
     void *owner;
 };
 

@@ -160,6 +160,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .tick = worker_on_tick,
         .failed = worker_on_failed,
         .ended = worker_on_ended,
+        .compiler = "/proc/self/exe", /* the same program even if another has been installed meanwhile */
         .owner = worker,
     };
     struct engine *engine = NULL;

@@ -57,6 +57,8 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
         .hello_timeout_ms = (uint32_t)config->hello_timeout,
         .transfer_timeout_ms = (uint32_t)config->transfer_timeout,
         .device_timeout_ms = (uint32_t)config->device_timeout,
+        .compile_timeout_ms = (uint32_t)config->compile_timeout,
+        .compile_memory = config->compile_memory,
         .heartbeat_timeout_ms = (uint32_t)config->heartbeat_timeout,
         .drain_timeout_ms = config->drain_timeout ? (uint32_t)config->drain_timeout : 1, /* 0 means the default there */
     };

@@ -288,7 +288,12 @@ static int job_compile(struct job *job, uint64_t id, const char *source) {
     if (code != STATUS_OK)
         return code;
     code = session_kernel_id(job->session, id, &fault);
-    kernel_job_run(&compiling);
+    if (!kernel_job_compiled(&compiling))
+        kernel_job_compile(&compiling);
+    if (code == STATUS_OK)
+        code = kernel_job_charge(&compiling, job->session);
+    if (code == STATUS_OK)
+        kernel_job_load(&compiling);
     if (code == STATUS_OK)
         code = kernel_job_bind(&compiling, job->session, id, &fault);
     kernel_job_finish(&compiling);

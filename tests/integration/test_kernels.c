@@ -119,6 +119,17 @@ Test(kernels, large_sources_are_sent_whole_or_refused) {
     free(source);
 }
 
+Test(kernels, compiler_that_crashes_costs_its_client_an_error) {
+    td_kernel *kernel = NULL;
+    td_tensor *kept = client_ramp(client.device, 2, 1);
+    int worker = status_worker_pid(tensord.url, "late:0");
+    cr_assert_eq(td_kernel_compile(client.device, "", "murder", &kernel), TD_E_INTERNAL);
+    cr_assert(strstr(td_last_error()->message, "the compiler crashes"), "%s", td_last_error()->message);
+    cr_assert_null(kernel);
+    client_expect(kept, (float[]){1, 2}, 2);
+    cr_assert_eq(status_worker_pid(tensord.url, "late:0"), worker);
+}
+
 Test(kernels, others_go_on_while_one_compiles_and_its_client_dies) {
     struct status_baseline before = {"late:0", 4096, 1}; /* this client's session and little tensor */
     struct wire wire;
