@@ -56,7 +56,12 @@ struct record {
     };
 };
 
-enum { STREAM_CHUNK_BYTES = 64 << 10, STREAM_MARKS = 8, STREAM_PRIORITIES = 3 /* above, at and below the default */ };
+enum {
+    STREAM_CHUNK_BYTES = 64 << 10,
+    STREAM_MARKS = 8,
+    STREAM_HOLDS = 8,
+    STREAM_PRIORITIES = 3 /* above, at and below the default */
+};
 
 struct stream_chunk {
     struct stream_chunk *next;
@@ -80,14 +85,25 @@ struct stream_mark {
     uint64_t launched_ns; /* when the one launch in it began, whose time is taken; 0: none is */
 };
 
+/* Record number `at` waits for a point that hung on bytes from elsewhere when it was enqueued. */
+struct stream_hold {
+    uint64_t at;
+    struct stream *stream;
+    uint64_t number;
+};
+
 struct stream {
     struct engine *engine;
 
     /* owner thread */
-    uint64_t enqueued; /* number of the newest record */
-    uint64_t weight;   /* of what was enqueued since the last publication */
-    const char *label; /* of the operation that is being enqueued; NULL: it has none */
-    uint64_t sequence; /* of the same; 0 between two */
+    bool outside; /* has no records: engine_outside_take() */
+    unsigned n_holds;
+    struct stream_hold holds[STREAM_HOLDS]; /* ascending; those that have been reached go when there is no room */
+    uint64_t crowded, crowded_last;         /* there was none: first and last of the records that are taken for holds */
+    uint64_t enqueued;                      /* number of the newest record */
+    uint64_t weight;                        /* of what was enqueued since the last publication */
+    const char *label;                      /* of the operation that is being enqueued; NULL: it has none */
+    uint64_t sequence;                      /* of the same; 0 between two */
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
@@ -176,3 +192,7 @@ bool uses_idle(struct uses *uses);
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
 /* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);
+/* Whether the point comes in any case: what is on a device ends, but bytes from elsewhere may be waiting for something
+ * here, and nothing up to the point waits for any that have not come. False, too, where that would take long to find
+ * out. Owner thread. */
+bool stream_certain(const struct stream *stream, uint64_t number);
