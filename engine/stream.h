@@ -96,10 +96,6 @@ struct stream {
     struct engine *engine;
 
     /* owner thread */
-    bool outside; /* has no records: engine_outside_take() */
-    unsigned n_holds;
-    struct stream_hold holds[STREAM_HOLDS]; /* ascending; those that have been reached go when there is no room */
-    uint64_t crowded, crowded_last;         /* there was none: first and last of the records that are taken for holds */
     uint64_t enqueued;                      /* number of the newest record */
     uint64_t weight;                        /* of what was enqueued since the last publication */
     const char *label;                      /* of the operation that is being enqueued; NULL: it has none */
@@ -112,6 +108,10 @@ struct stream {
     struct stream *poll_next; /* in engine_poll */
     struct stream *free_next; /* in the engine's list of recycled streams */
     struct stream *all_next;
+    bool outside; /* has no records: engine_outside_take() */
+    unsigned n_holds;
+    struct stream_hold holds[STREAM_HOLDS]; /* ascending; those that have been reached go when there is no room */
+    uint64_t crowded, crowded_last;         /* there was none: first and last of the records that are taken for holds */
 
     /* under the engine's submit lock */
     uint64_t published; /* records up to this one may run */
