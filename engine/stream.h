@@ -85,6 +85,13 @@ struct stream_mark {
     uint64_t launched_ns; /* when the one launch in it began, whose time is taken; 0: none is */
 };
 
+/* What the watch over the device found when it looked at a stream last (stall.c). */
+struct stream_watch {
+    bool due; /* what is oldest there has all it waits for */
+    uint64_t completed, idle_ns;
+    uint64_t weight; /* of all that was on the device when that became the oldest */
+};
+
 /* Record number `at` waits for a point that hung on bytes from elsewhere when it was enqueued. */
 struct stream_hold {
     uint64_t at;
@@ -96,10 +103,10 @@ struct stream {
     struct engine *engine;
 
     /* owner thread */
-    uint64_t enqueued;                      /* number of the newest record */
-    uint64_t weight;                        /* of what was enqueued since the last publication */
-    const char *label;                      /* of the operation that is being enqueued; NULL: it has none */
-    uint64_t sequence;                      /* of the same; 0 between two */
+    uint64_t enqueued; /* number of the newest record */
+    uint64_t weight;   /* of what was enqueued since the last publication */
+    const char *label; /* of the operation that is being enqueued; NULL: it has none */
+    uint64_t sequence; /* of the same; 0 between two */
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
@@ -112,6 +119,7 @@ struct stream {
     unsigned n_holds;
     struct stream_hold holds[STREAM_HOLDS]; /* ascending; those that have been reached go when there is no room */
     uint64_t crowded, crowded_last;         /* there was none: first and last of the records that are taken for holds */
+    struct stream_watch watch;
 
     /* under the engine's submit lock */
     uint64_t published; /* records up to this one may run */
