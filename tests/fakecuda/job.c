@@ -222,11 +222,12 @@ static void job_views(struct job *job, uint64_t x) {
     job_fetch(job, job_do(job, OP_STACK, NUMBERS(x, x, x), NUMBERS(1)), 0, 0);
 }
 
-/* Reductions of a few long rows share each among many blocks, which takes scratch memory. */
+/* Reductions of a few long rows share each among many blocks, which takes scratch memory; one of the whole is CUB's. */
 static void job_reductions(struct job *job, uint64_t x) {
     uint64_t wide = job_do(job, OP_UNIFORM, nothing, NUMBERS(DTYPE_F32, 7, 0, 2, 1 << 18));
     job_fetch(job, job_do(job, OP_SUM, NUMBERS(wide), NUMBERS(0, 1)), 0, 0);
     job_fetch(job, job_do(job, OP_ARGMAX, NUMBERS(wide), NUMBERS(0, 1)), 0, 0);
+    job_fetch(job, job_do(job, OP_SUM, NUMBERS(wide), NUMBERS(0, 0, 1)), 0, 0);
     job_fetch(job, job_do(job, OP_MEAN, NUMBERS(x), NUMBERS(1, 0)), 0, 0);
     job_fetch(job, job_do(job, OP_ANY, NUMBERS(x), NUMBERS(0)), 0, 0);
     job_fetch(job, job_do(job, OP_SOFTMAX, NUMBERS(x), NUMBERS(1)), 0, 0);

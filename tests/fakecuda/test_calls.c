@@ -300,11 +300,30 @@ static void sweep_function(const char *function) {
 /* One call of each function on its own: the numbers above depend on how the threads happen to run. */
 static void sweep_functions(void) {
     static const char *const functions[] = {
-        "cudaMalloc",        "cudaHostAlloc",      "cudaMallocAsync",     "cudaStreamCreateWithPriority",
-        "cudaEventRecord",   "cudaEventQuery",     "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
-        "cudaMemcpyAsync",   "cudaMemsetAsync",    "cudaLaunchKernel",    "cudaSetDevice",
-        "cublasLtCreate",    "cublasLtMatmul",     "cudaFreeAsync",       "cublasLtMatmulAlgoGetHeuristic",
-        "cuLibraryLoadData", "cuFuncGetParamInfo", "cuLaunchKernel",      "cudaGetDriverEntryPointByVersion",
+        "cudaMalloc",
+        "cudaHostAlloc",
+        "cudaMallocAsync",
+        "cudaStreamCreateWithPriority",
+        "cudaEventRecord",
+        "cudaEventQuery",
+        "cudaStreamWaitEvent",
+        "cudaEventCreateWithFlags",
+        "cudaMemcpyAsync",
+        "cudaMemsetAsync",
+        "cudaLaunchKernel",
+        "cudaSetDevice",
+        "cublasLtCreate",
+        "cublasLtMatmul",
+        "cudaFreeAsync",
+        "cublasLtMatmulAlgoGetHeuristic",
+        "cudaGetDevice",
+        "cudaFuncGetAttributes",
+        "cudaDeviceGetAttribute",
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+        "cuLibraryLoadData",
+        "cuFuncGetParamInfo",
+        "cuLaunchKernel",
+        "cudaGetDriverEntryPointByVersion",
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         sweep_function(functions[i]);
