@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +13,10 @@
 
 #include "client/control.h"
 #include "proto/frame.h"
+#include "proto/socket.h"
 #include "proto/url.h"
 
-enum { ADDRESSES_MAX = 16, UNIX_SEND_BUFFER = 4 << 20 };
+enum { ADDRESSES_MAX = 16 };
 
 int64_t control_now_ms(void) {
     struct timespec now;
@@ -64,23 +64,6 @@ static int connect_address(int fd, const struct url_address *address, int64_t de
     return 0;
 }
 
-static void tune(int fd, int family) {
-    if (family == AF_UNIX) {
-        /* Large buffers are worth a factor in throughput here; the second call is for those without privilege. */
-        int bytes = UNIX_SEND_BUFFER;
-        if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes))
-            (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-        return;
-    }
-    int one = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    /* A host that vanishes without a word is noticed after half a minute. */
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){15}, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){5}, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){3}, sizeof(int));
-}
-
 static int dial_address(const struct url_address *address, int64_t deadline_ms, int *out) {
     int fd = socket(address->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -90,7 +73,7 @@ static int dial_address(const struct url_address *address, int64_t deadline_ms, 
         close(fd);
         return error;
     }
-    tune(fd, address->address.ss_family);
+    socket_tune(fd);
     *out = fd;
     return 0;
 }

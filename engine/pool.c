@@ -18,6 +18,7 @@ struct segment {
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
 enum {
+    POOL_LOOKS = 8,      /* at free pieces, for each one freed since the last time */
     POOL_SCAN = 16,      /* storage looked at in one bin before the next bin is */
     POOL_WALK = 1 << 16, /* pieces that are walked for a figure; of more, an estimate has to do */
 };
@@ -132,6 +133,7 @@ static void pool_merge(struct pool *pool, struct storage *storage) {
 
 /* Merges everything in the bins that has become idle. */
 static void pool_settle(struct pool *pool) {
+    pool->unsettled = 0;
     for (unsigned i = 0; i < POOL_BINS; i++)
         for (struct storage *storage = pool->binned[i], *next; storage; storage = next) {
             next = storage->next;
@@ -334,12 +336,19 @@ static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const str
     return storage ? storage : pool_take_busy(pool, bytes, stream);
 }
 
+/* Whether merging comes before growing. It looks at all that is free: for large requests, and where memory runs short, that
+ * is always worth it, else once so much has been freed that a free pays for a few looks. */
+static bool pool_should_settle(const struct pool *pool, size_t bytes) {
+    return bytes >= pool_segment_small || pool->reserved + bytes > pool->total / 2 ||
+           pool->unsettled >= pool->pieces / POOL_LOOKS;
+}
+
 /* In order of price: what was just freed, idle memory, idle memory merged anew, a new segment, anything at all. */
 static struct storage *pool_find(struct pool *pool, size_t bytes, const struct stream *stream) {
     struct storage *storage = pool_take_binned(pool, bytes, stream);
     if (!storage)
         storage = pool_take_idle(pool, bytes);
-    if (!storage && (bytes >= pool_segment_small || pool->reserved + bytes > pool->total / 2)) {
+    if (!storage && pool_should_settle(pool, bytes)) {
         pool_settle(pool);
         storage = pool_take_idle(pool, bytes);
     }
@@ -382,6 +391,7 @@ void storage_unref(struct pool *pool, struct storage *storage) {
     storage->holder = NULL;
     storage->state = STORAGE_BINNED;
     list_insert(&pool->binned[pool_bin(storage->bytes)], storage);
+    pool->unsettled++;
 }
 
 /* The longest run of free pieces in a segment; *whole says that it is all of it. */

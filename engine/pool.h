@@ -58,6 +58,7 @@ struct pool {
     struct storage *idle[POOL_BINS];   /* idle and merged */
     struct storage *spare;             /* unused storage objects */
     size_t pieces;                     /* storage objects in segments, live or not */
+    size_t unsettled;                  /* of these, freed since all that were idle were merged last */
 };
 
 void pool_init(struct pool *pool, struct device *device);

@@ -11,42 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/socket.h"
 #include "server/front.h"
 #include "server/log.h"
 
 enum {
-    ARRIVAL_SOCKET_BUFFER = 4 << 20,
     ARRIVAL_UNDER_WAY_MAX = 128, /* to one worker; half of what its channel holds back */
-    /* A silent peer is asked after 15 s, and given up when three questions 5 s apart have gone unanswered. */
-    ARRIVAL_KEEPALIVE_IDLE_S = 15,
-    ARRIVAL_KEEPALIVE_INTERVAL_S = 5,
-    ARRIVAL_KEEPALIVE_COUNT = 3,
-    ARRIVAL_USER_TIMEOUT_MS = 30000, /* the same bound while data is on its way, where keepalive does not look */
+    /* A vanished client's time while data is on its way to it, where keepalive does not look. */
+    ARRIVAL_USER_TIMEOUT_MS = 30000,
 };
 
 /* ---- the socket and its peer ---- */
-
-static void arrival_set(int fd, int level, int option, int value) {
-    setsockopt(fd, level, option, &value, sizeof value);
-}
-
-static void arrival_tune_unix(int fd) {
-    /* FORCE passes net.core.wmem_max, for a daemon that may. */
-    int size = ARRIVAL_SOCKET_BUFFER;
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size))
-        arrival_set(fd, SOL_SOCKET, SO_SNDBUF, size);
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size))
-        arrival_set(fd, SOL_SOCKET, SO_RCVBUF, size);
-}
-
-static void arrival_tune_tcp(int fd) {
-    arrival_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    arrival_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    arrival_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, ARRIVAL_KEEPALIVE_IDLE_S);
-    arrival_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, ARRIVAL_KEEPALIVE_INTERVAL_S);
-    arrival_set(fd, IPPROTO_TCP, TCP_KEEPCNT, ARRIVAL_KEEPALIVE_COUNT);
-    arrival_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ARRIVAL_USER_TIMEOUT_MS);
-}
 
 static void arrival_identify_unix(int fd, struct peer *peer) {
     struct ucred credentials;
@@ -75,11 +50,12 @@ static void arrival_identify_tcp(const struct sockaddr_storage *address, struct 
 }
 
 static void arrival_meet(int fd, const struct sockaddr_storage *address, struct peer *peer) {
+    const int timeout = ARRIVAL_USER_TIMEOUT_MS;
+    socket_tune(fd);
     if (address->ss_family == AF_INET || address->ss_family == AF_INET6) {
-        arrival_tune_tcp(fd);
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
         arrival_identify_tcp(address, peer);
     } else {
-        arrival_tune_unix(fd);
         arrival_identify_unix(fd, peer);
     }
 }
