@@ -62,7 +62,7 @@ static const struct config_key config_keys[] = {
     {"watchdog-timeout", CONFIG_DURATION, CONFIG_FIELD(watchdog_timeout), "10s", 0, CONFIG_HOUR,
      "without a sign of life a worker is killed; 0: never"},
     {"device-timeout", CONFIG_DURATION, CONFIG_FIELD(device_timeout), "300s", 0, 24 * CONFIG_HOUR,
-     "without progress on its device a worker ends; 0: never"},
+     "without progress on its device, or on a stream of it, a worker ends; 0: never"},
     {"heartbeat-timeout", CONFIG_DURATION, CONFIG_FIELD(heartbeat_timeout), "30s", 0, CONFIG_HOUR,
      "without a sign of life a resumable client loses its connection; 0: never"},
     {"restart-backoff", CONFIG_DURATION, CONFIG_FIELD(restart_backoff), "100ms", 0, 5000,

@@ -489,6 +489,11 @@ static int late_supports(struct device *device, unsigned opcode, enum dtype dtyp
     return late->cpu->vtable->supports(late->cpu, opcode, dtype, fault);
 }
 
+static void late_workspaces(struct device *device, struct device_workspaces *workspaces) {
+    struct late *late = (struct late *)device;
+    late->cpu->vtable->workspaces(late->cpu, workspaces);
+}
+
 static void late_describe(const struct device *device, struct device_info *info) {
     device_describe(((const struct late *)device)->cpu, info);
     snprintf(info->kind, sizeof info->kind, "late");
@@ -534,6 +539,7 @@ static const struct device_vtable late_vtable = {
     .host_release = late_host_release,
     .launch = late_launch,
     .async = &late_async,
+    .workspaces = late_workspaces,
     .supports = late_supports,
     .kernels = &late_kernels,
 };

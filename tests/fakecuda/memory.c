@@ -24,6 +24,8 @@ static struct block *blocks;
 static _Thread_local int current;
 static _Atomic bool opened;
 
+enum { PROCESSORS = 16 };
+
 /* ---- devices ---- */
 
 int fakecuda_device(void) {
@@ -62,6 +64,26 @@ cudaError_t cudaSetDevice(int device) {
     return error;
 }
 
+cudaError_t cudaGetDevice(int *device) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error == cudaSuccess)
+        *device = current;
+    return error;
+}
+
+/* What CUB asks for of what the properties say, too. */
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error != cudaSuccess)
+        return error;
+    if (fakecuda_visible(device) < 0)
+        return fakecuda_error(cudaErrorInvalidDevice);
+    if (attribute != cudaDevAttrMultiProcessorCount)
+        return fakecuda_error(cudaErrorInvalidValue);
+    *value = PROCESSORS;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     cudaError_t error = fakecuda_call(__func__);
     if (error != cudaSuccess)
@@ -69,7 +91,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "stand-in %d for a GPU", fakecuda_visible(device));
     properties->uuid.bytes[15] = (char)(fakecuda_visible(device) + 1);
-    properties->multiProcessorCount = 16;
+    properties->multiProcessorCount = PROCESSORS;
     properties->major = 9;
     properties->sharedMemPerBlock = 48 << 10;
     properties->maxThreadsPerBlock = 1024;
