@@ -179,7 +179,9 @@ static int open_session(td_connection *connection, const char *name, uint16_t ta
     int64_t deadline_ms = control_now_ms() + connection->timeout_ms;
     Tensord__Welcome *welcome;
     struct transport transport;
-    int code = control_dial(connection->url, connection->tls, target, deadline_ms, &transport, fault);
+    const struct control_dial dial = {
+        .url = connection->url, .tls = connection->tls, .target = target, .deadline_ms = deadline_ms};
+    int code = control_dial(&dial, &transport, fault);
     if (code)
         return code;
     struct resume resume;

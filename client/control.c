@@ -238,7 +238,9 @@ int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, 
     control->timeout_ms = timeout_ms ? timeout_ms : CONTROL_TIMEOUT_MS;
     int64_t deadline_ms = control_now_ms() + control->timeout_ms;
     Tensord__Welcome *welcome = NULL;
-    code = control_dial(text, tls, PREAMBLE_TARGET_CONTROL, deadline_ms, &control->transport, fault);
+    const struct control_dial dial = {
+        .url = text, .tls = tls, .target = PREAMBLE_TARGET_CONTROL, .deadline_ms = deadline_ms};
+    code = control_dial(&dial, &control->transport, fault);
     if (!code)
         code = control_hello(&control->transport, client_name, shown, false, NULL, deadline_ms, &welcome, fault);
     explicit_bzero(shown, sizeof shown);

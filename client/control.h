@@ -42,10 +42,21 @@ const char *control_server(const struct control *control);
 
 /* Copies `url`, or what stands in for NULL, to `text`. */
 int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault);
-/* A connected, close-on-exec, non-blocking socket whose preamble for `target` has been sent, and the handshake done where
- * there is TLS. The message of STATUS_CONNECTION names the URL and the reason. `deadline_ms` is of control_now_ms(). */
-int control_dial(const char *url, struct tls_context *tls, uint16_t target, int64_t deadline_ms,
-                 struct transport *transport, struct fault *fault);
+struct control_dial {
+    const char *url;
+    struct tls_context *tls; /* NULL unless the URL is tls:// */
+    uint16_t target;
+    bool resumes;        /* Hello will present a session */
+    int64_t deadline_ms; /* of control_now_ms() */
+    /* Told each socket as soon as there is one, and again while it waits; and -1 before it is closed. False: it is closed,
+     * and STATUS_CANCELLED the outcome. Whoever shuts the socket down from another thread meanwhile ends the wait. NULL:
+     * nobody wants to know. */
+    bool (*waits)(void *owner, int fd);
+    void *owner;
+};
+/* A connected, close-on-exec, non-blocking socket whose preamble for the target has been sent, and the handshake done where
+ * there is TLS. The message of STATUS_CONNECTION names the URL and the reason. */
+int control_dial(const struct control_dial *dial, struct transport *transport, struct fault *fault);
 /* Waits for the socket: 0, STATUS_TIMED_OUT, STATUS_CONNECTION. */
 int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault);
 /* Takes the Error frame with which the daemon refuses a connection in the clear; its code. */

@@ -67,6 +67,18 @@ int device_create(struct transport *transport, const char *name, size_t queue_by
     return 0;
 }
 
+/* What was enqueued leaves first, and the goodbye behind it; but where the connection is lost, and does not come back soon,
+ * that is not waited for: the session and all that it would do end in any case. In slices, for it may be lost meanwhile. */
+static void device_send_rest(td_device *device, int64_t deadline_ms) {
+    bool away;
+    do {
+        int64_t until_ms = control_now_ms() + RESUME_PARTING_MS;
+        away = device->resume.away;
+        queue_pump_wait(device, NULL, until_ms < deadline_ms ? until_ms : deadline_ms);
+    } while (!device->lost && !queue_idle(&device->queue) && control_now_ms() < deadline_ms &&
+             !(away && device->resume.away));
+}
+
 void device_destroy(td_device *device, unsigned timeout_ms) {
     if (!device)
         return;
@@ -75,7 +87,7 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     device_seal(device);
     resume_goodbye(device);
     int64_t deadline_ms = control_now_ms() + timeout_ms;
-    queue_pump_wait(device, NULL, deadline_ms);
+    device_send_rest(device, deadline_ms);
     device->resume.parting = device->resume.on && !device->lost && queue_idle(&device->queue);
     pthread_mutex_unlock(&device->lock);
     io_stop(device); /* fails what is pending, on its thread */

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +13,10 @@
 
 #include "client/control.h"
 #include "proto/frame.h"
+#include "proto/socket.h"
 #include "proto/url.h"
 
-enum { ADDRESSES_MAX = 16, UNIX_SEND_BUFFER = 4 << 20 };
+enum { ADDRESSES_MAX = 16 };
 
 int64_t control_now_ms(void) {
     struct timespec now;
@@ -52,45 +52,41 @@ static int wait_connected(int fd, int64_t deadline_ms) {
     }
 }
 
-static int connect_address(int fd, const struct url_address *address, int64_t deadline_ms) {
-    while (connect(fd, (const struct sockaddr *)&address->address, address->length)) {
-        if (errno == EINPROGRESS || errno == EINTR)
-            return wait_connected(fd, deadline_ms);
+static bool goes_on(const struct control_dial *dial, int fd) {
+    return !dial->waits || dial->waits(dial->owner, fd);
+}
+
+static void let_go(const struct control_dial *dial, int fd) {
+    (void)goes_on(dial, -1);
+    close(fd);
+}
+
+static int connect_address(const struct control_dial *dial, int fd, const struct url_address *address) {
+    while (goes_on(dial, fd)) {
+        if (!connect(fd, (const struct sockaddr *)&address->address, address->length))
+            return 0;
+        if (errno == EINPROGRESS || errno == EINTR) {
+            int error = wait_connected(fd, dial->deadline_ms);
+            return goes_on(dial, fd) ? error : ECANCELED;
+        }
         /* A Unix socket says EAGAIN while the listener's backlog is full. */
-        if (errno != EAGAIN || control_now_ms() >= deadline_ms)
+        if (errno != EAGAIN || control_now_ms() >= dial->deadline_ms)
             return errno == EAGAIN ? ETIMEDOUT : errno;
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
-    return 0;
+    return ECANCELED;
 }
 
-static void tune(int fd, int family) {
-    if (family == AF_UNIX) {
-        /* Large buffers are worth a factor in throughput here; the second call is for those without privilege. */
-        int bytes = UNIX_SEND_BUFFER;
-        if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes))
-            (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-        return;
-    }
-    int one = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    /* A host that vanishes without a word is noticed after half a minute. */
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){15}, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){5}, sizeof(int));
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){3}, sizeof(int));
-}
-
-static int dial_address(const struct url_address *address, int64_t deadline_ms, int *out) {
+static int dial_address(const struct control_dial *dial, const struct url_address *address, int *out) {
     int fd = socket(address->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return errno;
-    int error = connect_address(fd, address, deadline_ms);
+    int error = connect_address(dial, fd, address);
     if (error) {
-        close(fd);
+        let_go(dial, fd);
         return error;
     }
-    tune(fd, address->address.ss_family);
+    socket_tune(fd);
     *out = fd;
     return 0;
 }
@@ -132,48 +128,56 @@ static int secure(struct transport *transport, int64_t deadline_ms, struct fault
 }
 
 /* Takes over `fd`. */
-static int begin(int fd, const char *url, struct tls_context *tls, int64_t deadline_ms, struct transport *out,
-                 struct fault *fault) {
+static int begin(const struct control_dial *dial, int fd, struct transport *out, struct fault *fault) {
     struct transport transport;
     struct fault cause = {0};
-    int code = transport_init(&transport, fd, tls, fault);
+    int code = transport_init(&transport, fd, dial->tls, fault);
     if (code) {
-        close(fd);
+        let_go(dial, fd);
         return code;
     }
-    code = tls ? secure(&transport, deadline_ms, &cause) : 0;
+    code = dial->tls ? secure(&transport, dial->deadline_ms, &cause) : 0;
     if (code) {
+        (void)goes_on(dial, -1);
         transport_finish(&transport);
-        return fault_set(fault, (enum status)code, "cannot connect to %.80s: %s", url, cause.message);
+        return fault_set(fault, (enum status)code, "cannot connect to %.80s: %s", dial->url, cause.message);
     }
     *out = transport;
     return 0;
 }
 
-int control_dial(const char *url, struct tls_context *tls, uint16_t target, int64_t deadline_ms, struct transport *out,
-                 struct fault *fault) {
+/* The socket is new: eight bytes always fit its buffer. A daemon that has closed it already may have said why. */
+static int say_where(const struct control_dial *dial, int fd) {
+    uint8_t preamble[PREAMBLE_BYTES];
+    preamble_encode(dial->target, preamble);
+    if (dial->tls)
+        preamble_set_tls(preamble);
+    if (dial->resumes)
+        preamble_set_resumes(preamble);
+    bool sent = send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) == sizeof preamble;
+    return sent || errno == EPIPE || errno == ECONNRESET ? 0 : errno;
+}
+
+int control_dial(const struct control_dial *dial, struct transport *out, struct fault *fault) {
     struct url parsed;
     struct url_address addresses[ADDRESSES_MAX];
     size_t count = 0;
-    int code = url_parse(url, &parsed, fault);
+    int code = url_parse(dial->url, &parsed, fault);
     if (!code)
         code = url_resolve(&parsed, false, addresses, ADDRESSES_MAX, &count, fault);
     if (code)
         return code;
     int fd = -1, error = ENOENT;
-    for (size_t i = 0; i < count && fd < 0; i++)
-        error = dial_address(&addresses[i], deadline_ms, &fd);
+    for (size_t i = 0; i < count && fd < 0 && error != ECANCELED; i++)
+        error = dial_address(dial, &addresses[i], &fd);
+    if (error == ECANCELED)
+        return fault_set(fault, STATUS_CANCELLED, "connecting to %.160s was given up", dial->url);
     if (fd < 0)
-        return fault_set(fault, STATUS_CONNECTION, "cannot connect to %.160s: %s", url, reason(error));
-    uint8_t preamble[PREAMBLE_BYTES];
-    preamble_encode(target, preamble);
-    if (tls)
-        preamble_set_tls(preamble);
-    /* The socket is new: eight bytes always fit its buffer. A daemon that has closed it already may have said why. */
-    if (send(fd, preamble, sizeof preamble, MSG_NOSIGNAL) != sizeof preamble && errno != EPIPE && errno != ECONNRESET) {
-        code = fault_set(fault, STATUS_CONNECTION, "cannot send to %.160s: %s", url, reason(errno));
-        close(fd);
-        return code;
+        return fault_set(fault, STATUS_CONNECTION, "cannot connect to %.160s: %s", dial->url, reason(error));
+    error = say_where(dial, fd);
+    if (error) {
+        let_go(dial, fd);
+        return fault_set(fault, STATUS_CONNECTION, "cannot send to %.160s: %s", dial->url, reason(error));
     }
-    return begin(fd, url, tls, deadline_ms, out, fault);
+    return begin(dial, fd, out, fault);
 }

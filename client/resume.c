@@ -17,7 +17,7 @@
 #include "client/error.h"
 #include "client/trace.h"
 
-enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, PATIENCE_S = 3600, PARTING_MS = 500 };
+enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, PATIENCE_S = 3600 };
 
 /* ---- the handshake ---- */
 
@@ -87,8 +87,9 @@ static bool resume_worth_another(int code) {
            code == STATUS_NO_HOST_MEMORY;
 }
 
-/* Under the lock: the socket may be shut down from now on by who closes the device. */
-static bool resume_attempting(td_device *device, int fd) {
+/* The socket may be shut down from now on by who closes the device; -1: it may not any more. Takes the lock. */
+static bool resume_attempting(void *owner, int fd) {
+    td_device *device = owner;
     pthread_mutex_lock(&device->lock);
     bool go_on = !device->io.stop;
     device->resume.attempt = go_on ? fd : -1;
@@ -105,16 +106,19 @@ static int resume_attempt(td_device *device, int64_t deadline_ms, struct transpo
     int64_t until_ms = control_now_ms() + connection->timeout_ms;
     if (until_ms > deadline_ms)
         until_ms = deadline_ms;
-    int code = control_dial(connection->url, connection->tls, resume->target, until_ms, transport, fault);
+    const struct control_dial dial = {.url = connection->url,
+                                      .tls = connection->tls,
+                                      .target = resume->target,
+                                      .resumes = true,
+                                      .deadline_ms = until_ms,
+                                      .waits = resume_attempting,
+                                      .owner = device};
+    int code = control_dial(&dial, transport, fault);
     if (code)
         return code;
-    if (resume_attempting(device, transport->fd)) {
-        code = control_hello(transport, connection->client_name, connection->token, connection->allow_tf32, resume,
-                             until_ms, &welcome, fault);
-        (void)resume_attempting(device, -1);
-    } else {
-        code = fault_set(fault, STATUS_CANCELLED, "the device was closed");
-    }
+    code = control_hello(transport, connection->client_name, connection->token, connection->allow_tf32, resume,
+                         until_ms, &welcome, fault);
+    (void)resume_attempting(device, -1);
     if (!code) {
         *frames = welcome->frames;
         if (welcome->session != resume->session || welcome->epoch != resume->epoch)
@@ -273,7 +277,7 @@ void resume_goodbye(td_device *device) {
  * daemon's end is waited for. Where the daemon itself is at the other end of a Unix socket nothing is lost that way. */
 void resume_part(td_device *device, int64_t deadline_ms) {
     uint8_t nowhere[16 << 10];
-    int64_t until_ms = control_now_ms() + PARTING_MS;
+    int64_t until_ms = control_now_ms() + RESUME_PARTING_MS;
     ssize_t got = 1;
     if (!device->resume.parting || device->resume.daemon)
         return;

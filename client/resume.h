@@ -15,7 +15,11 @@
 struct td_connection;
 struct td_device;
 
-enum { RESUME_SECRET_BYTES = 16, RESUME_HEARTBEAT_MS = 10000 };
+enum {
+    RESUME_SECRET_BYTES = 16,
+    RESUME_HEARTBEAT_MS = 10000,
+    RESUME_PARTING_MS = 500, /* for the daemon to take a goodbye, and before that for a lost connection to come back */
+};
 
 struct resume {
     /* constant */

@@ -154,8 +154,9 @@ static int source_open(struct source *source, const char *url, struct tls_contex
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     }
     frame_reader_limits(&source->reader, FRAME_MESSAGE_MAX, FRAME_CHUNK);
-    int code =
-        control_dial(url, tls, (uint16_t)device->target, control_now_ms() + TRACE_OPEN_MS, &source->transport, fault);
+    const struct control_dial dial = {
+        .url = url, .tls = tls, .target = (uint16_t)device->target, .deadline_ms = control_now_ms() + TRACE_OPEN_MS};
+    int code = control_dial(&dial, &source->transport, fault);
     if (code != STATUS_OK) {
         source->transport.fd = -1;
         frame_reader_finish(&source->reader);

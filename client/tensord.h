@@ -174,8 +174,9 @@ typedef struct td_options {
  * TD_E_DRAINING, TD_E_DENIED (it takes a token, this one is not valid, or its user's role does not allow that). */
 TD_API int td_connect(const char *url, const td_options *options, td_connection **connection);
 /* Closes its devices, whose tensors end with it. What was enqueued is sent first, but not waited for: td_sync() does that.
- * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, and must not
- * be called by a callback. */
+ * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, or about half a
+ * second where the connection is lost and does not come back (the daemon then keeps the sessions for their leases), and must
+ * not be called by a callback. */
 TD_API void td_close(td_connection *connection);
 
 typedef struct td_device_info {
@@ -480,11 +481,15 @@ TD_API td_tensor *td_one_hot(td_tensor *indices, int64_t classes, td_dtype dtype
 /* Compiles `name` of a source: an extern "C" kernel, or an expression such as "scale<float>" of a template that the
  * source has (at most 255 bytes; the source, at most 1 MiB less a few bytes). C++17; of headers it may include CUDA's
  * own, by names between angle brackets: <cuda_fp16.h>. The daemon remembers what it compiled lately. Sources may have
- * __device__ variables, which begin anew in each kernel. Kernels end with their device, too. Blocks, for a tenth of a
- * second to several. Errors: TD_E_DENIED (the operator does not allow it), TD_E_UNSUPPORTED (a device that takes none,
- * a host without NVRTC or with a driver older than CUDA 12.4's), TD_E_INVALID_ARGUMENT (the source:
- * td_last_error()->details is the compiler's log, up to 256 KiB of it), TD_E_LIMIT (256 kernels in a session, 64
- * parameters), TD_E_TIMED_OUT (more than 120 s), TD_E_AGAIN, TD_E_NO_HOST_MEMORY, a lost device. */
+ * __device__ variables, which begin anew in each kernel. What a kernel takes of the device, its variables included, counts
+ * among the session's bytes until it is released. Kernels end with their device, too. Blocks, for a tenth of a second to
+ * several, and while others have their turns at the compiler. Errors: TD_E_DENIED (the operator does not allow it),
+ * TD_E_UNSUPPORTED (a device that takes none, a host without NVRTC or with a driver older than CUDA 12.4's),
+ * TD_E_INVALID_ARGUMENT (the source: td_last_error()->details is the compiler's log, up to 256 KiB of it), TD_E_LIMIT
+ * (256 kernels in a session, 64 parameters, the limits of bytes, 8 compilations of a session at a time or 64 of a user, and
+ * more memory than the daemon's compile-memory lets the compiler have), TD_E_TIMED_OUT (more than its compile-timeout),
+ * TD_E_INTERNAL (the source crashes the compiler), TD_E_OUT_OF_MEMORY (of the device), TD_E_AGAIN, TD_E_NO_HOST_MEMORY, a
+ * lost device. */
 TD_API int td_kernel_compile(td_device *device, const char *source, const char *name, td_kernel **kernel);
 /* Launches that were enqueued still run. Takes NULL. Does not block. */
 TD_API void td_kernel_release(td_kernel *kernel);

@@ -15,6 +15,17 @@ static int device_find(const char *kind, const struct device_vtable **vtable, st
     return module_load(kind, vtable, fault);
 }
 
+int device_find_kernels(const char *kind, const struct device_kernels **kernels, struct fault *fault) {
+    const struct device_vtable *vtable;
+    int code = device_find(kind, &vtable, fault);
+    if (code != STATUS_OK)
+        return code;
+    if (!vtable->kernels)
+        return fault_set(fault, STATUS_UNSUPPORTED, "a %s device takes no user kernels", kind);
+    *kernels = vtable->kernels;
+    return STATUS_OK;
+}
+
 int device_count(const char *kind, unsigned *count, struct fault *fault) {
     const struct device_vtable *vtable;
     *count = 0;

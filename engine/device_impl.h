@@ -89,6 +89,10 @@ struct device_vtable {
     const struct device_kernels *kernels; /* NULL: it takes none from clients */
 };
 
+/* The kernels of a kind whose module is loaded for it, if need be; no device is opened. STATUS_NO_DEVICE, or
+ * STATUS_UNSUPPORTED for a kind that takes none. */
+int device_find_kernels(const char *kind, const struct device_kernels **kernels, struct fault *fault);
+
 /* A backend's own struct begins with this. */
 struct device {
     const struct device_vtable *vtable;

@@ -13,6 +13,12 @@ struct device;
 struct device_stream;
 struct report;
 
+/* What to compile, and for what. */
+struct kernel_source {
+    const char *text, *name; /* the kernel's; both borrowed */
+    uint32_t target;         /* what the device is to its compiler: of device_kernels.target() */
+};
+
 /* What a compilation made: code for one kind of device, of no process or session. One block of malloc(), and everybody's
  * to read. */
 struct device_code {
@@ -43,15 +49,20 @@ struct kernel_launch {
     uint64_t arguments[]; /* addresses and numbers, these in the first bytes of theirs */
 };
 
-/* Of compile, load and release: any thread, several at a time. STATUS_DEVICE_LOST is a failure of the device, all else one of the
- * source, or of what would have to be there. */
+/* All but launch: any thread, several at a time. STATUS_DEVICE_LOST is a failure of the device, all else one of the source, or
+ * of what would have to be there. */
 struct device_kernels {
-    /* Compiles `name` of a source in the backend's language. Takes from a tenth of a second to many; gives up when
-     * `cancelled` becomes true, as far as the compiler allows. *log (NULL: none) is the caller's to free(), also on
+    uint32_t (*target)(const struct device *device);
+    /* Compiles `name` of a source in the backend's language, without a device: also in a process that has none. Takes
+     * from a tenth of a second to for ever, and as much memory as the source makes it; the compiler may crash. Gives up
+     * when `cancelled` becomes true, as far as the compiler allows. *log (NULL: none) is the caller's to free(), also on
      * failure. */
-    int (*compile)(struct device *device, const char *source, const char *name, const _Atomic bool *cancelled,
-                   struct device_code **code, char **log, struct fault *fault);
-    /* Puts it on the device, so that the first launch need not. */
+    int (*compile)(const struct kernel_source *source, const _Atomic bool *cancelled, struct device_code **code,
+                   char **log, struct fault *fault);
+    /* The device memory that the code takes when it is loaded, with its variables: an estimate. The code may come from
+     * anybody: STATUS_INVALID_ARGUMENT where what it says of itself does not fit its size. */
+    int (*measure)(const struct device_code *code, uint64_t *bytes, struct fault *fault);
+    /* Puts what has been measured on the device, so that the first launch need not. */
     int (*load)(struct device *device, const struct device_code *code, struct device_kernel **kernel,
                 struct fault *fault);
     /* As the device's launch(), and by the same thread. What is wrong with this launch alone goes into its report, and

@@ -306,9 +306,12 @@ void engine_stream_give(struct engine *engine, struct stream *stream) {
 
 struct stream *engine_outside_take(struct engine *engine) {
     struct stream *stream = engine->outsides_free;
-    if (!stream)
-        return engine_stream_create(engine);
-    engine->outsides_free = stream->free_next;
+    if (stream)
+        engine->outsides_free = stream->free_next;
+    else
+        stream = engine_stream_create(engine);
+    if (stream)
+        stream->outside = true;
     return stream;
 }
 

@@ -188,22 +188,66 @@ int kernel_job_init(struct kernel_job *job, struct engine *engine, const char *s
         free(job->name);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel's source");
     }
-    job->cached = code_find(&engine->kernels, source, name);
-    job->unused = kernel_unused_take(engine);
     return STATUS_OK;
 }
 
-void kernel_job_run(struct kernel_job *job) {
-    struct device *device = job->engine->device;
-    const struct device_kernels *kernels = device->vtable->kernels;
-    job->status = STATUS_OK;
-    kernel_release_all(device, &job->unused);
+bool kernel_job_compiled(struct kernel_job *job) {
+    if (!job->cached && !job->code && (job->cached = code_find(&job->engine->kernels, job->source, job->name)))
+        job->device_bytes = job->cached->device_bytes;
+    return job->cached;
+}
+
+int kernel_compile(const char *kind, const struct kernel_source *source, const _Atomic bool *cancelled,
+                   struct device_code **code, char **log, struct fault *fault) {
+    const struct device_kernels *kernels;
+    *log = NULL;
+    int status = device_find_kernels(kind, &kernels, fault);
+    return status == STATUS_OK ? kernels->compile(source, cancelled, code, log, fault) : status;
+}
+
+static bool job_cancelled(struct kernel_job *job) {
     if (atomic_load(&job->cancelled))
         job->status = fault_set(&job->fault, STATUS_CANCELLED, "nobody waits for it any more");
-    if (job->status == STATUS_OK && !job->cached)
-        job->status =
-            kernels->compile(device, job->source, job->name, &job->cancelled, &job->code, &job->log, &job->fault);
+    return job->status != STATUS_OK;
+}
+
+void kernel_job_compile(struct kernel_job *job) {
+    struct device *device = job->engine->device;
+    const struct device_kernels *kernels = device->vtable->kernels;
+    const struct kernel_source source = {.text = job->source, .name = job->name, .target = kernels->target(device)};
+    if (job_cancelled(job))
+        return;
+    job->status = job->compile ? job->compile(job, &source, &job->code, &job->log, &job->fault)
+                               : kernels->compile(&source, &job->cancelled, &job->code, &job->log, &job->fault);
     if (job->status == STATUS_OK)
+        job->status = kernels->measure(job->code, &job->device_bytes, &job->fault);
+    if (job->status == STATUS_OK)
+        return;
+    free(job->code); /* not to be remembered */
+    job->code = NULL;
+}
+
+int kernel_job_charge(struct kernel_job *job, struct session *session) {
+    if (job->status == STATUS_OK)
+        job->status = session_charge(session, job->device_bytes, &job->fault);
+    if (job->status != STATUS_OK)
+        return job->status;
+    job->payer = session;
+    job->unused = kernel_unused_take(job->engine);
+    return STATUS_OK;
+}
+
+void kernel_job_discharge(struct kernel_job *job) {
+    if (job->payer)
+        session_discharge(job->payer, job->device_bytes);
+    job->payer = NULL;
+}
+
+void kernel_job_load(struct kernel_job *job) {
+    struct device *device = job->engine->device;
+    const struct device_kernels *kernels = device->vtable->kernels;
+    kernel_release_all(device, &job->unused);
+    if (!job_cancelled(job))
         job->status = kernels->load(device, job->cached ? job->cached->code : job->code, &job->kernel, &job->fault);
 }
 
@@ -216,6 +260,7 @@ static void job_remember(struct kernel_job *job) {
         *job->cached = (struct kernel_code){
             .references = 2, .source = job->source, .name = job->name, .hash = code_hash(job->source, job->name)};
         job->cached->bytes = strlen(job->source) + strlen(job->name) + job->code->bytes + sizeof *job->cached;
+        job->cached->device_bytes = job->device_bytes;
         job->cached->code = job->code;
         job->source = job->name = NULL;
         job->code = NULL;
@@ -268,7 +313,9 @@ int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel");
     }
     kernel->device_kernel = job->kernel;
+    kernel->bytes = job->device_bytes;
     job->kernel = NULL;
+    job->payer = NULL; /* the kernel is paid for from here on */
     unsigned at = kernel_table_seek(table, id);
     memmove(&table->entries[at + 1], &table->entries[at], (table->count - at) * sizeof *table->entries);
     table->entries[at] = (struct kernel_entry){id, kernel};
@@ -280,6 +327,7 @@ void kernel_job_finish(struct kernel_job *job) {
     struct engine *engine = job->engine;
     if (job->status == STATUS_DEVICE_LOST)
         engine_latch(engine, &job->fault);
+    kernel_job_discharge(job);
     if (job->kernel)
         kernel_unload(engine, job->kernel);
     for (struct device_kernel *next; job->unused; job->unused = next) { /* it never ran */
@@ -301,9 +349,16 @@ struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id) 
     return at < table->count && table->entries[at].id == id ? table->entries[at].kernel : NULL;
 }
 
-void kernel_table_finish(struct engine *engine, struct kernel_table *table) {
+/* What runs of it is the engine's from here on: the session pays for it no more. */
+static void table_let_go(struct session *session, struct kernel *kernel) {
+    session_discharge(session, kernel->bytes);
+    kernel_let_go(session->engine, kernel);
+}
+
+void kernel_table_finish(struct session *session) {
+    struct kernel_table *table = &session->kernels;
     for (unsigned i = 0; i < table->count; i++)
-        kernel_let_go(engine, table->entries[i].kernel);
+        table_let_go(session, table->entries[i].kernel);
     free(table->entries);
     *table = (struct kernel_table){0};
 }
@@ -326,7 +381,7 @@ int session_kernel_release(struct session *session, uint64_t id, struct fault *f
     unsigned at = kernel_table_seek(table, id);
     if (at == table->count || table->entries[at].id != id)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, id);
-    kernel_let_go(session->engine, table->entries[at].kernel);
+    table_let_go(session, table->entries[at].kernel);
     table->count--;
     memmove(&table->entries[at], &table->entries[at + 1], (table->count - at) * sizeof *table->entries);
     return STATUS_OK;

@@ -10,6 +10,7 @@ struct kernel_code {
     char *source, *name;
     uint64_t hash;
     size_t bytes;
+    uint64_t device_bytes; /* what it takes when it is loaded */
     struct device_code *code;
     struct kernel_code *next, **previous;
 };
@@ -17,6 +18,7 @@ struct kernel_code {
 /* A session's, until it is released; then the engine's while it runs. */
 struct kernel {
     struct device_kernel *device_kernel;
+    uint64_t bytes; /* of the device, charged to its session */
     char *name;
     struct kernel *next, **previous;
     /* The newest launch on each stream. */
@@ -49,7 +51,7 @@ struct kernel_table {
 int kernel_request_check(const struct kernel_request *request, const struct device_kernel *kernel, struct fault *fault);
 
 struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id);
-void kernel_table_finish(struct engine *engine, struct kernel_table *table);
+void kernel_table_finish(struct session *session);
 
 /* The kernel stays until the stream has passed this point. */
 void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number);

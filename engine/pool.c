@@ -18,6 +18,7 @@ struct segment {
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
 enum {
+    POOL_LOOKS = 8,      /* at free pieces, for each one freed since the last time */
     POOL_SCAN = 16,      /* storage looked at in one bin before the next bin is */
     POOL_WALK = 1 << 16, /* pieces that are walked for a figure; of more, an estimate has to do */
 };
@@ -132,6 +133,7 @@ static void pool_merge(struct pool *pool, struct storage *storage) {
 
 /* Merges everything in the bins that has become idle. */
 static void pool_settle(struct pool *pool) {
+    pool->unsettled = 0;
     for (unsigned i = 0; i < POOL_BINS; i++)
         for (struct storage *storage = pool->binned[i], *next; storage; storage = next) {
             next = storage->next;
@@ -151,14 +153,29 @@ static bool uses_join(struct uses *uses, const struct uses *more) {
     return true;
 }
 
+/* Whether free storage may be had by who waits for its users. Users that wait for bytes from another device do so for its
+ * sessions, which may wait for sessions here: two of them could wait for each other. Users of the taker's own session
+ * (`taker`, a stream of it; NULL: of none) came before it there, too, and so did what they wait for. */
+static bool storage_awaitable(const struct storage *storage, const struct stream *taker) {
+    if (storage->state == STORAGE_LIVE)
+        return false;
+    for (unsigned i = 0; i < storage->uses.count; i++) {
+        const struct use *use = &storage->uses.use[i];
+        bool own = taker && use->stream->group == taker->group;
+        if (!own && !stream_certain(use->stream, use->number))
+            return false;
+    }
+    return true;
+}
+
 /* Merges neighbours that are still busy as well: whoever takes the whole waits for the users of all its parts. */
-static void pool_settle_busy(struct pool *pool) {
+static void pool_settle_busy(struct pool *pool, const struct stream *taker) {
     for (struct segment *segment = pool->segments; segment; segment = segment->next)
         for (struct storage *storage = segment->first; storage; storage = storage->after) {
-            if (storage->state == STORAGE_LIVE)
+            if (!storage_awaitable(storage, taker))
                 continue;
             list_remove(storage);
-            while (storage->after && storage->after->state != STORAGE_LIVE &&
+            while (storage->after && storage_awaitable(storage->after, taker) &&
                    uses_join(&storage->uses, &storage->after->uses)) {
                 list_remove(storage->after);
                 storage_absorb(pool, storage);
@@ -290,17 +307,40 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     return STATUS_OK;
 }
 
+/* What is to be waited for. */
+static struct storage *pool_take_busy(struct pool *pool, size_t bytes, const struct stream *taker) {
+    pool_settle_busy(pool, taker);
+    struct storage *best = pool_take_from(pool, pool->idle, bytes, SIZE_MAX);
+    if (best)
+        return best;
+    for (unsigned i = pool_bin(bytes); i < POOL_BINS && !best; i++)
+        for (struct storage *storage = pool->binned[i]; storage; storage = storage->next)
+            if (storage->bytes >= bytes && (!best || storage->bytes < best->bytes) && storage_awaitable(storage, taker))
+                best = storage;
+    if (!best)
+        return NULL;
+    list_remove(best);
+    return pool_split(pool, best, bytes);
+}
+
 /* Before anybody is refused: everything free is merged, what is idle goes back to the device to be reserved in another
- * shape, and a stream may have what it must wait for. */
+ * shape, and a stream may have what it must wait for: first what anybody may wait for, which is then not merged with
+ * anything else. */
 static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const struct stream *stream) {
     pool_trim(pool, 0);
     if (pool_grow(pool, bytes) == STATUS_OK)
         return pool_take_idle(pool, bytes);
-    pool_settle_busy(pool);
-    struct storage *storage = pool_take_from(pool, pool->idle, bytes, SIZE_MAX);
-    if (!storage && stream)
-        storage = pool_take_from(pool, pool->binned, bytes, SIZE_MAX);
-    return storage;
+    if (!stream)
+        return pool_take_from(pool, pool->idle, bytes, SIZE_MAX);
+    struct storage *storage = pool_take_busy(pool, bytes, NULL);
+    return storage ? storage : pool_take_busy(pool, bytes, stream);
+}
+
+/* Whether merging comes before growing. It looks at all that is free: for large requests, and where memory runs short, that
+ * is always worth it, else once so much has been freed that a free pays for a few looks. */
+static bool pool_should_settle(const struct pool *pool, size_t bytes) {
+    return bytes >= pool_segment_small || pool->reserved + bytes > pool->total / 2 ||
+           pool->unsettled >= pool->pieces / POOL_LOOKS;
 }
 
 /* In order of price: what was just freed, idle memory, idle memory merged anew, a new segment, anything at all. */
@@ -308,7 +348,7 @@ static struct storage *pool_find(struct pool *pool, size_t bytes, const struct s
     struct storage *storage = pool_take_binned(pool, bytes, stream);
     if (!storage)
         storage = pool_take_idle(pool, bytes);
-    if (!storage && (bytes >= pool_segment_small || pool->reserved + bytes > pool->total / 2)) {
+    if (!storage && pool_should_settle(pool, bytes)) {
         pool_settle(pool);
         storage = pool_take_idle(pool, bytes);
     }
@@ -351,6 +391,7 @@ void storage_unref(struct pool *pool, struct storage *storage) {
     storage->holder = NULL;
     storage->state = STORAGE_BINNED;
     list_insert(&pool->binned[pool_bin(storage->bytes)], storage);
+    pool->unsettled++;
 }
 
 /* The longest run of free pieces in a segment; *whole says that it is all of it. */

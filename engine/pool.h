@@ -3,8 +3,9 @@
  * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it
  * next on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream
  * costs nothing. Recently freed storage waits in bins by size, the newest first; idle storage is merged with its
- * neighbours when a bin has nothing that fits, and so is busy storage before anybody is refused. Segments come from the
- * device and go back when nobody needs them.
+ * neighbours when a bin has nothing that fits, and so is busy storage before anybody is refused; but for storage whose
+ * users wait for bytes from another device, which only their own session may have before they are done: others could
+ * come to wait for each other in a circle. Segments come from the device and go back when nobody needs them.
  *
  * Why not CUDA's own stream-ordered allocator, cudaMallocAsync, for tensors, too: who may have a block is decided here when
  * an operation is enqueued, on the owner's thread, which knows the session to charge and can refuse the one operation
@@ -57,6 +58,7 @@ struct pool {
     struct storage *idle[POOL_BINS];   /* idle and merged */
     struct storage *spare;             /* unused storage objects */
     size_t pieces;                     /* storage objects in segments, live or not */
+    size_t unsettled;                  /* of these, freed since all that were idle were merged last */
 };
 
 void pool_init(struct pool *pool, struct device *device);

@@ -94,7 +94,7 @@ void session_destroy(struct session *session) {
     while (session->landings)
         landing_abandon(session->landings);
     session_drop_tensors(session);
-    kernel_table_finish(engine, &session->kernels);
+    kernel_table_finish(session);
     staging_leave(session);
     *session->previous = session->next;
     if (session->next)
@@ -133,6 +133,13 @@ void session_discharge(struct session *session, uint64_t bytes) {
     tenant_discharge(session->tenant, bytes);
 }
 
+static void session_add(struct session *session, uint64_t bytes) {
+    session->live += bytes;
+    if (session->live > session->peak)
+        session->peak = session->live;
+    tenant_charge(session->tenant, bytes);
+}
+
 static int session_out_of_memory(struct session *session, uint64_t bytes, struct fault *fault) {
     struct pool *pool = &session->engine->pool;
     struct device *device = session->engine->device;
@@ -149,6 +156,15 @@ static int session_out_of_memory(struct session *session, uint64_t bytes, struct
                      pool_largest_free(pool), workspaces.bytes);
 }
 
+int session_charge(struct session *session, uint64_t bytes, struct fault *fault) {
+    if (bytes > session->engine->pool.total)
+        return session_out_of_memory(session, bytes, fault);
+    int code = session_check_limit(session, bytes, fault);
+    if (code == STATUS_OK)
+        session_add(session, bytes);
+    return code;
+}
+
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **result,
                     struct fault *fault) {
     struct pool *pool = &session->engine->pool;
@@ -161,10 +177,7 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
     struct storage *storage;
     if (pool_take(pool, rounded, stream, &storage) != STATUS_OK)
         return session_out_of_memory(session, bytes, fault);
-    session->live += storage->charged;
-    if (session->live > session->peak)
-        session->peak = session->live;
-    tenant_charge(session->tenant, storage->charged);
+    session_add(session, storage->charged);
     storage->session = session;
     *result = storage;
     return STATUS_OK;

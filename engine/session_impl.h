@@ -57,6 +57,8 @@ struct session {
 
 /* session.c: memory accounts. */
 void session_discharge(struct session *session, uint64_t bytes);
+/* For memory outside the pool. STATUS_LIMIT, or STATUS_OUT_OF_MEMORY for more than the device has. */
+int session_charge(struct session *session, uint64_t bytes, struct fault *fault);
 /* Storage charged to the session, for work on `stream` (NULL: for the host to write now). */
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **storage,
                     struct fault *fault);

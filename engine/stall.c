@@ -1,6 +1,10 @@
 /* The watch over a device that completes nothing: an endless kernel, or a driver's call that does not come back. What counts
  * is work that is the device's to do now: put on it, or in the submitter's hands; a stream that waits for bytes from
- * elsewhere is not the device's fault. All of it is found out by the owner when it looks, and costs a launch one store. */
+ * elsewhere is not the device's fault. All of it is found out by the owner when it looks, and costs a launch one store.
+ *
+ * Streams are watched one by one, too, since others may go on beside a kernel that does not end. There a stream may have to
+ * wait its turn: devices have fewer queues than there are streams, so that all which was put on the device before may come
+ * first, and so may whatever has a higher priority. */
 #include <stdio.h>
 #include <string.h>
 
@@ -102,6 +106,60 @@ static uint64_t stall_completed(const struct engine *engine) {
     return completed;
 }
 
+/* ---- stream by stream ---- */
+
+static uint64_t weight_add(uint64_t a, uint64_t b) {
+    return a + b < UINT64_MAX / 8 && a + b >= a ? a + b : UINT64_MAX / 8;
+}
+
+/* Whether it is the device's turn with what is oldest there. */
+static bool stream_due(const struct stream *stream) {
+    const struct stream_mark *mark = &stream->marks[stream->marks_first];
+    return stream->marks_count && mark->event && mark->span.launches && !span_waits(&mark->span);
+}
+
+/* What streams have on the device: how much, and the highest priority of those whose turn it is. */
+struct device_load {
+    uint64_t weight;
+    int priority;
+};
+
+static struct device_load stall_load(const struct engine *engine) {
+    struct device_load load = {0, STREAM_PRIORITIES};
+    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
+        for (unsigned i = 0; i < stream->marks_count; i++)
+            load.weight = weight_add(load.weight, stream->marks[(stream->marks_first + i) % STREAM_MARKS].span.weight);
+        bool computes = stream->role >= 0; /* copies are in no kernel's way */
+        if (computes && stream->priority < load.priority && stream_due(stream))
+            load.priority = stream->priority;
+    }
+    return load;
+}
+
+static void stream_look(struct stream *stream, const struct device_load *load, uint64_t elapsed) {
+    struct stream_watch *watch = &stream->watch;
+    uint64_t completed = atomic_load_explicit(&stream->completed, memory_order_relaxed);
+    bool due = stream_due(stream);
+    if (!due || !watch->due || completed != watch->completed)
+        *watch = (struct stream_watch){.due = due, .completed = completed, .weight = load->weight};
+    else if (stream->priority <= load->priority)
+        watch->idle_ns += elapsed;
+}
+
+/* Looks at all streams, with the lock held. The one that has been stuck for too long, or NULL. */
+static const struct stream *stall_stuck(struct engine *engine, uint64_t timeout_ns, uint64_t elapsed) {
+    const struct device_load load = stall_load(engine);
+    const struct stream *stuck = NULL;
+    for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
+        stream_look(stream, &load, elapsed);
+        if (timeout_ns && stream->watch.idle_ns >= timeout_ns + STALL_PATIENCE * stream->watch.weight)
+            stuck = !stuck || stream->watch.idle_ns > stuck->watch.idle_ns ? stream : stuck;
+    }
+    return stuck;
+}
+
+/* ---- all of it ---- */
+
 /* Whether the time without work has just passed a multiple of what calls for a trim. */
 static bool stall_rested(struct engine *engine, bool resting, uint64_t elapsed) {
     uint64_t before = engine->stall.rest_ns;
@@ -124,14 +182,17 @@ bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_st
     if (atomic_load(&engine->broken))
         return false;
     uint64_t now = engine_clock(), completed = stall_completed(engine), elapsed = now - engine->stall.looked_ns;
+    elapsed = elapsed < STALL_STEP_NS ? elapsed : STALL_STEP_NS;
+    engine->stall.looked_ns = now;
     pthread_mutex_lock(&engine->lock);
+    const struct stream *stuck = stall_stuck(engine, timeout_ns, elapsed);
     suspect_marked(engine, &suspect);
     suspect_running(engine, &suspect);
+    if (stuck)
+        suspect = (struct suspect){stuck, stuck->marks[stuck->marks_first].span};
     if (suspect.stream) /* its records are there while the lock is held */
         span_describe(&suspect.span, stall->operation, sizeof stall->operation);
     pthread_mutex_unlock(&engine->lock);
-    engine->stall.looked_ns = now;
-    elapsed = elapsed < STALL_STEP_NS ? elapsed : STALL_STEP_NS;
     if (stall_rested(engine, !suspect.stream && completed == engine->stall.completed, elapsed))
         engine_trim_workspaces(engine);
     bool idle = engine->stall.busy && suspect.stream && completed == engine->stall.completed;
@@ -139,9 +200,10 @@ bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_st
     engine->stall.completed = completed;
     engine->stall.idle_ns = idle ? engine->stall.idle_ns + elapsed : 0;
     uint64_t weight = suspect.span.weight < UINT64_MAX / 8 ? suspect.span.weight : UINT64_MAX / 8;
-    if (!idle || !timeout_ns || engine->stall.idle_ns < timeout_ns + STALL_PATIENCE * weight)
+    bool all = idle && timeout_ns && engine->stall.idle_ns >= timeout_ns + STALL_PATIENCE * weight;
+    if (!all && !stuck)
         return false;
-    stall->ns = engine->stall.idle_ns;
+    stall->ns = stuck ? stuck->watch.idle_ns : engine->stall.idle_ns;
     stall->session = stall_session(engine, suspect.stream);
     return true;
 }

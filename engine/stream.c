@@ -68,12 +68,59 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
     return record;
 }
 
+/* ---- waits ---- */
+
+enum { CERTAIN_STEPS = 256 }; /* points that are looked at before an answer is given up */
+
+static bool point_certain(const struct stream *stream, uint64_t number, int *steps) {
+    if (point_reached(stream, number))
+        return true;
+    if (stream->outside || --*steps < 0)
+        return false;
+    if (stream->crowded && stream->crowded <= number && !point_reached(stream, stream->crowded_last))
+        return false;
+    for (unsigned i = 0; i < stream->n_holds && stream->holds[i].at <= number; i++)
+        if (!point_reached(stream, stream->holds[i].at) &&
+            !point_certain(stream->holds[i].stream, stream->holds[i].number, steps))
+            return false;
+    return true;
+}
+
+bool stream_certain(const struct stream *stream, uint64_t number) {
+    int steps = CERTAIN_STEPS;
+    return point_certain(stream, number, &steps);
+}
+
+static void holds_drop(struct stream *stream) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < stream->n_holds; i++)
+        if (!stream_certain(stream->holds[i].stream, stream->holds[i].number))
+            stream->holds[kept++] = stream->holds[i];
+    stream->n_holds = kept;
+}
+
+/* Notes the newest record, which waits for this point. */
+static void holds_add(struct stream *stream, struct stream *other, uint64_t number) {
+    if (stream_certain(other, number))
+        return;
+    if (stream->n_holds == STREAM_HOLDS)
+        holds_drop(stream);
+    if (stream->n_holds < STREAM_HOLDS) {
+        stream->holds[stream->n_holds++] = (struct stream_hold){stream->enqueued, other, number};
+        return;
+    }
+    if (!stream->crowded || point_reached(stream, stream->crowded_last))
+        stream->crowded = stream->enqueued;
+    stream->crowded_last = stream->enqueued;
+}
+
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number) {
     if (other == stream || point_reached(other, number))
         return STATUS_OK;
     struct record *record = stream_push(stream, RECORD_WAIT, sizeof *record, 0);
     if (!record)
         return STATUS_NO_HOST_MEMORY;
+    holds_add(stream, other, number);
     record->wait.stream = other;
     record->wait.number = number;
     return STATUS_OK;

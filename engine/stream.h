@@ -56,7 +56,12 @@ struct record {
     };
 };
 
-enum { STREAM_CHUNK_BYTES = 64 << 10, STREAM_MARKS = 8, STREAM_PRIORITIES = 3 /* above, at and below the default */ };
+enum {
+    STREAM_CHUNK_BYTES = 64 << 10,
+    STREAM_MARKS = 8,
+    STREAM_HOLDS = 8,
+    STREAM_PRIORITIES = 3 /* above, at and below the default */
+};
 
 struct stream_chunk {
     struct stream_chunk *next;
@@ -80,6 +85,20 @@ struct stream_mark {
     uint64_t launched_ns; /* when the one launch in it began, whose time is taken; 0: none is */
 };
 
+/* What the watch over the device found when it looked at a stream last (stall.c). */
+struct stream_watch {
+    bool due; /* what is oldest there has all it waits for */
+    uint64_t completed, idle_ns;
+    uint64_t weight; /* of all that was on the device when that became the oldest */
+};
+
+/* Record number `at` waits for a point that hung on bytes from elsewhere when it was enqueued. */
+struct stream_hold {
+    uint64_t at;
+    struct stream *stream;
+    uint64_t number;
+};
+
 struct stream {
     struct engine *engine;
 
@@ -96,6 +115,11 @@ struct stream {
     struct stream *poll_next; /* in engine_poll */
     struct stream *free_next; /* in the engine's list of recycled streams */
     struct stream *all_next;
+    bool outside; /* has no records: engine_outside_take() */
+    unsigned n_holds;
+    struct stream_hold holds[STREAM_HOLDS]; /* ascending; those that have been reached go when there is no room */
+    uint64_t crowded, crowded_last;         /* there was none: first and last of the records that are taken for holds */
+    struct stream_watch watch;
 
     /* under the engine's submit lock */
     uint64_t published; /* records up to this one may run */
@@ -176,3 +200,7 @@ bool uses_idle(struct uses *uses);
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
 /* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);
+/* Whether the point comes in any case: what is on a device ends, but bytes from elsewhere may be waiting for something
+ * here, and nothing up to the point waits for any that have not come. False, too, where that would take long to find
+ * out. Owner thread. */
+bool stream_certain(const struct stream *stream, uint64_t number);

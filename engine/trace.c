@@ -245,10 +245,17 @@ static void trace_settle(struct engine *engine, struct stream *stream, struct tr
     struct trace_event *event = &pending->event;
     int64_t begin, end;
     struct fault fault;
-    if (!atomic_load(&engine->trace.on) || atomic_load(&engine->broken) ||
-        async->event_elapsed(engine->device, pending->origin->event, pending->begin, &begin, &fault) != STATUS_OK ||
-        async->event_elapsed(engine->device, pending->begin, pending->end, &end, &fault) != STATUS_OK)
+    if (!atomic_load(&engine->trace.on) || atomic_load(&engine->broken))
         return;
+    int code = async->event_elapsed(engine->device, pending->origin->event, pending->begin, &begin, &fault);
+    if (code == STATUS_OK)
+        code = async->event_elapsed(engine->device, pending->begin, pending->end, &end, &fault);
+    if (code == STATUS_DEVICE_LOST)
+        engine_latch(engine, &fault);
+    if (code != STATUS_OK) {
+        atomic_fetch_add_explicit(&engine->trace.dropped, 1, memory_order_relaxed);
+        return;
+    }
     event->begin_ns = pending->origin->at_ns + (uint64_t)begin;
     if (event->begin_ns < stream->traced_ns)
         event->begin_ns = stream->traced_ns;

@@ -88,6 +88,14 @@ bool preamble_has_tls(const uint8_t preamble[PREAMBLE_BYTES]) {
     return preamble[5] & PREAMBLE_TLS;
 }
 
+void preamble_set_resumes(uint8_t preamble[PREAMBLE_BYTES]) {
+    preamble[5] |= PREAMBLE_RESUMES;
+}
+
+bool preamble_resumes(const uint8_t preamble[PREAMBLE_BYTES]) {
+    return preamble[5] & PREAMBLE_RESUMES;
+}
+
 /* A browser, openssl s_client and their like begin with a record of type handshake, version 3.something. */
 static bool looks_like_tls(const uint8_t in[PREAMBLE_BYTES]) {
     return in[0] == 0x16 && in[1] == 3;
@@ -105,8 +113,8 @@ int preamble_decode(const uint8_t in[PREAMBLE_BYTES], uint16_t *target, struct f
         return fault_set(fault, STATUS_VERSION, "protocol generation %u, this side speaks %d", in[4],
                          PREAMBLE_GENERATION);
     }
-    if (in[5] & ~PREAMBLE_TLS) {
-        return fault_set(fault, STATUS_PROTOCOL, "preamble has flags 0x%x, 0 and 1 are known", in[5]);
+    if (in[5] & ~(PREAMBLE_TLS | PREAMBLE_RESUMES)) {
+        return fault_set(fault, STATUS_PROTOCOL, "preamble has flags 0x%x, 1 and 2 are known", in[5]);
     }
     *target = (uint16_t)get(in + 6, 2);
     return STATUS_OK;

@@ -98,12 +98,18 @@ int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t message_m
                         struct frame_header *header, struct fault *fault);
 
 /* The preamble is all that the front reads of a device connection: magic (u32), protocol generation (u8, 1), flags
- * (u8), target (u16). It is in the clear also where TLS follows: it says no more than where the connection goes. */
+ * (u8), target (u16). It is in the clear also where TLS follows: it says no more than where the connection goes, and
+ * whether a session is there already. */
 enum { PREAMBLE_TARGET_CONTROL = 0xffff, PREAMBLE_TARGET_DEFAULT = 0xfffe };
-enum { PREAMBLE_TLS = 1 }; /* a flag: what follows, both ways, is TLS; but for an Error frame that refuses it */
+enum {
+    PREAMBLE_TLS = 1,     /* a flag: what follows, both ways, is TLS; but for an Error frame that refuses it */
+    PREAMBLE_RESUMES = 2, /* a flag: Hello will present a session, whose place is kept where all others are taken */
+};
 void preamble_encode(uint16_t target, uint8_t out[PREAMBLE_BYTES]);
 void preamble_set_tls(uint8_t preamble[PREAMBLE_BYTES]);
 bool preamble_has_tls(const uint8_t preamble[PREAMBLE_BYTES]);
+void preamble_set_resumes(uint8_t preamble[PREAMBLE_BYTES]);
+bool preamble_resumes(const uint8_t preamble[PREAMBLE_BYTES]);
 int preamble_decode(const uint8_t in[PREAMBLE_BYTES], uint16_t *target, struct fault *fault);
 
 /* The incremental reader. It reads ahead into a buffer of its own, so that many small frames cost one read; a payload

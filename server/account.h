@@ -21,6 +21,9 @@ struct account {
     struct tenant *tenant;
     unsigned connections, sessions;
     unsigned kept; /* by whoever else needs it to be here */
+    /* Of user kernels (compile.h): asked for and not done, of these in a compiler now, and when one began last. */
+    unsigned compiles, compiling;
+    uint64_t compile_turn;
     /* Operations in flight: the sum of what was found in each session when it was looked at last, after it had received
      * something. In between they can only become fewer. */
     uint64_t operations;

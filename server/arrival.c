@@ -1,88 +1,20 @@
 #include "server/arrival.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "server/arrival_socket.h"
 #include "server/front.h"
 #include "server/log.h"
 
 enum {
-    ARRIVAL_SOCKET_BUFFER = 4 << 20,
     ARRIVAL_UNDER_WAY_MAX = 128, /* to one worker; half of what its channel holds back */
-    /* A silent peer is asked after 15 s, and given up when three questions 5 s apart have gone unanswered. */
-    ARRIVAL_KEEPALIVE_IDLE_S = 15,
-    ARRIVAL_KEEPALIVE_INTERVAL_S = 5,
-    ARRIVAL_KEEPALIVE_COUNT = 3,
-    ARRIVAL_USER_TIMEOUT_MS = 30000, /* the same bound while data is on its way, where keepalive does not look */
 };
-
-/* ---- the socket and its peer ---- */
-
-static void arrival_set(int fd, int level, int option, int value) {
-    setsockopt(fd, level, option, &value, sizeof value);
-}
-
-static void arrival_tune_unix(int fd) {
-    /* FORCE passes net.core.wmem_max, for a daemon that may. */
-    int size = ARRIVAL_SOCKET_BUFFER;
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size))
-        arrival_set(fd, SOL_SOCKET, SO_SNDBUF, size);
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size))
-        arrival_set(fd, SOL_SOCKET, SO_RCVBUF, size);
-}
-
-static void arrival_tune_tcp(int fd) {
-    arrival_set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    arrival_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    arrival_set(fd, IPPROTO_TCP, TCP_KEEPIDLE, ARRIVAL_KEEPALIVE_IDLE_S);
-    arrival_set(fd, IPPROTO_TCP, TCP_KEEPINTVL, ARRIVAL_KEEPALIVE_INTERVAL_S);
-    arrival_set(fd, IPPROTO_TCP, TCP_KEEPCNT, ARRIVAL_KEEPALIVE_COUNT);
-    arrival_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, ARRIVAL_USER_TIMEOUT_MS);
-}
-
-static void arrival_identify_unix(int fd, struct peer *peer) {
-    struct ucred credentials;
-    socklen_t size = sizeof credentials;
-    snprintf(peer->address, sizeof peer->address, "unix");
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
-        return;
-    peer->has_uid = true;
-    peer->uid = credentials.uid;
-    peer->source.kind = SOURCE_UID;
-    memcpy(peer->source.bytes, &peer->uid, sizeof peer->uid);
-}
-
-static void arrival_identify_tcp(const struct sockaddr_storage *address, struct peer *peer) {
-    char host[INET6_ADDRSTRLEN] = "";
-    source_find(&peer->source, address);
-    if (address->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-        inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
-        snprintf(peer->address, sizeof peer->address, "[%s]:%u", host, ntohs(in6->sin6_port));
-    } else {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
-        inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
-        snprintf(peer->address, sizeof peer->address, "%s:%u", host, ntohs(in->sin_port));
-    }
-}
-
-static void arrival_meet(int fd, const struct sockaddr_storage *address, struct peer *peer) {
-    if (address->ss_family == AF_INET || address->ss_family == AF_INET6) {
-        arrival_tune_tcp(fd);
-        arrival_identify_tcp(address, peer);
-    } else {
-        arrival_tune_unix(fd);
-        arrival_identify_unix(fd, peer);
-    }
-}
 
 /* ---- ends ---- */
 
@@ -98,7 +30,7 @@ static int arrival_release(struct arrival *arrival) {
     int fd = arrival->fd;
     LIST_REMOVE(arrival, link);
     if (!arrival->slot)
-        arrival->front->arrivals.count--;
+        arrival->front->arrivals.places[arrival->place]--;
     roster_leave(arrival->entry);
     arrival->entry = NULL;
     uv_close((uv_handle_t *)&arrival->poll, arrival_closed);
@@ -125,6 +57,22 @@ static void arrival_refuse_with(struct arrival *arrival, enum status code, const
     arrival_refuse(arrival, &fault);
 }
 
+/* Not as loud as other refusals: a daemon that is full has no time for its log. */
+static void arrival_tell_full(struct front *front, struct fault *fault) {
+    front->refusals[REFUSAL_MAX_CONNECTIONS]++;
+    front->rejections[STATUS_LIMIT]++;
+    fault_set(fault, STATUS_LIMIT, "all of the daemon's %llu places for connections are taken (max-connections)",
+              (unsigned long long)front->config->max_connections);
+    log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name(STATUS_LIMIT), NULL);
+}
+
+static void arrival_refuse_full(struct arrival *arrival) {
+    struct front *front = arrival->front;
+    struct fault fault;
+    arrival_tell_full(front, &fault);
+    farewell_say(&front->farewells, arrival_release(arrival), &fault);
+}
+
 /* ---- handing on ---- */
 
 static void arrival_timed_out(uv_timer_t *timer);
@@ -144,7 +92,7 @@ static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     arrival->held = false;
     arrival->slot = slot;
     arrival->handed = slot->handed;
-    arrival->front->arrivals.count--;
+    arrival->front->arrivals.places[arrival->place]--;
     uv_timer_stop(&arrival->timer);
     uv_poll_stop(&arrival->poll);
 }
@@ -160,7 +108,7 @@ static const struct limits *arrival_limits(const struct arrival *arrival) {
 }
 
 /* Counts it for its principal, if it is not yet. False: it has been refused. */
-static bool arrival_count(struct arrival *arrival) {
+static bool arrival_enter(struct arrival *arrival) {
     struct front *front = arrival->front;
     struct fault fault;
     if (!roster_move(&front->roster, &arrival->entry, arrival->peer.principal.name, arrival_limits(arrival), &fault))
@@ -186,7 +134,7 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
         arrival_refuse(arrival, &fault);
         return;
     }
-    int error = worker_slot_connect(slot, copy, arrival->session, &arrival->peer);
+    int error = worker_slot_connect(slot, copy, arrival->session, arrival->place == PLACE_KEPT, &arrival->peer);
     if (error)
         arrival->entry = roster_take_back(&front->roster, arrival->session);
     if (!error)
@@ -202,7 +150,7 @@ static void arrival_place(struct arrival *arrival) {
     char names[160];
     /* Again: the users may be others than when it came. */
     login_identify(&front->login, &arrival->peer);
-    if (!arrival_count(arrival))
+    if (!arrival_enter(arrival))
         return;
     if (arrival->target == PREAMBLE_TARGET_CONTROL) {
         struct peer peer = arrival->peer;
@@ -234,6 +182,10 @@ static void arrival_place(struct arrival *arrival) {
 static void arrival_timed_out(uv_timer_t *timer) {
     struct arrival *arrival = timer->data;
     struct front *front = arrival->front;
+    if (arrival->place == PLACE_UNDECIDED) {
+        arrival_refuse_full(arrival);
+        return;
+    }
     if (!arrival->held) {
         arrival_refuse_with(arrival, STATUS_TIMED_OUT, "%zu of %d preamble bytes came within %llu ms",
                             arrival->received, PREAMBLE_BYTES, (unsigned long long)front->config->hello_timeout);
@@ -248,6 +200,23 @@ static void arrival_timed_out(uv_timer_t *timer) {
     arrival_refuse_with(arrival, STATUS_DEVICE_LOST, "%s was not ready within %llu ms; it is %s%s%s", slot->device.name,
                         (unsigned long long)front->config->hold_timeout, worker_state_name(slot->state),
                         *cause ? ": " : "", cause);
+}
+
+/* For one that came when all places were taken. False: it has been refused. */
+static bool arrival_decide(struct arrival *arrival) {
+    unsigned *places = arrival->front->arrivals.places;
+    if (arrival->place != PLACE_UNDECIDED)
+        return true;
+    bool resumes = preamble_resumes(arrival->preamble) && arrival->target != PREAMBLE_TARGET_CONTROL;
+    enum place place = places_decide(arrival->front, arrival->stranger, resumes);
+    if (place == PLACE_NONE) {
+        arrival_refuse_full(arrival);
+        return false;
+    }
+    places[PLACE_UNDECIDED]--;
+    places[place]++;
+    arrival->place = place;
+    return true;
 }
 
 static void arrival_read(struct arrival *arrival) {
@@ -269,7 +238,7 @@ static void arrival_read(struct arrival *arrival) {
         arrival_refuse_with(arrival, STATUS_DENIED, "this address takes TLS only: use tls:// in place of tcp://");
     else if (!arrival->peer.tls && preamble_has_tls(arrival->preamble))
         arrival_refuse_with(arrival, STATUS_PROTOCOL, "this address does not speak TLS: use tcp:// or unix:");
-    else
+    else if (arrival_decide(arrival))
         arrival_place(arrival);
 }
 
@@ -287,17 +256,14 @@ static void arrival_polled(uv_poll_t *poll, int status, int events) {
 
 /* ---- start ---- */
 
-/* Those who have to log in first leave some of the places to those whom the system vouches for, the operator among
- * them. */
-static bool arrival_full(const struct front *front, const struct sockaddr_storage *address, bool tls) {
-    bool tcp = address->ss_family == AF_INET || address->ss_family == AF_INET6;
-    bool stranger = tcp && login_strangers(&front->login, tls);
-    uint64_t places = front->config->max_connections;
-    return front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor) >=
-           places - (stranger ? places / 4 : 0);
+unsigned arrival_count(const struct front *front) {
+    unsigned sum = 0;
+    for (unsigned i = 0; i < PLACE_KINDS; i++)
+        sum += front->arrivals.places[i];
+    return sum;
 }
 
-static struct arrival *arrival_create(struct front *front, int fd) {
+static struct arrival *arrival_create(struct front *front, int fd, enum place place) {
     struct arrival *arrival = calloc(1, sizeof *arrival);
     if (!arrival)
         return NULL;
@@ -310,38 +276,47 @@ static struct arrival *arrival_create(struct front *front, int fd) {
     arrival->handles = 2;
     arrival->front = front;
     arrival->fd = fd;
+    arrival->place = place;
     LIST_INSERT_HEAD(&front->arrivals.head, arrival, link);
-    front->arrivals.count++;
+    front->arrivals.places[place]++;
     return arrival;
 }
 
-void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
+/* There is no place for it, or (`full` false) no memory. */
+static void arrival_turn_away(struct front *front, int fd, bool full) {
     struct fault fault;
-    bool full = arrival_full(front, address, tls);
-    front->accepted++;
-    if (full) { /* by figures that may be a while old */
-        supervisor_refresh(&front->supervisor);
-        full = arrival_full(front, address, tls);
+    if (full) {
+        arrival_tell_full(front, &fault);
+    } else {
+        front->rejections[STATUS_NO_HOST_MEMORY]++;
+        fault_set(&fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another connection");
     }
-    struct arrival *arrival = full ? NULL : arrival_create(front, fd);
+    farewell_say(&front->farewells, fd, &fault);
+}
+
+/* How long it has for its preamble. */
+static uint64_t arrival_patience_ms(const struct arrival *arrival) {
+    uint64_t ms = arrival->front->config->hello_timeout;
+    return arrival->place == PLACE_UNDECIDED && ms > PLACES_UNDECIDED_MS ? PLACES_UNDECIDED_MS : ms;
+}
+
+void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
+    bool tcp = address->ss_family == AF_INET || address->ss_family == AF_INET6;
+    bool stranger = tcp && login_strangers(&front->login, tls);
+    enum place place = places_find(front, stranger);
+    front->accepted++;
+    struct arrival *arrival = place == PLACE_NONE ? NULL : arrival_create(front, fd, place);
     if (!arrival) {
-        front->refusals[REFUSAL_MAX_CONNECTIONS] += full;
-        if (full)
-            fault_set(&fault, STATUS_LIMIT, "the daemon has %llu connections, its limit (max-connections)",
-                      (unsigned long long)front->config->max_connections);
-        else
-            fault_set(&fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another connection");
-        front->rejections[fault.code]++;
-        log_event(LOG_LEVEL_DEBUG, "connection_refused", "code", status_name((int)fault.code), NULL);
-        farewell_say(&front->farewells, fd, &fault);
+        arrival_turn_away(front, fd, place == PLACE_NONE);
         return;
     }
+    arrival->stranger = stranger;
     arrival_meet(fd, address, &arrival->peer);
     arrival->peer.tls = tls;
     login_identify(&front->login, &arrival->peer);
-    if (!arrival_count(arrival))
+    if (!arrival_enter(arrival))
         return;
-    uv_timer_start(&arrival->timer, arrival_timed_out, front->config->hello_timeout, 0);
+    uv_timer_start(&arrival->timer, arrival_timed_out, arrival_patience_ms(arrival), 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */
 }
@@ -352,7 +327,7 @@ static void arrival_settle(struct arrival *arrival) {
         close(arrival_release(arrival));
     } else if (!arrival->slot->process) {
         arrival->slot = NULL;
-        arrival->front->arrivals.count++;
+        arrival->front->arrivals.places[arrival->place]++;
         arrival_place(arrival);
     }
 }

@@ -10,6 +10,7 @@
 
 #include "proto/frame.h"
 #include "server/peer.h"
+#include "server/places.h"
 
 struct front;
 struct roster_entry;
@@ -24,6 +25,8 @@ struct arrival {
     uint8_t preamble[PREAMBLE_BYTES];
     size_t received;
     uint16_t target;
+    bool stranger; /* has to log in */
+    enum place place;
     bool held;                /* has its preamble, waits for the worker */
     struct worker_slot *slot; /* on its way to this one's process; NULL: to none */
     uint64_t handed;          /* its number among those handed to that process */
@@ -35,10 +38,12 @@ struct arrival {
 
 struct arrival_list {
     LIST_HEAD(, arrival) head;
-    unsigned count;        /* without those on their way to a worker, whom its slot counts */
-    uint64_t last_session; /* number given last */
+    unsigned places[PLACE_KINDS]; /* how many have one; without those on their way to a worker, whom its slot counts */
+    uint64_t last_session;        /* number given last */
 };
 
+/* How many there are, without those on their way to a worker. */
+unsigned arrival_count(const struct front *front);
 /* Takes `fd`. `tls`: of a listener for that. */
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls);
 /* Something is new about a worker: held connections may go on, or must be refused; those that it has taken are done,

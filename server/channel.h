@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "proto/status.h"
+#include "server/config.h"
 #include "server/peer.h"
 #include "server/token.h"
 
@@ -23,6 +24,8 @@ enum channel_type {
     CHANNEL_REVOKED,     /* whoever was let in as `principal`, by its credential, may not stay */
     CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
     CHANNEL_LIMITS,      /* the limits of `principal` are others; without a name: of all that are no users */
+    CHANNEL_KERNELS,     /* the setting user-kernels is `kernels` */
+    CHANNEL_PLACES,      /* max-connections is `places`, and more than it was */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
     CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
@@ -42,6 +45,8 @@ struct channel_limits {
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
     uint32_t drain_timeout_ms;
     uint32_t device_timeout_ms;    /* without progress a device is given up; 0: never */
+    uint32_t compile_timeout_ms;   /* for a user kernel to be compiled; 0: as long as it takes */
+    uint64_t compile_memory;       /* bytes that its compiler may take; 0: any */
     uint32_t heartbeat_timeout_ms; /* without a sign of life a resumable client loses its connection; 0: never */
 };
 
@@ -61,6 +66,7 @@ struct channel_message {
         } start;
         struct {
             uint64_t session; /* number for the new session */
+            bool kept;        /* it has a place that is kept for one that comes back */
             struct peer peer;
         } connection;
         struct {
@@ -81,6 +87,8 @@ struct channel_message {
             char reason[128]; /* may be "" */
             bool found;
         } kill;
+        char kernels[CONFIG_PRINCIPALS_MAX];
+        uint64_t places;
         struct fault fault; /* CHANNEL_FAULT */
         uint64_t taken;     /* as in struct stats_page */
     };

@@ -1,35 +1,49 @@
-/* Compilations of user kernels: each runs on a thread of libuv's pool, a few at a time, while the loop goes on. Loop thread
- * only. */
+/* Compilations of user kernels, while the loop goes on: what nobody has compiled yet waits for its turn at a compiler, which
+ * is a process of its own where the service has a program for that; then it is loaded on the device. A thread of libuv's
+ * pool waits for either.
+ *
+ * Turns. Few compile at once, and of each principal one: whoever has waited longest since his last turn is next, among the
+ * principals, and among a principal's sessions; so a queue of one's sources is his own alone to wait for. What has been
+ * compiled before waits for no compiler. Loop thread only. */
 #pragma once
 
 #include <uv.h>
 
 #include "engine/kernel.h"
+#include "server/compile_process.h"
 
+struct account;
 struct answer;
 struct connection;
 struct service;
 
 enum {
-    COMPILE_RUNNING_MAX = 2, /* of a service: a compiler takes a core and some 100 MB */
-    COMPILE_PENDING_MAX = 8, /* of a connection */
+    COMPILE_RUNNING_MAX = 2,    /* of a service: a compiler takes a core and some 100 MB */
+    COMPILE_PENDING_MAX = 8,    /* of a connection, */
+    COMPILE_PRINCIPAL_MAX = 64, /* of a principal on this device: sources may have 1 MiB */
 };
 
 struct compile {
     struct compile *next; /* while it waits for its turn */
     struct service *service;
-    struct answer *answer; /* who waits for it; NULL: nobody any more */
-    enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_DONE } state;
+    struct account *account; /* whose turns it takes; kept */
+    struct answer *answer;   /* who waits for it; NULL: nobody any more */
+    enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_LOADING, COMPILE_DONE } state;
     uint64_t kernel; /* the id to bind */
     uint64_t started_ns;
+    bool compiled; /* by a compiler, and not long ago */
     uv_work_t work;
+    struct compile_process process;
     struct kernel_job job;
 };
 
 /* Of a service. */
 struct compile_queue {
     struct compile *first, **last;
-    unsigned running; /* a release among them */
+    unsigned running; /* in compilers */
+    unsigned busy;    /* threads: those that wait for these, that load, that release */
+    uint64_t turns;   /* so far */
+    bool releases;
     uv_work_t releasing;
     struct device_kernel *unused; /* what it releases */
 };
@@ -39,7 +53,7 @@ void compile_queue_init(struct compile_queue *queue);
 /* answer_compiled() is called when it is done, not before this returns. */
 int compile_start(struct answer *answer, uint64_t kernel, const char *source, const char *name,
                   struct compile **compile, struct fault *fault);
-/* Starts to take off the device what nobody needs any more, unless a compilation is about to. */
+/* Starts to take off the device what nobody needs any more. */
 void compile_release_unused(struct service *service);
-/* The answer goes away. What runs, runs to its end, or as far as its compiler lets it; then it is freed. Takes NULL. */
+/* The answer goes away, and its session may: a compiler is ended, a load runs to its end; then all is freed. Takes NULL. */
 void compile_let_go(struct compile *compile);

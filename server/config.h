@@ -46,6 +46,8 @@ struct config {
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */
+    uint64_t compile_timeout;                 /* 0: never */
+    uint64_t compile_memory;                  /* bytes */
     uint64_t heartbeat_timeout;               /* 0: never */
     uint64_t quarantine_after;                /* failures in a minute; 0: never */
     char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
@@ -77,6 +79,6 @@ void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner);
 /* Whether who speaks TLS must show a certificate. */
 bool config_wants_certificates(const struct config *config);
-/* Whether this principal may compile kernels of its own. */
-bool config_allows_kernels(const struct config *config, const char *principal);
+/* Whether this principal may bring kernels of its own, by such a list. */
+bool config_allows_kernels(const char list[CONFIG_PRINCIPALS_MAX], const char *principal);
 void config_print_help(FILE *out);

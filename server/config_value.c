@@ -160,8 +160,7 @@ bool config_wants_certificates(const struct config *config) {
            (config->tls_client_auth == CONFIG_CLIENT_UNSAID && *config->tls_client_ca);
 }
 
-bool config_allows_kernels(const struct config *config, const char *principal) {
-    const char *list = config->user_kernels;
+bool config_allows_kernels(const char list[CONFIG_PRINCIPALS_MAX], const char *principal) {
     size_t length = strlen(principal);
     if (!strcmp(list, "none") || !strcmp(list, "all"))
         return !strcmp(list, "all");

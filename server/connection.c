@@ -2,18 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "proto/socket.h"
 #include "server/log.h"
 #include "server/request.h"
-
-enum { CONNECTION_SOCKET_BUFFER = 4 << 20 };
 
 static void connection_on_poll(uv_poll_t *poll, int status, int events);
 
@@ -208,20 +205,6 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
 
 /* ---- the beginning ---- */
 
-/* Small frames must not wait for one another, and a Unix socket's default buffer halves the rate of large ones. */
-static void connection_tune(int fd, bool *tcp) {
-    int family = 0, on = 1, bytes = CONNECTION_SOCKET_BUFFER;
-    socklen_t length = sizeof family;
-
-    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length);
-    *tcp = family != AF_UNIX;
-    if (*tcp)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    else if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) < 0)
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-}
-
 static void connection_list(struct connection *connection) {
     struct service *service = connection->service;
 
@@ -290,7 +273,8 @@ int connection_create(const struct connection_options *options, int fd, struct c
         close(fd);
         return error;
     }
-    connection_tune(fd, &connection->tcp);
+    connection->tcp = socket_is_tcp(fd);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     error = transport_init(&connection->transport, fd, options->tls, fault);
     if (error) {
         account_leave(connection->account);
@@ -312,6 +296,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection->poll = poll;
     connection->poll->data = connection;
     connection->number = connection->guest = options->session;
+    connection->kept = options->kept;
     connection->started_ns = service_now_ns();
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
     reply_queue_init(&connection->queue);

@@ -33,6 +33,7 @@ enum {
 struct connection_options {
     struct service *service;
     uint64_t session;        /* number of the session */
+    bool kept;               /* its place is one for those that come back */
     const struct peer *peer; /* copied */
     struct tls_context *tls; /* NULL: in the clear */
 };
@@ -74,8 +75,10 @@ struct connection {
     char reason[256];
 
     uint64_t guest; /* by which the front counts its socket; 0: it has none */
+    bool kept;      /* its place is one for those that come back, and it has not yet */
     uint64_t number;
     struct account *account; /* of the principal */
+    uint64_t compile_turn;   /* when a kernel of it began to be compiled last (compile.h) */
     struct peer peer;        /* its principal is another one after a login */
     enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
     char client[CONNECTION_NAME_BYTES];
@@ -101,6 +104,8 @@ void connection_give_up(struct connection *connection, const struct fault *fault
 
 /* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it. */
 void connection_unplug(struct connection *connection);
+/* It goes on with a session, and its place is as good as any. */
+void connection_settle(struct connection *connection);
 /* The front need not count its socket any more. */
 void connection_leave(struct connection *connection);
 /* Takes over the other one's socket, with its reader; it must be destroyed then. */

@@ -39,13 +39,19 @@ static void connection_closed(uv_handle_t *handle) {
     free(handle);
 }
 
+void connection_settle(struct connection *connection) {
+    if (connection->kept)
+        service_count_settled(connection->service);
+    connection->kept = false;
+}
+
 void connection_leave(struct connection *connection) {
     struct service *service = connection->service;
 
     if (!connection->guest)
         return;
-    if (service->departed)
-        atomic_fetch_add_explicit(service->departed, 1, memory_order_relaxed);
+    service_count_departed(service, connection->kept);
+    connection->kept = false;
     if (service->options.left)
         service->options.left(service->options.owner, connection->guest);
     connection->guest = 0;
@@ -113,7 +119,7 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_release(connection);
     connection_unlist(connection);
     account_leave(connection->account);
-    lease_finish(&connection->lease);
+    lease_finish(connection);
     outcome_list_finish(&connection->lease.outcomes);
     connection_leave(connection);
     free(connection);

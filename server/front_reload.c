@@ -3,6 +3,7 @@
 
 #include "server/front.h"
 #include "server/log.h"
+#include "server/loop.h"
 
 /* All that a reload reads. What is added here is read by reload_read() and takes effect in reload_apply(). */
 struct reload {
@@ -11,8 +12,8 @@ struct reload {
     struct front_tls_fresh tls;
 };
 
-/* Changes nothing, and says what is wrong. */
-static int reload_read(const struct front *front, struct reload *reload, struct fault *fault) {
+/* Changes nothing but the room for connections, and says what is wrong. */
+static int reload_read(struct front *front, struct reload *reload, struct fault *fault) {
     enum config_action action;
     config_init(&reload->config);
     reload->config.ignore_devices = true;
@@ -24,6 +25,11 @@ static int reload_read(const struct front *front, struct reload *reload, struct 
     /* So it is with certificates. */
     if (!error)
         error = front_tls_read(front->config, &reload->tls, fault);
+    if (!error) {
+        error = loop_raise_descriptors(&front->loop, reload->config.max_connections, fault);
+        if (error)
+            front_tls_drop(&reload->tls);
+    }
     if (error) {
         users_destroy(reload->users);
         reload->users = NULL;
@@ -60,9 +66,16 @@ static void reload_tell_limits(struct front *front, const struct users *before, 
 /* Cannot fail. The configuration first: the rights of users are worked out from it. Whoever may not stay is told so
  * before anybody's limits change. */
 static void reload_apply(struct front *front, struct reload *reload) {
-    struct limits everybody = front->config->limits;
+    struct config *config = front->config;
+    struct limits everybody = config->limits;
     struct users *before = NULL;
-    config_take(front->config, &reload->config, reload_tell, NULL);
+    bool more = reload->config.max_connections > config->max_connections;
+    bool other_kernels = strcmp(reload->config.user_kernels, config->user_kernels) != 0;
+    config_take(config, &reload->config, reload_tell, NULL);
+    if (more)
+        supervisor_set_places(&front->supervisor, config->max_connections);
+    if (other_kernels)
+        supervisor_set_kernels(&front->supervisor, config->user_kernels);
     if (reload->users) {
         before = login_replace_users(&front->login, reload->users);
         users_compare(before, reload->users, front_revoke, front);

@@ -16,8 +16,9 @@ void http_route_finish(struct http *http);
  * this address (DNS rebinding) still sends that name. Addresses cannot be names of others; `hosts` are this one's. */
 bool http_host_is_ours(const char *host, const char *hosts);
 
-/* Whether the request shows a token that may read status, where such are needed. */
-bool http_login_allows(struct http *http, struct MHD_Connection *connection);
+/* Whether the request shows a token that may read status, where such are needed: MHD_HTTP_OK, MHD_HTTP_UNAUTHORIZED, or
+ * MHD_HTTP_TOO_MANY_REQUESTS after failures from the same address, and for how many seconds more. */
+unsigned http_login_check(struct http *http, struct MHD_Connection *connection, unsigned *wait_s);
 
 http_write http_write_metrics, http_write_status, http_write_healthz, http_write_readyz, http_write_history;
 

@@ -35,29 +35,34 @@ static void http_login_peer(struct http *http, struct MHD_Connection *connection
         source_find(&peer->source, &address);
 }
 
-static bool http_login_is(struct http *http, struct MHD_Connection *connection, const char *token) {
+static unsigned http_login_code(struct http *http, struct MHD_Connection *connection, const char *token,
+                                unsigned *wait_s) {
     struct peer peer;
     struct login_request request = {.peer = &peer, .token = token};
     struct principal principal;
     struct fault fault;
+    uint64_t wait_ms;
     http_login_peer(http, connection, &peer);
-    if (login_check_now(&http->front->login, &request, &principal, &fault))
-        return false;
-    return role_check(ROLE_ON_CONTROL, FRAME_GET_STATUS, principal.role, principal.name, &fault) == STATUS_OK;
+    int status = login_check_now(&http->front->login, &request, &principal, &wait_ms, &fault);
+    *wait_s = (unsigned)((wait_ms + 999) / 1000);
+    if (!status)
+        status = role_check(ROLE_ON_CONTROL, FRAME_GET_STATUS, principal.role, principal.name, &fault);
+    return !status ? MHD_HTTP_OK : *wait_s ? MHD_HTTP_TOO_MANY_REQUESTS : MHD_HTTP_UNAUTHORIZED;
 }
 
-bool http_login_allows(struct http *http, struct MHD_Connection *connection) {
+unsigned http_login_check(struct http *http, struct MHD_Connection *connection, unsigned *wait_s) {
     const char *shown = http->library.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     char text[HTTP_BASIC_TEXT_MAX + 1];
+    unsigned code = MHD_HTTP_UNAUTHORIZED;
+    *wait_s = 0;
     if (!http->front->login.users)
-        return true;
-    bool allowed = false;
+        return MHD_HTTP_OK;
     if (shown && !strncasecmp(shown, "Bearer ", 7))
-        allowed = http_login_is(http, connection, shown + 7);
+        code = http_login_code(http, connection, shown + 7, wait_s);
     else if (shown && !strncasecmp(shown, "Basic ", 6))
-        allowed = http_login_is(http, connection, http_basic_password(shown + 6, text));
+        code = http_login_code(http, connection, http_basic_password(shown + 6, text), wait_s);
     OPENSSL_cleanse(text, sizeof text);
-    if (!allowed)
-        log_event(LOG_LEVEL_DEBUG, "http_denied", "token", shown ? "wrong" : "none", NULL);
-    return allowed;
+    if (code != MHD_HTTP_OK)
+        log_event(LOG_LEVEL_DEBUG, "http_denied", "token", !shown ? "none" : *wait_s ? "not looked at" : "wrong", NULL);
+    return code;
 }

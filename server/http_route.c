@@ -110,9 +110,10 @@ static enum MHD_Result http_send(struct http *http, struct MHD_Connection *conne
     return http->library.queue_response(connection, code, response);
 }
 
-/* `text` is constant. */
-static enum MHD_Result http_send_text(struct http *http, struct MHD_Connection *connection, unsigned code,
-                                      const char *text) {
+/* `text` is constant. `wait_s`: when to come again; 0: nothing is said of it. */
+static enum MHD_Result http_send_text_for(struct http *http, struct MHD_Connection *connection, unsigned code,
+                                          const char *text, unsigned wait_s) {
+    char seconds[16];
     struct MHD_Response *response =
         http->library.create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
     if (!response)
@@ -122,11 +123,25 @@ static enum MHD_Result http_send_text(struct http *http, struct MHD_Connection *
         http->library.add_response_header(response, "Allow", "GET, HEAD");
     if (code == MHD_HTTP_UNAUTHORIZED)
         http->library.add_response_header(response, "WWW-Authenticate", "Basic realm=\"tensord\", charset=\"UTF-8\"");
-    if (code == MHD_HTTP_SERVICE_UNAVAILABLE)
-        http->library.add_response_header(response, "Retry-After", "1");
+    snprintf(seconds, sizeof seconds, "%u", wait_s);
+    if (wait_s)
+        http->library.add_response_header(response, "Retry-After", seconds);
     enum MHD_Result result = http_send(http, connection, response, code);
     http->library.destroy_response(response);
     return result;
+}
+
+static enum MHD_Result http_send_text(struct http *http, struct MHD_Connection *connection, unsigned code,
+                                      const char *text) {
+    return http_send_text_for(http, connection, code, text, code == MHD_HTTP_SERVICE_UNAVAILABLE);
+}
+
+static enum MHD_Result http_deny(struct http *http, struct MHD_Connection *connection, unsigned code, unsigned wait_s) {
+    return http_send_text_for(http, connection, code,
+                              code == MHD_HTTP_TOO_MANY_REQUESTS
+                                  ? "too many wrong tokens came from this address; try again later\n"
+                                  : "it takes a token, as Bearer or as the password of any name\n",
+                              wait_s);
 }
 
 static struct MHD_Response *http_make(struct http *http, const struct http_route *route, unsigned *code) {
@@ -204,8 +219,8 @@ enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *conn
                               "there are: / /metrics /status.json /history.json /healthz /readyz\n");
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return http_send_text(http, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-    if (!route->open && !http_login_allows(http, connection))
-        return http_send_text(http, connection, MHD_HTTP_UNAUTHORIZED,
-                              "it takes a token, as Bearer or as the password of any name\n");
+    unsigned wait_s = 0, login = route->open ? MHD_HTTP_OK : http_login_check(http, connection, &wait_s);
+    if (login != MHD_HTTP_OK)
+        return http_deny(http, connection, login, wait_s);
     return route->write ? http_send_route(http, connection, route) : http_send_dashboard(http, connection, route);
 }

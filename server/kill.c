@@ -13,8 +13,14 @@ static void kill_finish(struct kill *kill, const struct fault *fault) {
 
 static void kill_finish_unknown(struct kill *kill) {
     struct fault fault;
-    fault_set(&fault, STATUS_INVALID_ARGUMENT, "there is no session %llu (it may just have ended)",
-              (unsigned long long)kill->session);
+    if (kill->deaf)
+        fault_set(&fault, STATUS_AGAIN,
+                  "%s could not be asked whether it has session %llu, and no other device has it: "
+                  "the daemon has no memory for more words to its worker; try again",
+                  kill->deaf->device.name, (unsigned long long)kill->session);
+    else
+        fault_set(&fault, STATUS_INVALID_ARGUMENT, "there is no session %llu (it may just have ended)",
+                  (unsigned long long)kill->session);
     kill_finish(kill, &fault);
 }
 
@@ -36,8 +42,13 @@ void kill_start(struct front *front, struct kill *kill, uint64_t session, const 
     kill->session = session;
     kill->deadline_ms = service_now_ms() + KILL_TIMEOUT_MS;
     LIST_INSERT_HEAD(&front->kills.head, kill, link);
-    for (unsigned i = 0; i < front->supervisor.n_slots; i++)
-        kill->asked[i] = worker_slot_send(&front->supervisor.slots[i], &message, -1) == STATUS_OK;
+    kill->deaf = NULL;
+    for (unsigned i = 0; i < front->supervisor.n_slots; i++) {
+        int error = worker_slot_send(&front->supervisor.slots[i], &message, -1);
+        kill->asked[i] = error == STATUS_OK;
+        if (error == STATUS_LIMIT)
+            kill->deaf = &front->supervisor.slots[i];
+    }
     if (!kill_missing(front, kill))
         kill_finish_unknown(kill);
 }

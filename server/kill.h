@@ -21,6 +21,7 @@ struct kill {
     /* private */
     uint64_t session, deadline_ms;
     bool asked[CONFIG_DEVICES_MAX]; /* and not yet answered, by slot */
+    const struct worker_slot *deaf; /* one that could not be asked, and may have it; NULL: none */
     LIST_ENTRY(kill) link;
 };
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -18,10 +19,15 @@ void lease_init(struct lease *lease) {
     *lease = (struct lease){.pidfd = -1};
 }
 
-void lease_finish(struct lease *lease) {
+void lease_finish(struct connection *connection) {
+    struct lease *lease = &connection->lease;
+
     if (lease->pidfd >= 0)
         close(lease->pidfd);
     lease->pidfd = -1;
+    if (lease->until_ms)
+        service_count_detached(connection->service, false);
+    lease->until_ms = 0;
 }
 
 /* ---- granting ---- */
@@ -105,12 +111,22 @@ static int lease_scan_message(void *owner, const struct frame_header *header, co
     return STATUS_OK;
 }
 
+/* How much of what the client has sent lies there: what it sends from now on is not waited for. */
+static size_t lease_left(const struct connection *connection) {
+    int bytes = 0;
+
+    if (ioctl(connection->transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
+        bytes = LEASE_SCAN_BYTES;
+    return (size_t)bytes + (transport_more(&connection->transport) ? LEASE_SCAN_AHEAD : 0);
+}
+
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
- * a client that comes back sends it again, and one that has said goodbye wants none of it. */
+ * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, and charged
+ * to the principal's rate afterwards. */
 static void lease_scan(struct connection *connection) {
     static const struct frame_handler handler = {lease_scan_message, NULL};
     struct frame_reader *reader = &connection->reader;
-    size_t left = LEASE_SCAN_BYTES;
+    size_t left = lease_left(connection);
 
     if (connection->eof || frame_reader_resume(reader, &handler, connection, NULL))
         return;
@@ -121,7 +137,10 @@ static void lease_scan(struct connection *connection) {
 
         frame_reader_want(reader, &place, &want);
         got = transport_read(&connection->transport, place, want);
-        if (got <= 0 || frame_reader_advance(reader, (size_t)got, &handler, connection, NULL))
+        if (got <= 0)
+            return;
+        account_spend(connection, (size_t)got);
+        if (frame_reader_advance(reader, (size_t)got, &handler, connection, NULL))
             return;
         left -= (size_t)got < left ? (size_t)got : left;
     }
@@ -153,8 +172,9 @@ static bool lease_orphaned(struct lease *lease) {
 static void lease_detach(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
 
-    lease_unplug(connection);
+    service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
+    lease_unplug(connection); /* and only then its connection's given back */
     if (lease->process > 0) {
         lease->pidfd = pidfd_open(lease->process, 0);
         if (lease->pidfd < 0 && errno == ESRCH)
@@ -227,8 +247,8 @@ void lease_take_over(struct connection *fresh) {
 
     if (connection->poll)
         lease_unplug(connection); /* the client knows better than we that it is of no use */
-    lease_finish(lease);
-    lease->until_ms = 0;
+    connection_settle(fresh);
+    lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;

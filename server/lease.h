@@ -18,7 +18,8 @@ struct frame_header;
 enum {
     LEASE_SECRET_BYTES = 16,
     LEASE_ACK_BYTES = 256 << 10, /* an Ack after each so many; larger payloads are not copies that the client keeps */
-    LEASE_SCAN_BYTES = 64 << 20, /* at most so many are looked through for a goodbye */
+    LEASE_SCAN_BYTES = 8 << 20,  /* at most so many are looked through for a goodbye: as many as a socket holds, */
+    LEASE_SCAN_AHEAD = 64 << 10, /* and what TLS has taken out of it */
 };
 
 struct lease {
@@ -45,7 +46,8 @@ struct lease {
 };
 
 void lease_init(struct lease *lease);
-void lease_finish(struct lease *lease);
+/* The session waits for nobody any more. */
+void lease_finish(struct connection *connection);
 
 /* At Hello: gives the session a lease, if the client and the operator want that. */
 void lease_grant(struct connection *connection, const Tensord__Hello *hello);

@@ -8,12 +8,9 @@
 #include "server/log.h"
 
 enum {
-    LOGIN_DELAY_MS = 100, /* at first, doubled with each failure, */
-    LOGIN_DELAY_MAX_MS = 2000,
     LOGIN_LOGGED_MAX = 10, /* lines a second */
 };
 #define LOGIN_SECOND_NS UINT64_C(1000000000)
-#define LOGIN_MEMORY_NS (60 * LOGIN_SECOND_NS) /* without a failure, after which all are forgotten */
 
 /* One that is put off. */
 struct login_waiting {
@@ -24,46 +21,6 @@ struct login_waiting {
     uv_timer_t timer;
     LIST_ENTRY(login_waiting) link;
 };
-
-/* ---- sources ---- */
-
-static struct login_source *login_find_source(struct login *login, const struct source *source) {
-    for (unsigned i = 0; i < login->n_sources; i++)
-        if (login->sources[i].source.kind == source->kind &&
-            !memcmp(login->sources[i].source.bytes, source->bytes, sizeof source->bytes))
-            return &login->sources[i];
-    return NULL;
-}
-
-/* Its entry, new or with the failures that still count. */
-static struct login_source *login_take_source(struct login *login, const struct source *source, uint64_t now) {
-    struct login_source *entry = login_find_source(login, source);
-    if (entry && now - entry->last_ns <= LOGIN_MEMORY_NS)
-        return entry;
-    if (!entry && login->n_sources < LOGIN_SOURCES_MAX) {
-        entry = &login->sources[login->n_sources++];
-    } else if (!entry) {
-        entry = login->sources;
-        for (unsigned i = 1; i < LOGIN_SOURCES_MAX; i++)
-            if (login->sources[i].last_ns < entry->last_ns)
-                entry = &login->sources[i];
-    }
-    *entry = (struct login_source){.source = *source};
-    return entry;
-}
-
-/* For how long a login from there waits now. No longer than a connection has for its Hello, or it would never be
- * answered. */
-static uint64_t login_delay_ms(struct login *login, const struct source *source) {
-    const struct login_source *entry = login_find_source(login, source);
-    uint64_t delay = LOGIN_DELAY_MS, most = login->config->hello_timeout / 2;
-    if (!entry || entry->failures < LOGIN_FREE_FAILURES || uv_hrtime() - entry->last_ns > LOGIN_MEMORY_NS)
-        return 0;
-    for (unsigned i = LOGIN_FREE_FAILURES; i < entry->failures && delay < LOGIN_DELAY_MAX_MS; i++)
-        delay *= 2;
-    delay = delay < LOGIN_DELAY_MAX_MS ? delay : LOGIN_DELAY_MAX_MS;
-    return delay < most ? delay : most;
-}
 
 /* ---- failures ---- */
 
@@ -92,18 +49,16 @@ static void login_log(struct login *login, const struct login_request *request, 
     login->unlogged = 0;
 }
 
-static void login_count_failure(struct login *login, const struct login_request *request) {
-    uint64_t now = uv_hrtime();
-    struct login_source *entry = login_take_source(login, &request->peer->source, now);
-    entry->last_ns = now;
-    entry->failures += entry->failures < UINT32_MAX;
-    if (entry->failures == LOGIN_FREE_FAILURES && login_may_log(login))
+static void login_count_failure(struct login *login, struct login_source_table *sources,
+                                const struct login_request *request) {
+    unsigned failures = login_source_fail(sources, &request->peer->source, uv_hrtime());
+    if (failures == LOGIN_FREE_FAILURES && login_may_log(login))
         log_event(LOG_LEVEL_WARNING, "login_slowed", "peer", request->peer->address, "cause",
                   "repeated failures from there", NULL);
 }
 
-static int login_deny(struct login *login, const struct login_request *request, enum users_denial denial,
-                      struct fault *fault) {
+static int login_deny(struct login *login, struct login_source_table *sources, const struct login_request *request,
+                      enum users_denial denial, struct fault *fault) {
     static const char *const reasons[] = {[USERS_NO_TOKEN] = "no token",
                                           [USERS_MALFORMED] = "not a token",
                                           [USERS_UNKNOWN] = "unknown token",
@@ -117,8 +72,19 @@ static int login_deny(struct login *login, const struct login_request *request, 
     if (denial == USERS_NO_TOKEN) /* nothing was tried, so there is nothing to slow down */
         return fault_set(fault, STATUS_DENIED,
                          "a token is needed here (TENSORD_TOKEN, TENSORD_TOKEN_FILE, or the client's options)");
-    login_count_failure(login, request);
+    login_count_failure(login, sources, request);
     return fault_set(fault, STATUS_DENIED, "the token is not valid");
+}
+
+/* Its CA has vouched for the name, so there is nothing to guess, and nothing to slow down. */
+static int login_deny_certificate(struct login *login, const struct login_request *request, struct fault *fault) {
+    login->counts.unknown++;
+    login_log(login, request, "a certificate whose name is no user's");
+    return fault_set(
+        fault, STATUS_DENIED,
+        "the certificate's name \"%s\" is no user of this daemon's; add it to the file of users, or show a "
+        "token",
+        request->peer->certificate);
 }
 
 /* ---- logins ---- */
@@ -129,7 +95,7 @@ void login_limits(const struct login *login, const char *name, struct limits *li
 
 /* What the configuration and the user's own settings let it do and take. */
 static void login_allow(const struct login *login, struct principal *principal) {
-    principal->user_kernels = config_allows_kernels(login->config, principal->name);
+    principal->user_kernels = config_allows_kernels(login->config->user_kernels, principal->name);
     login_limits(login, principal->name, &principal->limits);
 }
 
@@ -161,11 +127,13 @@ static int login_turn_away(struct login *login, const struct login_request *requ
 }
 
 /* Now, without waiting. */
-static int login_decide(struct login *login, const struct login_request *request, struct principal *principal,
-                        struct fault *fault) {
+static int login_decide(struct login *login, struct login_source_table *sources, const struct login_request *request,
+                        struct principal *principal, struct fault *fault) {
+    if (!*request->token && *request->peer->certificate)
+        return login_deny_certificate(login, request, fault);
     enum users_denial denial = users_by_token(login->users, request->token, principal);
     if (denial != USERS_GRANTED)
-        return login_deny(login, request, denial, fault);
+        return login_deny(login, sources, request, denial, fault);
     login_allow(login, principal);
     return STATUS_OK;
 }
@@ -173,14 +141,17 @@ static int login_decide(struct login *login, const struct login_request *request
 /* The same, and counted. */
 static int login_finally(struct login *login, const struct login_request *request, struct principal *principal,
                          struct fault *fault) {
-    int status = login_decide(login, request, principal, fault);
+    int status = login_decide(login, &login->sources, request, principal, fault);
     login->counts.granted += status == STATUS_OK;
     return status;
 }
 
 int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
-                    struct fault *fault) {
-    return login_decide(login, request, principal, fault);
+                    uint64_t *wait_ms, struct fault *fault) {
+    *wait_ms = *request->token ? login_source_left_ms(&login->http_sources, &request->peer->source, uv_hrtime()) : 0;
+    if (*wait_ms)
+        return login_turn_away(login, request, fault);
+    return login_decide(login, &login->http_sources, request, principal, fault);
 }
 
 static void login_waiting_closed(uv_handle_t *handle) {
@@ -243,7 +214,10 @@ int login_check(struct login *login, const struct login_request *request, struct
         *principal = request->peer->principal;
         return STATUS_OK;
     }
-    uint64_t delay = *request->token ? login_delay_ms(login, &request->peer->source) : 0;
+    /* No longer than a connection has for its Hello, or it would never be answered. */
+    uint64_t delay = login_source_delay_ms(&login->sources, &request->peer->source, uv_hrtime());
+    uint64_t most = *request->token ? login->config->hello_timeout / 2 : 0;
+    delay = delay < most ? delay : most;
     return delay ? login_put_off(login, request, delay, fault) : login_finally(login, request, principal, fault);
 }
 

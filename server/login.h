@@ -6,25 +6,18 @@
 #include <uv.h>
 
 #include "server/config.h"
+#include "server/login_source.h"
 #include "server/peer.h"
 #include "server/users.h"
 
 enum {
-    LOGIN_SOURCES_MAX = 1024,     /* of failures that are remembered; then the oldest is forgotten */
     LOGIN_WAITING_MAX = 256,      /* logins that are put off, of all sources */
     LOGIN_SOURCE_WAITING_MAX = 8, /* and of one */
-    LOGIN_FREE_FAILURES = 3,      /* before a source is slowed down */
-};
-
-struct login_source {
-    struct source source;
-    unsigned failures;
-    uint64_t last_ns; /* of the last one */
 };
 
 struct login_counts {
     uint64_t granted;
-    uint64_t no_token, malformed, unknown, wrong; /* denied, by why */
+    uint64_t no_token, malformed, unknown, wrong; /* denied, by why; unknown: tokens and certificates */
     uint64_t put_off;                             /* slowed down, and */
     uint64_t turned_away;                         /* more than may wait */
 };
@@ -44,8 +37,8 @@ struct login {
     uv_loop_t *loop;
     const struct config *config;
     struct users *users; /* NULL: the configuration names no file of users */
-    struct login_source sources[LOGIN_SOURCES_MAX];
-    unsigned n_sources;
+    /* Apart, or a scraper with a token that was revoked would slow down the clients at its address. */
+    struct login_source_table sources, http_sources;
     LIST_HEAD(, login_waiting) waiting;
     unsigned n_waiting;
     struct login_counts counts;
@@ -65,17 +58,19 @@ void login_limits(const struct login *login, const char *name, struct limits *li
 bool login_strangers(const struct login *login, bool tls);
 /* Who a peer is without a token: sets peer->principal. The role is ROLE_NONE where it takes one. */
 void login_identify(const struct login *login, struct peer *peer);
-/* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. A token that
- * it shows besides is looked at as any other. */
+/* The peer has shown a certificate with the name peer->certificate, which is not "": sets peer->principal. The role is
+ * ROLE_NONE where there are users and this is none. A token that it shows besides is looked at as any other. */
 void login_certify(const struct login *login, struct peer *peer);
 /* STATUS_OK: *principal is who it is. STATUS_DENIED, STATUS_LIMIT: the fault is for the client, and says no more than a
  * stranger may know. STATUS_AGAIN: its source has to wait, and request->done will be called. */
 int login_check(struct login *login, const struct login_request *request, struct principal *principal,
                 struct fault *fault);
-/* The same for those who cannot be told later, such as a request by HTTP: nobody waits. Failures are logged and counted, also
- * against their source; what is granted is not, for they ask anew each time. request->done is not looked at. */
+/* The same for a request by HTTP, which cannot be told later: nobody waits. Failures are logged and counted, also against
+ * their source, and slow down HTTP from there, and nothing else; what is granted is not counted, for they ask anew each time.
+ * STATUS_LIMIT: the source has failed too often, nothing was looked at, and it may ask again after *wait_ms.
+ * request->done is not looked at. */
 int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
-                    struct fault *fault);
+                    uint64_t *wait_ms, struct fault *fault);
 /* The owner of a request that waits is gone. */
 void login_forget(struct login *login, const void *owner, uint64_t number);
 

@@ -10,12 +10,16 @@
 
 enum { LOOP_DESCRIPTORS_BESIDE = 1024 }; /* links between workers, farewells, what a driver opens */
 
+static rlim_t loop_descriptors(uint64_t connections, rlim_t most) {
+    rlim_t enough = (rlim_t)connections * 2 + LOOP_DESCRIPTORS_BESIDE;
+    return most < enough ? most : enough;
+}
+
 void loop_limit_descriptors(uint64_t connections) {
     struct rlimit limit;
-    rlim_t enough = (rlim_t)connections * 2 + LOOP_DESCRIPTORS_BESIDE;
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return;
-    limit.rlim_cur = limit.rlim_max < enough ? limit.rlim_max : enough;
+    limit.rlim_cur = loop_descriptors(connections, limit.rlim_max);
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -59,4 +63,21 @@ int loop_reserve(uv_loop_t *loop, struct fault *fault) {
     uv_close((uv_handle_t *)poll, loop_closed);
     close(fd);
     return STATUS_OK;
+}
+
+int loop_raise_descriptors(uv_loop_t *loop, uint64_t connections, struct fault *fault) {
+    struct rlimit before, limit;
+    if (getrlimit(RLIMIT_NOFILE, &before))
+        return fault_set(fault, STATUS_INTERNAL, "the limit of descriptors is not known: %s", strerror(errno));
+    limit = before;
+    limit.rlim_cur = loop_descriptors(connections, limit.rlim_max);
+    if (limit.rlim_cur <= before.rlim_cur)
+        return STATUS_OK;
+    if (setrlimit(RLIMIT_NOFILE, &limit))
+        return fault_set(fault, STATUS_LIMIT, "no %llu descriptors for %llu connections: %s",
+                         (unsigned long long)limit.rlim_cur, (unsigned long long)connections, strerror(errno));
+    int error = loop_reserve(loop, fault);
+    if (error)
+        setrlimit(RLIMIT_NOFILE, &before);
+    return error;
 }

@@ -11,6 +11,10 @@
  * kilobytes where the system would allow a billion. Workers inherit it. */
 void loop_limit_descriptors(uint64_t connections);
 
+/* The same while the loop runs, for more connections than before: only ever raises it, as far as the system lets it, and makes
+ * room in the loop. On failure nothing has changed. */
+int loop_raise_descriptors(uv_loop_t *loop, uint64_t connections, struct fault *fault);
+
 /* libuv has a place for each descriptor number that it watches, and ends the process where it finds no memory for more of
  * them. This makes as many as the process may have descriptors, once, before clients come. */
 int loop_reserve(uv_loop_t *loop, struct fault *fault);

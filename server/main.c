@@ -1,5 +1,5 @@
 /* tensord: the front; with the command "user" what maintains the file of users. With the hidden command "worker" one of
- * its workers, with "count" what lists devices for it. */
+ * its workers, with "count" what lists devices for it, with "compile" what compiles a user kernel for a worker. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "server/compile_child.h"
 #include "server/config.h"
 #include "server/crash.h"
 #include "server/front.h"
@@ -61,6 +62,8 @@ int main(int count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     if (count == 4 && !strcmp(arguments[1], "worker"))
         return main_worker(arguments);
+    if (count == 4 && !strcmp(arguments[1], "compile"))
+        compile_child_main(arguments[2], arguments[3]);
     if (count == 3 && !strcmp(arguments[1], "count"))
         return probe_main(arguments[2]);
     if (count >= 2 && !strcmp(arguments[1], "user"))

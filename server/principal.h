@@ -14,7 +14,7 @@ struct principal {
      * certificate, "" for nothing. When that ends, or comes to mean somebody else, so do its connections. Not secret. */
     char credential[PRINCIPAL_CREDENTIAL_BYTES];
     enum role role;    /* ROLE_NONE: has to show a token first */
-    bool user_kernels; /* may compile kernels of its own */
+    bool user_kernels; /* may bring kernels of its own */
     struct limits limits;
 };
 

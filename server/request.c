@@ -84,6 +84,12 @@ static int request_hello(struct connection *connection, const struct frame_heade
                          hello->version_min, hello->version_max, PROTOCOL_VERSION_MIN, PROTOCOL_VERSION_MAX);
     if (strlen(hello->client) > BATCH_LABEL_MAX)
         return REQUEST_PROTOCOL(fault, "the client's name has more than %d bytes", BATCH_LABEL_MAX);
+    if (connection->kept && !hello->resume_session) {
+        connection->service->refusals[REFUSAL_MAX_CONNECTIONS]++;
+        return fault_set(fault, STATUS_LIMIT,
+                         "the daemon's places are taken but for sessions that come back, and this "
+                         "Hello presents none (max-connections)");
+    }
     status = request_login(connection, hello->token, fault);
     if (status)
         return status;

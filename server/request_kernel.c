@@ -5,6 +5,14 @@
 #include "server/connection.h"
 #include "server/request_impl.h"
 
+/* The operator may change that while the session lives. */
+static int request_kernel_allowed(const struct connection *connection, struct fault *fault) {
+    if (connection->peer.principal.user_kernels)
+        return STATUS_OK;
+    return fault_set(fault, STATUS_DENIED, "user kernels are not allowed for %s: the daemon's setting user-kernels",
+                     connection->peer.principal.name);
+}
+
 /* ---- compiling ---- */
 
 static unsigned request_compiles(const struct connection *connection) {
@@ -19,14 +27,16 @@ static int request_compile_check(const struct connection *connection, const Tens
                                  struct fault *fault) {
     size_t length = strlen(compile->name);
 
-    if (!connection->peer.principal.user_kernels)
-        return fault_set(fault, STATUS_DENIED, "user kernels are not allowed for %s: the daemon's setting user-kernels",
-                         connection->peer.principal.name);
+    if (request_kernel_allowed(connection, fault))
+        return STATUS_DENIED;
     if (length == 0 || length > KERNEL_NAME_MAX)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "a kernel's name has 1 to %d bytes, not %zu", KERNEL_NAME_MAX,
                          length);
     if (request_compiles(connection) >= COMPILE_PENDING_MAX)
         return fault_set(fault, STATUS_LIMIT, "%d kernels are being compiled already", COMPILE_PENDING_MAX);
+    if (connection->account->compiles >= COMPILE_PRINCIPAL_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%d kernels of %s are being compiled already", COMPILE_PRINCIPAL_MAX,
+                         connection->peer.principal.name);
     return session_kernel_id(connection->session, compile->kernel, fault);
 }
 
@@ -123,6 +133,8 @@ int request_kernel_launch(struct connection *connection, const struct frame_head
     memcpy(launch.request.grid, from->grid, sizeof launch.request.grid);
     memcpy(launch.request.block, from->block, sizeof launch.request.block);
     request_launch_types(&launch, from);
+    if (request_kernel_allowed(connection, &launch.wrong))
+        launch.request.wrong = &launch.wrong;
     connection->operations++;
     session_launch(connection->session, &launch.request);
     return STATUS_OK;

@@ -190,6 +190,25 @@ static void service_on_timer(uv_timer_t *timer) {
         uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at them */
 }
 
+/* ---- places ---- */
+
+void service_count_departed(struct service *service, bool kept) {
+    if (kept)
+        service_count_settled(service);
+    if (service->places)
+        atomic_fetch_add(&service->places->departed, 1);
+}
+
+void service_count_settled(struct service *service) {
+    if (service->places)
+        atomic_fetch_add(&service->places->settled, 1);
+}
+
+void service_count_detached(struct service *service, bool detached) {
+    if (service->places)
+        atomic_fetch_add(&service->places->detached, detached ? 1 : UINT64_MAX);
+}
+
 /* ---- life ---- */
 
 static void service_default(uint32_t *limit, uint32_t value) {
@@ -241,7 +260,7 @@ void service_finish(struct service *service) {
     for (;;) {
         while (service->connections)
             connection_destroy(service->connections, "the device is closed");
-        if (!service->compiles.running)
+        if (!service->compiles.busy)
             break;
         uv_run(service->loop, UV_RUN_ONCE); /* until the compilers that have no client any more notice */
     }

@@ -43,6 +43,9 @@ struct service_options {
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
+    /* Program that compiles user kernels, in processes of their own (compile_process.h); not copied. NULL: they are
+     * compiled in this process, which a source can crash: for programs that serve nobody but themselves. */
+    const char *compiler;
     void *owner;
 };
 
@@ -67,7 +70,7 @@ struct service {
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
-    _Atomic uint64_t *departed;   /* where connections are counted that end; NULL: nowhere */
+    struct stats_places *places;  /* where connections are counted that end, and so on; NULL: nowhere */
     struct histogram fetch_time;
     uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
     bool wire;                         /* TENSORD_DEBUG has the word wire */
@@ -104,6 +107,12 @@ void service_busy(struct service *service);
 void service_drain(struct service *service);
 /* Answers everything pending with `fault` and closes all connections. */
 void service_fail(struct service *service, const struct fault *fault);
+
+/* For the front's places (struct stats_places): a connection has ended; `kept`: one that was let in to a kept place, and
+ * has not settled. One of those goes on with a session. And a session has lost its connection, or waits for one no more. */
+void service_count_departed(struct service *service, bool kept);
+void service_count_settled(struct service *service);
+void service_count_detached(struct service *service, bool detached);
 
 uint64_t service_now_ns(void);
 /* Milliseconds of the same clock, for deadlines. */

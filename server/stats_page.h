@@ -62,14 +62,22 @@ struct stats_device {
     struct stats_names names;
 };
 
+/* Of the connections that the worker has been handed, and the places that they take (server/places.h): at once, for
+ * thousands may come and go between two writes of the page. A change that takes two of them is written so that in between
+ * too many places seem to be taken, not too few. */
+struct stats_places {
+    _Atomic uint64_t departed; /* connections that have ended */
+    _Atomic uint64_t settled;  /* of those let in to a place that was kept: have gone on with a session, or ended */
+    _Atomic uint64_t detached; /* sessions that have no connection now, and keep a place for one */
+};
+
 struct stats_page {
     _Atomic uint32_t sequence;   /* odd while the worker writes */
     _Atomic uint64_t written_ns; /* CLOCK_MONOTONIC of the last write: the worker's heartbeat */
     /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
      * left them when the worker dies. Outside the lock. */
     _Atomic uint64_t taken;
-    /* Of these, those that have ended: at once, for thousands may come and go between two writes. Outside the lock. */
-    _Atomic uint64_t departed;
+    struct stats_places places; /* outside the lock */
     /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
      * is not. Outside the lock. */
     _Atomic uint64_t held_up_ns;

@@ -296,7 +296,7 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
         status.n_limits_met = limits[supervisor->n_slots].n;
         status_fill_logins(&front->login.counts, &logins);
         status.logins = front->login.users ? &logins : NULL;
-        status.connections = front->arrivals.count + front->controls.count + supervisor_connections(&front->supervisor);
+        status.connections = arrival_count(front) + front->controls.count + supervisor_connections(&front->supervisor);
         status.connections_accepted = front->accepted;
         status.n_rejections = status_fill_counts(front->rejections, &rejections);
         status.rejections = rejections.pointers;

@@ -217,25 +217,33 @@ void supervisor_drain(struct supervisor *supervisor) {
 }
 
 /* What changes somebody's rights, to the workers of all devices. */
-static void supervisor_tell(struct supervisor *supervisor, enum channel_type type, const struct principal *principal) {
-    struct channel_message message;
-    memset(&message, 0, sizeof message);
-    message.type = type;
-    message.principal = *principal;
+static void supervisor_tell(struct supervisor *supervisor, const struct channel_message *message) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
-        if (worker_slot_send(&supervisor->slots[i], &message, -1) == STATUS_LIMIT)
+        if (worker_slot_send(&supervisor->slots[i], message, -1) == STATUS_LIMIT)
             /* Without memory for a message: rather no session than one that was revoked. */
             worker_slot_kill(&supervisor->slots[i], "could not be told of other rights");
 }
 
 void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal) {
-    supervisor_tell(supervisor, CHANNEL_REVOKED, principal);
+    const struct channel_message message = {.type = CHANNEL_REVOKED, .principal = *principal};
+    supervisor_tell(supervisor, &message);
 }
 
 void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits) {
-    struct principal principal = {.limits = *limits};
-    snprintf(principal.name, sizeof principal.name, "%s", name);
-    supervisor_tell(supervisor, CHANNEL_LIMITS, &principal);
+    struct channel_message message = {.type = CHANNEL_LIMITS, .principal.limits = *limits};
+    snprintf(message.principal.name, sizeof message.principal.name, "%s", name);
+    supervisor_tell(supervisor, &message);
+}
+
+void supervisor_set_kernels(struct supervisor *supervisor, const char *list) {
+    struct channel_message message = {.type = CHANNEL_KERNELS};
+    snprintf(message.kernels, sizeof message.kernels, "%s", list);
+    supervisor_tell(supervisor, &message);
+}
+
+void supervisor_set_places(struct supervisor *supervisor, uint64_t places) {
+    const struct channel_message message = {.type = CHANNEL_PLACES, .places = places};
+    supervisor_tell(supervisor, &message);
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

@@ -51,9 +51,12 @@ struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned targ
 void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal);
 /* Likewise: the limits of this principal are others; without a name, of all that are no users. */
 void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits);
+/* Likewise: who may bring kernels is another list; and the workers may get more connections than before. */
+void supervisor_set_kernels(struct supervisor *supervisor, const char *list);
+void supervisor_set_places(struct supervisor *supervisor, uint64_t places);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
-/* Client connections of all workers, as their stats pages said last. */
+/* Client connections of all workers, now. */
 unsigned supervisor_connections(const struct supervisor *supervisor);
 /* "cpu:0, cpu:1", for messages. */
 void supervisor_names(const struct supervisor *supervisor, char *text, size_t size);

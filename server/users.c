@@ -281,7 +281,7 @@ _Static_assert(PRINCIPAL_NAME_BYTES == PRINCIPAL_CREDENTIAL_BYTES && PRINCIPAL_N
 void users_by_certificate(const struct users *users, const char *name, struct principal *principal) {
     char credential[PRINCIPAL_CREDENTIAL_BYTES];
     const struct user *known = users ? users_find(users, name) : NULL;
-    struct user other = {.role = ROLE_RUN};
+    struct user other = {.role = users ? ROLE_NONE : ROLE_RUN};
     snprintf(credential, sizeof credential, "cert:%.*s", TLS_NAME_MAX, name);
     users_fill(principal, known ? known : &other, credential);
     if (!known)

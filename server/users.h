@@ -69,8 +69,8 @@ enum users_denial users_by_token(const struct users *users, const char *text, st
  * user that the daemon runs as, are administrators then. `users` may be NULL. */
 void users_by_uid(const struct users *users, uid_t uid, struct principal *principal);
 
-/* Who shows a certificate with this name: the user of that name, or else "cert:NAME" with the role run. `users` may be
- * NULL. */
+/* Who shows a certificate with this name: the user of that name. Without a table (`users` NULL) it is "cert:NAME" with the
+ * role run; with one that has no such user, "cert:NAME" with no role, for whoever keeps a table has said who may come. */
 void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
 
 /* For each credential that means something else in `now` than it did in `before`, or nothing any more: calls with what it

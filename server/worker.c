@@ -1,7 +1,6 @@
-#include "server/worker.h"
+#include "server/worker_impl.h"
 
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -14,272 +13,13 @@
 #include "server/channel.h"
 #include "server/connection.h"
 #include "server/crash.h"
-#include "server/credentials.h"
-#include "server/link_in.h"
-#include "server/link_out.h"
 #include "server/log.h"
 #include "server/loop.h"
-#include "server/state.h"
-#include "server/worker_stats.h"
 
 enum {
     WORKER_START_MS = 10000,    /* for the first message */
     WORKER_LAST_WORDS_MS = 500, /* for telling clients that the device is lost */
 };
-
-struct worker {
-    uv_loop_t loop;
-    struct service service;
-    struct worker_stats stats;
-    struct state state;
-    unsigned held_ups; /* calls within one another that may take long */
-    int channel;
-    uv_poll_t poll;          /* of the channel */
-    struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
-    uint64_t deadline_ms;    /* after a failure of the device; 0: none */
-    uint64_t *left;          /* sessions whose end the front is still to be told */
-    size_t n_left;
-    bool done;
-    int status; /* to exit with */
-};
-
-/* ---- the channel ---- */
-
-/* For what the front waits for. The channel may be full, but not for long. */
-static void worker_tell(int channel, const struct channel_message *message) {
-    struct pollfd writable = {.fd = channel, .events = POLLOUT};
-
-    for (unsigned tries = 0; tries < 5 && channel_send(channel, message, -1) == -EAGAIN; tries++)
-        poll(&writable, 1, 100);
-}
-
-/* The front still has the socket that could not be taken, and tells the client. */
-static void worker_refuse(struct worker *worker, uint64_t session) {
-    const struct channel_message refused = {.type = CHANNEL_REFUSED, .connection.session = session};
-
-    channel_send(worker->channel, &refused, -1);
-}
-
-/* From here on a connection is this process's, and ends with it. */
-static void worker_take(struct worker *worker) {
-    const struct channel_message message = {.type = CHANNEL_TAKEN, .taken = ++worker->service.arrived};
-
-    if (worker->stats.page)
-        atomic_store_explicit(&worker->stats.page->taken, message.taken, memory_order_release);
-    channel_send(worker->channel, &message, -1);
-}
-
-/* The front counts connections until it is told, so none may be forgotten where the channel is full for a while. */
-static void worker_on_left(void *owner, uint64_t session) {
-    struct worker *worker = owner;
-    const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = session};
-    uint64_t *grown;
-
-    if (!worker->n_left && channel_send(worker->channel, &ended, -1) != -EAGAIN)
-        return;
-    grown = realloc(worker->left, (worker->n_left + 1) * sizeof *grown);
-    if (!grown) {
-        log_event(LOG_LEVEL_ERROR, "out_of_memory", "what", "the end of a connection", NULL);
-        return;
-    }
-    worker->left = grown;
-    worker->left[worker->n_left++] = session;
-}
-
-static void worker_tell_left(struct worker *worker) {
-    size_t told = 0;
-
-    while (told < worker->n_left) {
-        const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = worker->left[told]};
-
-        if (channel_send(worker->channel, &ended, -1) == -EAGAIN)
-            break;
-        told++;
-    }
-    if (told)
-        memmove(worker->left, worker->left + told, (worker->n_left - told) * sizeof *worker->left);
-    worker->n_left -= told;
-}
-
-static void worker_connection(struct worker *worker, const struct channel_message *message, int fd) {
-    struct connection_options options = {
-        .service = &worker->service,
-        .session = message->connection.session,
-        .peer = &message->connection.peer,
-        .tls = message->connection.peer.tls ? worker->tls : NULL,
-    };
-    struct connection *connection;
-    struct fault fault = {0};
-    int error;
-
-    if (fd < 0)
-        error = fault_set(&fault, STATUS_LIMIT, "no descriptor left");
-    else
-        error = connection_create(&options, fd, &connection, &fault);
-    if (error) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
-        worker_refuse(worker, options.session);
-    }
-    worker_take(worker);
-    if (error) {
-        if (worker->service.departed)
-            atomic_fetch_add_explicit(worker->service.departed, 1, memory_order_relaxed);
-        return worker_on_left(worker, options.session);
-    }
-    if (options.peer->tls && !options.tls) { /* in the clear: the client knows what that means */
-        fault_set(&fault, STATUS_INTERNAL, "%s has no certificate for TLS", worker->service.device);
-        connection_fail(connection, &fault);
-    } else if (worker->service.failed) {
-        fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost", worker->service.device);
-        connection_fail(connection, &fault);
-    } else if (worker->service.draining) {
-        fault_set(&fault, STATUS_DRAINING, "%s is shutting down", worker->service.device);
-        connection_fail(connection, &fault);
-    }
-}
-
-/* Connections that are open go on with what they began with. */
-static void worker_credentials(struct worker *worker, int fd) {
-    struct tls_context *context = NULL;
-    struct fault fault;
-
-    if (fd < 0)
-        fault_set(&fault, STATUS_LIMIT, "no descriptor left");
-    if (fd < 0 || credentials_open(fd, &context, &fault)) {
-        log_event(LOG_LEVEL_ERROR, "tls_failed", "cause", fault.message, NULL);
-        return;
-    }
-    tls_context_release(worker->tls);
-    worker->tls = context;
-}
-
-/* Before its Hello a session has no tensors, but it has its number. */
-static void worker_kill(struct worker *worker, const struct channel_message *message) {
-    struct channel_message answer = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
-    struct fault fault;
-
-    fault_set(&fault, STATUS_CANCELLED, "session %lu was ended by %s%s%s", message->kill.session, message->kill.by,
-              *message->kill.reason ? ": " : "", message->kill.reason);
-    for (struct connection *at = worker->service.connections; at; at = at->next)
-        if (at->number == message->kill.session && at->state == CONNECTION_OPEN) {
-            answer.kill.found = true;
-            connection_give_up(at, &fault);
-            break;
-        }
-    worker_tell(worker->channel, &answer);
-}
-
-/* What the front says of a client that wanted to log in, and may be gone by now. */
-static void worker_logged_in(struct worker *worker, const struct channel_message *message) {
-    struct connection *connection = worker->service.connections;
-
-    while (connection && connection->number != message->login.session)
-        connection = connection->next;
-    if (!connection)
-        return;
-    if (message->type == CHANNEL_GRANTED)
-        connection_granted(connection, &message->login.principal);
-    else
-        connection_denied(connection, &message->login.fault);
-}
-
-static void worker_revoke(struct worker *worker, const struct principal *principal) {
-    struct connection *connection = worker->service.connections;
-    struct fault fault;
-
-    fault_set(&fault, STATUS_DENIED, "%s may not stay: its token or role was revoked or changed", principal->name);
-    while (connection) {
-        struct connection *next = connection->next;
-
-        if (principal_same_login(&connection->peer.principal, principal))
-            connection_give_up(connection, &fault);
-        connection = next;
-    }
-}
-
-static void worker_message(struct worker *worker, const struct channel_message *message, int fd) {
-    switch (message->type) {
-    case CHANNEL_CONNECTION:
-        worker_connection(worker, message, fd);
-        return;
-    case CHANNEL_LINK_IN:
-        link_in_accept(&worker->service, message->link.device, message->link.ticket, fd);
-        return;
-    case CHANNEL_LINK_OUT:
-        link_out_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
-        return;
-    case CHANNEL_PEER_LOST:
-        link_in_peer_lost(&worker->service, message->link.device);
-        break;
-    case CHANNEL_CREDENTIALS:
-        worker_credentials(worker, fd);
-        break;
-    case CHANNEL_KILL:
-        worker_kill(worker, message);
-        break;
-    case CHANNEL_GRANTED:
-    case CHANNEL_DENIED:
-        worker_logged_in(worker, message);
-        break;
-    case CHANNEL_REVOKED:
-        worker_revoke(worker, &message->principal);
-        break;
-    case CHANNEL_LIMITS:
-        account_change_limits(&worker->service, message->principal.name, &message->principal.limits);
-        break;
-    case CHANNEL_DRAIN:
-        log_event(LOG_LEVEL_INFO, "drain", NULL);
-        service_drain(&worker->service);
-        break;
-    default:
-        break;
-    }
-    if (fd >= 0)
-        close(fd);
-}
-
-static void worker_on_channel(uv_poll_t *poll, int status, int events) {
-    struct worker *worker = poll->data;
-    struct channel_message message;
-    int fd, error;
-
-    (void)events;
-    service_busy(&worker->service);
-    while ((error = status < 0 ? -EPIPE : channel_receive(worker->channel, &message, &fd)) == 0)
-        worker_message(worker, &message, fd);
-    /* Without a front nobody restarts, watches or drains this process; the kernel gives its sockets and memory back. */
-    if (error != -EAGAIN)
-        _exit(1);
-}
-
-static int worker_want_link(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]) {
-    struct worker *worker = owner;
-    struct channel_message message = {.type = CHANNEL_LINK_WANTED};
-
-    snprintf(message.link.device, sizeof message.link.device, "%s", device);
-    memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
-    return channel_send(worker->channel, &message, -1);
-}
-
-static int worker_login(void *owner, const struct connection *connection, const char *token) {
-    struct worker *worker = owner;
-    struct channel_message message = {.type = CHANNEL_LOGIN};
-
-    message.login.session = connection->number;
-    message.login.peer = connection->peer;
-    snprintf(message.login.token, sizeof message.login.token, "%s", token);
-    int error = channel_send(worker->channel, &message, -1);
-    OPENSSL_cleanse(&message.login.token, sizeof message.login.token);
-    return error;
-}
-
-/* A fault that ends the worker, to the front and to the log. */
-static void worker_report(int channel, const struct fault *fault) {
-    struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
-
-    log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
-    worker_tell(channel, &message);
-}
 
 /* ---- the service's calls ---- */
 
@@ -423,6 +163,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .tick = worker_on_tick,
         .failed = worker_on_failed,
         .ended = worker_on_ended,
+        .compiler = "/proc/self/exe", /* the same program even if another has been installed meanwhile */
         .owner = worker,
     };
     struct engine *engine = NULL;
@@ -433,7 +174,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
     status = loop_reserve(&worker->loop, fault);
     if (status == STATUS_OK)
         status = service_init(&worker->service, &worker->loop, &options, fault);
-    worker->service.departed = worker->stats.page ? &worker->stats.page->departed : NULL;
+    worker->service.places = worker->stats.page ? &worker->stats.page->places : NULL;
     if (status == STATUS_OK)
         status = worker_open(worker, start, &engine, fault);
     if (status == STATUS_OK)

@@ -15,11 +15,14 @@ enum { WORKER_QUEUE_MAX = 256, WORKER_MESSAGES_AT_ONCE = 64 };
 /* ---- the queue of what the channel had no room for ---- */
 
 /* What changes somebody's rights is not lost to a queue that clients filled: there are as many of these as users. Nor is
- * what ends the worker's work. */
+ * what ends the worker's work, or a session's on an administrator's word. */
 static bool worker_process_has_room(const struct worker_process *process, const struct channel_message *message) {
     switch (message->type) {
     case CHANNEL_REVOKED:
     case CHANNEL_LIMITS:
+    case CHANNEL_KERNELS:
+    case CHANNEL_PLACES:
+    case CHANNEL_KILL:
     case CHANNEL_CREDENTIALS:
     case CHANNEL_DRAIN:
         return true;

@@ -70,8 +70,9 @@ struct worker_slot {
     struct stats_operations *operations; /* as the last process that was ready wrote them down */
     bool operations_known;
     struct worker_snapshot snapshot;
-    uint64_t handed; /* connections given to this process */
-    uint64_t taken;  /* of these, what the process has taken out of its channel; the last one's until the next start */
+    uint64_t handed;      /* connections given to this process, */
+    uint64_t handed_kept; /* and these in places that are kept */
+    uint64_t taken; /* of these, what the process has taken out of its channel; the last one's until the next start */
     uint64_t taken_on_page; /* as the page said at the last tick */
     int credentials;        /* for TLS; borrowed; -1: none */
 };
@@ -84,8 +85,9 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
 void worker_slot_finish(struct worker_slot *slot);
 void worker_slot_start(struct worker_slot *slot);
 
-/* Hands a client's socket over (takes `fd`, also on failure). STATUS_LIMIT, STATUS_DEVICE_LOST. */
-int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, const struct peer *peer);
+/* Hands a client's socket over (takes `fd`, also on failure). `kept`: it has a place that is kept for one that comes back.
+ * STATUS_LIMIT, STATUS_DEVICE_LOST. */
+int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer);
 /* What workers need for TLS (credentials.h), now and at each start; `fd` stays the caller's. */
 void worker_slot_set_credentials(struct worker_slot *slot, int fd);
 /* As worker_process_send(); STATUS_DEVICE_LOST where no process is ready. */

@@ -1,6 +1,8 @@
 /* The CPU device, as its drivers see it. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "engine/cpu/blas.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/team.h"
@@ -12,15 +14,19 @@ struct cpu {
     const struct cpu_kernels *kernels;
     struct blas blas;
     void *scratch; /* for matrix products in blocks; kept, since fresh pages cost more than what is done with them */
-    size_t scratch_bytes;
+    _Atomic size_t scratch_bytes;
+    _Atomic uint64_t scratch_growths;
     uint64_t memory_total;
 };
 
 /* The driver of each family of operations: runs a launch whose kernel is known to exist. */
 typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct fault *fault);
-cpu_driver cpu_elementwise, cpu_cast, cpu_reduce, cpu_softmax, cpu_matmul;                /* by file */
-cpu_driver cpu_full, cpu_arange, cpu_eye, cpu_random;                                      /* create.c */
-cpu_driver cpu_take, cpu_take_along_axis, cpu_one_hot;                                     /* take.c */
+cpu_driver cpu_elementwise, cpu_cast, cpu_reduce, cpu_softmax, cpu_matmul; /* by file */
+cpu_driver cpu_full, cpu_arange, cpu_eye, cpu_random;                      /* create.c */
+cpu_driver cpu_take, cpu_take_along_axis, cpu_one_hot;                     /* take.c */
+
+/* What is kept for matrix products, in matmul.c. */
+void cpu_workspaces(struct device *device, struct device_workspaces *workspaces);
 
 /* Parts into which `work` (bytes of memory traffic, or what takes as long) is cut for the device's threads; 1: not worth
  * waking anybody. */

@@ -220,6 +220,7 @@ const struct device_vtable cpu_device_vtable = {
     .reserve = cpu_reserve,
     .release = cpu_release,
     .launch = cpu_launch,
+    .workspaces = cpu_workspaces,
     .supports = cpu_supports,
     .has_kernel = cpu_finds_kernel,
 };

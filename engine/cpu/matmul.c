@@ -368,6 +368,18 @@ static void fill_rows(const struct job *job) {
     }
 }
 
+/* The figures are read by other threads. */
+static void scratch_grow(struct cpu *cpu, size_t bytes) {
+    void *more = cpu->scratch_bytes < bytes ? aligned_alloc(64, bytes) : NULL;
+    if (!more) {
+        return;
+    }
+    free(cpu->scratch);
+    cpu->scratch = more;
+    atomic_store(&cpu->scratch_bytes, bytes);
+    atomic_fetch_add(&cpu->scratch_growths, 1);
+}
+
 /* Scratch for all parts, where any of them may need it. */
 static int job_scratch(struct job *job, struct fault *fault) {
     struct matrix a = batch_matrix(job->a, 0), b = batch_matrix(job->b, 0);
@@ -377,14 +389,22 @@ static int job_scratch(struct job *job, struct fault *fault) {
     if (job->direct) {
         return STATUS_OK;
     }
-    size_t bytes = block_elements * (size_t)job->packed_size * job->parts;
-    if (job->cpu->scratch_bytes < bytes) {
-        free(job->cpu->scratch);
-        job->cpu->scratch = aligned_alloc(64, bytes);
-        job->cpu->scratch_bytes = job->cpu->scratch ? bytes : 0;
+    size_t part_bytes = block_elements * (size_t)job->packed_size;
+    scratch_grow(job->cpu, part_bytes * job->parts);
+    size_t parts = job->cpu->scratch_bytes / part_bytes;
+    if (parts == 0) {
+        return fault_set(fault, STATUS_INTERNAL, "no %zu bytes to pack matrices in", part_bytes);
     }
+    job->parts = parts < job->parts ? (unsigned)parts : job->parts; /* without more memory it goes on with less */
     job->scratch = job->cpu->scratch;
-    return job->scratch ? STATUS_OK : fault_set(fault, STATUS_INTERNAL, "no %zu bytes to pack matrices in", bytes);
+    return STATUS_OK;
+}
+
+void cpu_workspaces(struct device *device, struct device_workspaces *workspaces) {
+    struct cpu *cpu = (struct cpu *)device;
+    workspaces->bytes = atomic_load(&cpu->scratch_bytes);
+    workspaces->limit = block_elements * sizeof(uint64_t) * cpu->team.threads;
+    workspaces->growths = atomic_load(&cpu->scratch_growths);
 }
 
 int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct fault *fault) {

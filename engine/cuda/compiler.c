@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cuda_runtime_api.h>
@@ -122,34 +121,28 @@ static void nvrtc_load(void) {
 /* ---- one compilation ---- */
 
 struct compilation {
-    const struct compiler_request *request;
+    const struct kernel_source *source;
+    const _Atomic bool *cancelled;
     nvrtc_program program;
     char architecture[40]; /* an option */
     bool ptx;              /* NVRTC does not know the device: code that the driver translates */
-    time_t deadline;
 };
-
-static time_t compiler_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
 
 static int compiler_fault(struct fault *fault, int error, const char *call) {
     enum status code = error == NVRTC_OUT_OF_MEMORY ? STATUS_NO_HOST_MEMORY : STATUS_INTERNAL;
     return fault_set(fault, code, "%s: %s", call, nvrtc.error_string(error));
 }
 
-/* Any of NVRTC's threads. Once it has said 1 it will say so again, since neither reason goes away. */
+/* Any of NVRTC's threads. Once it has said 1 it will say so again. */
 static int compiler_asks(void *payload, void *unused) {
     const struct compilation *compilation = payload;
     (void)unused;
-    return atomic_load(compilation->request->cancelled) || compiler_seconds() >= compilation->deadline;
+    return atomic_load(compilation->cancelled);
 }
 
 /* The newest architecture that NVRTC knows and the device can run. */
 static int compiler_architecture(struct compilation *compilation, struct fault *fault) {
-    int known[256], count = 0, best = 0, capability = compilation->request->capability;
+    int known[256], count = 0, best = 0, capability = (int)compilation->source->target;
     int error = nvrtc.count_archs(&count);
     if (!error && count > (int)(sizeof known / sizeof *known))
         count = 0;
@@ -187,11 +180,11 @@ static int compiler_refuses(const struct compilation *compilation, const char *l
     const char *line = log ? strstr(log, "error") : NULL;
     while (line && line > log && line[-1] != '\n')
         line--;
-    if (atomic_load(compilation->request->cancelled))
+    if (atomic_load(compilation->cancelled))
         return fault_set(fault, STATUS_CANCELLED, "nobody waits for it any more");
-    if (compiler_seconds() >= compilation->deadline)
-        return fault_set(fault, STATUS_TIMED_OUT, "it took more than %d s to compile", COMPILER_SECONDS_MAX);
-    return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.*s", line ? (int)strcspn(line, "\n") : 100,
+    enum status code =
+        log && strstr(log, "catastrophic error: out of memory") ? STATUS_NO_HOST_MEMORY : STATUS_INVALID_ARGUMENT;
+    return fault_set(fault, code, "%.*s", line ? (int)strcspn(line, "\n") : 100,
                      line ? line : "the source does not compile");
 }
 
@@ -207,7 +200,7 @@ static struct device_code *code_create(size_t bytes, const char *symbol) {
 
 static int compiler_take(const struct compilation *compilation, struct device_code **result, struct fault *fault) {
     nvrtc_program program = compilation->program;
-    const char *name = compilation->request->name, *symbol = NULL;
+    const char *name = compilation->source->name, *symbol = NULL;
     size_t bytes = 0;
     int error = nvrtc.lowered_name(program, name, &symbol);
     if (error && error != NVRTC_NO_SUCH_NAME)
@@ -234,7 +227,7 @@ static int compiler_compile(struct compilation *compilation, struct device_code 
                             struct fault *fault) {
     const char *options[] = {compilation->architecture, "--std=c++17", nvrtc.includes[0], nvrtc.includes[1]};
     int n = !*nvrtc.includes[0] ? 2 : !*nvrtc.includes[1] ? 3 : 4;
-    int error = nvrtc.add_name(compilation->program, compilation->request->name);
+    int error = nvrtc.add_name(compilation->program, compilation->source->name);
     if (error)
         return compiler_fault(fault, error, "nvrtcAddNameExpression");
     if (nvrtc.set_callback)
@@ -259,20 +252,21 @@ static int compiler_check_name(const char *name, struct fault *fault) {
     return STATUS_OK;
 }
 
-int compiler_run(const struct compiler_request *request, struct device_code **code, char **log, struct fault *fault) {
-    struct compilation compilation = {.request = request, .deadline = compiler_seconds() + COMPILER_SECONDS_MAX};
+int compiler_run(const struct kernel_source *source, const _Atomic bool *cancelled, struct device_code **code,
+                 char **log, struct fault *fault) {
+    struct compilation compilation = {.source = source, .cancelled = cancelled};
     *log = NULL;
     pthread_once(&nvrtc.once, nvrtc_load);
     if (*nvrtc.why)
         return fault_set(fault, STATUS_UNSUPPORTED, "user kernels need NVRTC: %.180s", nvrtc.why);
-    int status = compiler_check_includes(request->source, fault);
+    int status = compiler_check_includes(source->text, fault);
     if (status == STATUS_OK)
-        status = compiler_check_name(request->name, fault);
+        status = compiler_check_name(source->name, fault);
     if (status == STATUS_OK)
         status = compiler_architecture(&compilation, fault);
     if (status != STATUS_OK)
         return status;
-    int error = nvrtc.create(&compilation.program, request->source, "kernel.cu", 0, NULL, NULL);
+    int error = nvrtc.create(&compilation.program, source->text, "kernel.cu", 0, NULL, NULL);
     if (error)
         return compiler_fault(fault, error, "nvrtcCreateProgram");
     status = compiler_compile(&compilation, code, log, fault);

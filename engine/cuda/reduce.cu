@@ -1,5 +1,6 @@
-/* Reductions: how a launch is laid over the device. The kernels are in reduce.cuh, and instantiated in reduce_sum.cu,
- * reduce_extreme.cu and reduce_position.cu. */
+/* Reductions: how a launch is laid over the device. The kernels are in reduce.cuh, and CUB's for whole tensors come by
+ * reduce_whole.cuh; they are instantiated in reduce_sum.cu, reduce_extreme.cu and reduce_position.cu. */
+#include "engine/cuda/cuda.h"
 #include "engine/cuda/reduce.cuh"
 
 enum {
@@ -308,6 +309,27 @@ static bool reduce_is_empty(const struct operand *x) {
     return empty;
 }
 
+/* Whether CUB does it, being made for one run without gaps of which more than one block gets a part; and how much memory
+ * it needs for that, which depends on the device alone. An error that CUB meets while it looks at the device may be all
+ * that it ever says of it again, so the others do without it then. */
+static bool plan_is_whole(const struct reduce_plan *plan, const struct reduce_kernel *kernel, cudaStream_t stream,
+                          size_t *bytes) {
+    if (!kernel->whole || plan->parts < 2 || plan->outputs > 1 || plan->steps > 1 || plan->run_stride != 1) {
+        return false;
+    }
+    bool whole = kernel->whole(plan, NULL, bytes, stream) == cudaSuccess;
+    if (!whole) {
+        cudaGetLastError(); /* dealt with; a sticky one comes back with the launch */
+    }
+    return whole;
+}
+
+static void plan_undivided(struct reduce_plan *plan) {
+    plan->parts = 1;
+    plan->part_steps = plan->steps;
+    plan->part_run = plan->run;
+}
+
 int cuda_reduce(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct reduce_kernel *kernel = reduce_kernel_of(launch->opcode, launch->inputs[0].dtype);
     struct reduce_plan plan;
@@ -315,19 +337,20 @@ int cuda_reduce(struct cuda *cuda, struct cuda_stream *stream, const struct laun
         return reduce_nothing(cuda, launch, stream->stream, fault);
     }
     plan_init(&plan, cuda, launch, kernel);
+    size_t bytes = (size_t)plan.outputs * (size_t)plan.parts * (size_t)kernel->accumulator;
+    bool whole = plan_is_whole(&plan, kernel, stream->stream, &bytes);
     if (plan.parts > 1) {
-        size_t bytes = (size_t)plan.outputs * (size_t)plan.parts * (size_t)kernel->accumulator;
         plan.partials = cuda_scratch(stream, bytes, fault);
         if (!plan.partials && fault->code != STATUS_OUT_OF_MEMORY) {
             return fault->code;
         }
         if (!plan.partials) {
             cudaGetLastError(); /* dealt with: it goes without, only slower */
-            plan.parts = 1;
-            plan.part_steps = plan.steps;
-            plan.part_run = plan.run;
+            plan_undivided(&plan);
+            whole = false;
         }
     }
-    CUDA_TRY(fault, kernel->launch(&plan, stream->stream));
+    CUDA_TRY(fault, whole ? kernel->whole(&plan, plan.partials, &bytes, stream->stream)
+                          : kernel->launch(&plan, stream->stream));
     return STATUS_OK;
 }

@@ -10,7 +10,8 @@
  *            these: the threads of a warp read along the outputs. For sums over leading axes.
  *
  * Where there are too few outputs to occupy the device, each is cut into `parts`, whose accumulators are merged by a
- * second kernel. Who merges what depends on the plan alone, so results are the same each time.
+ * second kernel. Who merges what depends on the plan alone, so results are the same each time. A single output of one
+ * contiguous run that would be cut is left to CUB (reduce_whole.cuh).
  *
  * A reduction is a class: the element's type T, an accumulator A (plain, a multiple of 4 bytes), the result's type R,
  * neutral(), take(a, x, position, step): N elements, at positions that far apart, increasing for one accumulator,
@@ -23,7 +24,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "engine/cuda/cuda.h"
+extern "C" {
+#include "engine/launch.h" /* not cuda.h, whose struct cuda CUB's namespace cuda does not go with */
+}
 
 enum {
     REDUCE_THREADS = 256,
@@ -39,7 +42,7 @@ struct reduce_axes {
 struct reduce_plan {
     const void *in;
     void *out;
-    void *partials;                    /* [outputs][parts] accumulators; NULL where there is one part */
+    void *partials;                    /* [outputs][parts] accumulators, or CUB's; NULL where there is one part */
     struct reduce_axes kept, kept_out; /* the same axes of input and output; an output's number counts over these */
     struct reduce_axes stepped;        /* the reduced axes but for the run */
     int64_t outputs, steps, run, run_stride;
@@ -55,6 +58,8 @@ struct reduce_plan {
 /* One dtype's kernels of a reduction. */
 struct reduce_kernel {
     cudaError_t (*launch)(const struct reduce_plan *plan, cudaStream_t stream);
+    /* A contiguous run to one output, by CUB's protocol: reduce_whole.cuh. May be NULL. */
+    cudaError_t (*whole)(const struct reduce_plan *plan, void *memory, size_t *bytes, cudaStream_t stream);
     int accumulator; /* bytes */
     int vector;      /* elements in one load */
 };
@@ -400,6 +405,10 @@ template <class Op> static cudaError_t reduce_launch(const struct reduce_plan *p
 }
 
 #define REDUCE_KERNEL(Op)                                                                                              \
-    { reduce_launch<Op>, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n }
+    { reduce_launch<Op>, reduce_whole<Op>, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n }
+/* Without CUB's kernels, which take as long to compile as all others: for dtypes and operations that are rare with large
+ * tensors. */
+#define REDUCE_KERNEL_OWN(Op)                                                                                          \
+    { reduce_launch<Op>, nullptr, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n }
 #define REDUCE_NONE                                                                                                    \
-    { nullptr, 0, 0 }
+    { nullptr, nullptr, 0, 0 }

@@ -3,7 +3,7 @@
  *
  * One kernel does both: the least of x is found as the greatest of ~x (integers) or -x (floats), which turns the order
  * around and is exact. */
-#include "engine/cuda/reduce.cuh"
+#include "engine/cuda/reduce_whole.cuh"
 
 template <class C> __device__ inline C extreme_turn(C x, bool lowest) {
     return lowest ? ~x : x;
@@ -17,22 +17,22 @@ template <> __device__ inline double extreme_turn(double x, bool lowest) {
 
 template <class C> struct extreme_least;
 template <> struct extreme_least<int32_t> {
-    __device__ static int32_t value() {
+    __host__ __device__ static int32_t value() {
         return INT32_MIN;
     }
 };
 template <> struct extreme_least<int64_t> {
-    __device__ static int64_t value() {
+    __host__ __device__ static int64_t value() {
         return INT64_MIN;
     }
 };
 template <> struct extreme_least<float> {
-    __device__ static float value() {
+    __host__ __device__ static float value() {
         return -__builtin_huge_valf();
     }
 };
 template <> struct extreme_least<double> {
-    __device__ static double value() {
+    __host__ __device__ static double value() {
         return -__builtin_huge_val();
     }
 };
@@ -54,7 +54,7 @@ template <class Element> struct extreme {
     bool lowest;
     explicit extreme(const reduce_plan &plan) : lowest(plan.lowest) {
     }
-    __device__ A neutral() const {
+    __host__ __device__ A neutral() const {
         return extreme_least<A>::value();
     }
     template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
@@ -74,10 +74,10 @@ template <class Element> struct extreme {
 /* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64. */
 const struct reduce_kernel reduce_extremes[DTYPE_COUNT] = {
     REDUCE_NONE,
-    REDUCE_KERNEL(extreme<uint8_t>),
-    REDUCE_KERNEL(extreme<uint8_t>),
-    REDUCE_KERNEL(extreme<int8_t>),
-    REDUCE_KERNEL(extreme<int16_t>),
+    REDUCE_KERNEL_OWN(extreme<uint8_t>),
+    REDUCE_KERNEL_OWN(extreme<uint8_t>),
+    REDUCE_KERNEL_OWN(extreme<int8_t>),
+    REDUCE_KERNEL_OWN(extreme<int16_t>),
     REDUCE_KERNEL(extreme<int32_t>),
     REDUCE_KERNEL(extreme<int64_t>),
     REDUCE_KERNEL(extreme<__half>),

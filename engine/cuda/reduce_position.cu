@@ -1,6 +1,6 @@
 /* Positions of greatest and least elements: the first of equals; the first NaN wins. The least is found as the greatest
  * of ~x or -x, as in reduce_extreme.cu. */
-#include "engine/cuda/reduce.cuh"
+#include "engine/cuda/reduce_whole.cuh"
 
 template <class C> __device__ inline C position_turn(C x, bool lowest) {
     return lowest ? ~x : x;
@@ -25,7 +25,7 @@ template <class Element> struct position {
     bool lowest;
     explicit position(const reduce_plan &plan) : lowest(plan.lowest) {
     }
-    __device__ A neutral() const {
+    __host__ __device__ A neutral() const {
         return {-1, 0};
     }
     __device__ bool beats(C x, C v) const {
@@ -55,10 +55,10 @@ template <class Element> struct position {
 /* By dtype: none, bool, u8, i8, i16, i32, i64, f16, bf16, f32, f64. */
 const struct reduce_kernel reduce_positions[DTYPE_COUNT] = {
     REDUCE_NONE,
-    REDUCE_KERNEL(position<uint8_t>),
-    REDUCE_KERNEL(position<uint8_t>),
-    REDUCE_KERNEL(position<int8_t>),
-    REDUCE_KERNEL(position<int16_t>),
+    REDUCE_KERNEL_OWN(position<uint8_t>),
+    REDUCE_KERNEL_OWN(position<uint8_t>),
+    REDUCE_KERNEL_OWN(position<int8_t>),
+    REDUCE_KERNEL_OWN(position<int16_t>),
     REDUCE_KERNEL(position<int32_t>),
     REDUCE_KERNEL(position<int64_t>),
     REDUCE_KERNEL(position<__half>),

@@ -2,7 +2,7 @@
  * integers wrap in 64 bits (smaller ones come as i64). Adding an f64 for each f32 costs no time even where a device
  * does 2 of them per clock and multiprocessor, since memory does not bring more elements. Halves come twice as fast:
  * those of one load are first added in f32. */
-#include "engine/cuda/reduce.cuh"
+#include "engine/cuda/reduce_whole.cuh"
 
 static_assert(sizeof(long long) == sizeof(int64_t), "i64");
 
@@ -63,7 +63,7 @@ template <class Element> struct sum_float {
     double divisor;
     explicit sum_float(const reduce_plan &plan) : divisor(plan.divisor) {
     }
-    __device__ A neutral() const {
+    __host__ __device__ A neutral() const {
         return 0;
     }
     template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
@@ -90,7 +90,7 @@ struct sum_double {
     double divisor;
     explicit sum_double(const reduce_plan &plan) : divisor(plan.divisor) {
     }
-    __device__ A neutral() const {
+    __host__ __device__ A neutral() const {
         return {0, 0};
     }
     /* Knuth's TwoSum. Infinities and NaN make the error NaN: finish ignores it then, the sum is right by itself. */
@@ -120,7 +120,7 @@ struct sum_integer {
     typedef uint64_t A;
     explicit sum_integer(const reduce_plan &) {
     }
-    __device__ A neutral() const {
+    __host__ __device__ A neutral() const {
         return 0;
     }
     template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
@@ -147,7 +147,7 @@ template <class Element, class Accumulator> struct product {
     typedef Accumulator A;
     explicit product(const reduce_plan &) {
     }
-    __device__ A neutral() const {
+    __host__ __device__ A neutral() const {
         return 1;
     }
     template <int N> __device__ void take(A &a, const T (&x)[N], int64_t, int64_t) const {
@@ -193,9 +193,9 @@ const struct reduce_kernel reduce_products[DTYPE_COUNT] = {
     REDUCE_NONE,
     REDUCE_NONE,
     REDUCE_NONE,
-    REDUCE_KERNEL(product_integer),
-    REDUCE_KERNEL(product_f16),
-    REDUCE_KERNEL(product_bf16),
-    REDUCE_KERNEL(product_f32),
-    REDUCE_KERNEL(product_f64),
+    REDUCE_KERNEL_OWN(product_integer),
+    REDUCE_KERNEL_OWN(product_f16),
+    REDUCE_KERNEL_OWN(product_bf16),
+    REDUCE_KERNEL_OWN(product_f32),
+    REDUCE_KERNEL_OWN(product_f64),
 };

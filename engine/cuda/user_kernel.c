@@ -88,13 +88,8 @@ static int driver_find(struct fault *fault) {
 
 /* ---- compiling and loading ---- */
 
-static int kernel_compile(struct device *base, const char *source, const char *name, const _Atomic bool *cancelled,
-                          struct device_code **code, char **log, struct fault *fault) {
-    struct compiler_request request = {.source = source,
-                                       .name = name,
-                                       .capability = ((struct cuda_device *)base)->cuda.capability,
-                                       .cancelled = cancelled};
-    return compiler_run(&request, code, log, fault);
+static uint32_t kernel_target(const struct device *base) {
+    return (uint32_t)((const struct cuda_device *)base)->cuda.capability;
 }
 
 static int kernel_read_parameters(struct cuda_kernel *kernel, struct fault *fault) {
@@ -204,7 +199,9 @@ static int kernel_launch(struct device *base, struct device_stream *stream, cons
 }
 
 const struct device_kernels cuda_kernels = {
-    .compile = kernel_compile,
+    .target = kernel_target,
+    .compile = compiler_run,
+    .measure = compiler_measure,
     .load = kernel_load,
     .launch = kernel_launch,
     .release = kernel_release,

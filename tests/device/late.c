@@ -3,6 +3,7 @@
 #include "engine/module.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #define LATE_OFFSET (UINT64_C(1) << 62)
 
 enum { HANG_NONE = -1, HANG_KERNELS = -2 /* clients' kernels */ };
+enum { LATE_KERNEL_BYTES = 4096 }; /* what a client's kernel is said to take of the device */
 
 struct late {
     struct device device;
@@ -219,14 +221,17 @@ static const struct late_function *late_find(const char *name) {
     return NULL;
 }
 
-/* A name "endless" takes until nobody waits for it any more. */
-static int late_compile(struct device *device, const char *source, const char *name, const _Atomic bool *cancelled,
-                        struct device_code **code, char **log, struct fault *fault) {
-    (void)device;
+/* A name "endless" takes until nobody waits for it any more; the compiler does not survive "murder". */
+static int late_compile(const struct kernel_source *source, const _Atomic bool *cancelled, struct device_code **code,
+                        char **log, struct fault *fault) {
+    const char *name = source->name;
     while (!strcmp(name, "endless") && !atomic_load(cancelled))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    *log = strdup(strstr(source, "#error") ? "kernel.cu(1): error: #error directive\n1 error detected\n" : "a word\n");
-    if (strstr(source, "#error"))
+    if (!strcmp(name, "murder"))
+        raise(SIGSEGV);
+    *log = strdup(strstr(source->text, "#error") ? "kernel.cu(1): error: #error directive\n1 error detected\n"
+                                                 : "a word\n");
+    if (strstr(source->text, "#error"))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "kernel.cu(1): error: #error directive");
     if (!late_find(name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the source has no kernel %.100s", name);
@@ -262,7 +267,21 @@ static void late_release_kernel(struct device *device, struct device_kernel *ker
     free(kernel);
 }
 
+static uint32_t late_target(const struct device *device) {
+    (void)device;
+    return 0;
+}
+
+/* Functions that are there already. */
+static int late_measure(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
+    (void)code, (void)fault;
+    *bytes = LATE_KERNEL_BYTES;
+    return STATUS_OK;
+}
+
 static const struct device_kernels late_kernels = {
+    .target = late_target,
+    .measure = late_measure,
     .compile = late_compile,
     .load = late_load,
     .launch = late_launch_kernel,
@@ -470,6 +489,11 @@ static int late_supports(struct device *device, unsigned opcode, enum dtype dtyp
     return late->cpu->vtable->supports(late->cpu, opcode, dtype, fault);
 }
 
+static void late_workspaces(struct device *device, struct device_workspaces *workspaces) {
+    struct late *late = (struct late *)device;
+    late->cpu->vtable->workspaces(late->cpu, workspaces);
+}
+
 static void late_describe(const struct device *device, struct device_info *info) {
     device_describe(((const struct late *)device)->cpu, info);
     snprintf(info->kind, sizeof info->kind, "late");
@@ -515,6 +539,7 @@ static const struct device_vtable late_vtable = {
     .host_release = late_host_release,
     .launch = late_launch,
     .async = &late_async,
+    .workspaces = late_workspaces,
     .supports = late_supports,
     .kernels = &late_kernels,
 };

@@ -231,3 +231,149 @@ Test(circles, a_session_may_end_while_streams_wait_for_copies, .timeout = CIRCLE
     cr_expect_eq(stats.memory_live, 0);
     suite_close(&suite);
 }
+
+/* ---- sessions beside each other ---- */
+
+enum { CIRCLES_BLOCK = 1 << 19 /* elements, 2 MiB: of 5 MiB two fit, and not three */, CIRCLES_MEMORY = 5 << 20 };
+
+/* Another session of the same engine. */
+static void circles_join(struct suite *suite, const struct suite *first) {
+    struct session_limits limits = {.tensors = 1000, .streams = 16};
+    struct fault fault;
+    *suite = (struct suite){.engine = first->engine, .seed = first->seed + 1, .random = first->seed + 1};
+    cr_assert_eq(session_create(suite->engine, &limits, &suite->session, &fault), STATUS_OK);
+}
+
+static int circles_fill(struct suite *suite, uint64_t *id) {
+    return suite_submit(suite,
+                        &(struct op_request){.opcode = OP_FULL,
+                                             .n_ints = 3,
+                                             .ints = (int64_t[]){DTYPE_F32, 0, CIRCLES_BLOCK},
+                                             .n_floats = 1,
+                                             .floats = (double[]){1}},
+                        id);
+}
+
+/* All memory is free again, and used by what waits for a copy. */
+static struct sample circles_occupy(struct suite *suite, struct upload *upload) {
+    struct sample w = circles_begin(suite, upload, CIRCLES_BLOCK), v = suite_unary(suite, OP_NEGATIVE, &w);
+    suite_release(suite, w.id);
+    suite_release(suite, v.id);
+    engine_kick(suite->engine);
+    return w;
+}
+
+/* One copy to a device, of a value that another session than the one that waits there makes on the other device. */
+struct circles_copy {
+    struct suite *from, *to;
+    struct upload upload;
+    struct sample copied;
+    struct suite_fetch fetch;
+    bool refused, ended;
+};
+
+static void circles_copy_begin(struct circles_copy *copy) {
+    uint64_t id;
+    copy->refused = circles_fill(copy->from, &id) != STATUS_OK;
+    suite_fetch_start(copy->from, id, &copy->fetch);
+    engine_kick(copy->from->engine);
+}
+
+/* What the two workers do for a copy. */
+static void circles_copy_go_on(struct circles_copy *copy) {
+    engine_poll(copy->from->engine);
+    engine_kick(copy->from->engine);
+    if (copy->ended || !copy->fetch.done)
+        return;
+    cr_expect_eq(copy->fetch.failed, copy->refused);
+    circles_end(copy->to, &copy->upload, &copy->copied);
+    if (!copy->fetch.failed)
+        fetch_release(&copy->fetch.fetch);
+    copy->ended = true;
+}
+
+/* Each of two sessions takes memory on one device that the other one's work still uses, which waits for a copy from the
+ * other device: of what the first one makes in that memory. Who cannot have memory without that is refused. */
+Test(circles, two_sessions_on_two_devices_do_not_wait_for_each_others_memory, .timeout = CIRCLES_SECONDS) {
+    enum { TURNS = 5000 };
+    struct suite a1, a2, b1, b2; /* a's and b's sessions on devices 1 and 2 */
+    suite_open_limited(&a1, 68, CIRCLES_MEMORY, 0);
+    suite_open_limited(&b2, 69, CIRCLES_MEMORY, 0);
+    circles_join(&b1, &a1);
+    circles_join(&a2, &b2);
+    struct circles_copy a = {.from = &a2, .to = &a1}, b = {.from = &b1, .to = &b2};
+    a.copied = circles_occupy(&a1, &a.upload);
+    b.copied = circles_occupy(&b2, &b.upload);
+    circles_copy_begin(&a);
+    circles_copy_begin(&b);
+    for (int i = 0; i < TURNS && !(a.ended && b.ended); i++) {
+        circles_copy_go_on(&a);
+        circles_copy_go_on(&b);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_assert(a.ended && b.ended, "each copy waits for the other one");
+    suite_sync(&a1);
+    suite_sync(&b2);
+    uint64_t id; /* and all have memory again */
+    cr_expect_eq(circles_fill(&b1, &id), STATUS_OK);
+    cr_expect_eq(circles_fill(&a2, &id), STATUS_OK);
+    session_destroy(b1.session);
+    session_destroy(a2.session);
+    session_destroy(a1.session);
+    engine_destroy(a1.engine);
+    suite_close(&b2);
+}
+
+/* Through a third stream, too, and behind more waits than a stream remembers. */
+Test(circles, memory_is_not_had_from_what_waits_for_a_copy_by_way_of_others, .timeout = CIRCLES_SECONDS) {
+    struct suite suite, other;
+    struct upload uploads[CIRCLES_READERS];
+    struct sample small[CIRCLES_READERS], sum;
+    uint64_t id;
+    suite_open_limited(&suite, 70, CIRCLES_MEMORY, 0);
+    circles_join(&other, &suite);
+    circles_open_streams(&suite);
+    for (int i = 0; i < CIRCLES_READERS; i++)
+        small[i] = circles_begin(&suite, &uploads[i], 1);
+    suite.stream = 1;
+    sum = suite_unary(&suite, OP_NEGATIVE, &small[0]);
+    for (int i = 1; i < CIRCLES_READERS; i++)
+        sum = suite_binary(&suite, OP_ADD, &sum, &small[i]);
+    suite.stream = 2;
+    for (int i = 0; i < 2; i++) {
+        uint64_t block, result;
+        cr_assert_eq(circles_fill(&suite, &block), STATUS_OK);
+        suite_submit(
+            &suite,
+            &(struct op_request){.opcode = OP_ADD, .n_inputs = 2, .inputs = (uint64_t[]){block, sum.id}, .consume = 1},
+            &result);
+        suite_release(&suite, result);
+    }
+    engine_kick(suite.engine);
+    for (int i = 0; i < CIRCLES_READERS; i++) {
+        cr_expect_eq(circles_fill(&other, &id), STATUS_OUT_OF_MEMORY, "%d copies have come", i);
+        circles_end(&suite, &uploads[i], &small[i]);
+    }
+    suite.stream = 0;
+    suite_sync(&suite);
+    suite_check(&suite, &sum);
+    cr_expect_eq(circles_fill(&other, &id), STATUS_OK);
+    session_destroy(other.session);
+    suite_close(&suite);
+}
+
+/* Work that waits for nothing from elsewhere ends: its memory is waited for. */
+Test(circles, memory_of_another_sessions_queued_work_is_waited_for, .timeout = CIRCLES_SECONDS) {
+    struct suite suite, other;
+    uint64_t ids[2], id;
+    suite_open_limited(&suite, 71, CIRCLES_MEMORY, 0);
+    circles_join(&other, &suite);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(circles_fill(&suite, &ids[i]), STATUS_OK);
+    for (int i = 0; i < 2; i++)
+        suite_release(&suite, ids[i]);
+    cr_expect_eq(circles_fill(&other, &id), STATUS_OK, "nothing has been put on the device yet");
+    cr_expect_eq(suite_outcome(&other, id, NULL), STATUS_OK);
+    session_destroy(other.session);
+    suite_close(&suite);
+}

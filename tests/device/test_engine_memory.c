@@ -291,6 +291,33 @@ Test(memory, a_steady_job_takes_no_segment_and_pins_nothing) {
     suite_close(&suite);
 }
 
+/* What products keep besides their operands is shown, is no session's, and grows only with what a product needs. */
+Test(memory, workspaces_of_products_are_counted) {
+    struct suite suite;
+    struct engine_stats stats;
+    uint64_t bytes = 0;
+    suite_open(&suite, 4);
+    engine_stats(suite.engine, &stats);
+    cr_assert_eq(stats.workspaces, 0);
+    for (int i = 0; i < 3; i++) {
+        struct sample a = suite_sample(&suite, DTYPE_I32, 2, (int64_t[]){20, 30}, FILL_COUNT);
+        struct sample b = suite_sample(&suite, DTYPE_I32, 2, (int64_t[]){30, 10}, FILL_COUNT);
+        struct sample product = suite_binary(&suite, OP_MATMUL, &a, &b);
+        suite_check(&suite, &product);
+        suite_free(&suite, &a);
+        suite_free(&suite, &b);
+        suite_free(&suite, &product);
+        suite_sync(&suite);
+        engine_stats(suite.engine, &stats);
+        bytes = i ? bytes : stats.workspaces;
+        cr_expect(stats.workspaces > 0 && stats.workspaces <= stats.workspaces_limit);
+        cr_expect_eq(stats.workspaces, bytes);
+        cr_expect_eq(stats.workspace_growths, 1);
+        cr_expect_eq(stats.memory_live, 0);
+    }
+    suite_close(&suite);
+}
+
 /* Sizes and lives at random: every block must keep its contents while others come and go. */
 Test(memory, blocks_keep_their_contents_while_others_come_and_go, .timeout = 120) {
     struct suite suite;

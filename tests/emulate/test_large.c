@@ -14,6 +14,7 @@ struct large_row {
     unsigned n_ints;
     int64_t ints[2];
     int64_t other[3]; /* of the second input, of the same rank; zeros where there is none */
+    int64_t skipped;  /* the first input begins behind so many elements of its memory; rank 1 */
 };
 
 static const struct large_row transposes[] = {
@@ -23,13 +24,24 @@ static const struct large_row transposes[] = {
 };
 
 static const struct large_row reductions[] = {
-    {OP_SUM, false, 1, {100003}, 2, {0, 0}},      {OP_SUM, false, 2, {5000, 40}, 2, {0, 0}},
-    {OP_SUM, true, 2, {40, 5000}, 2, {1, 1}},     {OP_SUM, true, 3, {2, 200, 300}, 2, {0, 0}},
-    {OP_SUM, false, 2, {70, 8200}, 2, {0, 1}},    {OP_MEAN, false, 2, {3, 60001}, 2, {0, 1}},
-    {OP_MEAN, false, 2, {30000, 7}, 2, {0, 0}},   {OP_MAX, false, 1, {200003}, 2, {0, 0}},
-    {OP_MIN, false, 2, {20000, 9}, 2, {0, 0}},    {OP_ANY, false, 1, {200003}, 2, {0, 0}},
-    {OP_ALL, false, 2, {20000, 9}, 2, {0, 0}},    {OP_ARGMAX, false, 1, {200003}, 2, {0, 0}},
-    {OP_ARGMIN, false, 2, {20000, 9}, 2, {0, 0}}, {OP_ARGMAX, true, 2, {3, 30001}, 2, {1, 1}},
+    {OP_SUM, false, 1, {100003}, 2, {0, 0}},
+    {OP_SUM, false, 2, {5000, 40}, 2, {0, 0}},
+    {OP_SUM, true, 2, {40, 5000}, 2, {1, 1}},
+    {OP_SUM, true, 3, {2, 200, 300}, 2, {0, 0}},
+    {OP_SUM, false, 2, {70, 8200}, 2, {0, 1}},
+    {OP_MEAN, false, 2, {3, 60001}, 2, {0, 1}},
+    {OP_MEAN, false, 2, {30000, 7}, 2, {0, 0}},
+    {OP_MAX, false, 1, {200003}, 2, {0, 0}},
+    {OP_MIN, false, 2, {20000, 9}, 2, {0, 0}},
+    {OP_ANY, false, 1, {200003}, 2, {0, 0}},
+    {OP_ALL, false, 2, {20000, 9}, 2, {0, 0}},
+    {OP_ARGMAX, false, 1, {200003}, 2, {0, 0}},
+    {OP_ARGMIN, false, 2, {20000, 9}, 2, {0, 0}},
+    {OP_ARGMAX, true, 2, {3, 30001}, 2, {1, 1}},
+    {OP_SUM, false, 1, {100003}, 2, {0, 0}, .skipped = 3},
+    {OP_MEAN, false, 1, {100001}, 2, {0, 0}, .skipped = 1},
+    {OP_MAX, false, 1, {200001}, 2, {0, 0}, .skipped = 5},
+    {OP_ARGMIN, false, 1, {200003}, 2, {0, 0}, .skipped = 7},
 };
 
 static const struct large_row softmaxes[] = {
@@ -51,6 +63,13 @@ static const struct large_row products[] = {
 static struct sample large_input(struct suite *suite, const struct op_case *kind, const struct large_row *row,
                                  enum dtype dtype) {
     int64_t stored[3] = {row->shape[0], row->shape[1], row->shape[2]};
+    if (row->skipped) {
+        stored[0] += row->skipped;
+        struct sample memory = suite_sample(suite, dtype, row->rank, stored, kind->fill);
+        struct sample view = suite_attributes(suite, OP_SLICE, &memory, 3, (int64_t[]){row->skipped, OP_SLICE_NONE, 1});
+        suite_free(suite, &memory);
+        return view;
+    }
     if (!row->turned)
         return suite_sample(suite, dtype, row->rank, stored, kind->fill);
     stored[row->rank - 2] = row->shape[row->rank - 1];

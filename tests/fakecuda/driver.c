@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/fakecuda/code.h"
 #include "tests/fakecuda/fakecuda.h"
@@ -25,6 +26,8 @@ static CUresult library_load(CUlibrary *library, const void *code, CUjit_option 
         return result;
     if (((const struct code *)code)->magic != CODE_MAGIC)
         return CUDA_ERROR_INVALID_IMAGE;
+    if (((const struct code *)code)->slow)
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
     *library = malloc(sizeof **library);
     memcpy(&(*library)->code, code, sizeof(*library)->code);
     atomic_fetch_add(&libraries, 1);

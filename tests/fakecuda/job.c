@@ -25,6 +25,23 @@ static void job_code(struct job *job, int code, const char *what) {
 
 /* ---- operations ---- */
 
+static void job_launched(struct job *job, const char *name) {
+    if (job->n_launched == JOB_LAUNCHED_MAX)
+        return job_wrong(job, "more launches than there is room for", JOB_LAUNCHED_MAX);
+    job->launched[job->n_launched].name = name;
+    job->launched[job->n_launched++].sequence = job->sequence;
+}
+
+/* Whatever its operands are. */
+static bool opcode_is_one_launch(unsigned opcode) {
+    static const unsigned opcodes[] = {OP_ADD, OP_LESS, OP_WHERE,   OP_CAST,   OP_EXP, OP_COPY, OP_MULTIPLY,
+                                       OP_EYE, OP_FULL, OP_UNIFORM, OP_NORMAL, OP_SUM, OP_MEAN, OP_ARGMAX};
+    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
+        if (opcodes[i] == opcode)
+            return true;
+    return false;
+}
+
 struct numbers {
     unsigned count;
     int64_t value[16];
@@ -53,7 +70,10 @@ static uint64_t job_do(struct job *job, unsigned opcode, struct numbers inputs, 
                                  .sequence = ++job->sequence};
     if (opcode != OP_FREE)
         request.output = ++job->next_id;
-    job_code(job, session_submit(job->session, &request), info->name);
+    int code = session_submit(job->session, &request);
+    job_code(job, code, info->name);
+    if (code == STATUS_OK && opcode_is_one_launch(opcode))
+        job_launched(job, info->name);
     return request.output;
 }
 
@@ -202,11 +222,12 @@ static void job_views(struct job *job, uint64_t x) {
     job_fetch(job, job_do(job, OP_STACK, NUMBERS(x, x, x), NUMBERS(1)), 0, 0);
 }
 
-/* Reductions of a few long rows share each among many blocks, which takes scratch memory. */
+/* Reductions of a few long rows share each among many blocks, which takes scratch memory; one of the whole is CUB's. */
 static void job_reductions(struct job *job, uint64_t x) {
     uint64_t wide = job_do(job, OP_UNIFORM, nothing, NUMBERS(DTYPE_F32, 7, 0, 2, 1 << 18));
     job_fetch(job, job_do(job, OP_SUM, NUMBERS(wide), NUMBERS(0, 1)), 0, 0);
     job_fetch(job, job_do(job, OP_ARGMAX, NUMBERS(wide), NUMBERS(0, 1)), 0, 0);
+    job_fetch(job, job_do(job, OP_SUM, NUMBERS(wide), NUMBERS(0, 0, 1)), 0, 0);
     job_fetch(job, job_do(job, OP_MEAN, NUMBERS(x), NUMBERS(1, 0)), 0, 0);
     job_fetch(job, job_do(job, OP_ANY, NUMBERS(x), NUMBERS(0)), 0, 0);
     job_fetch(job, job_do(job, OP_SOFTMAX, NUMBERS(x), NUMBERS(1)), 0, 0);
@@ -288,7 +309,12 @@ static int job_compile(struct job *job, uint64_t id, const char *source) {
     if (code != STATUS_OK)
         return code;
     code = session_kernel_id(job->session, id, &fault);
-    kernel_job_run(&compiling);
+    if (!kernel_job_compiled(&compiling))
+        kernel_job_compile(&compiling);
+    if (code == STATUS_OK)
+        code = kernel_job_charge(&compiling, job->session);
+    if (code == STATUS_OK)
+        kernel_job_load(&compiling);
     if (code == STATUS_OK)
         code = kernel_job_bind(&compiling, job->session, id, &fault);
     kernel_job_finish(&compiling);
@@ -300,7 +326,7 @@ static void job_kernels(struct job *job, uint64_t x) {
     static const char source[] = "fakecuda: parameters 8 4 8; fakecuda: store;";
     static const struct tensor_type type = {.dtype = DTYPE_I32, .rank = 1, .shape = {1}};
     uint64_t turned = job_do(job, OP_MATRIX_TRANSPOSE, NUMBERS(x), nothing);
-    for (uint64_t id = 1; id <= 3; id++) {
+    for (uint64_t id = 1; id <= JOB_KERNELS; id++) {
         struct fault fault;
         int code = job_compile(job, id, source);
         job_code(job, code, "compile");
@@ -315,8 +341,12 @@ static void job_kernels(struct job *job, uint64_t x) {
                                          .types = &type,
                                          .first_output = ++job->next_id,
                                          .sequence = ++job->sequence};
-        if (code == STATUS_OK)
-            job_code(job, session_launch(job->session, &request), "launch");
+        if (code == STATUS_OK) {
+            int launched = session_launch(job->session, &request);
+            job_code(job, launched, "launch");
+            if (launched == STATUS_OK)
+                job_launched(job, "store");
+        }
         if (code == STATUS_OK)
             job_fetch(job, request.first_output, 1, 4711);
         if (code == STATUS_OK && id == 2)

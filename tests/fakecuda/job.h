@@ -3,7 +3,7 @@
 
 #include "engine/session.h"
 
-enum { JOB_ASKED_MAX = 64, JOB_WRONG_MAX = 256 };
+enum { JOB_ASKED_MAX = 64, JOB_WRONG_MAX = 256, JOB_LAUNCHED_MAX = 128, JOB_KERNELS = 3 /* launches of clients' */ };
 
 struct job_answer {
     struct fetch fetch;
@@ -20,6 +20,11 @@ struct job {
     uint32_t stream; /* of operations to come */
     struct job_answer asked[JOB_ASKED_MAX];
     unsigned n_asked, n_answered, n_failed;
+    struct {
+        uint64_t sequence;
+        const char *name;
+    } launched[JOB_LAUNCHED_MAX]; /* one launch of this name, by an operation that was taken: many, but not all */
+    unsigned n_launched;
     char wrong[JOB_WRONG_MAX]; /* what an answer should not have been; "": nothing */
 };
 

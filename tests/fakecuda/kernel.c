@@ -76,6 +76,30 @@ bool fakecuda_extents_fit(dim3 grid, dim3 block) {
            grid.y <= 65535 && grid.z >= 1 && grid.z <= 65535;
 }
 
+/* ---- what CUB asks before it launches ---- */
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *function) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error == cudaSuccess && !function)
+        error = fakecuda_error(cudaErrorInvalidDeviceFunction);
+    if (error == cudaSuccess)
+        *attributes = (struct cudaFuncAttributes){.maxThreadsPerBlock = 1024, .ptxVersion = 90, .binaryVersion = 90};
+    return error;
+}
+
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int threads,
+                                                                   size_t shared, unsigned flags) {
+    cudaError_t error = fakecuda_call(__func__);
+    (void)shared, (void)flags;
+    if (error == cudaSuccess && !function)
+        error = fakecuda_error(cudaErrorInvalidDeviceFunction);
+    if (error == cudaSuccess)
+        *blocks = 2048 / threads;
+    return error;
+}
+
+/* ---- launches ---- */
+
 /* Takes its turn on the stream. What every device refuses is refused. */
 static cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream) {
     if (!kernel)

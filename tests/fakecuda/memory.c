@@ -2,6 +2,7 @@
  * put on streams to move it. */
 #include "tests/fakecuda/fakecuda.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
 static _Thread_local int current;
 static _Atomic bool opened;
+
+enum { PROCESSORS = 16 };
 
 /* ---- devices ---- */
 
@@ -54,9 +57,31 @@ cudaError_t cudaSetDevice(int device) {
         error = fakecuda_error(cudaErrorInvalidDevice);
     if (error == cudaSuccess) {
         current = device;
-        opened = true;
+        if (!opened &&
+            open("/dev/zero", O_RDONLY) >= 0) /* for good, and for whoever is started from here: as a driver may */
+            opened = true;
     }
     return error;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error == cudaSuccess)
+        *device = current;
+    return error;
+}
+
+/* What CUB asks for of what the properties say, too. */
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error != cudaSuccess)
+        return error;
+    if (fakecuda_visible(device) < 0)
+        return fakecuda_error(cudaErrorInvalidDevice);
+    if (attribute != cudaDevAttrMultiProcessorCount)
+        return fakecuda_error(cudaErrorInvalidValue);
+    *value = PROCESSORS;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
@@ -66,7 +91,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "stand-in %d for a GPU", fakecuda_visible(device));
     properties->uuid.bytes[15] = (char)(fakecuda_visible(device) + 1);
-    properties->multiProcessorCount = 16;
+    properties->multiProcessorCount = PROCESSORS;
     properties->major = 9;
     properties->sharedMemPerBlock = 48 << 10;
     properties->maxThreadsPerBlock = 1024;

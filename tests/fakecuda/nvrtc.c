@@ -1,5 +1,5 @@
 /* The stand-in for NVRTC: it reads what code.h says, and knows no C++. A source with #error does not compile. */
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 struct program {
     char *source, *name;
-    char log[256];
+    char log[8192];
     struct code code;
 };
 
@@ -32,7 +32,11 @@ int nvrtcGetPTXSize(struct program *program, size_t *bytes);
 int nvrtcGetPTX(struct program *program, char *code);
 
 /* A compiler does not notice what happens to a device. */
-static int compiler_call(const char *function) {
+static int compiler_call(const char *function, const char *source) {
+    const char *at = source ? strstr(source, "fakecuda: fail ") : NULL;
+    size_t length = strlen(function);
+    if (at && !strncmp(at += strlen("fakecuda: fail "), function, length) && at[length] == ';')
+        return OUT_OF_MEMORY;
     return fakecuda_call_of_library(function) == cudaErrorMemoryAllocation ? OUT_OF_MEMORY : OK;
 }
 
@@ -56,7 +60,7 @@ const char *nvrtcGetErrorString(int error) {
 
 int nvrtcCreateProgram(struct program **program, const char *source, const char *name, int headers,
                        const char *const *texts, const char *const *names) {
-    int error = compiler_call(__func__);
+    int error = compiler_call(__func__, source);
     (void)name, (void)headers, (void)texts, (void)names;
     if (error)
         return error;
@@ -75,14 +79,25 @@ int nvrtcDestroyProgram(struct program **program) {
 
 int nvrtcAddNameExpression(struct program *program, const char *name) {
     program->name = strdup(name);
-    return compiler_call(__func__);
+    return compiler_call(__func__, program->source);
 }
 
 static void read_words(struct program *program) {
     struct code *code = &program->code;
     const char *at = strstr(program->source, "fakecuda: parameters");
     char *end;
+    const char *variables = strstr(program->source, "fakecuda: variables ");
+    bool torn = strstr(program->source, "fakecuda: torn;");
     code->magic = CODE_MAGIC;
+    memcpy(code->header.e_ident, ELFMAG, SELFMAG);
+    code->header.e_ident[EI_CLASS] = ELFCLASS64;
+    code->header.e_phoff = offsetof(struct code, segment);
+    code->header.e_phnum = 1;
+    code->header.e_phentsize = sizeof code->segment;
+    code->segment.p_type = PT_LOAD;
+    code->segment.p_filesz = code->segment.p_memsz = sizeof *code + torn;
+    if (variables)
+        code->segment.p_memsz += strtoull(variables + strlen("fakecuda: variables "), NULL, 10);
     snprintf(code->symbol, sizeof code->symbol, "_Z_%.50s", program->name);
     for (at = at ? at + strlen("fakecuda: parameters") : ""; code->n_parameters < CODE_PARAMETERS_MAX; at = end) {
         unsigned long bytes = strtoul(at, &end, 10);
@@ -92,43 +107,46 @@ static void read_words(struct program *program) {
     }
     code->store = strstr(program->source, "fakecuda: store;") != NULL;
     code->trap = strstr(program->source, "fakecuda: trap;") != NULL;
+    code->slow = strstr(program->source, "fakecuda: slow;") != NULL;
 }
 
 int nvrtcCompileProgram(struct program *program, int n, const char *const *options) {
-    int error = compiler_call(__func__);
+    int error = compiler_call(__func__, program->source);
     (void)n, (void)options;
     if (error)
         return error;
     if (strstr(program->source, "#error"))
         snprintf(program->log, sizeof program->log, "kernel.cu(1): error: #error directive\n\n1 error detected.\n");
+    if (misdeeds(program->source, program->log, sizeof program->log))
+        return OUT_OF_MEMORY;
     read_words(program);
     return *program->log ? COMPILATION : OK;
 }
 
 int nvrtcGetLoweredName(struct program *program, const char *name, const char **lowered) {
-    int error = compiler_call(__func__);
+    int error = compiler_call(__func__, program->source);
     *lowered = program->code.symbol;
     return error ? error : strcmp(name, program->name) ? NO_SUCH_NAME : OK;
 }
 
 int nvrtcGetProgramLogSize(struct program *program, size_t *bytes) {
     *bytes = strlen(program->log) + 1;
-    return compiler_call(__func__);
+    return compiler_call(__func__, program->source);
 }
 
 int nvrtcGetProgramLog(struct program *program, char *log) {
     strcpy(log, program->log);
-    return compiler_call(__func__);
+    return compiler_call(__func__, program->source);
 }
 
 int nvrtcGetCUBINSize(struct program *program, size_t *bytes) {
     *bytes = sizeof program->code;
-    return compiler_call(__func__);
+    return compiler_call(__func__, program->source);
 }
 
 int nvrtcGetCUBIN(struct program *program, char *code) {
     memcpy(code, &program->code, sizeof program->code);
-    return compiler_call(__func__);
+    return compiler_call(__func__, program->source);
 }
 
 int nvrtcGetPTXSize(struct program *program, size_t *bytes) {

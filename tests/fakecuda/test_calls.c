@@ -1,7 +1,8 @@
 /* The module on the stand-in for CUDA, in this process: the n-th call fails, for every n in a job.
  *
  * Each run is a process of its own, since a module that has been loaded stays, and so does what CUDA never forgives.
- * FAKECUDA_FULL=1 leaves no call out; an argument "N:CODE" or "FUNCTION:N:CODE" is the one run to make. */
+ * FAKECUDA_FULL=1 leaves no call out; an argument "N:CODE" or "FUNCTION:N:CODE" is the one run to make. FAKECUDA_TRACED=1:
+ * all that runs is recorded meanwhile (engine/trace.h). */
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include "engine/engine_impl.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/fakecuda/job.h"
+#include "tests/fakecuda/traced.h"
 
 enum { RUN_SECONDS = 20, DEVICE = 1 /* not CUDA's default: a thread that forgets to choose it is found out */ };
 
@@ -30,7 +32,7 @@ struct run {
 
 static struct run *run; /* shared with the process that runs */
 static unsigned runs, bad;
-static bool thorough, steady, scarce;
+static bool thorough, steady, scarce, tracing;
 
 __attribute__((format(printf, 1, 2))) static void run_wrong(const char *format, ...) {
     va_list arguments;
@@ -79,28 +81,33 @@ static void run_settle(struct engine *engine, bool sticky) {
     }
 }
 
-/* Work that has been done before takes nothing from the device, pins nothing, and grows no workspace. */
+static bool stats_same_calls(const struct engine_stats *a, const struct engine_stats *b) {
+    return a->reservations == b->reservations && a->releases == b->releases && a->pinnings == b->pinnings &&
+           a->unpinnings == b->unpinnings && a->workspace_growths == b->workspace_growths;
+}
+
+/* Work that has been done before takes nothing from the device, pins nothing, and grows no workspace. Each of the streams
+ * in reserve has had its first product before that is so, and which one a job gets depends on who came back last. */
 static void run_steady(struct engine *engine) {
+    enum { ROUNDS = 50, STEADY = 5 };
     struct engine_stats before, after;
     struct job job;
-    for (int i = 0; i < 3; i++)
-        job_run(&job, engine);
+    int unchanged = 0;
+    job_run(&job, engine);
     engine_stats(engine, &before);
-    for (int i = 0; i < 3; i++)
-        job_run(&job, engine);
-    engine_stats(engine, &after);
     if (!before.reservations || !before.pinnings || !before.workspace_growths || !before.workspaces)
         run_wrong("nothing is counted: %llu segments, %llu pinned, %llu growths to %llu bytes",
                   (unsigned long long)before.reservations, (unsigned long long)before.pinnings,
                   (unsigned long long)before.workspace_growths, (unsigned long long)before.workspaces);
-    if (after.reservations != before.reservations || after.releases != before.releases ||
-        after.pinnings != before.pinnings || after.unpinnings != before.unpinnings ||
-        after.workspace_growths != before.workspace_growths)
-        run_wrong("a job that has run before takes memory: segments %llu to %llu, pinned %llu to %llu, growths %llu to "
-                  "%llu",
-                  (unsigned long long)before.reservations, (unsigned long long)after.reservations,
-                  (unsigned long long)before.pinnings, (unsigned long long)after.pinnings,
-                  (unsigned long long)before.workspace_growths, (unsigned long long)after.workspace_growths);
+    for (int i = 0; i < ROUNDS && unchanged < STEADY; i++, before = after) {
+        job_run(&job, engine);
+        engine_stats(engine, &after);
+        unchanged = stats_same_calls(&before, &after) ? unchanged + 1 : 0;
+    }
+    if (unchanged < STEADY)
+        run_wrong("jobs that have run before go on to take memory: %llu segments, %llu pinned, %llu growths",
+                  (unsigned long long)before.reservations, (unsigned long long)before.pinnings,
+                  (unsigned long long)before.workspace_growths);
 }
 
 /* Half a minute without work, as the watch counts it, and workspaces have been given back. */
@@ -171,13 +178,19 @@ static void run_scarce(struct engine *engine) {
     session_destroy(session);
 }
 
-static void run_job(struct engine *engine, bool sticky) {
+static void run_job(struct engine *engine, const char *fail) {
+    bool sticky = code_sticky(fail);
     struct job job;
     struct engine_stats stats;
+    struct traced traced = {0};
+    if (tracing)
+        traced_begin(&traced, engine);
     job_run(&job, engine);
     run->failed = job.n_failed;
-    if (*job.wrong)
-        run_wrong("%s", job.wrong);
+    if (tracing)
+        traced_end(&traced, engine, &job, !fail);
+    if (*job.wrong || *traced.wrong)
+        run_wrong("%s", *job.wrong ? job.wrong : traced.wrong);
     run_settle(engine, sticky);
     if (steady) {
         run_steady(engine);
@@ -222,7 +235,7 @@ static int run_main(const char *fail) {
     if (run->opened == STATUS_OK)
         run->opened = engine_create(device, &(struct engine_options){0}, &engine, &fault);
     if (run->opened == STATUS_OK)
-        run_job(engine, sticky);
+        run_job(engine, fail);
     else if (!fail)
         run_wrong("no device: %s", fault.message);
     run_figures();
@@ -280,27 +293,63 @@ static void sweep(unsigned long calls, unsigned long first, unsigned long step, 
            (int)code, step, calls, refused, lost, survived, missed, seconds() - start);
 }
 
+static void sweep_function(const char *function) {
+    static const int codes[] = {cudaErrorMemoryAllocation, cudaErrorIllegalAddress, cudaErrorECCUncorrectable};
+    for (size_t j = 0; j < sizeof codes / sizeof *codes; j++) {
+        char fail[96];
+        snprintf(fail, sizeof fail, "%s:%d:%d", function, 1 + (int)j, codes[j]);
+        run_once(fail);
+    }
+}
+
 /* One call of each function on its own: the numbers above depend on how the threads happen to run. */
 static void sweep_functions(void) {
     static const char *const functions[] = {
-        "cudaMalloc",        "cudaHostAlloc",      "cudaMallocAsync",     "cudaStreamCreateWithPriority",
-        "cudaEventRecord",   "cudaEventQuery",     "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
-        "cudaMemcpyAsync",   "cudaMemsetAsync",    "cudaLaunchKernel",    "cudaSetDevice",
-        "cublasLtCreate",    "cublasLtMatmul",     "cudaFreeAsync",       "cublasLtMatmulAlgoGetHeuristic",
-        "cuLibraryLoadData", "cuFuncGetParamInfo", "cuLaunchKernel",      "cudaGetDriverEntryPointByVersion",
+        "cudaMalloc",
+        "cudaHostAlloc",
+        "cudaMallocAsync",
+        "cudaStreamCreateWithPriority",
+        "cudaEventRecord",
+        "cudaEventQuery",
+        "cudaStreamWaitEvent",
+        "cudaEventCreateWithFlags",
+        "cudaMemcpyAsync",
+        "cudaMemsetAsync",
+        "cudaLaunchKernel",
+        "cudaSetDevice",
+        "cublasLtCreate",
+        "cublasLtMatmul",
+        "cudaFreeAsync",
+        "cublasLtMatmulAlgoGetHeuristic",
+        "cudaGetDevice",
+        "cudaFuncGetAttributes",
+        "cudaDeviceGetAttribute",
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+        "cuLibraryLoadData",
+        "cuFuncGetParamInfo",
+        "cuLaunchKernel",
+        "cudaGetDriverEntryPointByVersion",
     };
-    static const int codes[] = {cudaErrorMemoryAllocation, cudaErrorIllegalAddress, cudaErrorECCUncorrectable};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        for (size_t j = 0; j < sizeof codes / sizeof *codes; j++) {
-            char fail[96];
-            snprintf(fail, sizeof fail, "%s:%d:%d", functions[i], 1 + (int)j, codes[j]);
-            run_once(fail);
-        }
+        sweep_function(functions[i]);
+}
+
+/* What a trace calls besides, and a part of what it shares with all else. */
+static void sweep_traced(unsigned long calls) {
+    sweep(calls, 1, thorough ? 1 : 9, cudaErrorMemoryAllocation);
+    sweep(calls, 2, thorough ? 1 : 23, cudaErrorIllegalAddress);
+    sweep_function("cudaEventElapsedTime");
+    sweep_function("cudaEventRecord");
+    sweep_function("cudaEventQuery");
+    sweep_function("cudaEventCreateWithFlags");
+    sweep_function("cudaStreamCreateWithPriority");
+    printf("# %u runs that were traced, %u wrong\n", runs, bad);
 }
 
 int main(int argc, char **argv) {
     const char *full = getenv("FAKECUDA_FULL");
     thorough = (full && *full) || argc > 1;
+    tracing = getenv("FAKECUDA_TRACED");
     run = mmap(NULL, sizeof *run, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (run == MAP_FAILED)
         return 1;
@@ -315,6 +364,10 @@ int main(int argc, char **argv) {
         return 1;
     }
     unsigned long calls = run->figures.calls;
+    if (tracing) {
+        sweep_traced(calls);
+        return bad != 0;
+    }
     steady = true;
     if (!run_once(NULL))
         return 1;

@@ -122,7 +122,7 @@ void hostile_run(const struct hostile_row *row) {
     struct daemon tensord;
     struct hostile_witness witness;
     struct wire wire;
-    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1"});
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1", .flags = row->flags});
     hostile_witness_start(&witness, tensord.url);
     hostile_begin(&wire, tensord.url, row->state);
     if (row->act)

@@ -41,6 +41,7 @@ struct hostile_row {
     int code;
     uint64_t id;
     const struct wire_op *op; /* for rows without `act`: sends this */
+    const char *const *flags; /* more arguments of its daemon, NULL-ended; may be NULL */
 };
 
 /* Runs one row; asserts. */

@@ -69,6 +69,7 @@ static void pair_open(struct proxy *proxy) {
     pair->server = server;
     pair->left = -1;
     proxy->pairs[i] = pair;
+    proxy->taken++;
 }
 
 /* A connection's first bytes say where it goes. */

@@ -9,6 +9,7 @@
 #include "tests/integration/client.h"
 #include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
+#include "tests/integration/deadline.h"
 #include "tests/integration/status.h"
 #include "tests/integration/wire.h"
 
@@ -118,6 +119,17 @@ Test(kernels, large_sources_are_sent_whole_or_refused) {
     free(source);
 }
 
+Test(kernels, compiler_that_crashes_costs_its_client_an_error) {
+    td_kernel *kernel = NULL;
+    td_tensor *kept = client_ramp(client.device, 2, 1);
+    int worker = status_worker_pid(tensord.url, "late:0");
+    cr_assert_eq(td_kernel_compile(client.device, "", "murder", &kernel), TD_E_INTERNAL);
+    cr_assert(strstr(td_last_error()->message, "the compiler crashes"), "%s", td_last_error()->message);
+    cr_assert_null(kernel);
+    client_expect(kept, (float[]){1, 2}, 2);
+    cr_assert_eq(status_worker_pid(tensord.url, "late:0"), worker);
+}
+
 Test(kernels, others_go_on_while_one_compiles_and_its_client_dies) {
     struct status_baseline before = {"late:0", 4096, 1}; /* this client's session and little tensor */
     struct wire wire;
@@ -150,6 +162,55 @@ Test(kernels, drain_ends_a_compiler_without_end) {
     cr_assert(wire_ping(&wire));
     daemon_stop(&tensord);
     wire_close(&wire);
+}
+
+/* ---- leave that is withdrawn ---- */
+
+static void configure(const char *path, const char *who) {
+    FILE *out = fopen(path, "w");
+    cr_assert(out);
+    fprintf(out, "user-kernels = %s\n", who);
+    cr_assert(!fclose(out) && !kill(tensord.pid, SIGHUP));
+}
+
+static int launch_code(td_kernel *kernel, td_tensor *x) {
+    td_tensor *z = saxpy(kernel, x, x, 2);
+    int code = td_wait(z);
+    td_release(z);
+    return code;
+}
+
+/* The word may still be on its way to the worker. */
+static void launches_until(td_kernel *kernel, td_tensor *x, int wanted) {
+    int64_t deadline = deadline_in(10000);
+    int code;
+    do
+        code = launch_code(kernel, x);
+    while (code != wanted && deadline_pause(deadline));
+    cr_assert_eq(code, wanted, "%s", td_last_error()->message);
+}
+
+Test(kernels_allowed, leave_is_withdrawn_and_given_to_those_who_are_here) {
+    char directory[64], path[100];
+    daemon_directory_make(directory);
+    snprintf(path, sizeof path, "%s/tensord.conf", directory);
+    FILE *out = fopen(path, "w");
+    cr_assert(out && fputs("user-kernels = all\n", out) > 0 && !fclose(out));
+    daemon_start(&tensord,
+                 &(struct daemon_options){.devices = "late:0", .flags = (const char *const[]){"--config", path, NULL}});
+    client_open(&client, tensord.url, "late:0");
+    td_kernel *kernel = compiled("saxpy");
+    td_tensor *x = client_ramp(client.device, 2, 1), *before = saxpy(kernel, x, x, 2);
+    cr_assert(!td_wait(before));
+    configure(path, "uid:99999");
+    launches_until(kernel, x, TD_E_DENIED);
+    cr_assert(strstr(td_last_error()->message, "user-kernels"), "%s", td_last_error()->message);
+    cr_assert_eq(compile_code(client.device), TD_E_DENIED);
+    client_expect(before, (float[]){3, 6}, 2);
+    configure(path, "all");
+    launches_until(kernel, x, TD_OK);
+    cr_assert_eq(compile_code(client.device), TD_OK, "%s", td_last_error()->message);
+    daemon_directory_remove(directory);
 }
 
 /* ---- launches ---- */

@@ -30,6 +30,12 @@ static void stop(void) {
 
 TestSuite(kill, .init = start, .fini = stop, .timeout = 120);
 
+static void start_patient(void) {
+    daemon_start(&tensord, &(struct daemon_options){.flags = (const char *const[]){"--watchdog-timeout", "0", NULL}});
+}
+
+TestSuite(kill_patient, .init = start_patient, .fini = stop, .timeout = 120);
+
 static void run_kill(struct command *command, const char *url, const char *session, const char *reason) {
     command_run(command,
                 (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", url, "kill", session,
@@ -192,6 +198,56 @@ static void expect_unknown(struct wire *wire) {
     cr_assert(done && done->error && done->error->code == STATUS_INVALID_ARGUMENT);
     tensord__done__free_unpacked(done, NULL);
     wire_frame_finish(&frame);
+}
+
+static int killed(struct wire *wire) {
+    struct wire_frame frame;
+    cr_assert_eq(wire_receive(wire, &frame, WIRE_TIMEOUT_MS), WIRE_FRAME);
+    cr_assert_eq(frame.header.type, FRAME_DONE);
+    Tensord__Done *done = tensord__done__unpack(NULL, frame.header.message_bytes, frame.message);
+    cr_assert_not_null(done);
+    int code = done->error ? (int)done->error->code : STATUS_OK;
+    tensord__done__free_unpacked(done, NULL);
+    wire_frame_finish(&frame);
+    return code;
+}
+
+static bool few_are_here(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return status->connections < 20;
+}
+
+/* More words wait for the worker than its channel, and the queue behind that, hold of others. */
+Test(kill_patient, worker_with_a_full_channel_is_told_when_there_is_room) {
+    enum { ROUNDS = 3, AT_ONCE = 250 };
+    static struct wire wires[AT_ONCE];
+    struct wire last;
+    struct client client;
+    td_options options = {.heartbeat_ms = TD_NEVER};
+    cr_assert(!td_connect(tensord.url, &options, &client.connection));
+    cr_assert(!td_device_open(client.connection, "cpu:0", &client.device));
+    td_tensor *held = td_full(client.device, TD_U8, TD_SHAPE(LIVE), 1);
+    cr_assert(!td_wait(held));
+    uint64_t session = session_of("cpu:0");
+    int worker = status_worker_pid(tensord.url, "cpu:0");
+    kill(worker, SIGSTOP);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < AT_ONCE; i++) {
+            wire_open(&wires[i], tensord.url, PREAMBLE_TARGET_CONTROL);
+            send_kill(&wires[i], 4711);
+        }
+        for (int i = 0; i < AT_ONCE; i++)
+            wire_close(&wires[i]);
+        status_until(tensord.url, few_are_here, NULL, RUN_MS); /* when they have had their time */
+    }
+    wire_open(&last, tensord.url, PREAMBLE_TARGET_CONTROL);
+    send_kill(&last, session);
+    kill(worker, SIGCONT);
+    int code = killed(&last);
+    cr_assert_eq(code, STATUS_OK, "%s", status_name(code));
+    client_expect_failure(held, TD_E_CANCELLED);
+    wire_close(&last);
+    client_close(&client);
 }
 
 /* A stopped worker does not answer, and then never will. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -213,6 +214,34 @@ Test(reload, what_can_change_does_and_the_rest_is_named) {
     wire_close(&first);
     configure("");
     users_reload(&tensord, "reloaded", 2);
+}
+
+static rlim_t descriptors(pid_t pid) {
+    struct rlimit limit;
+    cr_assert(!prlimit(pid, RLIMIT_NOFILE, NULL, &limit));
+    return limit.rlim_cur;
+}
+
+/* Where the system allows it. The worker hears of it a moment later. */
+Test(reload, more_connections_get_descriptors_for_them) {
+    struct rlimit limit;
+    rlim_t enough = 2 * 3000 + 1024;
+    cr_assert(!getrlimit(RLIMIT_NOFILE, &limit));
+    if (limit.rlim_max < enough)
+        cr_skip_test("the system allows no more descriptors");
+    pid_t pids[] = {tensord.pid, status_worker_pid(tensord.url, "cpu:0")};
+    int64_t deadline = deadline_in(RUN_MS);
+    cr_assert(descriptors(pids[0]) < enough && descriptors(pids[1]) < enough);
+    configure("max-connections = 3000\n");
+    users_reload(&tensord, "reloaded", 1);
+    for (int i = 0; i < 2; i++) {
+        while (descriptors(pids[i]) < enough && deadline_pause(deadline))
+            continue;
+        cr_assert_eq(descriptors(pids[i]), enough, "process %d may have %lu", i, descriptors(pids[i]));
+    }
+    configure("max-connections = 1024\n");
+    users_reload(&tensord, "reloaded", 2);
+    cr_assert_eq(descriptors(tensord.pid), enough, "those that are open stay open");
 }
 
 /* A line more in alice's section, which is the file's first. */

@@ -417,6 +417,26 @@ Test(resume_tls, work_goes_on_and_the_session_is_still_its_principals) {
     client_close(&client);
 }
 
+/* Its handshake is not answered, and would be waited for for ten seconds. */
+Test(resume_tls, closing_a_device_does_not_wait_for_a_handshake) {
+    int64_t deadline = deadline_in(10000), before;
+    struct client client;
+    open_with(&client, proxy.url, 0, 0);
+    td_tensor *x = client_ramp(client.device, 3, 1);
+    cr_assert(!td_wait(x));
+    cut_off();
+    until_link_is(&client, false);
+    proxy.frozen = true;
+    unsigned taken = proxy.taken;
+    proxy.shut = false;
+    while (proxy.taken == taken)
+        cr_assert(deadline_pause(deadline), "nobody comes back");
+    poll(NULL, 0, 50); /* for the handshake to begin */
+    before = deadline_now();
+    client_close(&client);
+    cr_assert_lt(deadline_now() - before, 3000, "closing took %ld ms", deadline_now() - before);
+}
+
 /* A certificate that is not accepted will not be at the next attempt: the program hears of it at once. */
 Test(resume_tls, daemon_that_is_not_trusted_any_more_is_not_tried_again) {
     struct client client;

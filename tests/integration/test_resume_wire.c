@@ -332,6 +332,40 @@ Test(resume_wire, goodbye_behind_a_flood_that_is_not_read_is_found) {
     wire_buffer_finish(&buffer);
 }
 
+static uint64_t principal_bytes(void) {
+    Tensord__Status *status = status_get(tensord.url);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < status->n_principals; i++)
+        for (size_t k = 0; k < status->principals[i]->n_devices; k++)
+            bytes += status->principals[i]->devices[k]->bytes;
+    status_free(status);
+    return bytes;
+}
+
+/* What is looked through for a goodbye has been taken from the network, and is the principal's like all of that. */
+Test(resume_wire, bytes_behind_a_flood_that_is_not_read_are_charged) {
+    enum { BYTES = 128 << 10 };
+    struct wire wire;
+    struct wire_buffer buffer = {0};
+    stop();
+    daemon_start(&tensord, &(struct daemon_options){
+                               .flags = (const char *const[]){"--session-operations", "8", "--threads", "1", NULL}});
+    struct pass pass = open_new(&wire);
+    wire_buffer_op(
+        &buffer,
+        &(struct wire_op){
+            .opcode = OP_FULL, .output = 1, .sequence = 1, WIRE_INTS(DTYPE_F32, 0, 1024, 1024), WIRE_FLOATS(0)});
+    for (uint64_t i = 2; buffer.n < BYTES; i++)
+        wire_buffer_op(&buffer, &(struct wire_op){.opcode = OP_MATMUL, .output = i, .sequence = i, WIRE_INPUTS(1, 1)});
+    cr_assert(wire_write(&wire, buffer.bytes, buffer.n), "the socket takes all of it");
+    detach(&wire, &pass);
+    int64_t deadline = deadline_in(5000);
+    while (principal_bytes() < buffer.n && deadline_pause(deadline))
+        continue;
+    cr_assert_geq(principal_bytes(), buffer.n);
+    wire_buffer_finish(&buffer);
+}
+
 Test(resume_wire, error_ends_a_session_that_could_be_resumed) {
     struct wire wire;
     char text[256];

@@ -236,10 +236,8 @@ Test(tls, connections_to_all_devices_resume_the_first_session) {
 
 /* ---- ends ---- */
 
-/* Its lease has begun. */
-static bool one_detached(const Tensord__Status *status, const void *none) {
-    (void)none;
-    return status->n_sessions == 1 && status->sessions[0]->detached;
+static bool has_sessions(const Tensord__Status *status, const void *wanted) {
+    return status->n_sessions == *(const size_t *)wanted;
 }
 
 static int hold(void *argument) {
@@ -252,18 +250,20 @@ static int hold(void *argument) {
 }
 
 Test(tls, end_without_close_notify_is_told_from_an_orderly_one) {
+    const size_t none = 0, one = 1;
     int ready[2];
     char byte;
-    START(NULL);
+    START("--session-lease", "0");
     works(tensord.tcp);
     cr_assert(daemon_log_has(&tensord, "reason=\"closed by the client\"", LOG_MS));
     cr_assert(!pipe(ready));
     pid_t pid = client_fork(hold, &ready[1]);
     cr_assert_eq(read(ready[0], &byte, 1), 1);
+    status_until(tensord.url, has_sessions, &one, LOG_MS); /* figures are some tenths of a second old */
     kill(pid, SIGKILL);
     client_join(pid, LOG_MS);
     cr_assert(daemon_log_has(&tensord, "cut off without an orderly end", LOG_MS));
-    status_until(tensord.url, one_detached, NULL, LOG_MS);
+    status_until(tensord.url, has_sessions, &none, LOG_MS);
 }
 
 Test(tls, client_learns_that_its_worker_was_killed) {

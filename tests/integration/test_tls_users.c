@@ -55,10 +55,41 @@ Test(tls_users, certificate_has_the_role_of_the_user_of_its_name) {
     certificates_add(&certificates, "bob", "ca", "/CN=bob", NULL);
     certificates_use(&certificates, "ca", "bob");
     cr_assert_eq(open_device(""), TD_OK, "%s", td_last_error()->message);
-    certificates_add(&certificates, "carol", "ca", "/CN=carol", NULL); /* no user: as an unknown uid */
+}
+
+static uint64_t denied_as_unknown(void) {
+    Tensord__Status *status = status_get(tensord.url);
+    uint64_t unknown = status->logins->unknown;
+    status_free(status);
+    return unknown;
+}
+
+/* The CA may sign for many who have no business here. */
+Test(tls_users, certificate_of_no_user_is_refused_by_name) {
+    char token[USERS_TOKEN_BYTES];
+    struct client carol;
+    users_file_add(&users, "dave", "run", token);
+    start_daemon("required");
+    certificates_add(&certificates, "carol", "ca", "/CN=carol", NULL);
     certificates_use(&certificates, "ca", "carol");
-    cr_assert_eq(open_device(""), TD_OK, "%s", td_last_error()->message);
-    cr_assert(daemon_log_has(&tensord, "principal=cert:carol", LOG_MS));
+    for (int i = 0; i < 8; i++) { /* and it is not slowed down: nothing was guessed */
+        cr_assert_eq(open_device(""), TD_E_DENIED, "carol was let in");
+        cr_assert(strstr(td_last_error()->message, "\"carol\" is no user"), "%s", td_last_error()->message);
+    }
+    cr_assert_eq(denied_as_unknown(), 8);
+    cr_assert(daemon_log_has(&tensord, "event=login_failed", LOG_MS));
+    cr_assert_eq(open_device(token), TD_OK, "the token wins: %s", td_last_error()->message);
+    users_file_write(&users, "[carol]\nrole = run\n");
+    users_reload(&tensord, "reloaded", 1);
+    client_open(&carol, tensord.tcp, NULL);
+    cr_assert(!td_sync(carol.device), "%s", td_last_error()->message);
+    users_file_write(&users, "[alice]\nrole = run\n");
+    users_reload(&tensord, "reloaded", 2);
+    int64_t deadline = deadline_in(LOG_MS);
+    while (!td_sync(carol.device))
+        cr_assert(deadline_pause(deadline), "carol was not told");
+    cr_assert_eq(td_last_error()->code, TD_E_DENIED, "%s", td_last_error()->message);
+    client_close(&carol);
 }
 
 Test(tls_users, token_serves_those_without_a_certificate) {

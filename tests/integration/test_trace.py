@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """tensorctl trace: the file that it writes, of jobs that are known, on a device whose launches have run when they return
-and on one that runs later (tests/device/late.h)."""
+and on one that runs later: TRACE_LATER, the late one by default (tests/device/late.h)."""
 import collections
 import json
 import os
@@ -12,6 +12,7 @@ import tempfile
 import time
 import unittest
 
+LATER = os.environ.get("TRACE_LATER", "late:0")
 WAIT_S = 30 * float(os.environ.get("TENSORD_TEST_SLOW", "1"))
 TENSORD, TENSORCTL, JOB = (os.environ[name] for name in ("TENSORD_EXE", "TENSORCTL_EXE", "TRACE_JOB_EXE"))
 
@@ -24,7 +25,7 @@ class TraceTest(unittest.TestCase):
         self.file = os.path.join(self.directory, "trace.json")
         with open(os.path.join(self.directory, "log"), "wb") as log:
             self.daemon = subprocess.Popen([TENSORD, "--listen", self.url, "--listen", "tcp://127.0.0.1:0", "--devices",
-                                            "cpu:0,late:0"], stderr=log)
+                                            "cpu:0," + LATER], stderr=log)
         self.addCleanup(self.stop)
         self.until(lambda: self.run_ctl("devices", "--json").returncode == 0 and
                    all(d["state"] == "ready" for d in self.status()["devices"]), "the daemon is not ready")
@@ -128,14 +129,14 @@ class TraceTest(unittest.TestCase):
         self.check_device("cpu:0")
 
     def test_device_that_runs_later_has_its_copies_on_tracks_of_their_own(self):
-        tracks, session = self.check_device("late:0")
+        tracks, session = self.check_device(LATER)
         self.assertIn(f"session {session} fetches", tracks)
 
     def test_all_devices_at_once_by_one_clock(self):
-        jobs = [self.job("cpu:0"), self.job("late:0")]
+        jobs = [self.job("cpu:0"), self.job(LATER)]
         events = self.trace()
         processes = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
-        self.assertEqual(set(processes), {"cpu:0", "late:0"})
+        self.assertEqual(set(processes), {"cpu:0", LATER})
         self.check_tracks(events)
         spans = []
         for pid in processes.values():
@@ -150,9 +151,9 @@ class TraceTest(unittest.TestCase):
         self.assertTrue([e for e in events if e["ph"] == "C"])
 
     def test_one_trace_after_another(self):
-        self.job("late:0")
+        self.job(LATER)
         for _ in range(3):
-            events = self.trace("late:0", seconds="0.2")
+            events = self.trace(LATER, seconds="0.2")
             self.check_tracks(events)
             self.check_rounds(events, next(e["pid"] for e in events))
 
@@ -190,13 +191,13 @@ class TraceTest(unittest.TestCase):
 
     def test_device_that_is_lost_is_told(self):
         tracing = subprocess.Popen([TENSORCTL, "--url", self.url, "trace", "--seconds", "1000", "-o", self.file,
-                                    "late:0"], stderr=subprocess.PIPE, text=True)
+                                    LATER], stderr=subprocess.PIPE, text=True)
         self.until(lambda: [s for s in self.status()["sessions"] if s["client"].startswith("tensorctl")], "no session")
-        worker = next(d["worker_pid"] for d in self.status()["devices"] if d["name"] == "late:0")
+        worker = next(d["worker_pid"] for d in self.status()["devices"] if d["name"] == LATER)
         os.kill(worker, signal.SIGKILL)
         _, err = tracing.communicate(timeout=WAIT_S)
         self.assertEqual(tracing.returncode, 1)
-        self.assertIn("late:0: the daemon closed the connection", err)
+        self.assertIn(LATER + ": the daemon closed the connection", err)
         with open(self.file, encoding="utf-8") as file:
             json.load(file)
 

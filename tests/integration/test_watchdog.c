@@ -61,6 +61,34 @@ Test(watchdog, endless_kernel_costs_its_own_device_a_worker_and_is_named) {
     client_close(&bystander);
 }
 
+/* Another session's work goes on beside it. */
+Test(watchdog, endless_kernel_is_noticed_on_a_busy_device) {
+    struct client victim, busy;
+    start_with("late:0", "700ms");
+    client_open(&victim, tensord.url, "late:0");
+    client_open(&busy, tensord.url, "late:0");
+    td_tensor *ramp = client_ramp(victim.device, 4, 1);
+    td_label("stuck here");
+    td_tensor *y = td_tanh(ramp);
+    td_label(NULL);
+    cr_assert(!td_flush(victim.device));
+    td_tensor *x = client_ramp(busy.device, 4, 1);
+    int64_t begun = deadline_now();
+    int code = TD_OK, rounds = 0;
+    for (; code == TD_OK && deadline_now() - begun < 20000; rounds++) {
+        td_tensor *sum = td_add(x, x);
+        code = td_wait(sum);
+        td_release(sum);
+    }
+    cr_assert_eq(code, TD_E_DEVICE_LOST, "%d rounds", rounds);
+    cr_expect_gt(rounds, 10);
+    const td_error *error = client_expect_failure(y, TD_E_DEVICE_LOST);
+    cr_expect(strstr(error->message, "no progress for ") && strstr(error->message, "tanh (stuck here)"), "%s",
+              error->message);
+    client_close(&victim);
+    client_close(&busy);
+}
+
 Test(watchdog, status_says_since_when_nothing_completes) {
     struct client client;
     struct command command;

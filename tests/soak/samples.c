@@ -10,10 +10,15 @@
 
 const char *sample_name(enum sample_figure figure) {
     static const char *const NAMES[SAMPLE_FIGURES] = {
-        [SAMPLE_FRONT_RSS] = "front, resident bytes",   [SAMPLE_FRONT_FILES] = "front, descriptors",
-        [SAMPLE_WORKER_RSS] = "worker, resident bytes", [SAMPLE_WORKER_FILES] = "worker, descriptors",
-        [SAMPLE_LIVE] = "device bytes, live",           [SAMPLE_RESERVED] = "device bytes, reserved",
-        [SAMPLE_STAGING] = "staging bytes, held",       [SAMPLE_SESSIONS] = "sessions",
+        [SAMPLE_FRONT_RSS] = "front, resident bytes",
+        [SAMPLE_FRONT_FILES] = "front, descriptors",
+        [SAMPLE_WORKER_RSS] = "worker, resident bytes",
+        [SAMPLE_WORKER_FILES] = "worker, descriptors",
+        [SAMPLE_LIVE] = "device bytes, live",
+        [SAMPLE_RESERVED] = "device bytes, reserved",
+        [SAMPLE_PEAK] = "device bytes, peak",
+        [SAMPLE_STAGING] = "staging bytes, held",
+        [SAMPLE_SESSIONS] = "sessions",
     };
     return NAMES[figure];
 }
@@ -44,6 +49,7 @@ void samples_take(struct samples *samples, const char *url, pid_t front, pid_t w
     row[SAMPLE_WORKER_RSS] = (double)daemon_process_rss(worker);
     row[SAMPLE_WORKER_FILES] = sample_files(worker);
     row[SAMPLE_LIVE] = (double)device->memory_live;
+    row[SAMPLE_PEAK] = (double)device->memory_peak;
     row[SAMPLE_RESERVED] = (double)device->memory_reserved;
     row[SAMPLE_STAGING] = (double)device->staging_held;
     row[SAMPLE_SESSIONS] = status_sessions(status, "cpu:0");

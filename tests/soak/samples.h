@@ -11,6 +11,7 @@ enum sample_figure {
     SAMPLE_WORKER_RSS, /* of cpu:0 */
     SAMPLE_WORKER_FILES,
     SAMPLE_LIVE, /* bytes of tensors on cpu:0 */
+    SAMPLE_PEAK, /* of these, ever */
     SAMPLE_RESERVED,
     SAMPLE_STAGING, /* bytes on their way */
     SAMPLE_SESSIONS,

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "engine/cuda/compiler.h"
 
@@ -77,11 +78,11 @@ struct compiled {
     int status;
 };
 
-static struct compiled compile_for(const char *source, const char *name, int capability) {
+static struct compiled compile_for(const char *text, const char *name, uint32_t capability) {
     static const _Atomic bool never = false;
-    struct compiler_request request = {.source = source, .name = name, .capability = capability, .cancelled = &never};
+    const struct kernel_source source = {.text = text, .name = name, .target = capability};
     struct compiled compiled = {0};
-    compiled.status = compiler_run(&request, &compiled.code, &compiled.log, &compiled.fault);
+    compiled.status = compiler_run(&source, &never, &compiled.code, &compiled.log, &compiled.fault);
     if (compiled.status == STATUS_UNSUPPORTED && strstr(compiled.fault.message, "need NVRTC"))
         cr_skip_test("%s", compiled.fault.message);
     return compiled;
@@ -177,13 +178,93 @@ static const char endless[] =
 
 Test(compiler, cancelled_one_is_not_begun_or_given_up) {
     static const _Atomic bool cancelled = true;
-    struct compiler_request request = {.source = endless, .name = "g", .capability = 90, .cancelled = &cancelled};
+    const struct kernel_source source = {.text = endless, .name = "g", .target = 90};
     struct compiled compiled = {0};
-    compiled.status = compiler_run(&request, &compiled.code, &compiled.log, &compiled.fault);
+    compiled.status = compiler_run(&source, &cancelled, &compiled.code, &compiled.log, &compiled.fault);
     if (compiled.status == STATUS_UNSUPPORTED || compiled.status == STATUS_OK)
         cr_skip_test("no NVRTC, or one that cannot be stopped");
     cr_assert_eq(compiled.status, STATUS_CANCELLED, "%s", compiled.fault.message);
     compiled_free(&compiled);
+}
+
+#ifndef __SANITIZE_ADDRESS__
+/* Not as a mistake in the source, which is what the compiler says of it. */
+Test(compiler, want_of_memory_is_called_so) {
+    struct compiled first = compile_for("extern \"C\" __global__ void f() {}", "f", 90); /* with its libraries loaded */
+    struct rlimit limit = {128 << 20, 128 << 20};
+    cr_assert(!setrlimit(RLIMIT_DATA, &limit));
+    struct compiled compiled = compile_for("#include <cuda/std/tuple>\n#include <cub/cub.cuh>\n", "f", 90);
+    cr_assert_eq(compiled.status, STATUS_NO_HOST_MEMORY, "%s", compiled.fault.message);
+    cr_assert(strstr(compiled.fault.message, "out of memory"), "%s", compiled.fault.message);
+    compiled_free(&first);
+    compiled_free(&compiled);
+}
+#endif
+
+/* ---- what the code takes of a device ---- */
+
+static const char with_variables[] =
+    "__device__ char large[5 << 20]; __device__ double few[4][1000]; __constant__ int c;\n"
+    "extern \"C\" __global__ void f(char *x) {"
+    "    __shared__ char s[30000];"
+    "    s[threadIdx.x] = large[*x] + (char)few[*x][1] + (char)c;"
+    "    *x = s[*x];"
+    "}";
+
+static uint64_t measured(const struct device_code *code) {
+    struct fault fault = {0};
+    uint64_t bytes = 0;
+    cr_assert_eq(compiler_measure(code, &bytes, &fault), STATUS_OK, "%s", fault.message);
+    return bytes;
+}
+
+/* The variables, and some for the code; also as a text that the driver translates. */
+Test(compiler, variables_count_to_what_code_takes) {
+    static const uint32_t capabilities[] = {90, 990};
+    for (size_t i = 0; i < sizeof capabilities / sizeof *capabilities; i++) {
+        struct compiled large = compile_for(with_variables, "f", capabilities[i]);
+        struct compiled small = compile_for("extern \"C\" __global__ void f() {}", "f", capabilities[i]);
+        cr_assert(large.status == STATUS_OK && small.status == STATUS_OK, "%s", large.fault.message);
+        uint64_t bytes = (5 << 20) + 4 * 1000 * 8 + 4, got = measured(large.code);
+        cr_assert(got >= bytes && got < bytes + (64 << 10), "%llu of %llu", (unsigned long long)got,
+                  (unsigned long long)bytes);
+        got = measured(small.code);
+        cr_assert(got > 100 && got < 64 << 10, "%llu", (unsigned long long)got);
+        compiled_free(&large);
+        compiled_free(&small);
+    }
+}
+
+/* Cut anywhere: refused, or within what there is (a sanitizer would tell). */
+Test(compiler, cut_code_is_refused) {
+    struct compiled compiled = compile_for(with_variables, "f", 90);
+    size_t bytes = compiled.code->bytes;
+    for (size_t left = 0; left < bytes; left += left < 80 ? 1 : 61) {
+        struct device_code *cut = malloc(sizeof *cut + left);
+        struct fault fault = {0};
+        uint64_t takes;
+        cut->bytes = left;
+        memcpy(cut->code, compiled.code->code, left);
+        cr_assert_eq(compiler_measure(cut, &takes, &fault), STATUS_INVALID_ARGUMENT, "%zu of %zu bytes", left, bytes);
+        cr_assert(*fault.message);
+        free(cut);
+    }
+    compiled_free(&compiled);
+}
+
+Test(compiler, texts_that_boast_are_more_than_any_device_has) {
+    static const char *const texts[] = {
+        ".global .align 1 .b8 x[18446744073709551615];",
+        ".global .align 16 .b128 x[4294967296][4294967296][4294967296];",
+        ".const .b8 x[9223372036854775807]; .global .b8 y[9223372036854775807]; .global .b8 z[9223372036854775807];",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct device_code *code = malloc(sizeof *code + strlen(texts[i]) + 1);
+        code->bytes = strlen(texts[i]) + 1;
+        strcpy((char *)code->code, texts[i]);
+        cr_assert(measured(code) >= UINT64_MAX / 4);
+        free(code);
+    }
 }
 
 Test(compiler, no_file_is_read_by_other_ways) {

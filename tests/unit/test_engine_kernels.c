@@ -33,13 +33,20 @@ static void stop(void) {
 
 TestSuite(engine_kernels, .init = start, .fini = stop, .timeout = 60);
 
+static void work(struct kernel_job *job, struct session *in) {
+    if (!kernel_job_compiled(job))
+        kernel_job_compile(job);
+    if (kernel_job_charge(job, in) == STATUS_OK)
+        kernel_job_load(job);
+}
+
 /* Whether it had to be compiled: the late device's compiler always says a word. */
 static bool compile(struct session *in, uint64_t id, const char *source, const char *name) {
     struct kernel_job job;
     struct fault fault;
     cr_assert_eq(kernel_job_init(&job, engine, source, name, &fault), STATUS_OK);
     cr_assert_eq(session_kernel_id(in, id, &fault), STATUS_OK, "%s", fault.message);
-    kernel_job_run(&job);
+    work(&job, in);
     bool compiled = job.log != NULL;
     cr_assert_eq(kernel_job_bind(&job, in, id, &fault), STATUS_OK, "%s", fault.message);
     kernel_job_finish(&job);
@@ -114,6 +121,45 @@ Test(engine_kernels, equal_sources_are_compiled_once) {
     cr_assert(!compile(session, 5, "a", "count"));
 }
 
+static uint64_t live(struct session *of) {
+    struct session_stats stats;
+    session_stats(of, &stats);
+    return stats.live;
+}
+
+/* Each for itself; and nothing for a job that comes to nothing, nor for a session that has no room. */
+Test(engine_kernels, sessions_pay_for_what_they_have_on_the_device) {
+    struct session *other;
+    struct kernel_job job;
+    struct fault fault;
+    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    compile(session, 1, "a", "count");
+    uint64_t each = live(session);
+    cr_assert(each > 0);
+    compile(session, 2, "a", "count");
+    compile(other, 1, "a", "count");
+    cr_assert(live(session) == 2 * each && live(other) == each);
+    cr_assert_eq(session_kernel_release(session, 1, &fault), STATUS_OK);
+    cr_assert_eq(live(session), each);
+    for (int discharged = 0; discharged < 2; discharged++) {
+        cr_assert_eq(kernel_job_init(&job, engine, "a", "count", &fault), STATUS_OK);
+        work(&job, session);
+        cr_assert_eq(live(session), 2 * each);
+        if (discharged) /* by one who waits no more; once is enough */
+            kernel_job_discharge(&job);
+        kernel_job_finish(&job);
+        cr_assert_eq(live(session), each);
+    }
+    session_set_limits(session, 2 * each - 1, 1000, 64);
+    cr_assert_eq(kernel_job_init(&job, engine, "a", "count", &fault), STATUS_OK);
+    work(&job, session);
+    cr_assert_eq(job.status, STATUS_LIMIT);
+    cr_assert_eq(kernel_job_bind(&job, session, 3, &fault), STATUS_LIMIT);
+    kernel_job_finish(&job);
+    cr_assert_eq(live(session), each);
+    session_destroy(other);
+}
+
 Test(engine_kernels, cache_forgets_what_was_asked_for_least_lately) {
     enum { BYTES = 1 << 20, SOURCES = KERNEL_CACHE_BYTES / BYTES + 8 };
     char *source = malloc(BYTES + 1);
@@ -140,7 +186,7 @@ Test(engine_kernels, jobs_that_overtake_each_other_keep_their_ids) {
     for (uint64_t i = 0; i < 3; i++) {
         cr_assert_eq(kernel_job_init(&jobs[i], engine, "a", i == 1 ? "saxpy" : "count", &fault), STATUS_OK);
         cr_assert_eq(session_kernel_id(session, i + 1, &fault), STATUS_OK);
-        kernel_job_run(&jobs[i]);
+        work(&jobs[i], session);
     }
     for (uint64_t i = 3; i-- > 0;) {
         cr_assert_eq(kernel_job_bind(&jobs[i], session, i + 1, &fault), STATUS_OK, "%s", fault.message);

@@ -201,6 +201,121 @@ Test(engine_stall, stream_behind_the_stuck_one_is_not_accused) {
     close_late();
 }
 
+/* ---- beside others that go on ---- */
+
+static void open_prior_stream(uint32_t number, int priority) {
+    struct fault fault;
+    cr_assert_eq(session_stream_open(session, number, priority, &fault), STATUS_OK);
+}
+
+/* Something completes on this stream before each look. */
+static int stalls_beside(uint32_t stream, uint64_t *id, uint64_t timeout_ns, int looks, struct engine_stall *stall) {
+    for (int i = 1; i <= looks; i++) {
+        labelled(OP_EXP, ++*id, 1, stream, "busy");
+        cr_assert_eq(wait_for(*id), STATUS_OK);
+        if (stalled(timeout_ns, stall))
+            return i;
+    }
+    return 0;
+}
+
+/* Until what was enqueued on the stream is on the device. */
+static struct stream_mark *stall_mark(struct stream *stream) {
+    struct stream_mark *mark = NULL;
+    for (int i = 0; i < 5000; i++) {
+        pthread_mutex_lock(&engine->lock);
+        mark = &stream->marks[stream->marks_first];
+        bool there = stream->marks_count == 1 && mark->event && mark->span.launches;
+        pthread_mutex_unlock(&engine->lock);
+        if (there)
+            return mark;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_assert_fail("it is not on the device");
+    return NULL;
+}
+
+static struct stream *stall_stream(uint32_t number) {
+    struct fault fault;
+    return session_find_stream(session, number, &fault);
+}
+
+Test(engine_stall, stream_that_is_stuck_beside_others_is_noticed) {
+    struct engine_stall stall;
+    uint64_t id = 10;
+    open_late("tanh");
+    open_stream(1);
+    open_stream(2);
+    open_stream(3);
+    cr_assert_eq(full(session, 1, 1000, 1), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    labelled(OP_TANH, 2, 1, 1, "culprit");
+    engine_kick(engine);
+    labelled(OP_NEGATIVE, 3, 2, 3, "victim");
+    engine_kick(engine);
+    stall_mark(stall_stream(1));
+    int looks = stalls_beside(2, &id, 5 * second, 40, &stall);
+    cr_assert(looks >= 10 && looks <= 20, "%d", looks);
+    cr_assert_str_eq(stall.operation, "tanh (culprit)");
+    cr_assert_eq(stall.session, session);
+    cr_assert_geq(stall.ns, 5 * second);
+    cr_assert_eq(stalls_beside(2, &id, 0, 20, &stall), 0, "0 means never");
+    close_late();
+}
+
+/* The device may do first what was put there before, by all. */
+Test(engine_stall, stream_has_the_time_that_others_need_before_it) {
+    struct engine_stall stall;
+    uint64_t id = 10;
+    open_late("tanh");
+    open_stream(1);
+    open_stream(2);
+    open_stream(3);
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    labelled(OP_TANH, 2, 1, 1, "long");
+    engine_kick(engine);
+    struct stream_mark *mark = stall_mark(stall_stream(1));
+    pthread_mutex_lock(&engine->lock);
+    mark->span.weight = 10 * second;
+    pthread_mutex_unlock(&engine->lock);
+    labelled(OP_TANH, 3, 1, 3, "behind it");
+    engine_kick(engine);
+    stall_mark(stall_stream(3));
+    cr_assert_eq(stalls_beside(2, &id, second, 80, &stall), 0);
+    cr_assert_neq(stalls_beside(2, &id, second, 10, &stall), 0);
+    close_late();
+}
+
+Test(engine_stall, stream_of_lower_priority_waits_for_others) {
+    struct engine_stall stall;
+    uint64_t id = 10;
+    open_late("tanh");
+    open_prior_stream(1, -1);
+    open_stream(2);
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    labelled(OP_TANH, 2, 1, 1, "low");
+    engine_kick(engine);
+    stall_mark(stall_stream(1));
+    struct stream *above = stall_stream(2);
+    struct stream_mark held = {.event = stall_stream(1)->marks[stall_stream(1)->marks_first].event,
+                               .span = stall_stream(1)->marks[stall_stream(1)->marks_first].span};
+    for (int i = 0; i < 100; i++) { /* at each look something is there, each time something else */
+        pthread_mutex_lock(&engine->lock);
+        above->marks[above->marks_first] = held;
+        above->marks_count = 1;
+        pthread_mutex_unlock(&engine->lock);
+        atomic_fetch_add(&above->completed, 1);
+        cr_assert_not(stalled(5 * second, &stall), "%d looks", i);
+        above->marks_count = 0;
+    }
+    atomic_fetch_sub(&above->completed, 100);
+    cr_assert_neq(stalls_beside(2, &id, 5 * second, 20, &stall), 0);
+    cr_assert_str_eq(stall.operation, "tanh (low)");
+    close_late();
+}
+
 Test(engine_stall, several_launches_between_two_events_are_told_as_such) {
     struct engine_stall stall;
     open_late("tanh");

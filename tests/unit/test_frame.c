@@ -352,6 +352,18 @@ Test(frame, preamble_says_that_tls_follows) {
     cr_assert_eq(target, 3);
 }
 
+Test(frame, preamble_says_that_a_session_is_there) {
+    uint8_t bytes[PREAMBLE_BYTES];
+    uint16_t target = 0;
+    preamble_encode(3, bytes);
+    preamble_set_tls(bytes);
+    cr_assert(!preamble_resumes(bytes));
+    preamble_set_resumes(bytes);
+    cr_assert(preamble_resumes(bytes) && preamble_has_tls(bytes));
+    cr_assert_eq(preamble_decode(bytes, &target, NULL), STATUS_OK);
+    cr_assert_eq(target, 3);
+}
+
 Test(frame, bad_preambles_are_refused) {
     for (int i = 0; i < 6; i++) {
         uint8_t bytes[PREAMBLE_BYTES];

@@ -170,7 +170,7 @@ Test(login, a_wrong_token_that_waited_is_denied_and_counts_again) {
     uv_run(&loop, UV_RUN_DEFAULT);
     cr_assert_eq(result.status, STATUS_DENIED);
     cr_assert_eq(login.counts.wrong, LOGIN_FREE_FAILURES + 1);
-    cr_assert_eq(login.sources[0].failures, LOGIN_FREE_FAILURES + 1);
+    cr_assert_eq(login.sources.sources[0].failures, LOGIN_FREE_FAILURES + 1);
 }
 
 Test(login, others_are_not_held_up) {
@@ -204,19 +204,49 @@ Test(login, only_so_many_of_one_source_wait) {
         cr_assert_eq(results[i].calls, 1);
 }
 
-Test(login, one_that_cannot_wait_does_not_and_its_failures_count_all_the_same) {
-    struct peer peer = peer_at(1);
+Test(login, one_that_cannot_wait_is_turned_away_after_failures_of_its_kind) {
+    struct peer peer = peer_at(1), other = peer_at(2);
     struct login_request request = {.peer = &peer, .token = bad};
     struct principal principal;
     struct result result = {0};
     struct fault fault;
-    for (unsigned i = 0; i < LOGIN_FREE_FAILURES; i++)
-        cr_assert_eq(login_check_now(&login, &request, &principal, &fault), STATUS_DENIED);
+    uint64_t wait_ms, started = uv_hrtime();
+    for (unsigned i = 0; i < LOGIN_FREE_FAILURES; i++) {
+        cr_assert_eq(login_check_now(&login, &request, &principal, &wait_ms, &fault), STATUS_DENIED);
+        cr_assert_eq(wait_ms, 0);
+    }
     request.token = good;
-    cr_assert_eq(login_check_now(&login, &request, &principal, &fault), STATUS_OK);
-    cr_assert_str_eq(principal.name, "alice");
+    int status = login_check_now(&login, &request, &principal, &wait_ms, &fault);
+    if (uv_hrtime() - started < (uint64_t)LOGIN_DELAY_MS * 1000000) {
+        cr_assert_eq(status, STATUS_LIMIT, "nothing is looked at");
+        cr_assert(wait_ms > 0 && wait_ms <= LOGIN_DELAY_MS, "%lu", wait_ms);
+        cr_assert_eq(login.counts.turned_away, 1);
+    }
     cr_assert(login.counts.wrong == LOGIN_FREE_FAILURES && login.counts.granted == 0 && login.n_waiting == 0);
-    cr_assert_eq(try(1, good, &result), STATUS_AGAIN); /* the source is slowed down where it can be */
+    request.peer = &other;
+    cr_assert_eq(login_check_now(&login, &request, &principal, &wait_ms, &fault), STATUS_OK, "another address");
+    cr_assert_str_eq(principal.name, "alice");
+    cr_assert_eq(try(1, good, &result), STATUS_OK, "others at that address are not slowed down");
+    request.peer = &peer;
+    while ((status = login_check_now(&login, &request, &principal, &wait_ms, &fault)) == STATUS_LIMIT)
+        uv_sleep((unsigned)wait_ms); /* the time that it has been told */
+    cr_assert_eq(status, STATUS_OK);
+}
+
+/* Guesses that are not looked at are none, however many they are. */
+Test(login, guesses_of_one_that_cannot_wait_are_few) {
+    struct peer peer = peer_at(1);
+    struct login_request request = {.peer = &peer, .token = bad};
+    struct principal principal;
+    struct fault fault;
+    uint64_t wait_ms, started = uv_hrtime(), tried = 0;
+    while (uv_hrtime() - started < UINT64_C(500000000)) {
+        login_check_now(&login, &request, &principal, &wait_ms, &fault);
+        tried++;
+    }
+    /* Free ones, and those at 100 and 300 ms; the next one would be at 700. */
+    cr_assert(login.counts.wrong <= LOGIN_FREE_FAILURES + 2, "%lu", login.counts.wrong);
+    cr_assert_eq(login.counts.turned_away, tried - login.counts.wrong);
 }
 
 Test(login, only_so_many_wait_in_all) {
@@ -240,7 +270,7 @@ Test(login, sources_beyond_the_table_replace_the_oldest) {
         struct fault fault;
         cr_assert_eq(login_check(&login, &request, &result.principal, &fault), STATUS_DENIED);
     }
-    cr_assert_eq(login.n_sources, LOGIN_SOURCES_MAX);
+    cr_assert_eq(login.sources.n_sources, LOGIN_SOURCES_MAX);
     cr_assert_eq(login.counts.wrong, 4 * LOGIN_SOURCES_MAX);
 }
 

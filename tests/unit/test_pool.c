@@ -61,8 +61,7 @@ static void use(struct storage *storage, struct stream *stream) {
         storage->uses.use[0] = (struct use){stream, stream->enqueued};
     }
     cr_assert_lt(history_count, sizeof history / sizeof *history);
-    history[history_count++] =
-        (struct owned){storage->data, storage->data + storage->bytes, stream, stream->enqueued};
+    history[history_count++] = (struct owned){storage->data, storage->data + storage->bytes, stream, stream->enqueued};
 }
 
 static void forget_completed(void) {
@@ -192,6 +191,29 @@ Test(pool, idle_memory_in_pieces_is_merged_again) {
         storage_unref(&pool, pieces[(i * 37) % 64]);
     cr_assert_eq(pool_take(&pool, 16 << 20, NULL, &whole), STATUS_OK);
     storage_unref(&pool, whole);
+    close_pool();
+}
+
+/* A few MiB are live at a time, and in use for as long again. Bins of each size would keep half of the device. */
+Test(pool, small_blocks_of_all_sizes_do_not_spread_over_the_device) {
+    enum { ROUNDS = 200000, HELD = 32 };
+    struct storage *held[HELD] = {NULL};
+    open_pool((uint64_t)4 << 30);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct storage **at = &held[i % HELD];
+        struct stream *stream = streams[i % STREAMS];
+        if (i % HELD == 0) {
+            complete_all();
+            history_count = 0;
+        }
+        storage_unref(&pool, *at);
+        cr_assert_eq(pool_take(&pool, pick(8) ? 1 + pick(64 << 10) : 1 + pick((2 << 20) - 1), stream, at), STATUS_OK);
+        use(*at, stream);
+    }
+    cr_assert_leq(pool.reserved, 64 << 20, "%lu MiB are reserved for %lu", pool.reserved >> 20, pool.peak >> 20);
+    for (int i = 0; i < HELD; i++)
+        storage_unref(&pool, held[i]);
+    complete_all();
     close_pool();
 }
 

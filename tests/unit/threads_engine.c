@@ -55,8 +55,13 @@ static void fill(struct graph *graph, unsigned at) {
     graph->value[at] = value;
 }
 
-static void *run_job(void *job) {
-    kernel_job_run(job);
+static void *compile_job(void *job) {
+    kernel_job_compile(job);
+    return NULL;
+}
+
+static void *load_job(void *job) {
+    kernel_job_load(job);
     return NULL;
 }
 
@@ -67,7 +72,13 @@ static void compile(struct graph *graph) {
     pthread_t thread;
     expect(kernel_job_init(&job, engine, "a source", "mean", &fault) == STATUS_OK, "kernel");
     expect(session_kernel_id(graph->session, graph->kernel + 1, &fault) == STATUS_OK, "kernel's id");
-    expect(!pthread_create(&thread, NULL, run_job, &job), "thread");
+    if (!kernel_job_compiled(&job)) {
+        expect(!pthread_create(&thread, NULL, compile_job, &job), "thread");
+        engine_poll(engine);
+        pthread_join(thread, NULL);
+    }
+    expect(kernel_job_charge(&job, graph->session) == STATUS_OK, "kernel's bytes");
+    expect(!pthread_create(&thread, NULL, load_job, &job), "thread");
     if (graph->kernel)
         session_kernel_release(graph->session, graph->kernel, &fault);
     engine_kick(engine);

@@ -86,3 +86,22 @@ void cuda_bandwidth(struct cuda *cuda, const struct cuda_bench *bench) {
     bench_note("%.4g GiB counted; limit: cudaMemcpyAsync of %.4g GiB on the device, which counts twice",
                moved / (1 << 30), (double)bytes / (1 << 30));
 }
+
+/* CUB's sum is of floats in float32; ours goes on in float64. */
+void cuda_sum(struct cuda *cuda, const struct cuda_bench *bench) {
+    const size_t bytes = cuda->tiny ? 1 << 20 : 1 << 30;
+    struct bench_client client;
+    bench_client_open(&client, cuda->daemon.url, NULL);
+    struct job job = {.device = client.device, .operation = do_sum};
+    job.a = matrix(client.device, bytes, 0, 1);
+    bench_check(td_wait(job.a), "wait");
+    raw_ask(&cuda->raw, &(struct raw_request){.kind = RAW_COPY_OPEN, .bytes = bytes});
+    struct cuda_side ours = {.run = bandwidth_ours, .user = &job};
+    struct cuda_side raw = {.run = cuda_raw_sums, .user = &cuda->raw};
+    cuda_compare(cuda, &ours, &raw);
+    raw_ask(&cuda->raw, &(struct raw_request){.kind = RAW_CLOSE});
+    bench_client_close(&client);
+    cuda_report(bench, 0, (double)bytes / ours.seconds / 1e9, (double)bytes / raw.seconds / 1e9,
+                raw.seconds / ours.seconds);
+    bench_note("limit: cub::DeviceReduce::Sum called directly");
+}

@@ -39,6 +39,10 @@ double cuda_raw_copies(void *user, long count) {
     return raw_count(user, RAW_COPY, count);
 }
 
+double cuda_raw_sums(void *user, long count) {
+    return raw_count(user, RAW_SUM, count);
+}
+
 double cuda_raw_products(void *user, long count) {
     return raw_count(user, RAW_PRODUCT, count);
 }

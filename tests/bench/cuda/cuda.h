@@ -33,7 +33,8 @@ struct cuda_bench {
     int what, size; /* as `run` understands them */
     struct cuda_row rows[CUDA_ROWS];
 };
-cuda_run cuda_chain, cuda_product, cuda_ten, cuda_bandwidth, cuda_transfer, cuda_clients, cuda_start, cuda_allocate;
+cuda_run cuda_chain, cuda_product, cuda_ten, cuda_bandwidth, cuda_sum, cuda_transfer, cuda_clients, cuda_start,
+    cuda_allocate;
 
 /* Adds the bench's row of this index to the report. */
 void cuda_report(const struct cuda_bench *bench, int row, double value, double limit, double ratio);
@@ -53,5 +54,6 @@ void cuda_compare(const struct cuda *cuda, struct cuda_side *ours, struct cuda_s
 
 /* What raw sides need: `user` is a struct raw. Exits where it fails. */
 double cuda_raw_copies(void *user, long count);
+double cuda_raw_sums(void *user, long count);
 double cuda_raw_products(void *user, long count);
 double cuda_raw_launches(void *user, long count);

@@ -45,6 +45,7 @@ static const struct cuda_bench benches[] = {
     BANDWIDTH(1, 0, "cast f32 to bf16 of 1 GiB"),
     BANDWIDTH(2, 0, "transposed copy of 1 GiB"),
     BANDWIDTH(3, 0, "sum of 1 GiB, whole"),
+    {"bandwidth", cuda_sum, 0, 0, {{"sum of 1 GiB, whole, against CUB's", "GB/s", BENCH_HIGHER, 0.98}}},
     BANDWIDTH(4, 0, "sum of 1 GiB, rows"),
     BANDWIDTH(5, 0, "sum of 1 GiB, columns"),
     BANDWIDTH(6, 1024, "softmax of 1 GiB, rows of 1,024"),

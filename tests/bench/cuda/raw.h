@@ -17,6 +17,7 @@ enum raw_kind {
     RAW_LAUNCHES,     /* `count` launches of a kernel that adds 16 floats, one after another, and a synchronisation */
     RAW_COPY_OPEN,    /* memory for copies of `bytes` on the device */
     RAW_COPY,         /* `count` of these, and a synchronisation */
+    RAW_SUM,          /* `count` sums of what is copied, as floats, by CUB, and a synchronisation */
     RAW_PRODUCT_OPEN, /* random matrices of `type` and n rows and columns, and cublasLt's first choice for their product */
     RAW_PRODUCT,      /* `count` of these, and a synchronisation */
     RAW_CHAIN,        /* the same, but each product is the next one's left factor */

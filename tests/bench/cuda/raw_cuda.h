@@ -31,6 +31,8 @@ void raw_product_close(struct raw_product *product);
 cudaError_t raw_adds(float *x, const float *b, int64_t count, cudaStream_t stream);
 /* Uniform numbers from [-1, 1) of an enum raw_type, which depend on the seed. */
 cudaError_t raw_fill(void *data, int type, int64_t count, uint32_t seed, cudaStream_t stream);
+/* CUB's sum of n floats, `count` times. `memory` has room for the sum and for what CUB needs. */
+cudaError_t raw_sums(const void *x, int64_t n, void *memory, uint64_t bytes, int64_t count, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,8 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include <cub/device/device_reduce.cuh>
+
 #include "tests/bench/cuda/raw.h"
 #include "tests/bench/cuda/raw_cuda.h"
 
@@ -54,4 +56,19 @@ extern "C" cudaError_t raw_fill(void *data, int type, int64_t count, uint32_t se
     default:
         return launch_fill<float>(data, count, seed, stream);
     }
+}
+
+extern "C" cudaError_t raw_sums(const void *x, int64_t n, void *memory, uint64_t bytes, int64_t count,
+                                cudaStream_t stream) {
+    const uint64_t room = 256; /* of the sum, with what CUB needs behind it, aligned */
+    const float *in = static_cast<const float *>(x);
+    float *sum = static_cast<float *>(memory);
+    void *scratch = static_cast<char *>(memory) + room;
+    size_t needed = 0;
+    cudaError_t error = cub::DeviceReduce::Sum(nullptr, needed, in, sum, n, stream);
+    if (error == cudaSuccess && needed + room > bytes)
+        error = cudaErrorMemoryAllocation;
+    for (int64_t i = 0; i < count && error == cudaSuccess; i++)
+        error = cub::DeviceReduce::Sum(scratch, needed, in, sum, n, stream);
+    return error;
 }

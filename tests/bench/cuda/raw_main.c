@@ -84,6 +84,15 @@ static const char *do_copy(struct state *state, const struct raw_request *reques
     return NULL;
 }
 
+static const char *do_sum(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
+    const int64_t n = (int64_t)(state->copy_bytes / sizeof(float));
+    double begin = bench_now();
+    TRY(raw_sums(state->from, n, state->to, state->copy_bytes, request->count, state->stream));
+    TRY(cudaStreamSynchronize(state->stream));
+    reply->seconds = bench_now() - begin;
+    return NULL;
+}
+
 static const char *do_product_open(struct state *state, const struct raw_request *request, struct raw_reply *reply) {
     const char *error = do_close(state, request, reply);
     if (!error)
@@ -126,9 +135,16 @@ static const char *do_allocate(struct state *state, const struct raw_request *re
 
 typedef const char *raw_do(struct state *state, const struct raw_request *request, struct raw_reply *reply);
 static raw_do *const does[RAW_KINDS] = {
-    [RAW_CONTEXT] = do_context, [RAW_LAUNCHES] = do_launches,         [RAW_COPY_OPEN] = do_copy_open,
-    [RAW_COPY] = do_copy,       [RAW_PRODUCT_OPEN] = do_product_open, [RAW_PRODUCT] = do_product,
-    [RAW_CHAIN] = do_product,   [RAW_ALLOCATE] = do_allocate,         [RAW_CLOSE] = do_close,
+    [RAW_CONTEXT] = do_context,
+    [RAW_LAUNCHES] = do_launches,
+    [RAW_COPY_OPEN] = do_copy_open,
+    [RAW_COPY] = do_copy,
+    [RAW_PRODUCT_OPEN] = do_product_open,
+    [RAW_PRODUCT] = do_product,
+    [RAW_SUM] = do_sum,
+    [RAW_CHAIN] = do_product,
+    [RAW_ALLOCATE] = do_allocate,
+    [RAW_CLOSE] = do_close,
 };
 
 static const char *state_init(struct state *state, int ordinal) {

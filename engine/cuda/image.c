@@ -1,0 +1,110 @@
+/* What the driver makes of compiled code: how much of the device it takes, and whether it may be given to the driver at all,
+ * which is told no size and reads as far as the code's own words lead. */
+#include <ctype.h>
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cuda/compiler.h"
+
+/* A table or a segment of a cubin. */
+static bool image_holds(const struct device_code *code, uint64_t offset, uint64_t bytes) {
+    return offset <= code->bytes && bytes <= code->bytes - offset;
+}
+
+static int image_torn(struct fault *fault, const char *what) {
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is damaged: %s beyond its end", what);
+}
+
+/* What the device takes are the segments to be loaded; in memory they may be larger, by variables that begin as 0. */
+static int image_measure_segments(const struct device_code *code, const Elf64_Ehdr *header, uint64_t *bytes,
+                                  struct fault *fault) {
+    Elf64_Phdr segment;
+    *bytes = 0;
+    for (unsigned i = 0; i < header->e_phnum; i++) {
+        memcpy(&segment, code->code + header->e_phoff + i * sizeof segment, sizeof segment);
+        if (!image_holds(code, segment.p_offset, segment.p_filesz))
+            return image_torn(fault, "a segment");
+        if (segment.p_type == PT_LOAD && __builtin_add_overflow(*bytes, segment.p_memsz, bytes))
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is damaged: too large to be true");
+    }
+    return STATUS_OK;
+}
+
+/* Of sections of CUDA's own types nobody says which have a place in the file. */
+static int image_check_sections(const struct device_code *code, const Elf64_Ehdr *header, struct fault *fault) {
+    Elf64_Shdr section;
+    for (unsigned i = 0; i < header->e_shnum; i++) {
+        memcpy(&section, code->code + header->e_shoff + i * sizeof section, sizeof section);
+        if (section.sh_type < SHT_LOPROC && section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL &&
+            !image_holds(code, section.sh_offset, section.sh_size))
+            return image_torn(fault, "a section");
+    }
+    return STATUS_OK;
+}
+
+static int image_measure_cubin(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
+    Elf64_Ehdr header;
+    if (code->bytes < sizeof header)
+        return image_torn(fault, "its header");
+    memcpy(&header, code->code, sizeof header);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)) ||
+        (header.e_shnum && header.e_shentsize != sizeof(Elf64_Shdr)))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is no code for a GPU");
+    if (!image_holds(code, header.e_phoff, (uint64_t)header.e_phnum * sizeof(Elf64_Phdr)) ||
+        !image_holds(code, header.e_shoff, (uint64_t)header.e_shnum * sizeof(Elf64_Shdr)))
+        return image_torn(fault, "a table");
+    int status = image_check_sections(code, &header, fault);
+    return status == STATUS_OK ? image_measure_segments(code, &header, bytes, fault) : status;
+}
+
+/* ---- PTX ---- */
+
+/* The extents of the variable that a declaration in PTX names, "[1000]" or "[2][3]", times what it is made of. */
+static uint64_t image_extents(const char *at, uint64_t bytes) {
+    for (; *at && *at != ';' && *at != '='; at++) {
+        if (*at != '[')
+            continue;
+        uint64_t extent = strtoull(at + 1, NULL, 10);
+        if (__builtin_mul_overflow(bytes, extent ? extent : 1, &bytes))
+            return UINT64_MAX / 4; /* more than any device has; a sum of a few does not pass 64 bits */
+    }
+    return bytes;
+}
+
+/* ".global .align 4 .b8 name[1000];" after ".global"; 0 for an instruction such as "ld.global.f32". */
+static uint64_t image_variable(const char *at) {
+    uint64_t bits = 0;
+    while (*at == ' ' || *at == '\t')
+        at++;
+    while (*at == '.') { /* qualifiers; the last one is the type */
+        size_t word = strcspn(at + 1, " \t\n;[");
+        bits = word > 1 && strchr("bsuf", at[1]) ? strtoull(at + 2, NULL, 10) : 0;
+        at += 1 + word;
+        while (*at == ' ' || *at == '\t' || isdigit((unsigned char)*at)) /* an alignment's number */
+            at++;
+    }
+    return bits >= 8 && bits <= 128 ? image_extents(at, bits / 8) : 0;
+}
+
+/* The driver translates it: the text is about as large as what becomes of it, and its variables are as large as they say. */
+static int image_measure_text(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
+    static const char *const spaces[] = {".global ", ".const "};
+    if (!code->bytes || code->code[code->bytes - 1])
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is damaged: a text without an end");
+    *bytes = code->bytes;
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+        for (const char *at = (const char *)code->code; (at = strstr(at, spaces[i]));) {
+            at += strlen(spaces[i]);
+            if (__builtin_add_overflow(*bytes, image_variable(at), bytes))
+                *bytes = UINT64_MAX;
+            if (*bytes == UINT64_MAX)
+                return STATUS_OK;
+        }
+    return STATUS_OK;
+}
+
+int compiler_measure(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
+    bool cubin = code->bytes >= SELFMAG && !memcmp(code->code, ELFMAG, SELFMAG);
+    return cubin ? image_measure_cubin(code, bytes, fault) : image_measure_text(code, bytes, fault);
+}
