@@ -81,6 +81,8 @@ struct stats_page {
     /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
      * is not. Outside the lock. */
     _Atomic uint64_t held_up_ns;
+    /* When the last such call ended: a sign of life, before the next write. Set before held_up_ns is 0. */
+    _Atomic uint64_t let_go_ns;
     /* What a worker that crashed leaves behind (server/crash.c): the last operation, where that had not run to its end,
      * "matmul (forward/logits) of session 4". Outside the lock. */
     char crash[192];

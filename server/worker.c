@@ -67,8 +67,11 @@ static void worker_on_held_up(void *owner, bool begins) {
 
     if (begins ? worker->held_ups++ : --worker->held_ups)
         return; /* within a longer one */
-    if (worker->stats.page)
-        atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? service_now_ns() : 0, memory_order_relaxed);
+    if (!worker->stats.page)
+        return;
+    if (!begins)
+        atomic_store_explicit(&worker->stats.page->let_go_ns, service_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? service_now_ns() : 0, memory_order_release);
 }
 
 static void worker_on_failed(void *owner, const struct fault *fault) {

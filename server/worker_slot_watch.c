@@ -49,7 +49,7 @@ void worker_slot_refresh(struct worker_slot *slot) {
 /* How long the worker may keep silent; 0: for ever. Where it waits for its device, that has its own time besides. */
 static uint64_t worker_slot_patience(const struct worker_slot *slot) {
     const struct config *config = slot->config;
-    if (!atomic_load_explicit(&slot->process->page->held_up_ns, memory_order_relaxed))
+    if (!atomic_load_explicit(&slot->process->page->held_up_ns, memory_order_acquire))
         return config->watchdog_timeout;
     return config->watchdog_timeout && config->device_timeout ? config->watchdog_timeout + config->device_timeout : 0;
 }
@@ -58,9 +58,12 @@ static void worker_slot_watch(struct worker_slot *slot, uint64_t now, bool late)
     char cause[128];
     if (late)
         slot->watched_ns = now;
+    uint64_t since = slot->watched_ns, patience = worker_slot_patience(slot); /* before the signs: see let_go_ns */
     uint64_t written = atomic_load_explicit(&slot->process->page->written_ns, memory_order_relaxed);
-    uint64_t since = written > slot->watched_ns ? written : slot->watched_ns;
-    uint64_t silent_ms = now > since ? (now - since) / WORKER_MS_NS : 0, patience = worker_slot_patience(slot);
+    uint64_t let_go = atomic_load_explicit(&slot->process->page->let_go_ns, memory_order_relaxed);
+    since = written > since ? written : since;
+    since = let_go > since ? let_go : since;
+    uint64_t silent_ms = now > since ? (now - since) / WORKER_MS_NS : 0;
     if (slot->state == WORKER_LOST && (now - slot->lost_ns) / WORKER_MS_NS > WORKER_LOST_GRACE_MS) {
         worker_process_kill(slot->process);
     } else if (patience && silent_ms > patience && slot->state != WORKER_LOST) {

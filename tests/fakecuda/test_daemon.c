@@ -144,12 +144,12 @@ Test(fakecuda, every_device_has_a_worker_and_does_its_job) {
     td_device *second = open_device(&client, "cuda:1");
     cr_assert_eq(job_run(client.device, second), 0);
     cr_assert_eq(job_run(second, client.device), 0);
-    status_until(tensord.url, memory_is_shown, "cuda:0", 5000);
-    status_until(tensord.url, memory_is_shown, "cuda:1", 5000);
+    status_until(tensord.url, memory_is_shown, "cuda:0", 30000);
+    status_until(tensord.url, memory_is_shown, "cuda:1", 30000);
     td_device_close(second);
     client_close(&client);
     for (int i = 0; i < 2; i++)
-        cr_assert(status_settles(tensord.url, &(struct status_baseline){i ? "cuda:1" : "cuda:0", 0, 0}, 5000));
+        cr_assert(status_settles(tensord.url, &(struct status_baseline){i ? "cuda:1" : "cuda:0", 0, 0}, 20000));
     daemon_stop(&tensord);
 }
 
@@ -173,12 +173,13 @@ static void expect_survival(const char *fail, bool lost) {
     unsigned failed = job_run(client.device, other);
     cr_assert(!lost || failed, "%s: nothing failed", fail);
     if (lost)
-        status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", NULL, 2}, 10000);
-    status_until(tensord.url, back_or_given_up, NULL, 10000);
+        status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", NULL, 2}, 30000);
+    status_until(tensord.url, back_or_given_up, NULL, 30000);
     client_expect(client_ramp(other, 3, 1), (float[]){1, 2, 3}, 3);
     td_device_close(other);
     client_close(&client);
-    cr_assert(status_settles(tensord.url, &(struct status_baseline){"cuda:0", 0, 0}, 5000), "%s: memory is left", fail);
+    cr_assert(status_settles(tensord.url, &(struct status_baseline){"cuda:0", 0, 0}, 20000), "%s: memory is left",
+              fail);
     daemon_stop(&tensord);
 }
 
@@ -215,7 +216,7 @@ Test(fakecuda, endless_kernel_costs_its_device_a_worker) {
     const td_error *error = client_expect_failure(x, TD_E_DEVICE_LOST);
     cr_assert(strstr(error->message, "no progress for ") && strstr(error->message, "exp (endless)"), "%s",
               error->message);
-    status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", "ready", 2}, 10000);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", "ready", 2}, 30000);
     client_expect(client_ramp(other, 3, 1), (float[]){1, 2, 3}, 3);
     td_device_close(other);
     client_close(&client);
@@ -282,7 +283,7 @@ Test(fakecuda, user_kernels_write_what_they_are_told) {
     cr_assert(strstr(td_last_error()->message, "2 arguments, and the kernel takes 1"), "%s", td_last_error()->message);
     cr_assert_eq(store(client.device, store_source, "store", 77), TD_OK, "%s", td_last_error()->message);
     client_close(&client);
-    cr_assert(status_settles(tensord.url, &(struct status_baseline){"cuda:0", 0, 0}, 5000));
+    cr_assert(status_settles(tensord.url, &(struct status_baseline){"cuda:0", 0, 0}, 20000));
     daemon_stop(&tensord);
 }
 
@@ -307,7 +308,7 @@ Test(fakecuda, deadly_user_kernel_costs_its_worker_and_is_named) {
     td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_I32, TD_SCALAR)));
     cr_assert_eq(td_fetch(y, &got, sizeof got), TD_E_DEVICE_LOST);
     cr_assert(strstr(td_last_error()->message, "deadly"), "%s", td_last_error()->message);
-    status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", "ready", 2}, 10000);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cuda:0", "ready", 2}, 30000);
     client_expect(client_ramp(other, 3, 1), (float[]){1, 2, 3}, 3);
     cr_assert_eq(store(open_device(&client, "cuda:0"), store_source, "store", 5), TD_OK, "%s",
                  td_last_error()->message);

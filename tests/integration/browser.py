@@ -16,7 +16,7 @@ def program():
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
-def until(condition, what, seconds=20):
+def until(condition, what, seconds=60):
     """What condition() says once that is true; looks again and again."""
     deadline = time.monotonic() + seconds * SLOW
     while time.monotonic() < deadline:
@@ -106,7 +106,7 @@ class Browser:
         assert "exceptionDetails" not in answer, f"{expression}: {answer}"
         return answer["result"].get("value")
 
-    def until(self, expression, seconds=20):
+    def until(self, expression, seconds=60):
         return until(lambda: self.ask(expression), expression, seconds)
 
     def open(self, url):

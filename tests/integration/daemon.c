@@ -23,7 +23,7 @@
 #include "tests/integration/deadline.h"
 #include "tests/integration/status.h"
 
-enum { START_MS = 10000, STOP_MS = 20000, ARGUMENTS_MAX = 48 };
+enum { START_MS = 30000, STOP_MS = 30000, ARGUMENTS_MAX = 48 };
 
 const char *daemon_program(const char *variable) {
     const char *path = getenv(variable);

@@ -62,7 +62,7 @@ class Daemon:
         browser.until(self.ready, "every device is ready")
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=20) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/{path}", timeout=60) as reply:
             return reply.read()
 
     def ready(self):

@@ -5,7 +5,7 @@
 #include "tests/integration/daemon.h"
 #include "tests/integration/status.h"
 
-enum { HONEST_VALUE = 7, SETTLE_MS = 10000 };
+enum { HONEST_VALUE = 7, SETTLE_MS = 30000 };
 
 void hostile_witness_start(struct hostile_witness *witness, const char *url) {
     float got[4];

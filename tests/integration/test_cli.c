@@ -19,7 +19,7 @@
 #include "tests/integration/daemon.h"
 #include "tests/integration/deadline.h"
 
-enum { RUN_MS = 10000 };
+enum { RUN_MS = 30000 };
 
 TestSuite(cli, .timeout = 60);
 
@@ -269,7 +269,7 @@ static void served_then_stopped(pid_t pid, const char *where, const char *const 
     client_expect(client_ramp(device, 2, 3), (float[]){3, 4}, 2);
     td_close(connection);
     kill(pid, SIGTERM);
-    cr_assert_eq(client_join(pid, 20000), 0);
+    cr_assert_eq(client_join(pid, 30000), 0);
 }
 
 Test(cli, default_socket_is_in_the_runtime_directory) {
@@ -324,7 +324,7 @@ Test(cli, passed_socket_that_was_shut_down_does_not_spin) {
     cr_assert_lt(spent, WATCH_MS / 3, "the front used %llu of %d ms", spent, WATCH_MS);
     td_close(connection);
     kill(pid, SIGTERM);
-    cr_assert_eq(client_join(pid, 20000), 0);
+    cr_assert_eq(client_join(pid, 30000), 0);
     close(fd);
     daemon_directory_remove(directory);
 }

@@ -50,7 +50,7 @@ Test(faults, killed_worker_takes_only_its_own_sessions_along) {
     client_expect_failure(lost, TD_E_DEVICE_LOST);
     cr_assert_eq(td_sync(victim.device), TD_E_DEVICE_LOST);
     client_expect(td_add(kept, kept), (float[]){2, 4, 6}, 3);
-    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", epoch + 1}, 2000);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", epoch + 1}, 30000);
 
     Tensord__Status *status = status_get(tensord.url);
     const Tensord__DeviceStatus *device = status_device(status, "cpu:0");
@@ -73,7 +73,7 @@ Test(faults, connection_can_open_the_device_again_after_its_loss) {
     cr_assert(!td_wait(old));
     kill(status_worker_pid(tensord.url, "cpu:0"), SIGKILL);
     client_expect_failure(old, TD_E_DEVICE_LOST);
-    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", 2}, 2000);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", 2}, 30000);
     cr_assert(!td_device_open(client.connection, "cpu:0", &again), "%s", td_last_error()->message);
     client_expect(client_ramp(again, 2, 5), (float[]){5, 6}, 2);
     client_expect_failure(old, TD_E_DEVICE_LOST);
@@ -105,7 +105,7 @@ Test(faults, worker_that_keeps_dying_is_quarantined) {
         uint64_t epoch = status_epoch(tensord.url, "cpu:0");
         cr_assert_lt(kills++, 20, "never quarantined");
         kill(status_worker_pid(tensord.url, "cpu:0"), SIGKILL);
-        status_until(tensord.url, ready_again_or_quarantined, &epoch, 20000);
+        status_until(tensord.url, ready_again_or_quarantined, &epoch, 30000);
     }
     cr_assert_gt(kills, 1, "one death is no reason for quarantine");
     int code = td_device_open(client.connection, "cpu:0", &device);
@@ -123,7 +123,7 @@ Test(faults, workers_exit_when_the_front_is_killed) {
     int workers[2] = {status_worker_pid(tensord.url, "cpu:0"), status_worker_pid(tensord.url, "cpu:1")};
     int watches[2] = {daemon_process_watch(workers[0]), daemon_process_watch(workers[1])};
     kill(tensord.pid, SIGKILL);
-    int64_t deadline = deadline_in(5000);
+    int64_t deadline = deadline_in(30000);
     for (int i = 0; i < 2; i++) {
         cr_assert(deadline_poll(watches[i], POLLIN, deadline), "worker %d outlives its front", workers[i]);
         close(watches[i]);
@@ -133,6 +133,9 @@ Test(faults, workers_exit_when_the_front_is_killed) {
     client_close(&client);
     daemon_kill(&tensord);
 }
+
+/* Far above what an answer takes on a busy machine, and far below what it takes to wait for a worker that hangs. */
+enum { ANSWER_MS = 10000 };
 
 /* Milliseconds that a status took; its age of cpu:0's figures into *age. */
 static int64_t status_timed(double *age) {
@@ -154,12 +157,12 @@ Test(faults, status_answers_while_a_worker_hangs) {
     client_open(&client, tensord.url, "cpu:0");
     int worker = status_worker_pid(tensord.url, "cpu:0");
     kill(worker, SIGSTOP);
-    cr_assert_lt(status_timed(&first), 1000);
+    cr_assert_lt(status_timed(&first), ANSWER_MS);
     later = first + 300;
-    status_until(tensord.url, figures_are_older, &later, 10000);
-    cr_assert_lt(status_timed(&later), 1000);
+    status_until(tensord.url, figures_are_older, &later, 30000);
+    cr_assert_lt(status_timed(&later), ANSWER_MS);
     kill(worker, SIGCONT);
-    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", 0}, 10000);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", 0}, 30000);
     client_expect(client_ramp(client.device, 2, 0), (float[]){0, 1}, 2);
     client_close(&client);
 }
@@ -170,7 +173,7 @@ static double age_told(void) {
     double age = -1;
     command_run(&command,
                 (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", "--json", NULL},
-                NULL, 10000);
+                NULL, 30000);
     cr_assert_eq(command.code, 0, "%s", command.err);
     const char *place = strstr(command.out, "\"data_age_ms\":");
     cr_assert_not_null(place, "%s", command.out);
@@ -184,10 +187,10 @@ Test(faults, tensorctl_tells_how_old_a_hung_worker_s_figures_are) {
     int worker = status_worker_pid(tensord.url, "cpu:0");
     kill(worker, SIGSTOP);
     double first = age_told(), later = first + 300;
-    status_until(tensord.url, figures_are_older, &later, 10000);
+    status_until(tensord.url, figures_are_older, &later, 30000);
     cr_assert_geq(age_told(), later);
     command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", NULL},
-                NULL, 10000);
+                NULL, 30000);
     cr_assert_eq(command.code, 0, "%s", command.err);
     cr_assert(strstr(command.out, "cpu:0  ready") && strstr(command.out, " old\n"), "%s", command.out);
     command_finish(&command);
@@ -211,7 +214,7 @@ Test(faults, watchdog_ends_a_hung_worker_and_the_device_comes_back) {
     cr_assert(!td_wait(x));
     kill(status_worker_pid(tensord.url, "cpu:0"), SIGSTOP);
     client_expect_failure(x, TD_E_DEVICE_LOST);
-    status_until(tensord.url, watchdog_has_acted, NULL, 10000);
+    status_until(tensord.url, watchdog_has_acted, NULL, 30000);
     Tensord__Status *status = status_get(tensord.url);
     cr_assert(strstr(status_device(status, "cpu:0")->last_fault, "no sign of life"), "%s",
               status_device(status, "cpu:0")->last_fault);
@@ -228,8 +231,8 @@ Test(faults, status_answers_while_a_worker_is_busy) {
     client_open(&client, tensord.url, "cpu:0");
     load(client.device);
     for (int i = 0; i < 20; i++) {
-        cr_assert_lt(status_timed(&age), 1000);
-        cr_assert_lt(age, 5000);
+        cr_assert_lt(status_timed(&age), ANSWER_MS);
+        cr_assert_lt(age, ANSWER_MS);
     }
     client_close(&client);
 }
@@ -269,10 +272,10 @@ Test(faults, killed_client_gives_all_its_memory_back) {
     cr_assert(deadline_poll(ready[0], POLLIN, deadline_in(30000)));
     cr_assert_eq(read(ready[0], &byte, 1), 1, "the client could not take 1 GiB");
     close(ready[0]);
-    status_until(tensord.url, holds_a_gibibyte, NULL, 5000);
+    status_until(tensord.url, holds_a_gibibyte, NULL, 30000);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    cr_assert(status_settles(tensord.url, &baseline, 1000), "memory was not given back");
+    cr_assert(status_settles(tensord.url, &baseline, 20000), "memory was not given back");
 }
 
 Test(faults, client_killed_under_load_leaves_nothing) {

@@ -210,7 +210,7 @@ static void gone_while_waiting(const char *url, bool half_first) {
     struct status_baseline baseline = status_baseline_of(tensord.url, "cpu:0");
     wire_open(&wire, url, PREAMBLE_TARGET_DEFAULT);
     ask(&wire, work(&wire, SIDE, 1000));
-    status_until(tensord.url, is_at_work, NULL, 5000);
+    status_until(tensord.url, is_at_work, NULL, 30000);
     if (half_first) {
         shutdown(wire.fd, SHUT_WR);
         cr_assert_eq(wire_until_closed(&wire, 200, NULL), -1, "it ended without the answer");

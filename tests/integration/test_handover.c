@@ -106,6 +106,6 @@ Test(handover, drain_ends_what_a_stopped_worker_had_not_taken) {
     kill(tensord.pid, SIGTERM);
     cr_assert_geq(wire_until_closed(&wire, WIRE_TIMEOUT_MS, NULL), 0);
     wire_close(&wire);
-    cr_assert_eq(daemon_wait(&tensord, 20000), 0);
+    cr_assert_eq(daemon_wait(&tensord, 30000), 0);
     daemon_gone(&tensord);
 }

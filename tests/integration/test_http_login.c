@@ -147,7 +147,7 @@ Test(http_login, health_is_for_everybody_and_tells_no_causes) {
     cr_assert_eq(reply.code, 200);
     http_reply_finish(&reply);
     kill(status_worker_pid(tensord.url, "cpu:1"), SIGKILL);
-    cr_assert(daemon_log_has(&tensord, "worker_quarantined", 10000));
+    cr_assert(daemon_log_has(&tensord, "worker_quarantined", 30000));
     http_get(port, "/readyz", NULL, &reply);
     cr_assert_eq(reply.code, 503);
     cr_assert_str_eq(reply.body, "cpu:1 is quarantined\n");
@@ -167,7 +167,7 @@ static void refuses(const char *const *flags, const char *text) {
     snprintf(listen, sizeof listen, "%s.other", tensord.url);
     for (int n = 7; *flags; n++, flags++)
         arguments[n] = *flags;
-    command_run(&command, arguments, NULL, 10000);
+    command_run(&command, arguments, NULL, 30000);
     cr_assert_eq(command.code, 2, "exit code %d: %s", command.code, command.err);
     cr_assert(strstr(command.err, text), "%s", command.err);
     command_finish(&command);

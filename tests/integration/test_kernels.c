@@ -143,7 +143,7 @@ Test(kernels, others_go_on_while_one_compiles_and_its_client_dies) {
     client_expect(client_ramp(client.device, 2, 1), (float[]){1, 2}, 2);
     wire_close(&wire);
     cr_assert_eq(compile_code(client.device), TD_OK, "%s", td_last_error()->message); /* there is a place again */
-    cr_assert(status_settles(tensord.url, &before, 5000));
+    cr_assert(status_settles(tensord.url, &before, 20000));
 }
 
 Test(kernels, drain_ends_a_compiler_without_end) {
@@ -271,7 +271,7 @@ Test(kernels, updates_begin_as_a_copy_and_leave_the_original) {
 /* No more than so many bytes are live. */
 static void expect_live(uint64_t bytes) {
     cr_assert(!td_sync(client.device));
-    cr_assert(status_settles(tensord.url, &(struct status_baseline){"late:0", bytes, 1}, 5000));
+    cr_assert(status_settles(tensord.url, &(struct status_baseline){"late:0", bytes, 1}, 20000));
 }
 
 Test(kernels, consumed_tensors_lend_their_memory) {
@@ -482,7 +482,7 @@ Test(kernels, example_runs) {
     char variable[140];
     snprintf(variable, sizeof variable, "TENSORD_URL=%s", tensord.url);
     command_run(&command, (const char *const[]){daemon_program("KERNEL_EXE"), "late:0", NULL},
-                (const char *const[]){variable, NULL}, 20000);
+                (const char *const[]){variable, NULL}, 30000);
     cr_assert_eq(command.code, 0, "%s", command.err);
     cr_assert(strstr(command.out, "late:0: 0.5 2.5"), "%s", command.out);
     command_finish(&command);

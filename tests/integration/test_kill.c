@@ -16,7 +16,7 @@
 #include "tests/integration/status.h"
 #include "tests/integration/wire.h"
 
-enum { RUN_MS = 20000, LIVE = 4 << 20 };
+enum { RUN_MS = 30000, LIVE = 4 << 20 };
 
 static struct daemon tensord;
 

@@ -54,7 +54,7 @@ Test(late, says_who_it_is) {
     cr_assert_str_eq(infos[0].uuid, "LATE-1");
     cr_assert_str_eq(infos[2].uuid, "");
     command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", NULL},
-                NULL, 10000);
+                NULL, 30000);
     cr_assert(strstr(command.out, "LATE-1 at 0000:3b:00.0"), "%s", command.out);
     command_finish(&command);
 }
@@ -145,7 +145,7 @@ Test(late, killed_worker_comes_back) {
     cr_assert(!td_wait(old));
     kill(status_worker_pid(tensord.url, "late:0"), SIGKILL);
     client_expect_failure(old, TD_E_DEVICE_LOST);
-    status_until(tensord.url, status_device_is, &(struct status_is){"late:0", "ready", 2}, 2000);
+    status_until(tensord.url, status_device_is, &(struct status_is){"late:0", "ready", 2}, 30000);
     cr_assert(!td_device_open(client.connection, "late:0", &again), "%s", td_last_error()->message);
     client_expect(client_ramp(again, 2, 5), (float[]){5, 6}, 2);
 }
@@ -153,7 +153,7 @@ Test(late, killed_worker_comes_back) {
 Test(late, a_number_that_the_host_does_not_have_is_refused_at_start) {
     struct command command;
     command_run(&command, (const char *const[]){daemon_program("TENSORD_EXE"), "--devices", "late:2", NULL}, NULL,
-                10000);
+                30000);
     cr_assert_eq(command.code, 2);
     cr_assert(strstr(command.err, "late:2") && strstr(command.err, "from 0 to 1"), "%s", command.err);
     command_finish(&command);

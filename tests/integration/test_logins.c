@@ -18,7 +18,7 @@
 #include "tests/integration/status.h"
 #include "tests/integration/users.h"
 
-enum { RUN_MS = 20000, FREE_FAILURES = 3, GOOD_HOST = 0x7f000001, BAD_HOST = 0x7f000002 };
+enum { RUN_MS = 30000, FREE_FAILURES = 3, GOOD_HOST = 0x7f000001, BAD_HOST = 0x7f000002 };
 
 static struct users_file file;
 static struct daemon tensord;

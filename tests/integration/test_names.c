@@ -19,7 +19,7 @@
 #include "tests/integration/status.h"
 #include "tests/integration/wire.h"
 
-enum { SETTLE_MS = 5000 };
+enum { SETTLE_MS = 30000 };
 
 static struct daemon tensord;
 
@@ -357,13 +357,13 @@ Test(names, other_principals_neither_see_nor_touch_them) {
     chmod(tensord.directory, 0711);
     client_open(&client, tensord.url, "cpu:0");
     OK(td_publish(client_ramp(client.device, 2, 5), "secret"));
-    cr_assert_eq(client_join(client_fork(other_user, tensord.url), 10000), CHILD_OK);
+    cr_assert_eq(client_join(client_fork(other_user, tensord.url), 30000), CHILD_OK);
     client_expect(td_open(client.device, "secret"), (float[]){5, 6}, 2);
     expect_figures("cpu:0", 2, 128, 128);
     struct command command;
     command_run(&command,
                 (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", "--json", NULL},
-                NULL, 10000);
+                NULL, 30000);
     json_expect(command.out, command.out_bytes,
                 "sorted((o['principal'], o['count'], o['bytes']) for o in d['devices'][0]['names']['owners']) == "
                 "[('uid:0', 1, 64), ('uid:65534', 1, 64)]");

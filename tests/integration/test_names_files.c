@@ -267,7 +267,7 @@ Test(names_files, status_says_who_has_how_much) {
     client_open(&client, tensord.url, "cpu:0");
     OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(3 << 20), 1), "a"));
     OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(1), 1), "b"));
-    status_until(tensord.url, names_are_counted, NULL, 5000);
+    status_until(tensord.url, names_are_counted, NULL, 30000);
     SUCCEEDS("status");
     snprintf(line, sizeof line, "  names   2 of 3.00 MiB: uid:%u 3.00 MiB (2)\n", getuid());
     cr_assert(strstr(command.out, line), "%s", command.out);

@@ -19,7 +19,7 @@
 #include "tests/integration/deadline.h"
 #include "tests/integration/status.h"
 
-enum { RUN_MS = 60000, SETTLE_MS = 5000 };
+enum { RUN_MS = 60000, SETTLE_MS = 30000 };
 
 static struct daemon tensord;
 static struct client client;
@@ -348,7 +348,7 @@ Test(names_state, users_are_changed_while_the_daemon_has_the_folder) {
     command_run(&command,
                 (const char *const[]){daemon_program("TENSORD_EXE"), "user", "add", "alice", "--role", "run", "--users",
                                       users, NULL},
-                NULL, 10000);
+                NULL, 30000);
     cr_expect_eq(command.code, 0, "%s", command.err);
     cr_expect(strstr(command.out, "tensord_"), "%s", command.out);
     command_finish(&command);

@@ -53,7 +53,7 @@ static bool was_met(const Tensord__Status *status, const void *key) {
 }
 
 static void met(const char *key) {
-    status_until(tensord.tcp, was_met, key, 10000);
+    status_until(tensord.tcp, was_met, key, 30000);
 }
 
 /* ---- memory ---- */
@@ -71,7 +71,7 @@ Test(principals, memory_of_all_sessions_counts_together) {
     cr_assert(!td_wait(td_full(other.device, TD_U8, TD_SHAPE(1 << 20), 1)), "%s", td_last_error()->message);
     met("principal-bytes");
     client_close(&a);
-    int64_t deadline = deadline_in(10000);
+    int64_t deadline = deadline_in(30000);
     while (td_wait(td_full(b.device, TD_U8, TD_SHAPE(600 << 10), 1)))
         cr_assert(deadline_pause(deadline), "no room after a session has ended: %s", td_last_error()->message);
     client_close(&b);
@@ -87,7 +87,7 @@ static int session_refused(const char *url, uint16_t target, char *message) {
     hello.client = "tests 1";
     wire_connect(&wire, url, target);
     wire_request(&wire, FRAME_HELLO, &hello);
-    int code = wire_until_closed(&wire, 10000, message);
+    int code = wire_until_closed(&wire, WIRE_TIMEOUT_MS, message);
     wire_close(&wire);
     return code;
 }
@@ -111,7 +111,7 @@ Test(principals, sessions_count_over_all_devices) {
     met("principal-sessions");
     wire_close(&wires[0]);
     wire_close(&wires[1]);
-    status_until(tensord.tcp, has_no_session, "uid:", 10000);
+    status_until(tensord.tcp, has_no_session, "uid:", 30000);
     wire_open(&wires[0], tensord.url, DAEMON_TARGET_CPU1);
     cr_assert(wire_ping(&wires[0]) && wire_ping(&other));
     wire_close(&wires[0]);
@@ -127,7 +127,7 @@ Test(principals, connections_of_every_kind_count) {
     cr_assert(wire_dial(&silent, tensord.url)); /* has not said for whom it is */
     cr_assert(wire_dial(&again, tensord.url));
     wire_preamble(&again, PREAMBLE_TARGET_DEFAULT);
-    cr_assert_eq(wire_until_closed(&again, 10000, message), STATUS_LIMIT, "%s", message);
+    cr_assert_eq(wire_until_closed(&again, WIRE_TIMEOUT_MS, message), STATUS_LIMIT, "%s", message);
     cr_assert(strstr(message, "has 3 connections, and may have no more (principal-connections)"), "%s", message);
     wire_close(&again);
     wire_open(&other, tensord.tcp, PREAMBLE_TARGET_DEFAULT);
@@ -136,7 +136,7 @@ Test(principals, connections_of_every_kind_count) {
     wire_close(&silent);
     wire_close(&device);
     wire_close(&control);
-    status_until(tensord.tcp, has_no_session, "uid:", 10000);
+    status_until(tensord.tcp, has_no_session, "uid:", 30000);
     wire_open(&again, tensord.url, PREAMBLE_TARGET_DEFAULT);
     wire_close(&again);
     wire_close(&other);
@@ -148,7 +148,7 @@ Test(principals, a_worker_that_dies_takes_its_sessions_off_the_account) {
     START("--principal-sessions", "1");
     wire_open(&wire, tensord.url, PREAMBLE_TARGET_DEFAULT);
     kill(status_worker_pid(tensord.tcp, "cpu:0"), SIGKILL);
-    status_until(tensord.tcp, status_device_is, &ready, 10000);
+    status_until(tensord.tcp, status_device_is, &ready, 30000);
     wire_close(&wire);
     wire_open(&wire, tensord.url, PREAMBLE_TARGET_DEFAULT);
     cr_assert(wire_ping(&wire));
@@ -177,7 +177,7 @@ Test(principals, a_login_counts_for_whom_it_turns_out_to_be) {
     cr_assert_eq(users_open(&again, tensord.tcp, PREAMBLE_TARGET_CONTROL, alice, message), STATUS_LIMIT);
     cr_assert(strstr(message, "alice has 2 connections"), "%s", message);
     wire_close(&hers);
-    int64_t deadline = deadline_in(10000);
+    int64_t deadline = deadline_in(30000);
     while (users_open(&hers, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, message))
         cr_assert(deadline_pause(deadline), "no room after a session has ended: %s", message);
     cr_assert(wire_ping(&hers) && wire_ping(&his) && wire_ping(&control));
@@ -231,7 +231,7 @@ Test(principals, operations_in_flight_of_all_sessions_count_together) {
     cr_assert(wire_full(&modest, 1, 1, 16, 1));
     cr_assert(flood(&modest, 2, 100)); /* its socket takes so much */
     cr_assert(wire_request(&modest, FRAME_SYNC, &sync));
-    status_until(tensord.tcp, is_held, &limit, 10000);
+    status_until(tensord.tcp, is_held, &limit, 30000);
     cr_assert(wire_full(&other, 1, 1, 16, 1)); /* somebody else's are another matter */
     cr_assert(flood(&other, 2, 1000));
     cr_assert(wire_request(&other, FRAME_SYNC, &sync));
@@ -298,7 +298,7 @@ Test(principals, what_the_rate_holds_back_is_not_lost) {
     }
     met("principal-rate");
     uint64_t all = 2 * COUNT * BYTES;
-    status_until(tensord.tcp, has_passed, &all, 10000);
+    status_until(tensord.tcp, has_passed, &all, 30000);
     for (int i = 0; i < COUNT; i++)
         client_close(&clients[i]);
     free(data);
@@ -314,7 +314,7 @@ Test(principals, sessions_that_nobody_uses_are_closed_and_those_that_wait_are_no
     wire_open(&waiting, tensord.url, PREAMBLE_TARGET_DEFAULT);
     hang(&waiting); /* something is queued */
     wire_open(&idle, tensord.url, PREAMBLE_TARGET_DEFAULT);
-    cr_assert_eq(wire_until_closed(&idle, 10000, message), STATUS_TIMED_OUT, "%s", message);
+    cr_assert_eq(wire_until_closed(&idle, WIRE_TIMEOUT_MS, message), STATUS_TIMED_OUT, "%s", message);
     cr_assert_str_eq(message, "the session was not used for 300 ms (idle-timeout)");
     cr_assert(wire_ping(&waiting), "one that waits was closed");
     met("idle-timeout");
@@ -326,7 +326,7 @@ Test(principals, a_ping_is_no_use_of_a_session) {
     struct wire wire;
     START("--idle-timeout", "300ms");
     wire_open(&wire, tensord.url, PREAMBLE_TARGET_DEFAULT);
-    int64_t deadline = deadline_in(10000);
+    int64_t deadline = deadline_in(30000);
     while (wire_ping(&wire))
         cr_assert(deadline_pause(deadline), "Pings keep it open");
     wire_close(&wire);
@@ -348,7 +348,7 @@ Test(principals, status_tells_what_they_have_and_may) {
         client_open(&clients[i], tensord.url, "cpu:0");
         cr_assert(!td_wait(td_full(clients[i].device, TD_U8, TD_SHAPE(1 << 20), 1)));
     }
-    status_until(tensord.tcp, shows_two, NULL, 10000);
+    status_until(tensord.tcp, shows_two, NULL, 30000);
     Tensord__Status *status = status_get(tensord.tcp);
     const Tensord__PrincipalStatus *principal = principal_of(status, "uid:");
     cr_assert_eq(principal->connections, 4, "%u",

@@ -15,7 +15,7 @@
 #include "tests/integration/status.h"
 #include "tests/integration/users.h"
 
-enum { RUN_MS = 10000 };
+enum { RUN_MS = 30000 };
 
 static struct users_file file;
 static struct daemon tensord;

@@ -209,7 +209,7 @@ static void job(const char *url, bool one_sided, unsigned cuts) {
     free(noise);
     free(borrowed);
     for (unsigned i = 0; i < 2; i++)
-        cr_assert(status_settles(tensord.url, &baseline[i], 10000), "memory was not given back");
+        cr_assert(status_settles(tensord.url, &baseline[i], 20000), "memory was not given back");
 }
 
 Test(resume_job, thousand_cuts_change_no_bit) {

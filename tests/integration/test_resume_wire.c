@@ -93,7 +93,7 @@ static bool is_detached(const Tensord__Status *status, const void *session) {
 
 static void detach(struct wire *wire, const struct pass *pass) {
     wire_close(wire);
-    status_until(tensord.url, is_detached, &pass->session, 5000);
+    status_until(tensord.url, is_detached, &pass->session, 30000);
 }
 
 Test(resume_wire, tensors_outlive_the_connection_and_frames_are_counted) {
@@ -120,7 +120,7 @@ Test(resume_wire, session_that_nobody_asked_to_keep_ends_with_its_connection) {
     wire_open(&wire, tensord.url, DAEMON_TARGET_CPU0);
     cr_assert(wire_full(&wire, 1, 1, 1 << 20, 7) && wire_ping(&wire));
     wire_close(&wire);
-    cr_assert(status_settles(tensord.url, &baseline, 1500));
+    cr_assert(status_settles(tensord.url, &baseline, 20000));
 }
 
 Test(resume_wire, secrets_differ_and_only_the_right_one_opens) {
@@ -304,7 +304,7 @@ Test(resume_wire, goodbye_ends_the_session_with_its_connection) {
         cr_assert(wire_full(&wire, 1, 1, 1 << 20, 7) && wire_ping(&wire));
         cr_assert(wire_send(&wire, FRAME_GOODBYE, &goodbye, NULL, 0));
         wire_close(&wire);
-        cr_assert(status_settles(tensord.url, &baseline, 1500));
+        cr_assert(status_settles(tensord.url, &baseline, 20000));
         cr_assert_eq(refusal(urls[i], &pass, text), STATUS_DEVICE_LOST);
     }
 }
@@ -328,7 +328,7 @@ Test(resume_wire, goodbye_behind_a_flood_that_is_not_read_is_found) {
     wire_buffer_frame(&buffer, FRAME_GOODBYE, 0, &goodbye, NULL, 0);
     cr_assert(wire_write(&wire, buffer.bytes, buffer.n), "the socket takes all of it");
     wire_close(&wire);
-    cr_assert(status_settles(tensord.url, &baseline, 5000), "the goodbye was not found");
+    cr_assert(status_settles(tensord.url, &baseline, 20000), "the goodbye was not found");
     wire_buffer_finish(&buffer);
 }
 

@@ -101,16 +101,16 @@ Test(staging, client_that_never_reads_holds_up_nobody) {
     struct command command;
     open_hog(&hogs[0]);
     open_hog(&hogs[1]);
-    status_until(tensord.url, somebody_waits, NULL, 5000);
+    status_until(tensord.url, somebody_waits, NULL, 30000);
     everybody_is_served();
     cr_assert(staging_is_within());
     command_run(&command, (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "status", NULL},
-                NULL, 10000);
+                NULL, 30000);
     cr_assert(strstr(command.out, "transfers wait"), "%s", command.out);
     command_finish(&command);
     wire_close(&hogs[0]);
     wire_close(&hogs[1]);
-    cr_assert(status_settles(tensord.url, &(struct status_baseline){"late:0", 0, 0}, 5000),
+    cr_assert(status_settles(tensord.url, &(struct status_baseline){"late:0", 0, 0}, 20000),
               "memory was not given back");
     everybody_is_served();
 }

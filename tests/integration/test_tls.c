@@ -15,7 +15,7 @@
 #include "tests/integration/status.h"
 #include "tests/integration/wire.h"
 
-enum { LARGE = 64 << 20, RUN_MS = 20000, LOG_MS = 10000 };
+enum { LARGE = 64 << 20, RUN_MS = 30000, LOG_MS = 30000 };
 
 static struct daemon tensord;
 static struct certificates certificates;

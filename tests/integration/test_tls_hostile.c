@@ -15,7 +15,7 @@
 #include "tests/integration/hostile.h"
 #include "tests/integration/status.h"
 
-enum { CLOSE_MS = 10000, LOG_MS = 10000, NOISE_ROUNDS = 60 };
+enum { CLOSE_MS = 10000, LOG_MS = 30000, NOISE_ROUNDS = 60 };
 
 static struct daemon tensord;
 static struct certificates certificates;

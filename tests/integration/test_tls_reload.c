@@ -11,7 +11,7 @@
 #include "tests/integration/daemon.h"
 #include "tests/integration/deadline.h"
 
-enum { RUN_MS = 20000, LOG_MS = 10000 };
+enum { RUN_MS = 30000, LOG_MS = 30000 };
 
 static struct daemon tensord;
 static struct certificates certificates;

@@ -9,7 +9,7 @@
 #include "tests/integration/status.h"
 #include "tests/integration/users.h"
 
-enum { LOG_MS = 10000 };
+enum { LOG_MS = 30000 };
 
 static struct daemon tensord;
 static struct certificates certificates;

@@ -19,7 +19,7 @@ import unittest
 
 import pyte
 
-WAIT_S = 20 * float(os.environ.get("TENSORD_TEST_SLOW", "1"))
+WAIT_S = 60 * float(os.environ.get("TENSORD_TEST_SLOW", "1"))
 TENSORD, TENSORCTL, JOB = (os.environ[name] for name in ("TENSORD_EXE", "TENSORCTL_EXE", "TOP_JOB_EXE"))
 MEAN = "\x1b[2Jred\u202e" + "\u5f20\u91cf"  # clears the screen; turns the direction; two wide characters
 

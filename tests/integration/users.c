@@ -11,7 +11,7 @@
 #include "tests/integration/command.h"
 #include "tests/integration/deadline.h"
 
-enum { RUN_MS = 10000, WORDS_MAX = 16 };
+enum { RUN_MS = 30000, WORDS_MAX = 16 };
 
 void users_file_make(struct users_file *file) {
     daemon_directory_make(file->directory);

@@ -10,7 +10,7 @@
 #include "proto/frame.h"
 #include "proto/tensord.pb-c.h"
 
-enum { WIRE_TIMEOUT_MS = 10000 };
+enum { WIRE_TIMEOUT_MS = 30000 };
 
 struct wire {
     int fd;

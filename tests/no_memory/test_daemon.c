@@ -97,7 +97,7 @@ TestSuite(no_memory, .init = prepare, .fini = tidy, .timeout = 280);
  * AddressSanitizer the daemon's processes look for leaks now. */
 static void stop(void) {
     kill(tensord.pid, SIGTERM);
-    int status = daemon_wait(&tensord, 20000);
+    int status = daemon_wait(&tensord, 30000);
     char *log = daemon_log(&tensord);
     cr_assert_eq(status, 0, "wait status %d:\n%s", status, log);
     cr_assert_null(strstr(log, "LeakSanitizer"), "%s", log);
@@ -204,7 +204,7 @@ Test(no_memory, of_the_front_is_told_and_passes) {
 static void restart_worker(void) {
     uint64_t epoch = status_epoch(tensord.url, "cpu:0");
     kill(status_worker_pid(tensord.url, "cpu:0"), SIGKILL);
-    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", epoch + 1}, 10000);
+    status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", epoch + 1}, 30000);
 }
 
 Test(no_memory, of_a_worker_from_its_start_costs_it_no_client) {
@@ -233,7 +233,7 @@ static void start_front(unsigned n) {
     if (daemon_starts(&tensord, options(), &status)) {
         job_is_told(jobs_control);
         refusals_disarm(&roles[REFUSALS_FRONT]);
-        status_until(tensord.url, status_all_ready, NULL, 10000);
+        status_until(tensord.url, status_all_ready, NULL, 30000);
         job_succeeds(jobs_control);
         stop();
         return;

@@ -572,7 +572,7 @@ char *fake_daemon_log(struct fake_daemon *fake) {
 }
 
 bool fake_daemon_saw(struct fake_daemon *fake, const char *text) {
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 30000; i++) {
         char *log = fake_daemon_log(fake);
         bool found = strstr(log, text);
         free(log);

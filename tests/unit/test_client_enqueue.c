@@ -62,9 +62,9 @@ static void teardown(void) {
     fake_daemon_stop(&fake);
 }
 
-TestSuite(client_enqueue, .init = setup, .fini = teardown, .timeout = 20);
+TestSuite(client_enqueue, .init = setup, .fini = teardown, .timeout = 60);
 /* What shares a batch depends on nothing but the calls. */
-TestSuite(client_batch, .init = setup_paused, .fini = teardown, .timeout = 20);
+TestSuite(client_batch, .init = setup_paused, .fini = teardown, .timeout = 60);
 
 static void expect(const char *log) {
     static const char before[] = "upload 1 1/1\nsync 0\n";

@@ -397,7 +397,7 @@ Test(client_hostile, a_daemon_that_never_answers_costs_the_timeout) {
     clock_gettime(CLOCK_MONOTONIC, &begin);
     td_close(connection);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    cr_expect_lt(end.tv_sec - begin.tv_sec, 5);
+    cr_expect_lt(end.tv_sec - begin.tv_sec, 30);
     fake.hold = false;
     fake_daemon_stop(&fake);
 }

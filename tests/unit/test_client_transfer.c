@@ -31,7 +31,7 @@ static void teardown(void) {
     fake_daemon_stop(&fake);
 }
 
-TestSuite(client_transfer, .init = setup, .fini = teardown, .timeout = 20);
+TestSuite(client_transfer, .init = setup, .fini = teardown, .timeout = 60);
 
 static void given_back(void *user) {
     (void)user;

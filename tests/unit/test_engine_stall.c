@@ -152,7 +152,7 @@ static void close_late(void) {
 
 /* Until the submitter has put it on the device. */
 static bool stall_found(struct engine_stall *stall) {
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 30000; i++) {
         struct timespec pause = {.tv_nsec = 1000000};
         if (stalled(5 * second, stall))
             return true;

@@ -17,7 +17,7 @@ static uint64_t count_of(const struct histogram *histogram) {
 static struct engine_stats stats_of(uint64_t runs) {
     struct timespec pause = {.tv_nsec = 1000000};
     struct engine_stats stats;
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 30000; i++) {
         engine_stats(engine, &stats);
         if (count_of(&stats.run_time) >= runs)
             break;

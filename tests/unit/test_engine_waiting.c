@@ -63,7 +63,7 @@ static void count_wake(void *owner) {
 /* Waits for a wake-up before it polls, as a loop thread does. */
 static bool woken(unsigned before, const int *times) {
     struct timespec pause = {.tv_nsec = 1000000};
-    for (int i = 0; i < 1000 && !*times; i++) {
+    for (int i = 0; i < 30000 && !*times; i++) {
         if (atomic_load(&wakes) != before)
             engine_poll(engine);
         nanosleep(&pause, NULL);
@@ -221,13 +221,13 @@ Test(engine_waiting, an_upload_of_a_type_that_is_none_is_refused) {
 Test(engine_waiting, odd_ids_and_consume_bits_fail_one_operation_at_most) {
     open_engine(1 << 30);
     cr_assert_eq(full(session, 5, 10, 0), STATUS_OK);
-    cr_assert_eq(binary(6, 6, 5, 1, 0), STATUS_UNKNOWN_ID);  /* its own input */
-    cr_assert_eq(wait_for(6), STATUS_UNKNOWN_ID);            /* consuming itself is not possible */
-    cr_assert_eq(binary(7, 5, 5, 3, 0), STATUS_OK);          /* consumed twice */
+    cr_assert_eq(binary(6, 6, 5, 1, 0), STATUS_UNKNOWN_ID); /* its own input */
+    cr_assert_eq(wait_for(6), STATUS_UNKNOWN_ID);           /* consuming itself is not possible */
+    cr_assert_eq(binary(7, 5, 5, 3, 0), STATUS_OK);         /* consumed twice */
     cr_assert_null(session_tensor(session, 5));
     cr_assert_eq(binary(7, 7, 7, 0, 0), STATUS_DUPLICATE_ID);
     cr_assert_eq(wait_for(7), STATUS_OK);
-    cr_assert_eq(binary(8, 7, 7, 0xfffc, 0), STATUS_OK);     /* bits of inputs that are not there */
+    cr_assert_eq(binary(8, 7, 7, 0xfffc, 0), STATUS_OK); /* bits of inputs that are not there */
     cr_assert_eq(binary(9, 7, 5, 1, 0), STATUS_UNKNOWN_ID);
     cr_assert_null(session_tensor(session, 7), "consumed by an operation that failed");
     cr_assert_eq(binary(10, 9, 8, 0, 0), STATUS_UNKNOWN_ID);
@@ -270,7 +270,8 @@ Test(engine_waiting, fetches_and_waits_are_cancelled_in_every_state) {
     fetch_release(&fetch.fetch);
     fetch_release(&fetch.fetch);
     wait_cancel(&all.wait);
-    cr_assert_eq(session_tensor(session, 1)->storage->bytes, session->live - session_tensor(session, 3)->storage->bytes);
+    cr_assert_eq(session_tensor(session, 1)->storage->bytes,
+                 session->live - session_tensor(session, 3)->storage->bytes);
     close_engine();
 }
 

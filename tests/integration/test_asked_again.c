@@ -1,0 +1,122 @@
+/* Calls that wait for an answer, which is lost with a connection: they ask again, behind what others have enqueued meanwhile. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+
+#include "tests/integration/client.h"
+#include "tests/integration/daemon.h"
+#include "tests/integration/deadline.h"
+#include "tests/integration/proxy.h"
+
+enum { CUTS = 3, WAIT_MS = 30000 };
+
+static struct daemon tensord;
+static struct proxy proxy;
+static struct client client;
+
+static void start(void) {
+    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0",
+                                                    .flags = (const char *const[]){"--user-kernels", "all", NULL}});
+    proxy_start(&proxy, tensord.url, 1);
+    client_open(&client, proxy.url, "late:0");
+}
+
+static void stop(void) {
+    client_close(&client);
+    proxy_stop(&proxy);
+    daemon_stop(&tensord);
+}
+
+TestSuite(asked_again, .init = start, .fini = stop, .timeout = 120);
+
+/* Whether the client has sent something that the proxy, which is frozen, has not taken. */
+static bool something_is_sent(void) {
+    for (unsigned i = 0; i < PROXY_PAIRS_MAX; i++) {
+        int bytes = 0;
+        if (proxy.pairs[i] && !proxy.pairs[i]->control && !ioctl(proxy.pairs[i]->client, FIONREAD, &bytes) && bytes > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The answer is lost, and other operations are there already when it is asked for again. */
+static void *cut_under_it(void *result) {
+    td_tensor **enqueued = result;
+    int64_t deadline = deadline_in(WAIT_MS);
+    while (!something_is_sent() && deadline_pause(deadline))
+        ;
+    *enqueued = td_full(client.device, TD_F32, TD_SHAPE(2), 5);
+    td_flush(client.device);
+    proxy.frozen = false; /* that it is no more it sees when it is woken, to cut */
+    proxy_cut(&proxy);
+    return NULL;
+}
+
+/* When nothing is on its way: what the client sends next stays where the proxy has not read it. */
+static void freeze(void) {
+    cr_assert(!td_sync(client.device), "%s", td_last_error()->message);
+    proxy.frozen = true;
+}
+
+static pthread_t cutting(td_tensor **enqueued) {
+    pthread_t thread;
+    *enqueued = NULL;
+    freeze();
+    cr_assert(!pthread_create(&thread, NULL, cut_under_it, enqueued));
+    return thread;
+}
+
+static void was_cut(pthread_t thread, td_tensor *const *enqueued, uint64_t times) {
+    td_link link;
+    pthread_join(thread, NULL);
+    client_expect(*enqueued, (float[]){5, 5}, 2);
+    cr_assert(!td_device_link(client.device, &link));
+    cr_assert_geq(link.reconnects, times, "the question was answered before the connection was cut");
+}
+
+Test(asked_again, name_is_opened) {
+    static td_tensor *enqueued;
+    cr_assert(!td_publish(client_ramp(client.device, 3, 1), "x"), "%s", td_last_error()->message);
+    for (uint64_t times = 1; times <= CUTS; times++) {
+        pthread_t thread = cutting(&enqueued);
+        td_tensor *x = td_open(client.device, "x");
+        cr_expect_not_null(x, "%s", td_last_error()->message);
+        was_cut(thread, &enqueued, times);
+        client_expect(x, (float[]){1, 2, 3}, 3);
+    }
+}
+
+Test(asked_again, kernel_is_compiled) {
+    static td_tensor *enqueued;
+    td_tensor *x = client_ramp(client.device, 2, 1), *z = NULL;
+    for (uint64_t times = 1; times <= CUTS; times++) {
+        pthread_t thread = cutting(&enqueued);
+        td_kernel *kernel = NULL;
+        int code = td_kernel_compile(client.device, "// a source", "saxpy", &kernel);
+        cr_expect_eq(code, 0, "%s", td_last_error()->message);
+        was_cut(thread, &enqueued, times);
+        cr_assert_not_null(kernel);
+        td_kernel_launch(
+            kernel, TD_DIM(1), TD_DIM(32), 0,
+            TD_ARGS(td_arg_out(&z, TD_F32, TD_SHAPE(2)), td_arg_in(x), td_arg_in(x), td_arg_f32(2), td_arg_i32(2)));
+        client_expect(z, (float[]){3, 6}, 2);
+        td_kernel_release(kernel);
+    }
+}
+
+/* Each of them is answered as if it had been asked once. */
+Test(asked_again, name_is_published_and_removed_once) {
+    static td_tensor *enqueued;
+    td_tensor *x = client_ramp(client.device, 3, 1);
+    cr_assert(!td_wait(x));
+    pthread_t thread = cutting(&enqueued);
+    int code = td_publish(x, "x");
+    cr_expect_eq(code, 0, "%s", td_last_error()->message);
+    was_cut(thread, &enqueued, 1);
+    client_expect(td_open(client.device, "x"), (float[]){1, 2, 3}, 3);
+    thread = cutting(&enqueued);
+    code = td_unpublish(client.device, "x");
+    cr_expect_eq(code, 0, "%s", td_last_error()->message);
+    was_cut(thread, &enqueued, 2);
+    cr_assert_null(td_open(client.device, "x"));
+}

@@ -1,0 +1,73 @@
+/* How long the front lets a worker be silent. Its process is a stand-in that does nothing; its page is the test's. */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/config.h"
+#include "server/worker_slot.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+
+static void changed(void *owner, struct worker_slot *at) {
+    (void)owner, (void)at;
+}
+
+static const struct worker_slot_events events = {.changed = changed, .lost = changed};
+static struct config config = {.watchdog_timeout = 2000, .device_timeout = 60000};
+static struct stats_page page;
+static struct worker_process process;
+static struct worker_slot slot;
+
+static void start(void) {
+    pid_t pid = fork();
+    cr_assert_geq(pid, 0);
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        alarm(60); /* it does not outlive a test that crashes before that is set */
+        pause();
+        _exit(0);
+    }
+    process.process.pid = pid;
+    process.channel = -1;
+    process.page = &page;
+    slot = (struct worker_slot){
+        .config = &config, .events = &events, .state = WORKER_READY, .process = &process, .credentials = -1};
+}
+
+static void stop(void) {
+    kill(process.process.pid, SIGKILL);
+    waitpid(process.process.pid, NULL, 0);
+}
+
+TestSuite(worker_slot, .init = start, .fini = stop, .timeout = 60);
+
+/* When it has written its page, begun to wait for its device, and gone on, in seconds before now; 0: it has not. */
+static bool is_left_alone(uint64_t written_s, uint64_t held_up_s, uint64_t let_go_s) {
+    uint64_t now = uv_hrtime();
+    slot.state = WORKER_READY;
+    page.written_ns = now - written_s * SECOND_NS;
+    page.held_up_ns = held_up_s ? now - held_up_s * SECOND_NS : 0;
+    page.let_go_ns = let_go_s ? now - let_go_s * SECOND_NS : 0;
+    worker_slot_tick(&slot, false);
+    return slot.state == WORKER_READY;
+}
+
+Test(worker_slot, silence_ends_a_worker) {
+    cr_expect(is_left_alone(1, 0, 0));
+    cr_expect_not(is_left_alone(3, 0, 0));
+}
+
+Test(worker_slot, worker_that_waits_for_its_device_may_be_silent_for_as_long_as_that_may_take) {
+    cr_expect(is_left_alone(30, 30, 0));
+    cr_expect_not(is_left_alone(63, 63, 0));
+}
+
+/* Its page is as old as the wait was long, until it has written it. */
+Test(worker_slot, silence_counts_from_the_end_of_a_wait) {
+    cr_expect(is_left_alone(30, 0, 1));
+    cr_expect_not(is_left_alone(30, 0, 3));
+    cr_expect(is_left_alone(1, 0, 30));
+}
