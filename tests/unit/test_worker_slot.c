@@ -18,6 +18,8 @@ static void changed(void *owner, struct worker_slot *at) {
 static const struct worker_slot_events events = {.changed = changed, .lost = changed};
 static struct config config = {.watchdog_timeout = 2000, .device_timeout = 60000};
 static struct stats_page page;
+static struct stats_session sessions[STATS_SESSIONS_MAX];
+static struct stats_principal principals[STATS_PRINCIPALS_MAX];
 static struct worker_process process;
 static struct worker_slot slot;
 
@@ -33,8 +35,12 @@ static void start(void) {
     process.process.pid = pid;
     process.channel = -1;
     process.page = &page;
-    slot = (struct worker_slot){
-        .config = &config, .events = &events, .state = WORKER_READY, .process = &process, .credentials = -1};
+    slot = (struct worker_slot){.config = &config,
+                                .events = &events,
+                                .state = WORKER_READY,
+                                .process = &process,
+                                .snapshot = {.sessions = sessions, .principals = principals},
+                                .credentials = -1};
 }
 
 static void stop(void) {
