@@ -231,8 +231,10 @@ static struct stream *engine_stream_create(struct engine *engine) {
     atomic_init(&stream->watched, UINT64_MAX);
     atomic_init(&stream->cancelled, false);
     stream->id = ++engine->streams_made;
+    pthread_mutex_lock(&engine->lock); /* whoever looks for what a broken device was at may be another thread */
     stream->all_next = engine->streams_all;
     engine->streams_all = stream;
+    pthread_mutex_unlock(&engine->lock);
     return stream;
 }
 

@@ -229,7 +229,7 @@ void kernel_job_compile(struct kernel_job *job) {
 
 int kernel_job_charge(struct kernel_job *job, struct session *session) {
     if (job->status == STATUS_OK)
-        job->status = session_charge(session, job->device_bytes, &job->fault);
+        job->status = session_charge_apart(session, job->device_bytes, &job->fault);
     if (job->status != STATUS_OK)
         return job->status;
     job->payer = session;
@@ -239,7 +239,7 @@ int kernel_job_charge(struct kernel_job *job, struct session *session) {
 
 void kernel_job_discharge(struct kernel_job *job) {
     if (job->payer)
-        session_discharge(job->payer, job->device_bytes);
+        session_discharge_apart(job->payer, job->device_bytes);
     job->payer = NULL;
 }
 
@@ -323,6 +323,14 @@ int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id
     return STATUS_OK;
 }
 
+void kernel_job_settle(struct kernel_job *job) {
+    job_remember(job);
+    code_unref(job->cached);
+    job->cached = NULL;
+    free(job->source);
+    job->source = NULL;
+}
+
 void kernel_job_finish(struct kernel_job *job) {
     struct engine *engine = job->engine;
     if (job->status == STATUS_DEVICE_LOST)
@@ -334,9 +342,7 @@ void kernel_job_finish(struct kernel_job *job) {
         next = job->unused->next;
         kernel_unload(engine, job->unused);
     }
-    job_remember(job);
-    code_unref(job->cached);
-    free(job->source);
+    kernel_job_settle(job);
     free(job->name);
     free(job->log);
     kernel_store_sweep(engine);
@@ -351,7 +357,7 @@ struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id) 
 
 /* What runs of it is the engine's from here on: the session pays for it no more. */
 static void table_let_go(struct session *session, struct kernel *kernel) {
-    session_discharge(session, kernel->bytes);
+    session_discharge_apart(session, kernel->bytes);
     kernel_let_go(session->engine, kernel);
 }
 

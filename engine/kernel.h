@@ -63,6 +63,8 @@ void kernel_job_load(struct kernel_job *job);
 /* After it has been loaded, or has failed before: gives the kernel to the session under an id of session_kernel_id(). The
  * fault is the job's own where that failed. */
 int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id, struct fault *fault);
+/* After that, when the name is not needed any more: what it compiled goes to the cache, and the job keeps only the log. */
+void kernel_job_settle(struct kernel_job *job);
 /* In the end, or instead. What it compiled stays in the cache. */
 void kernel_job_finish(struct kernel_job *job);
 

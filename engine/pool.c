@@ -168,14 +168,31 @@ static bool storage_awaitable(const struct storage *storage, const struct stream
     return true;
 }
 
-/* Merges neighbours that are still busy as well: whoever takes the whole waits for the users of all its parts. */
-static void pool_settle_busy(struct pool *pool, const struct stream *taker) {
+/* Whether the storage and neighbours after it come to `bytes`. *last is the last one that was looked at. */
+static bool storage_run_reaches(struct storage *storage, size_t bytes, const struct stream *taker,
+                                struct storage **last) {
+    size_t run = 0;
+    *last = storage;
+    for (struct storage *at = storage; at && run < bytes && storage_awaitable(at, taker); at = at->after) {
+        run += at->bytes;
+        *last = at;
+    }
+    return run >= bytes;
+}
+
+/* Merges neighbours that are still busy as well: whoever takes the whole waits for the users of all its parts. For a taker,
+ * whose own may be among them, only as much as it needs: nobody else could have the rest. */
+static void pool_settle_busy(struct pool *pool, size_t bytes, const struct stream *taker) {
     for (struct segment *segment = pool->segments; segment; segment = segment->next)
-        for (struct storage *storage = segment->first; storage; storage = storage->after) {
+        for (struct storage *storage = segment->first, *last; storage; storage = storage->after) {
             if (!storage_awaitable(storage, taker))
                 continue;
+            if (taker && !storage_run_reaches(storage, bytes, taker, &last)) {
+                storage = last;
+                continue;
+            }
             list_remove(storage);
-            while (storage->after && storage_awaitable(storage->after, taker) &&
+            while ((!taker || storage->bytes < bytes) && storage->after && storage_awaitable(storage->after, taker) &&
                    uses_join(&storage->uses, &storage->after->uses)) {
                 list_remove(storage->after);
                 storage_absorb(pool, storage);
@@ -309,7 +326,7 @@ static int pool_grow(struct pool *pool, size_t bytes) {
 
 /* What is to be waited for. */
 static struct storage *pool_take_busy(struct pool *pool, size_t bytes, const struct stream *taker) {
-    pool_settle_busy(pool, taker);
+    pool_settle_busy(pool, bytes, taker);
     struct storage *best = pool_take_from(pool, pool->idle, bytes, SIZE_MAX);
     if (best)
         return best;

@@ -146,23 +146,30 @@ static int session_out_of_memory(struct session *session, uint64_t bytes, struct
     struct device_workspaces workspaces = {0};
     if (device->vtable->workspaces)
         device->vtable->workspaces(device, &workspaces);
-    if (workspaces.bytes && pool->reserved + bytes <= pool->total) /* it was the device that had no more */
+    if (workspaces.bytes && bytes <= pool->total - pool->reserved) /* it was the device that had no more */
         engine_trim_workspaces(session->engine);
     return fault_set(fault, STATUS_OUT_OF_MEMORY,
                      "out of device memory: asked for %" PRIu64 " bytes; of %" PRIu64 ", %" PRIu64
                      " are reserved and %" PRIu64 " live, %" PRIu64 " of them in this session and %" PRIu64
                      " in others; largest free block %" PRIu64 "; workspaces %" PRIu64,
-                     bytes, pool->total, pool->reserved, pool->live, session->live, pool->live - session->live,
-                     pool_largest_free(pool), workspaces.bytes);
+                     bytes, pool->total, pool->reserved, pool->live, session->live,
+                     pool->live - (session->live - session->apart), pool_largest_free(pool), workspaces.bytes);
 }
 
-int session_charge(struct session *session, uint64_t bytes, struct fault *fault) {
+int session_charge_apart(struct session *session, uint64_t bytes, struct fault *fault) {
     if (bytes > session->engine->pool.total)
         return session_out_of_memory(session, bytes, fault);
     int code = session_check_limit(session, bytes, fault);
-    if (code == STATUS_OK)
+    if (code == STATUS_OK) {
         session_add(session, bytes);
+        session->apart += bytes;
+    }
     return code;
+}
+
+void session_discharge_apart(struct session *session, uint64_t bytes) {
+    session->apart -= bytes;
+    session_discharge(session, bytes);
 }
 
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **result,

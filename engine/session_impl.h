@@ -33,6 +33,7 @@ struct session {
     uint32_t refused_stream; /* the last that was not opened for the limit of streams; 0: none */
 
     uint64_t live, peak; /* bytes */
+    uint64_t apart;      /* of the live ones, outside the pool */
     uint64_t ops_submitted, ops_done;
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
@@ -58,7 +59,8 @@ struct session {
 /* session.c: memory accounts. */
 void session_discharge(struct session *session, uint64_t bytes);
 /* For memory outside the pool. STATUS_LIMIT, or STATUS_OUT_OF_MEMORY for more than the device has. */
-int session_charge(struct session *session, uint64_t bytes, struct fault *fault);
+int session_charge_apart(struct session *session, uint64_t bytes, struct fault *fault);
+void session_discharge_apart(struct session *session, uint64_t bytes);
 /* Storage charged to the session, for work on `stream` (NULL: for the host to write now). */
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **storage,
                     struct fault *fault);

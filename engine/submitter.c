@@ -15,7 +15,9 @@ enum {
     SUBMITTER_TURN_NS = 200 * 1000, /* of estimated work: then the next stream has its turn */
     SUBMITTER_TURN_COST_NS = 1000,  /* of the turn itself: those of records that weigh nothing count, too */
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
-    SUBMITTER_AHEAD = 512,          /* records of a stream on a device that runs later: CUDA queues some 1,000 */
+    /* Of clients' kernels nobody knows how long they run: few share an event, at which the watch over the device looks. */
+    SUBMITTER_TURN_KERNELS = 8,
+    SUBMITTER_AHEAD = 512, /* records of a stream on a device that runs later: CUDA queues some 1,000 */
 };
 
 /* The device's stream for this one; NULL where the device has failed. */
@@ -136,6 +138,7 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
 /* What one turn of a stream did. */
 struct turn {
     bool moved, blocked, signalled;
+    bool full; /* the stream has no room for a mark of its own: it would join the last one */
     uint64_t weight;
     struct stream_chunk *chunks;
     struct stream_mark mark; /* number 0: none */
@@ -175,9 +178,10 @@ static bool turn_samples(const struct turn *turn, const struct stream *stream, c
 
 static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
     bool async = engine->device->vtable->async;
+    int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        bool stopped = submitter_far_ahead(engine, stream);
+        bool stopped = submitter_far_ahead(engine, stream) || (turn->full && record->kind == RECORD_KERNEL);
         if (!stopped && turn_samples(turn, stream, record)) {
             if (async && turn->moved)
                 break; /* an event before it and one behind it tell how long it runs */
@@ -194,7 +198,9 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         stream->head_used += record->bytes;
         stream->executed++;
         turn->moved = true;
-        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS)
+        kernels += record->kind == RECORD_KERNEL;
+        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS ||
+            (async && kernels == SUBMITTER_TURN_KERNELS))
             break;
     }
     if (turn->launched_ns)
@@ -270,7 +276,9 @@ void submitter_run(struct engine *engine) {
     struct stream *stream;
     while ((stream = turns_begin(&engine->run, &share))) {
         uint64_t published = stream->published;
-        struct turn turn = {.sample = stream->sample ? stream->sample : UINT64_MAX, .sample_ns = stream->sample_ns};
+        struct turn turn = {.full = stream->marks_count == STREAM_MARKS,
+                            .sample = stream->sample ? stream->sample : UINT64_MAX,
+                            .sample_ns = stream->sample_ns};
         engine->turn = stream;
         atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
         pthread_mutex_unlock(&engine->lock);

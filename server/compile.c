@@ -39,9 +39,18 @@ static void compile_over(struct compile *compile) {
     if (compile->answer) {
         compile_log(compile);
         answer_compiled(compile->answer);
+        kernel_job_settle(&compile->job); /* the answer may take long to leave */
     } else {
         compile_destroy(compile);
     }
+}
+
+/* Its turn at a compiler. What the compiler made is loaded within it, as the driver may have to translate it. */
+static void compile_turn_over(struct compile *compile) {
+    if (!compile->compiled)
+        return;
+    compile->service->compiles.running--;
+    compile->account->compiling--;
 }
 
 /* ---- on a thread of the pool ---- */
@@ -69,8 +78,10 @@ static void compile_loaded(uv_work_t *work, int status) {
 
     (void)status; /* nothing that runs is cancelled in the pool */
     compile_work_done(service);
+    compile_turn_over(compile);
     compile_over(compile);
     compile_release_unused(service);
+    compile_next(service);
 }
 
 /* Loads what is compiled, if the session has room for it. */
@@ -110,10 +121,10 @@ static void compile_ran(uv_work_t *work, int status) {
 
     (void)status; /* nothing that runs is cancelled in the pool */
     compile_work_done(service);
-    service->compiles.running--;
-    compile->account->compiling--;
-    if (!compile->answer || compile_load(compile))
-        compile_over(compile);
+    if (compile->answer && !compile_load(compile))
+        return;
+    compile_turn_over(compile);
+    compile_over(compile);
     compile_next(service);
 }
 

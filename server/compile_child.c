@@ -37,10 +37,12 @@ static void compile_child_limit(int resource, uint64_t most) {
     struct rlimit limit;
     if (getrlimit(resource, &limit))
         return;
+    if (most < limit.rlim_cur)
+        limit.rlim_cur = most;
+    if (resource == RLIMIT_CPU)
+        most++; /* at the soft limit comes SIGXCPU, which says what it is; at the hard one SIGKILL */
     if (most < limit.rlim_max)
         limit.rlim_max = most;
-    if (limit.rlim_max < limit.rlim_cur)
-        limit.rlim_cur = limit.rlim_max;
     setrlimit(resource, &limit);
 }
 
@@ -118,11 +120,17 @@ static void compile_child_write(const void *data, size_t bytes) {
 static _Noreturn void compile_child_answer(int status, const struct device_code *code, const char *log,
                                            const struct fault *fault) {
     size_t words = log ? strlen(log) : 0;
+    struct fault large;
+    if (status == STATUS_OK && (code->bytes > COMPILE_CODE_MAX || strlen(code->symbol) > COMPILE_SYMBOL_MAX)) {
+        status =
+            fault_set(&large, STATUS_LIMIT, "%zu bytes of code, or the name of its kernel, are too large", code->bytes);
+        fault = &large;
+    }
     struct compile_answer answer = {.magic = COMPILE_MAGIC, .status = (uint32_t)status};
     answer.log_bytes = words < KERNEL_LOG_MAX ? (uint32_t)words : KERNEL_LOG_MAX;
     if (status == STATUS_OK) {
         answer.code_bytes = code->bytes;
-        answer.symbol_bytes = (uint32_t)strnlen(code->symbol, COMPILE_SYMBOL_MAX + 1);
+        answer.symbol_bytes = (uint32_t)strlen(code->symbol);
     } else {
         snprintf(answer.message, sizeof answer.message, "%s", fault->message);
     }

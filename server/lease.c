@@ -117,7 +117,7 @@ static size_t lease_left(const struct connection *connection) {
 
     if (ioctl(connection->transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
         bytes = LEASE_SCAN_BYTES;
-    return (size_t)bytes + (transport_more(&connection->transport) ? LEASE_SCAN_AHEAD : 0);
+    return (size_t)bytes + (connection->transport.tls ? LEASE_SCAN_AHEAD : 0);
 }
 
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
@@ -245,9 +245,10 @@ void lease_take_over(struct connection *fresh) {
     struct lease *lease = &connection->lease;
     char reason[64];
 
+    connection_settle(
+        fresh); /* before the place of the other one is free, or there seems to be one more for a moment */
     if (connection->poll)
         lease_unplug(connection); /* the client knows better than we that it is of no use */
-    connection_settle(fresh);
     lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;

@@ -35,12 +35,14 @@ static bool places_open(const struct front *front, bool stranger) {
 enum place places_find(const struct front *front, bool stranger) {
     if (places_open(front, stranger))
         return PLACE_ORDINARY;
-    return front->arrivals.places[PLACE_UNDECIDED] < PLACES_UNDECIDED_MAX ? PLACE_UNDECIDED : PLACE_NONE;
+    unsigned undecided = stranger ? PLACES_UNDECIDED_MAX / 2 : PLACES_UNDECIDED_MAX;
+    return front->arrivals.places[PLACE_UNDECIDED] < undecided ? PLACE_UNDECIDED : PLACE_NONE;
 }
 
 enum place places_decide(const struct front *front, bool stranger, bool resumes) {
     if (places_open(front, stranger))
         return PLACE_ORDINARY;
     struct places_taken taken = places_count(front);
-    return resumes && taken.coming < taken.kept + PLACES_BESIDE ? PLACE_KEPT : PLACE_NONE;
+    uint64_t besides = stranger ? PLACES_BESIDE / 2 : PLACES_BESIDE;
+    return resumes && taken.coming < taken.kept + besides ? PLACE_KEPT : PLACE_NONE;
 }

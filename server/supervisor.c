@@ -242,8 +242,8 @@ void supervisor_set_kernels(struct supervisor *supervisor, const char *list) {
 }
 
 void supervisor_set_places(struct supervisor *supervisor, uint64_t places) {
-    const struct channel_message message = {.type = CHANNEL_PLACES, .places = places};
-    supervisor_tell(supervisor, &message);
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_offer_places(&supervisor->slots[i], places);
 }
 
 bool supervisor_settled(const struct supervisor *supervisor) {

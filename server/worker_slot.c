@@ -177,6 +177,7 @@ static void worker_slot_ready(struct worker_slot *slot) {
     if (slot->restarts)
         slot->events->lost(slot->owner, slot);
     worker_slot_enter(slot, WORKER_READY);
+    worker_slot_offer_places(slot, slot->config->max_connections); /* they may have become more since it was started */
 }
 
 static void worker_slot_lose(struct worker_slot *slot, const char *cause) {
@@ -303,6 +304,11 @@ int worker_slot_send(struct worker_slot *slot, const struct channel_message *mes
     if (fd >= 0)
         close(fd);
     return STATUS_DEVICE_LOST;
+}
+
+void worker_slot_offer_places(struct worker_slot *slot, uint64_t places) {
+    const struct channel_message message = {.type = CHANNEL_PLACES, .places = places};
+    (void)worker_slot_send(slot, &message, -1);
 }
 
 int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer) {

@@ -92,6 +92,9 @@ int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool
 void worker_slot_set_credentials(struct worker_slot *slot, int fd);
 /* As worker_process_send(); STATUS_DEVICE_LOST where no process is ready. */
 int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd);
+/* Says how many connections there may be in all, so that the worker makes room for as many descriptors. It hears it again
+ * when it is ready. */
+void worker_slot_offer_places(struct worker_slot *slot, uint64_t places);
 /* Ends the worker: a ready one after it has finished its work, any other one at once. */
 void worker_slot_drain(struct worker_slot *slot);
 void worker_slot_kill(struct worker_slot *slot, const char *cause);

@@ -49,7 +49,8 @@ static int image_measure_cubin(const struct device_code *code, uint64_t *bytes, 
         return image_torn(fault, "its header");
     memcpy(&header, code->code, sizeof header);
     if (header.e_ident[EI_CLASS] != ELFCLASS64 || (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)) ||
-        (header.e_shnum && header.e_shentsize != sizeof(Elf64_Shdr)))
+        header.e_phnum == PN_XNUM || !header.e_shnum || header.e_shentsize != sizeof(Elf64_Shdr) ||
+        header.e_shstrndx >= header.e_shnum) /* counts in section 0, which nothing here reads, are not taken */
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is no code for a GPU");
     if (!image_holds(code, header.e_phoff, (uint64_t)header.e_phnum * sizeof(Elf64_Phdr)) ||
         !image_holds(code, header.e_shoff, (uint64_t)header.e_shnum * sizeof(Elf64_Shdr)))
@@ -60,20 +61,24 @@ static int image_measure_cubin(const struct device_code *code, uint64_t *bytes, 
 
 /* ---- PTX ---- */
 
-/* The extents of the variable that a declaration in PTX names, "[1000]" or "[2][3]", times what it is made of. */
-static uint64_t image_extents(const char *at, uint64_t bytes) {
+/* The extents of the variable that a declaration in PTX names, "[1000]" or "[2][3]", times what it is made of. Moves *text
+ * behind them, as all that read it do: a text of nothing but beginnings is read once. */
+static uint64_t image_extents(const char **text, uint64_t bytes) {
+    const char *at = *text;
     for (; *at && *at != ';' && *at != '='; at++) {
-        if (*at != '[')
+        if (*at != '[' || bytes == UINT64_MAX)
             continue;
         uint64_t extent = strtoull(at + 1, NULL, 10);
         if (__builtin_mul_overflow(bytes, extent ? extent : 1, &bytes))
-            return UINT64_MAX / 4; /* more than any device has; a sum of a few does not pass 64 bits */
+            bytes = UINT64_MAX; /* more than any device has */
     }
+    *text = at;
     return bytes;
 }
 
 /* ".global .align 4 .b8 name[1000];" after ".global"; 0 for an instruction such as "ld.global.f32". */
-static uint64_t image_variable(const char *at) {
+static uint64_t image_variable(const char **text) {
+    const char *at = *text;
     uint64_t bits = 0;
     while (*at == ' ' || *at == '\t')
         at++;
@@ -84,19 +89,20 @@ static uint64_t image_variable(const char *at) {
         while (*at == ' ' || *at == '\t' || isdigit((unsigned char)*at)) /* an alignment's number */
             at++;
     }
-    return bits >= 8 && bits <= 128 ? image_extents(at, bits / 8) : 0;
+    *text = at;
+    return bits >= 8 && bits <= 128 ? image_extents(text, bits / 8) : 0;
 }
 
 /* The driver translates it: the text is about as large as what becomes of it, and its variables are as large as they say. */
 static int image_measure_text(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
     static const char *const spaces[] = {".global ", ".const "};
-    if (!code->bytes || code->code[code->bytes - 1])
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is damaged: a text without an end");
+    if (!code->bytes || memchr(code->code, 0, code->bytes) != code->code + code->bytes - 1)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is damaged: neither ELF nor a text");
     *bytes = code->bytes;
     for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
         for (const char *at = (const char *)code->code; (at = strstr(at, spaces[i]));) {
             at += strlen(spaces[i]);
-            if (__builtin_add_overflow(*bytes, image_variable(at), bytes))
+            if (__builtin_add_overflow(*bytes, image_variable(&at), bytes))
                 *bytes = UINT64_MAX;
             if (*bytes == UINT64_MAX)
                 return STATUS_OK;

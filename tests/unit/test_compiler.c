@@ -267,6 +267,26 @@ Test(compiler, texts_that_boast_are_more_than_any_device_has) {
     }
 }
 
+/* Each would take hours, read anew from each beginning; and what is neither ELF nor a text is not for the driver. */
+Test(compiler, texts_are_read_once) {
+    static const char *const pieces[] = {".global ", ".const .b8 ", ".global .align "};
+    enum { BYTES = 16 << 20 };
+    struct device_code *code = malloc(sizeof *code + BYTES);
+    struct fault fault;
+    uint64_t bytes;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        size_t piece = strlen(pieces[i]);
+        for (size_t at = 0; at + 1 < BYTES; at++)
+            code->code[at] = (uint8_t)pieces[i][at % piece];
+        code->code[BYTES - 1] = 0;
+        code->bytes = BYTES;
+        cr_assert_geq(measured(code), BYTES);
+    }
+    code->code[7] = 0;
+    cr_assert_eq(compiler_measure(code, &bytes, &fault), STATUS_INVALID_ARGUMENT);
+    free(code);
+}
+
 Test(compiler, no_file_is_read_by_other_ways) {
     static const char *const sources[] = {
         "#pragma GCC dependency \"/etc/hostname\"\nextern \"C\" __global__ void f() {}",

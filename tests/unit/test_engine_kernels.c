@@ -160,6 +160,15 @@ Test(engine_kernels, sessions_pay_for_what_they_have_on_the_device) {
     session_destroy(other);
 }
 
+/* A kernel's memory is not the pool's. */
+Test(engine_kernels, want_of_memory_is_told_in_figures_that_are_true) {
+    struct storage *storage;
+    struct fault fault;
+    compile(session, 1, "a", "count");
+    cr_assert_eq(session_storage(session, UINT64_C(1) << 60, NULL, &storage, &fault), STATUS_OUT_OF_MEMORY);
+    cr_assert(strstr(fault.message, "and 0 in others"), "%s", fault.message);
+}
+
 Test(engine_kernels, cache_forgets_what_was_asked_for_least_lately) {
     enum { BYTES = 1 << 20, SOURCES = KERNEL_CACHE_BYTES / BYTES + 8 };
     char *source = malloc(BYTES + 1);
@@ -314,4 +323,35 @@ Test(engine_kernels, endless_one_is_noticed_and_named) {
     cr_assert_eq(stall.session, session);
     late_hang(engine->device, NULL);
     cr_assert_eq(fetched(2), 1);
+}
+
+/* The watch over the device sees events alone, and nobody knows how long a client's kernels run. */
+Test(engine_kernels, few_share_an_event) {
+    enum {
+        LAUNCHES = 200,
+        SHARE = 2 * 8 + 1 /* each makes a copy of what it updates, and the next one's may come along */
+    };
+    full(1);
+    compile(session, 1, "a", "count");
+    cr_assert_eq(fetched(1), 0);
+    late_hang(engine->device, "user kernels");
+    for (uint64_t i = 1; i <= LAUNCHES; i++)
+        cr_assert_eq(count(1, i + 1, i, 0), STATUS_OK);
+    engine_kick(engine);
+    unsigned marks = 0, most = 0;
+    for (int i = 0; i < 30000 && marks < STREAM_MARKS; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* the submitter comes to it */
+        pthread_mutex_lock(&engine->lock);
+        marks = session->stream->marks_count;
+        for (unsigned k = 0; k < marks; k++) {
+            unsigned at = (session->stream->marks_first + k) % STREAM_MARKS;
+            uint64_t launches = session->stream->marks[at].span.launches;
+            most = launches > most ? (unsigned)launches : most;
+        }
+        pthread_mutex_unlock(&engine->lock);
+    }
+    cr_expect_eq(marks, STREAM_MARKS);
+    cr_expect(most > 0 && most <= SHARE, "%u launches share an event", most);
+    late_hang(engine->device, NULL);
+    cr_assert_eq(fetched(LAUNCHES + 1), LAUNCHES, "what waited for room goes on");
 }

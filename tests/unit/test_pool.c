@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/pool.h"
+#include "engine/turns.h"
 #include "tests/unit/null_device.h"
 
 enum { STREAMS = 5, LIVE = 200 };
@@ -273,6 +274,30 @@ Test(pool, busy_neighbours_are_waited_for_together) {
     cr_expect_eq(pool_take(&pool, 8 << 20, streams[0], &whole), STATUS_OK,
                  "16 MiB are free in pieces that the same stream used last");
     storage_unref(&pool, whole);
+    complete_all();
+    close_pool();
+}
+
+/* What waits for another device's bytes may be had by its own session alone; idle memory beside it by everybody. */
+Test(pool, idle_memory_is_not_tied_to_what_only_its_own_session_may_wait_for) {
+    struct run_group groups[2];
+    struct storage *tied, *idle, *rest, *found = NULL;
+    open_pool(16 << 20);
+    streams[0]->group = streams[1]->group = &groups[0];
+    streams[2]->group = &groups[1];
+    streams[0]->outside = true;
+    cr_assert_eq(pool_take(&pool, 4 << 20, streams[0], &tied), STATUS_OK);
+    cr_assert_eq(pool_take(&pool, 4 << 20, streams[0], &idle), STATUS_OK);
+    cr_assert_eq(pool_take(&pool, 8 << 20, streams[2], &rest), STATUS_OK);
+    use(tied, streams[0]);
+    storage_unref(&pool, tied);
+    storage_unref(&pool, idle);
+    cr_assert_eq(pool_take(&pool, 9 << 20, streams[1], &found), STATUS_OUT_OF_MEMORY);
+    cr_assert_eq(pool_take(&pool, 4 << 20, streams[2], &found), STATUS_OK, "its neighbour is another session's");
+    cr_assert_eq(pool_take(&pool, 4 << 20, streams[1], &tied), STATUS_OK, "it is its own session's");
+    storage_unref(&pool, found);
+    storage_unref(&pool, tied);
+    storage_unref(&pool, rest);
     complete_all();
     close_pool();
 }
