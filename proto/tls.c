@@ -10,9 +10,8 @@
 
 #include "proto/tls_impl.h"
 
-/* OpenSSL reads from the socket, and writes to it; what it does not take goes to `out`, as do records that more follow. That
- * has room for another record whenever one is made. So what has been encrypted has been taken, and no write must be
- * repeated as it was. */
+/* OpenSSL reads from the socket, and writes to it; what it does not take goes to `out`, which has room for a record. So
+ * what has been encrypted has been taken, and no write must be repeated as it was. */
 struct tls {
     struct tls_context *context;
     SSL *ssl;
@@ -62,9 +61,8 @@ static void out_give(struct tls *tls) {
 
 /* 0: all is sent. */
 static int out_flush(struct tls *tls) {
-    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (tls->corked ? MSG_MORE : 0);
     while (tls->sent < tls->filled) {
-        ssize_t sent = send(tls->fd, tls->out + tls->sent, tls->filled - tls->sent, flags);
+        ssize_t sent = send(tls->fd, tls->out + tls->sent, tls->filled - tls->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) {
             tls->sent += (size_t)sent;
         } else if (errno != EINTR) {
@@ -80,9 +78,10 @@ static int out_flush(struct tls *tls) {
 
 /* What the socket takes of it; where it is broken, the flush of the rest tells. */
 static size_t send_some(const struct tls *tls, const char *bytes, size_t n) {
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (tls->corked ? MSG_MORE : 0);
     ssize_t sent;
     do {
-        sent = send(tls->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent = send(tls->fd, bytes, n, flags);
     } while (sent < 0 && errno == EINTR);
     return sent > 0 ? (size_t)sent : 0;
 }
@@ -90,7 +89,7 @@ static size_t send_some(const struct tls *tls, const char *bytes, size_t n) {
 static int socket_write(BIO *bio, const char *bytes, int n) {
     struct tls *tls = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    size_t sent = tls->corked || tls->filled ? 0 : send_some(tls, bytes, (size_t)n), left = (size_t)n - sent;
+    size_t sent = tls->filled ? 0 : send_some(tls, bytes, (size_t)n), left = (size_t)n - sent;
     if (left == 0) {
         return n;
     }
@@ -410,11 +409,6 @@ static void source_skip(struct source *source, size_t bytes) {
     }
 }
 
-/* Whether another record fits behind those that wait; not once their sending has begun, as it would move nothing up. */
-static bool out_has_room(const struct tls *tls) {
-    return tls->sent == 0 && tls->filled <= (TLS_GATHER - 1) * (size_t)TLS_RECORD_SENT;
-}
-
 /* One record, which the socket or the buffer takes whole. */
 static int write_record(struct tls *tls, struct source *source, size_t *taken) {
     uint8_t place[TLS_RECORD];
@@ -435,7 +429,7 @@ ssize_t tls_write(struct tls *tls, const struct iovec *parts, size_t n) {
     lock(tls);
     int error = step(tls);
     while (!error && source.n) {
-        error = out_has_room(tls) ? 0 : out_flush(tls);
+        error = out_flush(tls);
         if (!error) {
             error = write_record(tls, &source, &taken);
         }
@@ -446,7 +440,6 @@ ssize_t tls_write(struct tls *tls, const struct iovec *parts, size_t n) {
             share = taken + TLS_SHARE;
         }
     }
-    tls->corked = false;
     if (tls->filled > tls->sent) {
         out_flush(tls);
     }

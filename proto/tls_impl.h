@@ -10,10 +10,8 @@
 enum {
     TLS_RECORD = SSL3_RT_MAX_PLAIN_LENGTH,
     TLS_RECORD_SENT = TLS_RECORD + 64, /* and its header, type and tag */
-    /* So many records of one write go to the socket together: a system call for each costs more than copying them. */
-    TLS_GATHER = 8,
-    /* These, or one that the socket did not take, and what a handshake or a change of keys may add. */
-    TLS_OUT_BYTES = (TLS_GATHER + 1) * TLS_RECORD_SENT,
+    /* A record that the socket did not take, and what a handshake or a change of keys may add. */
+    TLS_OUT_BYTES = 2 * TLS_RECORD_SENT,
     /* Whole records of the full size, so that a read seldom ends within one: 5 bytes of header, 1 of type, 16 of tag
      * each. OpenSSL leaves out the first 3 bytes, to align what it decrypts. */
     TLS_READ_AHEAD = 3 + 4 * (5 + TLS_RECORD + 1 + 16),
