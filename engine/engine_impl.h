@@ -119,6 +119,8 @@ void engine_outside_reached(struct engine *engine, struct stream *stream);
 
 /* Notes, with the lock held, that a stream has reached a point that the owner waits for. */
 void engine_signal(struct engine *engine, struct stream *stream);
+/* The owner has found a watched point reached by itself, and has to poll. Takes the lock. */
+void engine_signal_self(struct engine *engine, struct stream *stream);
 /* Wakes the owner, with the lock held, if it has not been told since it polled last. */
 void engine_tell(struct engine *engine);
 /* The device has failed for good. Without the lock. */

@@ -1,0 +1,70 @@
+/* What an engine tells of itself. */
+#include <string.h>
+
+#include "engine/device_impl.h"
+#include "engine/engine_impl.h"
+
+struct device *engine_device(struct engine *engine) {
+    return engine->device;
+}
+
+static uint64_t engine_queued(const struct engine *engine) {
+    uint64_t queued = 0;
+    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+        queued += stream->enqueued - atomic_load_explicit(&stream->completed, memory_order_acquire);
+    return queued;
+}
+
+static void engine_stats_staging(struct engine *engine, struct engine_stats *stats) {
+    const struct staging *staging = &engine->staging;
+    bool pinned = engine->device->vtable->host_reserve;
+    stats->staging_total = staging->pool.total;
+    stats->staging_reserved = staging->pool.reserved;
+    stats->staging_held = staging->held;
+    for (const struct staging_wait *wait = staging->waits; wait; wait = wait->next)
+        stats->staging_waiting++;
+    stats->pinnings = pinned ? staging->pool.reservations + reports_reservations(&engine->reports) : 0;
+    stats->unpinnings = pinned ? staging->pool.releases : 0;
+}
+
+static void engine_stats_workspaces(struct engine *engine, struct engine_stats *stats) {
+    struct device_workspaces workspaces = {0};
+    if (engine->device->vtable->workspaces)
+        engine->device->vtable->workspaces(engine->device, &workspaces);
+    stats->workspaces = workspaces.bytes;
+    stats->workspaces_limit = workspaces.limit;
+    stats->workspace_growths = workspaces.growths;
+}
+
+void engine_stats(struct engine *engine, struct engine_stats *stats) {
+    memset(stats, 0, sizeof *stats);
+    device_describe(engine->device, &stats->device);
+    stats->memory_total = engine->pool.total;
+    stats->memory_reserved = engine->pool.reserved;
+    stats->memory_live = engine->pool.live;
+    stats->memory_peak = engine->pool.peak;
+    stats->memory_largest_free = pool_largest_free(&engine->pool);
+    stats->reservations = engine->pool.reservations;
+    stats->releases = engine->pool.releases;
+    engine_stats_staging(engine, stats);
+    engine_stats_workspaces(engine, stats);
+    stats->stalled_ns = engine->stall.idle_ns;
+    stats->queue_depth = engine_queued(engine);
+    stats->ops_total = engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
+    stats->sessions = engine->sessions;
+    memcpy(stats->refusals, engine->refusals, sizeof stats->refusals);
+    memcpy(stats->failures, engine->failures, sizeof stats->failures);
+    pthread_mutex_lock(&engine->lock);
+    stats->queue_time = engine->queue_time;
+    stats->run_time = engine->run_time;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+int engine_fault(struct engine *engine, struct fault *fault) {
+    if (!atomic_load(&engine->broken))
+        return STATUS_OK;
+    pthread_mutex_lock(&engine->lock);
+    int code = fault_set(fault, STATUS_DEVICE_LOST, "the device failed: %s", engine->latched.message);
+    pthread_mutex_unlock(&engine->lock);
+    return code;
+}
