@@ -43,14 +43,20 @@ static int image_check_sections(const struct device_code *code, const Elf64_Ehdr
     return STATUS_OK;
 }
 
+/* Counts that do not fit their fields would stand in section 0: nothing here reads them, so they are not taken. */
+static bool image_counts_valid(const Elf64_Ehdr *header) {
+    bool segments = !header->e_phnum || header->e_phentsize == sizeof(Elf64_Phdr);
+    bool sections = header->e_shnum ? header->e_shentsize == sizeof(Elf64_Shdr) && header->e_shstrndx < header->e_shnum
+                                    : !header->e_shoff;
+    return segments && sections && header->e_phnum != PN_XNUM;
+}
+
 static int image_measure_cubin(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
     Elf64_Ehdr header;
     if (code->bytes < sizeof header)
         return image_torn(fault, "its header");
     memcpy(&header, code->code, sizeof header);
-    if (header.e_ident[EI_CLASS] != ELFCLASS64 || (header.e_phnum && header.e_phentsize != sizeof(Elf64_Phdr)) ||
-        header.e_phnum == PN_XNUM || !header.e_shnum || header.e_shentsize != sizeof(Elf64_Shdr) ||
-        header.e_shstrndx >= header.e_shnum) /* counts in section 0, which nothing here reads, are not taken */
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || !image_counts_valid(&header))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the compiler's code is no code for a GPU");
     if (!image_holds(code, header.e_phoff, (uint64_t)header.e_phnum * sizeof(Elf64_Phdr)) ||
         !image_holds(code, header.e_shoff, (uint64_t)header.e_shnum * sizeof(Elf64_Shdr)))

@@ -106,7 +106,7 @@ Test(fakecuda_compiler, has_nothing_but_what_it_needs) {
     expect_words(log, "secret", false);
     expect_words(log, "limit core 0 0\n", true);
     expect_words(log, "limit file 0 0\n", true);
-    expect_words(log, "limit cpu 20 20\n", true);
+    expect_words(log, "limit cpu 20 21\n", true);
     expect_words(log, "writing fails\n", true);
     expect_words(log, "nice 10\n", true);
     expect_words(log, "oom 1000\n", true);
