@@ -16,7 +16,8 @@ struct device_event;
 struct device_async {
     /* A higher priority is a greater number; 0 is the default. */
     int (*stream_create)(struct device *device, int priority, struct device_stream **stream, struct fault *fault);
-    /* Nothing runs on it any more, or the device has failed. Owner thread, when the submitter has stopped. */
+    /* Nothing runs on it any more, or the device has failed: then this returns when nothing of it touches memory any
+     * more. Owner thread, when the submitter has stopped. */
     void (*stream_destroy)(struct device *device, struct device_stream *stream);
 
     /* An event that is reached when everything put on the stream so far has run. */

@@ -142,18 +142,26 @@ static void engine_stop(struct engine *engine) {
     engine_stop_reaper(engine);
 }
 
-static void engine_free_stream(struct engine *engine, struct stream *stream) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++)
-        if (stream->device_streams[i])
-            engine->device->vtable->async->stream_destroy(engine->device, stream->device_streams[i]);
-    free(stream->tail);
-    free(stream);
+/* Before any memory goes: what was put on a device that has failed since may still be running. */
+static void engine_destroy_device_streams(struct engine *engine) {
+    for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+        for (int i = 0; i < STREAM_PRIORITIES; i++)
+            if (stream->device_streams[i])
+                engine->device->vtable->async->stream_destroy(engine->device, stream->device_streams[i]);
+}
+
+static void chunks_free(struct stream_chunk *chunk) {
+    for (struct stream_chunk *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
 }
 
 static void engine_free_lists(struct engine *engine) {
     for (struct stream *stream = engine->streams_all, *next; stream; stream = next) {
         next = stream->all_next;
-        engine_free_stream(engine, stream);
+        free(stream->tail);
+        free(stream);
     }
     for (struct run_group *group = engine->groups_free, *next; group; group = next) {
         next = group->free_next;
@@ -167,20 +175,16 @@ static void engine_free_lists(struct engine *engine) {
         next = waiter->next;
         free(waiter);
     }
-    for (struct stream_chunk *chunk = engine->chunks, *next; chunk; chunk = next) {
-        next = chunk->next;
-        free(chunk);
-    }
-    for (struct stream_chunk *chunk = engine->chunks_own, *next; chunk; chunk = next) {
-        next = chunk->next;
-        free(chunk);
-    }
+    chunks_free(engine->chunks);
+    chunks_free(engine->chunks_own);
+    chunks_free(engine->chunks_lost);
 }
 
 void engine_destroy(struct engine *engine) {
     if (!engine)
         return;
     engine_stop(engine);
+    engine_destroy_device_streams(engine);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
     trace_finish(engine);

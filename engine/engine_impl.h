@@ -66,6 +66,7 @@ struct engine {
     struct stream *signalled; /* streams that reached a watched point */
     struct stream_chunk *chunks;
     unsigned chunks_count;
+    struct stream_chunk *chunks_lost; /* of a failed device, which may still read the launches in them */
     struct fault latched; /* a sticky failure of the device */
     struct histogram queue_time, run_time;
     unsigned publications;  /* for the choice of operations whose times are taken */
