@@ -183,8 +183,7 @@ static unsigned login_count_waiting(const struct login *login, const struct sour
     const struct login_waiting *waiting;
     unsigned count = 0;
     LIST_FOREACH(waiting, &login->waiting, link)
-    count += waiting->peer.source.kind == source->kind &&
-             !memcmp(waiting->peer.source.bytes, source->bytes, sizeof source->bytes);
+    count += source_same(&waiting->peer.source, source);
     return count;
 }
 
