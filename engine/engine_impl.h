@@ -39,7 +39,7 @@ struct engine {
     unsigned sessions;
     struct session *sessions_list;
     uint64_t refusals[ENGINE_REFUSALS];
-    uint64_t ops_submitted;
+    uint64_t ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
