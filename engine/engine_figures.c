@@ -8,6 +8,10 @@ struct device *engine_device(struct engine *engine) {
     return engine->device;
 }
 
+struct budget *engine_budget(struct engine *engine) {
+    return &engine->budget;
+}
+
 static uint64_t engine_queued(const struct engine *engine) {
     uint64_t queued = 0;
     for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
