@@ -202,7 +202,7 @@ class TraceTest(unittest.TestCase):
             json.load(file)
 
     def test_wrong_use_is_told(self):
-        for arguments, words in ((["cpu:7"], "there is no device cpu:7"), (["--seconds", "0"], "--seconds"),
+        for arguments, words in ((["cpu:7"], "no device \"cpu:7\""), (["--seconds", "0"], "--seconds"),
                                  (["-o", "/nonexistent/file"], "/nonexistent/file"), (["--batch"], "for top")):
             done = self.run_ctl("trace", "--seconds", "0.1", "-o", self.file, *arguments)
             self.assertIn(done.returncode, (1, 2), arguments)
