@@ -70,7 +70,7 @@ struct engine_stats {
     uint64_t reservations, releases, pinnings, unpinnings, workspace_growths;
     uint64_t stalled_ns;  /* as of the last engine_stalled(): for so long nothing has completed of what is due */
     uint64_t queue_depth; /* operations enqueued and not yet run */
-    uint64_t ops_total;   /* operations run since start */
+    uint64_t ops_total;   /* operations completed since start, failed ones included; never falls */
     uint64_t refusals[ENGINE_REFUSALS]; /* since start */
     unsigned sessions;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */

@@ -42,7 +42,7 @@ struct engine {
     struct budget budget;
     struct stream *polled, **polled_last; /* those with callbacks that are due, in order */
     uint64_t refusals[ENGINE_REFUSALS];
-    uint64_t ops_submitted;
+    uint64_t ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */

@@ -103,8 +103,6 @@ void session_unbind(struct session *session, uint64_t id) {
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
     session_unbind(session, id);
     session->last_id = last_id;
-    session->ops_submitted--;
-    session->engine->ops_submitted--;
 }
 
 void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *failure) {

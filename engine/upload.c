@@ -112,13 +112,12 @@ int session_upload(struct session *session, const struct upload_request *request
     struct fault fault;
     uint64_t last_id = session->last_id;
     memset(upload, 0, sizeof *upload);
-    session->ops_submitted++;
-    session->engine->ops_submitted++;
     session_label(session, request->label);
     struct tensor *tensor = NULL;
     int code = session_bind(session, request->id, &tensor, &fault);
     if (code != STATUS_OK) {
         failure_unref(session_failure(session, &fault, "upload", request->label, request->sequence));
+        session_end_operation(session, NULL, 0);
         return code;
     }
     upload->session = session;
@@ -137,6 +136,7 @@ int session_upload(struct session *session, const struct upload_request *request
         tensor->uploading = false;
         tensor->ready = NULL;
         upload_dispose(upload);
+        session_end_operation(session, NULL, 0);
         return code;
     }
     tensor->references++;
@@ -305,6 +305,7 @@ static struct failure *upload_failure(struct upload *upload, const struct failur
 void upload_finish(struct upload *upload, const struct failure *cause) {
     struct engine *engine = upload->session->engine;
     struct failure own;
+    session_end_operation(upload->session, NULL, 0); /* all of it is here, and copied in its turn */
     if (!cause && !upload->fault.code && upload->outside && upload->staged &&
         !point_reached(upload->stream, upload->copied) && upload_land(upload, &upload->fault) == STATUS_OK) {
         upload_end(upload);
