@@ -177,10 +177,13 @@ static void engine_free_lists(struct engine *engine) {
     }
 }
 
+static void engine_check_sweep(struct engine *engine, bool all);
+
 void engine_destroy(struct engine *engine) {
     if (!engine)
         return;
     engine_stop(engine);
+    engine_check_sweep(engine, true);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
     trace_finish(engine);
@@ -342,6 +345,29 @@ static void engine_fire(struct engine *engine, struct stream *stream) {
     } while (engine_answerable(engine, stream));
 }
 
+void engine_check_give(struct engine *engine, struct check *check, struct stream *stream) {
+    if (!stream) {
+        check_unref(check);
+        return;
+    }
+    check->stream = stream;
+    check->number = stream->enqueued;
+    check->next = engine->checks;
+    engine->checks = check;
+}
+
+/* `all`: nothing runs any more. */
+static void engine_check_sweep(struct engine *engine, bool all) {
+    for (struct check **link = &engine->checks, *check; (check = *link);) {
+        if (!all && !point_reached(check->stream, check->number)) {
+            link = &check->next;
+            continue;
+        }
+        *link = check->next;
+        check_unref(check);
+    }
+}
+
 /* Not on a broken device: giving memory back may wait for it, and for ever. */
 static void engine_trim(struct engine *engine) {
     if (engine->sessions || atomic_load(&engine->broken))
@@ -376,6 +402,8 @@ void engine_poll(struct engine *engine) {
             engine_fire(engine, stream);
     if (engine->kernels.running)
         kernel_store_sweep(engine);
+    if (engine->checks)
+        engine_check_sweep(engine, false);
     engine_trim(engine);
     staging_poll(engine);
 }
