@@ -207,7 +207,7 @@ static bool engine_kick_due(const struct engine *engine) {
 }
 
 bool engine_due(const struct engine *engine) {
-    return engine_kick_due(engine) || staging_due(&engine->staging);
+    return engine_kick_due(engine) || staging_due(&engine->staging) || engine->trim_more;
 }
 
 /* Of what is being published the middle one stands for all: the first waits shortest, the last one longest. */
@@ -370,12 +370,13 @@ static void engine_check_sweep(struct engine *engine, bool all) {
 
 /* Not on a broken device: giving memory back may wait for it, and for ever. */
 static void engine_trim(struct engine *engine) {
+    engine->trim_more = false;
     if (engine->sessions || atomic_load(&engine->broken))
         return;
     if (engine->pool.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
+        engine->trim_more |= pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
     if (engine->staging.pool.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
+        engine->trim_more |= pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
 }
 
 void engine_poll(struct engine *engine) {

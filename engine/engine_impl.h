@@ -42,6 +42,7 @@ struct engine {
     uint64_t refusals[ENGINE_REFUSALS];
     uint64_t ops_submitted;
     uint64_t failures[STATUS_COUNT];
+    bool trim_more;   /* at rest, and more than one call's share is to be given back to the device */
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
         uint64_t completed, looked_ns;
