@@ -464,8 +464,8 @@ Test(pool, what_fits_is_found_behind_many_that_do_not) {
 Test(pool, refusals_walk_no_pieces) {
     enum { PIECES = 1 << 18, REFUSALS = 100000 };
     static struct storage *pieces[PIECES];
-    struct storage *found = NULL;
     for (int busy = 0; busy < 2; busy++) {
+        struct storage *found = NULL;
         open_pool((uint64_t)PIECES * 64);
         for (int i = 0; i < PIECES; i++) {
             cr_assert_eq(pool_take(&pool, 64, streams[i % STREAMS], &pieces[i]), STATUS_OK);
