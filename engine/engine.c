@@ -128,11 +128,11 @@ int engine_create(struct device *device, const struct engine_options *options, s
 static void engine_drain(struct engine *engine) {
     pthread_mutex_lock(&engine->lock);
     engine->submitting = true;
-    submitter_run(engine);
+    submitter_run(engine, false);
     while (engine->blocked && engine->device->vtable->async) {
         while (!engine->outside_moved)
             pthread_cond_wait(&engine->work, &engine->lock);
-        submitter_run(engine);
+        submitter_run(engine, false);
     }
     pthread_mutex_unlock(&engine->lock);
 }
@@ -193,11 +193,8 @@ void engine_destroy(struct engine *engine) {
     engine->budget.until_ns = BUDGET_UNLIMITED;
     session_end_some(engine);
     engine_stop(engine);
-<<<<<<< HEAD
     engine_destroy_device_streams(engine);
-=======
     engine_check_sweep(engine, true);
->>>>>>> main
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
     trace_finish(engine);
@@ -256,9 +253,11 @@ static void engine_run_inline(struct engine *engine) {
     bool sent = engine->wake_sent;
     engine->wake_sent = true;
     engine->submitting = true;
-    submitter_run(engine);
+    submitter_run(engine, true);
     engine->submitting = false;
     engine->wake_sent = sent;
+    if (engine->run.first) /* what has turned out to take long */
+        pthread_cond_signal(&engine->work);
 }
 
 void engine_kick(struct engine *engine) {

@@ -85,6 +85,8 @@ struct engine {
     struct history history; /* the submitter's */
     struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
+    _Atomic bool wanted;    /* somebody else waits for the device than the session whose turn it is */
+    _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */
 };
 
 /* The submitter gives workspaces back when it comes to it. Owner thread. */
@@ -150,7 +152,8 @@ void reaper_take(struct engine *engine, struct stream *stream, struct stream_mar
 
 /* Submitter (submitter.c). */
 void *submitter_main(void *engine);
-/* Runs what is published until nothing can run; called with the lock held and the role taken, returns so. */
-void submitter_run(struct engine *engine);
+/* Runs what is published until nothing can run, or where `brief` until something proves to take long; called with the lock
+ * held and the role taken, returns so. */
+void submitter_run(struct engine *engine, bool brief);
 /* Puts a stream at the end of its priority's turn; with the lock held. */
 void submitter_enqueue(struct engine *engine, struct stream *stream);

@@ -197,6 +197,7 @@ void engine_outside_reached(struct engine *engine, struct stream *stream) {
     engine->kick_needed = true;
     pthread_mutex_lock(&engine->lock);
     engine->outside_moved = true;
+    atomic_store_explicit(&engine->wanted, true, memory_order_relaxed);
     pthread_mutex_unlock(&engine->lock);
     if (stream->waiters)
         engine_signal_self(engine, stream);
