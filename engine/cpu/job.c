@@ -113,7 +113,7 @@ bool cpu_job_keep(const struct cpu_job *job, size_t bytes, double work, struct c
     kept->n_lanes = n;
     kept->lanes = (struct cpu_lane *)(void *)((char *)kept + rounded(bytes));
     for (unsigned i = 0; i < n; i++) {
-        kept->lanes[i] = (struct cpu_lane){.number = i, .state = (char *)kept->lanes + lanes + i * state};
+        kept->lanes[i] = (struct cpu_lane){.number = i, .state = state ? (char *)kept->lanes + lanes + i * state : NULL};
     }
     atomic_init(&kept->next, 0);
     atomic_init(&kept->stop, false);

@@ -36,7 +36,8 @@ static inline int64_t padded(int64_t n) {
     return (n + LANES - 1) / LANES * LANES;
 }
 
-/* A NaN in x reaches the sum through exp, so the maximum may pass it over. Elements from n on are overwritten. */
+/* Not inlined: where it has several callers, the compiler keeps the exponential out of the loop instead, which then is no
+ * vector loop. A NaN in x reaches the sum through exp, so the maximum may pass it over. Elements from n on are overwritten. */
 #define SOFTMAX_STEPS(T, name, exponential)                                                                            \
     static inline void pad_##name(int64_t n, T value, T *x) {                                                          \
         for (int64_t i = n; i < padded(n); i++) {                                                                      \
@@ -53,7 +54,7 @@ static inline int64_t padded(int64_t n) {
         }                                                                                                              \
         return best;                                                                                                   \
     }                                                                                                                  \
-    static inline double exponentials_##name(int64_t n, T maximum, T *x) {                                             \
+    static __attribute__((noinline)) double exponentials_##name(int64_t n, T maximum, T *x) {                          \
         const int64_t wide = padded(n);                                                                                \
         double sum = 0;                                                                                                \
         pad_##name(n, maximum, x);                                                                                     \
