@@ -429,6 +429,9 @@ static void config_key_text(const struct config *config, const struct config_key
     case CONFIG_LEVEL:
         text = levels[number % 4];
         break;
+    case CONFIG_LOG_FORMAT:
+        text = number == LOG_FORMAT_JSON ? "json" : "text";
+        break;
     case CONFIG_MODE:
         snprintf(out, size, "%04llo", (unsigned long long)number);
         return;
