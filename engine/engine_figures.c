@@ -8,6 +8,10 @@ struct device *engine_device(struct engine *engine) {
     return engine->device;
 }
 
+struct budget *engine_budget(struct engine *engine) {
+    return &engine->budget;
+}
+
 static void engine_stats_operations(const struct engine *engine, struct engine_stats *stats) {
     stats->ops_total = engine->ops_ended;
     for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {

@@ -11,7 +11,7 @@
 
 /* ---- life ---- */
 
-static void session_give_group(struct session *session) {
+void session_give_group(struct session *session) {
     if (session->group)
         engine_group_give(session->engine, session->group);
     if (session->share)
@@ -55,55 +55,6 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
         session->tenant->sessions++;
     *result = session;
     return STATUS_OK;
-}
-
-static void session_cancel_stream(struct session *session, struct stream *stream) {
-    atomic_store(&stream->cancelled, true);
-    engine_stream_give(session->engine, stream);
-}
-
-static void session_cancel_streams(struct session *session) {
-    session_cancel_stream(session, session->stream);
-    for (int i = 0; i < TRANSFER_STREAMS; i++)
-        if (session->transfers[i])
-            session_cancel_stream(session, session->transfers[i]);
-    for (uint32_t i = 0; i < session->n_streams; i++)
-        session_cancel_stream(session, session->streams[i].stream);
-    free(session->streams);
-    session_give_group(session);
-}
-
-static void session_drop_tensors(struct session *session) {
-    struct tensor_table *table = &session->tensors;
-    for (size_t i = 0; i < table->capacity; i++)
-        if (table->slots[i])
-            tensor_unref(session->engine, table->slots[i]);
-    tensor_table_finish(table);
-}
-
-void session_destroy(struct session *session) {
-    if (!session)
-        return;
-    struct engine *engine = session->engine;
-    session_notify_room(session, 0, NULL, NULL);
-    pending_drop_all(session);
-    session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
-    upload_cancel_streams(session);
-    while (session->uploads)
-        upload_abandon(session->uploads);
-    while (session->landings)
-        landing_abandon(session->landings);
-    session_drop_tensors(session);
-    kernel_table_finish(session);
-    staging_leave(session);
-    *session->previous = session->next;
-    if (session->next)
-        session->next->previous = session->previous;
-    engine->sessions--;
-    if (session->tenant)
-        session->tenant->sessions--;
-    free(session);
-    engine_kick(engine);
 }
 
 void session_set_limits(struct session *session, uint64_t bytes, uint32_t tensors, uint32_t streams) {
@@ -363,6 +314,8 @@ static int submit_operation(struct session *session, const struct op_request *re
         code = bind_operation(&binding);
         binding.stream->label = NULL;
         binding.stream->sequence = 0;
+        if (session_memory_comes(session, code))
+            return STATUS_AGAIN;
         session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
     } else {
         session_end_operation(session, NULL, 0);
@@ -378,6 +331,7 @@ static int submit_operation(struct session *session, const struct op_request *re
 }
 
 int session_submit(struct session *session, const struct op_request *request) {
+    uint64_t last_id = session->last_id;
     session_label(session, request->label);
     if (request->opcode == OP_FREE) {
         session_end_operation(session, NULL, 0);
@@ -388,6 +342,10 @@ int session_submit(struct session *session, const struct op_request *request) {
     int code = session_bind(session, request->output, &output, &fault);
     if (code == STATUS_OK) {
         code = submit_operation(session, request, output);
+        if (code == STATUS_AGAIN) {
+            session_take_back(session, request->output, last_id);
+            return code;
+        }
     } else {
         const struct op_info *info = op_info(request->opcode);
         failure_unref(session_failure(session, &fault, info ? info->name : "", request->label, request->sequence));

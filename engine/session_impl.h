@@ -54,8 +54,18 @@ struct session {
     struct staging_account staging[STAGING_WAYS];
     struct room *room; /* engine/waiting.h */
 
-    struct session *next, **previous; /* in engine->sessions_list */
+    struct session *next, **previous; /* in engine->sessions_list, or by `next` in engine->ending */
+    size_t ended;                     /* slots of `tensors` that have been given back, of a session that ends */
 };
+
+/* session.c */
+void session_give_group(struct session *session);
+/* session_end.c: gives back what ended sessions had, as far as the engine's budget goes; false: some is left. */
+bool session_end_some(struct engine *engine);
+/* Whether what failed with this code is worth another try when ended sessions have given their memory back. */
+bool session_memory_comes(const struct session *session, int code);
+/* session_tensor.c: forgets the submission that has just bound `id`. */
+void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
 
 /* session.c: memory accounts. */
 void session_discharge(struct session *session, uint64_t bytes);

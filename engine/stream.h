@@ -121,7 +121,8 @@ struct stream {
     struct waiter *waiters, *waiters_last; /* ascending numbers */
     struct stream *touched_next;           /* in the engine's list of streams to publish */
     bool touched;
-    struct stream *poll_next; /* in engine_poll */
+    struct stream *poll_next; /* in engine->polled, */
+    bool polled;              /* while it is there */
     struct stream *free_next; /* in the engine's list of recycled streams */
     struct stream *all_next;
     bool outside; /* has no records: engine_outside_take() */

@@ -122,7 +122,7 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
         history_note(&engine->history, stream, record);
-        if (trace_is_on(&engine->trace))
+        if (trace_is_on(&engine->trace) && trace_wants(&engine->trace, stream))
             submitter_launch_traced(engine, stream, record);
         else
             submitter_launch_record(engine, stream, record);

@@ -110,6 +110,7 @@ static void upload_dispose(struct upload *upload) {
 
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload) {
     struct fault fault;
+    uint64_t last_id = session->last_id;
     memset(upload, 0, sizeof *upload);
     session_label(session, request->label);
     struct tensor *tensor = NULL;
@@ -124,6 +125,11 @@ int session_upload(struct session *session, const struct upload_request *request
     upload->sequence = request->sequence;
     snprintf(upload->label, sizeof upload->label, "%s", request->label ? request->label : "");
     code = upload_start(upload, request, &fault);
+    if (session_memory_comes(session, code)) {
+        upload_dispose(upload);
+        session_take_back(session, request->id, last_id);
+        return STATUS_AGAIN;
+    }
     if (code != STATUS_OK) {
         tensor_fail(session->engine, tensor,
                     session_failure(session, &fault, "upload", request->label, request->sequence));
