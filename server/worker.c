@@ -247,8 +247,10 @@ int worker_main(int channel, int stats_page) {
         worker_report(channel, &fault);
         return 1;
     }
-    if (worker.stats.page)
+    if (worker.stats.page) {
+        engine_budget(worker.service.engine)->alive = &worker.stats.page->alive_ns;
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
+    }
     worker_state_init(&worker, start.start.state_dir);
     worker_keep_names(&worker, state_restore);
     crash_watch(worker.service.engine, worker.stats.page);
