@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/url.h"
+#include "server/state.h"
 
 struct config_unit {
     const char *suffix;
@@ -76,6 +77,22 @@ int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, 
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
                          "\"%s\" is no duration such as 250ms or 5s, from %" PRIu64 " to %" PRIu64 " ms", text, minimum,
                          maximum);
+    *value = number;
+    return STATUS_OK;
+}
+
+int config_value_sync(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault) {
+    static const struct config_unit units[] = {{"ms", 1}, {"s", 1000}, {"", 1000}, {NULL, 0}};
+    uint64_t number;
+    if (!strcmp(text, "publish"))
+        number = 0;
+    else if (!strcmp(text, "drain"))
+        number = STATE_SYNC_DRAIN;
+    else if (config_value_scaled(text, 10, units, &number) || number < minimum || number > maximum)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "\"%s\" is none of publish, drain, and a duration such as 5s, from %" PRIu64 " to %" PRIu64
+                         " ms",
+                         text, minimum, maximum);
     *value = number;
     return STATUS_OK;
 }

@@ -14,6 +14,8 @@ int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, stru
 int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* "250ms", "5s", "0"; milliseconds. */
 int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
+/* "publish", "drain", or a duration, also as a plain number of seconds: as struct state has it (state.h). */
+int config_value_sync(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* "yes" or "no", as 1 and 0. */
 int config_value_switch(const char *text, uint64_t *value, struct fault *fault);
 /* "none", "all", or principals as "uid:1000" with commas between them; written to `list` of CONFIG_PRINCIPALS_MAX bytes
