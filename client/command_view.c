@@ -26,11 +26,59 @@ int command_flushed(struct fault *fault) {
     return fault_set(fault, STATUS_INTERNAL, "cannot write the output: %s", strerror(errno));
 }
 
+/* Whether the command line names this device, or none. */
+static bool view_wants(const struct tensorctl *ctl, const char *device) {
+    for (int i = 0; i < ctl->n_words; i++)
+        if (!strcmp(ctl->words[i], device))
+            return true;
+    return ctl->n_words == 0;
+}
+
+static int view_check_names(const struct tensorctl *ctl, const Tensord__Status *status, struct fault *fault) {
+    int error = STATUS_OK;
+    Tensord__Device **devices = calloc(status->n_devices + 1, sizeof(Tensord__Device *));
+    if (!devices)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list of devices");
+    for (size_t i = 0; i < status->n_devices; i++)
+        devices[i] = status->devices[i]->device;
+    for (int i = 0; i < ctl->n_words && !error; i++) {
+        size_t at = 0;
+        while (at < status->n_devices && strcmp(devices[at]->name, ctl->words[i]) != 0)
+            at++;
+        if (at == status->n_devices)
+            error = control_no_device(ctl->words[i], devices, status->n_devices, fault);
+    }
+    free(devices);
+    return error;
+}
+
+/* Leaves the devices that the command line names, if it names some. */
+static int view_filter(const struct tensorctl *ctl, Tensord__Status *status, struct fault *fault) {
+    int error = view_check_names(ctl, status, fault);
+    size_t kept = 0;
+    if (error)
+        return error;
+    for (size_t i = 0; i < status->n_devices; i++) {
+        Tensord__DeviceStatus *device = status->devices[i];
+        if (view_wants(ctl, device->device->name))
+            status->devices[kept++] = device;
+        else
+            tensord__device_status__free_unpacked(device, NULL);
+    }
+    status->n_devices = kept;
+    return STATUS_OK;
+}
+
 static int view_show(struct tensorctl *ctl, struct fault *fault) {
     Tensord__Status *status;
     int error = view_fetch(ctl, &status, fault);
     if (error)
         return error;
+    error = view_filter(ctl, status, fault);
+    if (error) {
+        tensord__status__free_unpacked(status, NULL);
+        return error;
+    }
     if (ctl->json)
         tensorctl_json_write(stdout, status, ctl->command->view, true);
     else

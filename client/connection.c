@@ -133,15 +133,6 @@ int td_devices(td_connection *connection, td_device_info *infos, size_t capacity
     return 0;
 }
 
-static int unknown_name(const Tensord__DeviceList *list, const char *name, struct fault *fault) {
-    char names[160] = "";
-    size_t n = 0;
-    for (size_t i = 0; i < list->n_devices && n < sizeof names; i++)
-        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", list->devices[i]->name);
-    return fault_set(fault, STATUS_NO_DEVICE, "no device \"%.48s\"; there %s %s", name,
-                     list->n_devices == 1 ? "is" : "are", list->n_devices ? names : "none");
-}
-
 /* The daemon's entry for a name (NULL: its first device), of which name and target are copied. */
 static int resolve(td_connection *connection, const char *name, char found_name[TD_NAME_MAX], uint16_t *target,
                    struct fault *fault) {
@@ -156,7 +147,7 @@ static int resolve(td_connection *connection, const char *name, char found_name[
         if (!name || !strcmp(list->devices[i]->name, name))
             found = list->devices[i];
     if (!found) {
-        code = unknown_name(list, name ? name : "", fault);
+        code = control_no_device(name ? name : "", list->devices, list->n_devices, fault);
     } else if (found->target >= PREAMBLE_TARGET_DEFAULT || strlen(found->name) >= TD_NAME_MAX) {
         code = fault_set(fault, STATUS_PROTOCOL, "device \"%.80s\" cannot be target %u", found->name, found->target);
     } else {

@@ -280,3 +280,12 @@ int control_call(struct control *control, unsigned request_type, const ProtobufC
     return control_exchange(&control->transport, request_type, request, ++control->sequence, deadline_ms, reply_type,
                             reply, fault);
 }
+
+int control_no_device(const char *name, Tensord__Device *const *devices, size_t n, struct fault *fault) {
+    char names[160] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < n && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", devices[i]->name);
+    return fault_set(fault, STATUS_NO_DEVICE, "no device \"%.48s\"; there %s %s", name, n == 1 ? "is" : "are",
+                     n ? names : "none");
+}

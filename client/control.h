@@ -35,6 +35,9 @@ int control_call(struct control *control, unsigned request_type, const ProtobufC
 /* What it was opened with, for more connections to the same daemon; NULL: without TLS. */
 struct tls_context *control_tls(const struct control *control);
 
+/* STATUS_NO_DEVICE: there is no device of this name among these, which the message lists. */
+int control_no_device(const char *name, Tensord__Device *const *devices, size_t n, struct fault *fault);
+
 /* The daemon's version, from Welcome: "tensord 0.1.0". */
 const char *control_server(const struct control *control);
 

@@ -24,7 +24,7 @@ int tensorctl_load(const struct tensorctl_device *about, struct fault *fault);
 
 /* ---- for these commands' files ---- */
 
-/* Opens about->device. On failure there is nothing to close. */
+/* Opens about->device. On failure *connection is NULL, which td_close() takes. */
 int tensorctl_open(const struct tensorctl_device *about, td_connection **connection, td_device **device,
                    struct fault *fault);
 /* All names on the device, malloc'ed; to be freed also after a failure. */

@@ -22,6 +22,7 @@ int tensorctl_open(const struct tensorctl_device *about, td_connection **connect
         return STATUS_OK;
     int code = tensorctl_library_fault(fault);
     td_close(*connection);
+    *connection = NULL;
     return code;
 }
 

@@ -199,7 +199,7 @@ static int tracing_check_names(const Tensord__DeviceList *list, const char *cons
         while (at < list->n_devices && strcmp(list->devices[at]->name, names[i]) != 0)
             at++;
         if (at == list->n_devices)
-            return fault_set(fault, STATUS_NO_DEVICE, "there is no device %.80s", names[i]);
+            return control_no_device(names[i], list->devices, list->n_devices, fault);
     }
     return STATUS_OK;
 }
@@ -217,7 +217,6 @@ static void tracing_open(struct tracing *tracing, const char *url, struct tls_co
             tracing_blame(tracing, list->devices[i]->name, &fault, code);
             continue;
         }
-        trace_file_device(&tracing->file, source->number, source->name);
         tracing->n++;
     }
 }
@@ -276,10 +275,20 @@ static int tracing_do(struct tracing *tracing, const char *url, struct tls_conte
         code = tracing_check_names(list, names, n_names, fault);
     if (code != STATUS_OK)
         return code;
-    if (!trace_file_open(&tracing->file, path))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot write %.150s: %s", path, strerror(errno));
     sigaction(SIGINT, &(struct sigaction){.sa_handler = trace_interrupt}, NULL);
     tracing_open(tracing, text, tls, list, names, n_names, seconds);
+    if (tracing->n == 0 && tracing->first.code) { /* an older file stays */
+        *fault = tracing->first;
+        return (int)fault->code;
+    }
+    if (!trace_file_open(&tracing->file, path)) {
+        code = fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot write %.150s: %s", path, strerror(errno));
+        for (unsigned i = 0; i < tracing->n; i++)
+            source_close(&tracing->sources[i]);
+        return code;
+    }
+    for (unsigned i = 0; i < tracing->n; i++)
+        trace_file_device(&tracing->file, tracing->sources[i].number, tracing->sources[i].name);
     tracing_run(tracing, seconds);
     unsigned long long events = tracing->file.events;
     if (!trace_file_close(&tracing->file))
@@ -288,7 +297,8 @@ static int tracing_do(struct tracing *tracing, const char *url, struct tls_conte
         *fault = tracing->first;
         return (int)fault->code;
     }
-    printf("%s: %llu events of %u device%s\n", path, events, tracing->n, tracing->n == 1 ? "" : "s");
+    fprintf(strcmp(path, "-") != 0 ? stdout : stderr, "%s: %llu events of %u device%s\n", path, events, tracing->n,
+            tracing->n == 1 ? "" : "s");
     return STATUS_OK;
 }
 

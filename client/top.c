@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "client/control.h"
+#include "proto/counter.h"
 #include "proto/frame.h"
 
 /* ---- figures ---- */
@@ -35,8 +36,8 @@ bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms) {
         const Tensord__SessionStatus *session = status->sessions[i];
         const struct top_rate *before = top_find_rate(top, session->id);
         rates[i] = (struct top_rate){.session = session->id, .done = session->ops_done};
-        if (before && seconds > 0 && session->ops_done > before->done)
-            rates[i].per_s = (double)(session->ops_done - before->done) / seconds;
+        if (before)
+            rates[i].per_s = counter_rate(before->done, session->ops_done, seconds);
     }
     qsort(rates, status->n_sessions, sizeof *rates, compare_rates);
     free(top->rates);

@@ -8,7 +8,7 @@
 #include "proto/json.h"
 
 bool trace_file_open(struct trace_file *file, const char *path) {
-    *file = (struct trace_file){.out = fopen(path, "w")};
+    *file = (struct trace_file){.out = strcmp(path, "-") != 0 ? fopen(path, "w") : stdout};
     if (file->out)
         fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [", file->out);
     return file->out;
@@ -18,7 +18,7 @@ bool trace_file_close(struct trace_file *file) {
     fputs("\n]}\n", file->out);
     bool written = !ferror(file->out) && !file->no_memory;
     int error = file->no_memory ? ENOMEM : errno;
-    if (fclose(file->out)) {
+    if (file->out == stdout ? fflush(stdout) : fclose(file->out)) {
         written = false;
         error = errno;
     }

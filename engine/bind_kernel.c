@@ -359,12 +359,11 @@ int session_launch(struct session *session, const struct kernel_request *request
     binding.taint = NULL;
     memset(binding.tensors, 0, sizeof binding.tensors);
     struct failure *cause = NULL;
-    session->ops_submitted++;
-    session->engine->ops_submitted++;
     session_label(session, request->label);
     int code = binding_bind_ids(&binding);
     if (code == STATUS_OK)
         code = binding_check(&binding, &cause);
+    uint64_t before = code == STATUS_OK ? binding.stream->enqueued : 0;
     if (code == STATUS_OK) {
         binding.stream->label = request->label;
         binding.stream->sequence = request->sequence;
@@ -372,6 +371,7 @@ int session_launch(struct session *session, const struct kernel_request *request
         binding.stream->label = NULL;
         binding.stream->sequence = 0;
     }
+    session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
     if (code != STATUS_OK)
         binding_fail(&binding, cause);
     binding_consume(&binding);

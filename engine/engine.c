@@ -17,6 +17,8 @@ enum {
      * the clock cost 50 ns, as much as half of a small operation. */
     ENGINE_SAMPLE_EVERY = 64,
     ENGINE_SAMPLE_NS = 20 * 1000,
+    ENGINE_CALLBACK_STEPS = 8, /* of the budget: an answer is made, */
+    ENGINE_CALLBACKS = 32,     /* and so many for one stream before others have their turn */
 };
 
 uint64_t engine_clock(void) {
@@ -79,6 +81,9 @@ static void engine_pool_held_up(void *owner, bool begins) {
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
     engine->device = device;
     engine->options = *options;
+    engine->ending_last = &engine->ending;
+    engine->polled_last = &engine->polled;
+    engine->budget = (struct budget){.clock = engine_clock, .until_ns = BUDGET_UNLIMITED};
     pthread_mutex_init(&engine->lock, NULL);
     pthread_cond_init(&engine->work, NULL);
     pthread_cond_init(&engine->progress, NULL);
@@ -180,6 +185,8 @@ static void engine_free_lists(struct engine *engine) {
 void engine_destroy(struct engine *engine) {
     if (!engine)
         return;
+    engine->budget.until_ns = BUDGET_UNLIMITED;
+    session_end_some(engine);
     engine_stop(engine);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
@@ -204,7 +211,7 @@ static bool engine_kick_due(const struct engine *engine) {
 }
 
 bool engine_due(const struct engine *engine) {
-    return engine_kick_due(engine) || staging_due(&engine->staging);
+    return engine_kick_due(engine) || staging_due(&engine->staging) || engine->polled || engine->ending;
 }
 
 /* Of what is being published the middle one stands for all: the first waits shortest, the last one longest. */
@@ -330,21 +337,27 @@ static bool engine_answerable(struct engine *engine, const struct stream *stream
     return stream->waiters && (point_reached(stream, stream->waiters->number) || atomic_load(&engine->broken));
 }
 
-static void engine_fire(struct engine *engine, struct stream *stream) {
+/* False: more of the stream's callbacks are due than one stream's turn takes, or the budget. */
+static bool engine_fire(struct engine *engine, struct stream *stream) {
+    int left = ENGINE_CALLBACKS;
     do {
         while (engine_answerable(engine, stream)) {
             struct waiter *waiter = stream->waiters;
             waiter_unlink(waiter);
             waiter->reached(waiter);
             waiter_recycle(engine, waiter);
+            bool over = budget_spent(&engine->budget, ENGINE_CALLBACK_STEPS);
+            if ((over || --left == 0) && engine_answerable(engine, stream))
+                return false;
         }
         engine_watch(stream);
     } while (engine_answerable(engine, stream));
+    return true;
 }
 
 /* Not on a broken device: giving memory back may wait for it, and for ever. */
 static void engine_trim(struct engine *engine) {
-    if (engine->sessions || atomic_load(&engine->broken))
+    if (engine->sessions || engine->ending || atomic_load(&engine->broken))
         return;
     if (engine->pool.reserved > ENGINE_KEEP_BYTES)
         pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
@@ -352,30 +365,55 @@ static void engine_trim(struct engine *engine) {
         pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
 }
 
-void engine_poll(struct engine *engine) {
+/* Adds what has been signalled to what was left before, as a list of the owner's own: from then on a stream may be
+ * signalled anew. */
+static void engine_collect(struct engine *engine) {
     pthread_mutex_lock(&engine->lock);
     struct stream *signalled = engine->signalled;
     engine->signalled = NULL;
     engine->wake_sent = false;
-    for (struct stream *stream = signalled; stream; stream = stream->signal_next)
-        stream->signalled = false;
-    /* From here on a stream may be signalled anew, so the list is walked under the lock into one of our own. */
-    struct stream *polled = NULL;
     for (struct stream *next; signalled; signalled = next) {
         next = signalled->signal_next;
-        signalled->poll_next = polled;
-        polled = signalled;
+        signalled->signalled = false;
+        if (signalled->polled)
+            continue;
+        signalled->polled = true;
+        signalled->poll_next = NULL;
+        *engine->polled_last = signalled;
+        engine->polled_last = &signalled->poll_next;
     }
     pthread_mutex_unlock(&engine->lock);
-    for (struct stream *next; polled; polled = next) {
-        next = polled->poll_next;
-        engine_fire(engine, polled);
+}
+
+/* Stream by stream, each some at a time: one that many wait for does not hold up the others. */
+static void engine_call_back(struct engine *engine) {
+    bool over = false;
+    while (engine->polled && !over) {
+        struct stream *stream = engine->polled;
+        bool left = !engine_fire(engine, stream);
+        engine->polled = stream->poll_next;
+        if (!engine->polled)
+            engine->polled_last = &engine->polled;
+        stream->polled = left;
+        if (left) {
+            stream->poll_next = NULL;
+            *engine->polled_last = stream;
+            engine->polled_last = &stream->poll_next;
+        }
+        over = budget_spent(&engine->budget, 1);
     }
+}
+
+void engine_poll(struct engine *engine) {
+    engine_collect(engine);
+    engine_call_back(engine);
     if (atomic_load(&engine->broken))
         for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
-            engine_fire(engine, stream);
+            while (!engine_fire(engine, stream))
+                continue; /* the sessions end now, and with them what the budget is for */
     if (engine->kernels.running)
         kernel_store_sweep(engine);
+    session_end_some(engine);
     engine_trim(engine);
     staging_poll(engine);
 }
@@ -384,7 +422,8 @@ void engine_wait(struct engine *engine) {
     engine_kick(engine);
     pthread_mutex_lock(&engine->lock);
     engine->wake_sent = false;
-    while (!engine->signalled && !atomic_load(&engine->broken) && !staging_due(&engine->staging))
+    while (!engine->signalled && !engine->polled && !engine->ending && !atomic_load(&engine->broken) &&
+           !staging_due(&engine->staging))
         pthread_cond_wait(&engine->progress, &engine->lock);
     pthread_mutex_unlock(&engine->lock);
     engine_poll(engine);

@@ -6,6 +6,7 @@
  * the launches that they follow have run. */
 #pragma once
 
+#include "engine/budget.h"
 #include "engine/device.h"
 #include "engine/histogram.h"
 
@@ -26,7 +27,7 @@ struct engine_options {
 /* Takes over `device` on success. */
 int engine_create(struct device *device, const struct engine_options *options, struct engine **engine,
                   struct fault *fault);
-/* All sessions must be gone. Closes the device. */
+/* All sessions must have been destroyed. Closes the device. */
 void engine_destroy(struct engine *engine);
 
 /* Starts what has been enqueued since the last kick: call it once after each batch of submissions, not per operation,
@@ -34,12 +35,17 @@ void engine_destroy(struct engine *engine);
  * switches; more goes to the submitter. Does not call callbacks. */
 void engine_kick(struct engine *engine);
 /* Whether it is time for both again without any other sign: callbacks have enqueued something, or given memory back for
- * which somebody waits. */
+ * which somebody waits, or the last poll's budget has ended. */
 bool engine_due(const struct engine *engine);
-/* Calls the callbacks of what has completed. They may use sessions and fetches as they like, but not poll or wait. */
+/* Calls the callbacks of what has completed, and gives back what ended sessions had; where the budget ends before, the rest
+ * is left to a later call, and engine_due() says so. Callbacks may use sessions and fetches as they like, but not poll or
+ * wait. */
 void engine_poll(struct engine *engine);
 /* Blocks until there is something to poll, then polls. For owners without an event loop; only with wake == NULL. */
 void engine_wait(struct engine *engine);
+
+/* How long the owner's present turn may take; unlimited until the owner begins it. Its clock may be replaced. */
+struct budget *engine_budget(struct engine *engine);
 
 struct device *engine_device(struct engine *engine);
 
@@ -64,7 +70,7 @@ struct engine_stats {
     uint64_t reservations, releases, pinnings, unpinnings, workspace_growths;
     uint64_t stalled_ns;  /* as of the last engine_stalled(): for so long nothing has completed of what is due */
     uint64_t queue_depth; /* operations enqueued and not yet run */
-    uint64_t ops_total;   /* operations run since start */
+    uint64_t ops_total;   /* operations completed since start, failed ones included; never falls */
     uint64_t refusals[ENGINE_REFUSALS]; /* since start */
     unsigned sessions;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */

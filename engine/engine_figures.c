@@ -8,11 +8,16 @@ struct device *engine_device(struct engine *engine) {
     return engine->device;
 }
 
-static uint64_t engine_queued(const struct engine *engine) {
-    uint64_t queued = 0;
-    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
-        queued += stream->enqueued - atomic_load_explicit(&stream->completed, memory_order_acquire);
-    return queued;
+struct budget *engine_budget(struct engine *engine) {
+    return &engine->budget;
+}
+
+static void engine_stats_operations(const struct engine *engine, struct engine_stats *stats) {
+    stats->ops_total = engine->ops_ended;
+    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
+        stats->queue_depth += stream_operations(stream);
+        stats->ops_total += atomic_load_explicit(&stream->ops_done, memory_order_relaxed);
+    }
 }
 
 static void engine_stats_staging(struct engine *engine, struct engine_stats *stats) {
@@ -49,8 +54,7 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     engine_stats_staging(engine, stats);
     engine_stats_workspaces(engine, stats);
     stats->stalled_ns = engine->stall.idle_ns;
-    stats->queue_depth = engine_queued(engine);
-    stats->ops_total = engine->ops_submitted > stats->queue_depth ? engine->ops_submitted - stats->queue_depth : 0;
+    engine_stats_operations(engine, stats);
     stats->sessions = engine->sessions;
     memcpy(stats->refusals, engine->refusals, sizeof stats->refusals);
     memcpy(stats->failures, engine->failures, sizeof stats->failures);

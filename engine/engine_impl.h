@@ -38,8 +38,11 @@ struct engine {
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
+    struct session *ending, **ending_last; /* those that have ended, and whose memory is still to be given back */
+    struct budget budget;
+    struct stream *polled, **polled_last; /* those with callbacks that are due, in order */
     uint64_t refusals[ENGINE_REFUSALS];
-    uint64_t ops_submitted;
+    uint64_t ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */

@@ -34,6 +34,8 @@ static struct stream *engine_stream_create(struct engine *engine) {
     memset(stream, 0, sizeof *stream);
     stream->engine = engine;
     atomic_init(&stream->completed, 0);
+    atomic_init(&stream->ops_done, 0);
+    atomic_init(&stream->ops_skipped, 0);
     atomic_init(&stream->watched, UINT64_MAX);
     atomic_init(&stream->cancelled, false);
     stream->id = ++engine->streams_made;
@@ -98,6 +100,7 @@ struct stream *engine_stream_take(struct engine *engine, struct run_group *group
     if (!stream)
         return NULL;
     atomic_store(&stream->cancelled, false);
+    stream->ops_before = atomic_load_explicit(&stream->ops_done, memory_order_relaxed);
     pthread_mutex_lock(&engine->lock);
     stream->group = group;
     stream->session = group->session;

@@ -86,6 +86,9 @@ static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t n
             taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
         if (atomic_load_explicit(&stream->traced, memory_order_relaxed))
             trace_reaped(engine, stream, stream->reaped + 1);
+        stream_count(stream, record,
+                     atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+                         atomic_load_explicit(&engine->broken, memory_order_relaxed));
         stream->reap_used += record->bytes;
         stream->reaped++;
         reaped->moved = true;

@@ -11,7 +11,7 @@
 
 /* ---- life ---- */
 
-static void session_give_group(struct session *session) {
+void session_give_group(struct session *session) {
     if (session->group)
         engine_group_give(session->engine, session->group);
     if (session->share)
@@ -55,55 +55,6 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
         session->tenant->sessions++;
     *result = session;
     return STATUS_OK;
-}
-
-static void session_cancel_stream(struct session *session, struct stream *stream) {
-    atomic_store(&stream->cancelled, true);
-    engine_stream_give(session->engine, stream);
-}
-
-static void session_cancel_streams(struct session *session) {
-    session_cancel_stream(session, session->stream);
-    for (int i = 0; i < TRANSFER_STREAMS; i++)
-        if (session->transfers[i])
-            session_cancel_stream(session, session->transfers[i]);
-    for (uint32_t i = 0; i < session->n_streams; i++)
-        session_cancel_stream(session, session->streams[i].stream);
-    free(session->streams);
-    session_give_group(session);
-}
-
-static void session_drop_tensors(struct session *session) {
-    struct tensor_table *table = &session->tensors;
-    for (size_t i = 0; i < table->capacity; i++)
-        if (table->slots[i])
-            tensor_unref(session->engine, table->slots[i]);
-    tensor_table_finish(table);
-}
-
-void session_destroy(struct session *session) {
-    if (!session)
-        return;
-    struct engine *engine = session->engine;
-    session_notify_room(session, 0, NULL, NULL);
-    pending_drop_all(session);
-    session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
-    upload_cancel_streams(session);
-    while (session->uploads)
-        upload_abandon(session->uploads);
-    while (session->landings)
-        landing_abandon(session->landings);
-    session_drop_tensors(session);
-    kernel_table_finish(session);
-    staging_leave(session);
-    *session->previous = session->next;
-    if (session->next)
-        session->next->previous = session->previous;
-    engine->sessions--;
-    if (session->tenant)
-        session->tenant->sessions--;
-    free(session);
-    engine_kick(engine);
 }
 
 void session_set_limits(struct session *session, uint64_t bytes, uint32_t tensors, uint32_t streams) {
@@ -202,12 +153,18 @@ struct stream *session_transfer_stream(struct session *session, enum transfer tr
     return *stream;
 }
 
+/* Operations of this session that have run there. */
+static uint64_t stream_done(const struct stream *stream) {
+    return atomic_load_explicit(&stream->ops_done, memory_order_relaxed) - stream->ops_before;
+}
+
 /* Gives back closed streams that have run out of work, and counts the open ones. */
 static uint32_t session_reap_streams(struct session *session) {
     uint32_t kept = 0, open = 0;
     for (uint32_t i = 0; i < session->n_streams; i++) {
         struct session_stream entry = session->streams[i];
         if (entry.closed && point_reached(entry.stream, entry.stream->enqueued)) {
+            session->ops_ended += stream_done(entry.stream);
             engine_stream_give(session->engine, entry.stream);
             continue;
         }
@@ -322,6 +279,15 @@ static int submit_check(struct binding *binding, struct failure **cause) {
                     &binding->fault);
 }
 
+void session_end_operation(struct session *session, struct stream *stream, uint64_t before) {
+    if (stream && stream->enqueued != before) {
+        stream_end_operation(stream);
+        return;
+    }
+    session->ops_ended++;
+    session->engine->ops_ended++;
+}
+
 static int submit_operation(struct session *session, const struct op_request *request, struct tensor *output) {
     struct binding binding;
     binding.session = session;
@@ -334,11 +300,17 @@ static int submit_operation(struct session *session, const struct op_request *re
     struct failure *cause = NULL;
     int code = submit_check(&binding, &cause);
     if (code == STATUS_OK) {
+        uint64_t before = binding.stream->enqueued;
         binding.stream->label = request->label;
         binding.stream->sequence = request->sequence;
         code = bind_operation(&binding);
         binding.stream->label = NULL;
         binding.stream->sequence = 0;
+        if (session_memory_comes(session, code))
+            return STATUS_AGAIN;
+        session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
+    } else {
+        session_end_operation(session, NULL, 0);
     }
     if (code == STATUS_OK)
         return STATUS_OK;
@@ -351,19 +323,25 @@ static int submit_operation(struct session *session, const struct op_request *re
 }
 
 int session_submit(struct session *session, const struct op_request *request) {
-    session->ops_submitted++;
-    session->engine->ops_submitted++;
+    uint64_t last_id = session->last_id;
     session_label(session, request->label);
-    if (request->opcode == OP_FREE)
+    if (request->opcode == OP_FREE) {
+        session_end_operation(session, NULL, 0);
         return submit_free(session, request);
+    }
     struct fault fault;
     struct tensor *output = NULL;
     int code = session_bind(session, request->output, &output, &fault);
     if (code == STATUS_OK) {
         code = submit_operation(session, request, output);
+        if (code == STATUS_AGAIN) {
+            session_take_back(session, request->output, last_id);
+            return code;
+        }
     } else {
         const struct op_info *info = op_info(request->opcode);
         failure_unref(session_failure(session, &fault, info ? info->name : "", request->label, request->sequence));
+        session_end_operation(session, NULL, 0);
     }
     if (request->consume)
         submit_consume(session, request);
@@ -383,12 +361,13 @@ uint64_t session_queued(const struct session *session) {
     return queued;
 }
 
-/* Records outnumber operations now and then, so the difference may fall for a moment; what was done stays done. */
-static uint64_t session_ops_done(struct session *session, uint64_t queued) {
-    uint64_t done = session->ops_submitted > queued ? session->ops_submitted - queued : 0;
-    if (done > session->ops_done)
-        session->ops_done = done;
-    return session->ops_done;
+static void session_stats_operations(const struct session *session, struct session_stats *stats) {
+    stats->ops_done = session->ops_ended + stream_done(session->stream);
+    stats->ops_queued = stream_operations(session->stream);
+    for (uint32_t i = 0; i < session->n_streams; i++) {
+        stats->ops_done += stream_done(session->streams[i].stream);
+        stats->ops_queued += stream_operations(session->streams[i].stream);
+    }
 }
 
 void session_stats(struct session *session, struct session_stats *stats) {
@@ -396,8 +375,7 @@ void session_stats(struct session *session, struct session_stats *stats) {
     stats->tensors = session->tensors.count;
     stats->live = session->live;
     stats->peak = session->peak;
-    stats->ops_queued = session_queued(session);
-    stats->ops_done = session_ops_done(session, stats->ops_queued);
+    session_stats_operations(session, stats);
     memcpy(stats->failures, session->failures, sizeof stats->failures);
     snprintf(stats->last_failure, sizeof stats->last_failure, "%s", session->last_failure);
     snprintf(stats->label, sizeof stats->label, "%s", session->label);

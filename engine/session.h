@@ -24,8 +24,9 @@ struct session_limits {
 /* With its default stream, number 0. */
 int session_create(struct engine *engine, const struct session_limits *limits, struct session **session,
                    struct fault *fault);
-/* Cancels what is queued and gives back all memory. Unfinished uploads are zeroed, unanswered fetches and waits
- * forgotten without a call; fetches that were answered must have been released before. Takes NULL. */
+/* Cancels what is queued and gives back all memory: at once as far as the engine's budget goes, the rest in engine_poll(),
+ * of which engine_due() tells. Unfinished uploads are zeroed, unanswered fetches and waits forgotten without a call; fetches
+ * that were answered must have been released before. Takes NULL. */
 void session_destroy(struct session *session);
 
 /* As in struct session_limits. What the session has beyond them stays its own. */
@@ -49,7 +50,8 @@ struct op_request {
 };
 /* Enqueues an operation. The return value tells why it failed at once; either way `output` is bound (poisoned where it
  * failed, with the first cause among its inputs), unless the id itself is bad: zero or not above all ids bound before.
- */
+ * STATUS_AGAIN: nothing has been done, for there is no memory before ended sessions have given theirs back, and that takes
+ * more than this turn; ask again after engine_poll(). */
 int session_submit(struct session *session, const struct op_request *request);
 
 /* Waiting for staging memory (engine/staging.h), embedded in what waits. Private to the engine. */
@@ -107,7 +109,7 @@ struct upload_request {
     bool waitable;
 };
 /* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered.
- */
+ * STATUS_AGAIN as by session_submit(). */
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
 /* Where the owner writes `bytes` of the tensor from `offset` on; after that, and before the next call, it calls
  * upload_chunk_done(). NULL with upload->later set: not now, see there. NULL otherwise: there is no memory, which
@@ -171,7 +173,7 @@ struct session_stats {
     uint64_t tensors;    /* live ids */
     uint64_t live, peak; /* bytes */
     uint64_t ops_queued; /* enqueued and not yet run */
-    uint64_t ops_done;
+    uint64_t ops_done;   /* completed, failed ones included; never falls */
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
     char last_failure[SESSION_FAILURE_MAX]; /* "matmul forward/logits: shapes do not fit: …" */
     char label[FAILURE_LABEL_MAX + 1];      /* of the newest operation that has one: what the client is at */

@@ -34,7 +34,7 @@ struct session {
 
     uint64_t live, peak; /* bytes */
     uint64_t apart;      /* of the live ones, outside the pool */
-    uint64_t ops_submitted, ops_done;
+    uint64_t ops_ended; /* completed operations that are not counted by one of its streams now */
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
@@ -53,8 +53,18 @@ struct session {
     struct staging_account staging[STAGING_WAYS];
     struct room *room; /* engine/waiting.h */
 
-    struct session *next, **previous; /* in engine->sessions_list */
+    struct session *next, **previous; /* in engine->sessions_list, or by `next` in engine->ending */
+    size_t ended;                     /* slots of `tensors` that have been given back, of a session that ends */
 };
+
+/* session.c */
+void session_give_group(struct session *session);
+/* session_end.c: gives back what ended sessions had, as far as the engine's budget goes; false: some is left. */
+bool session_end_some(struct engine *engine);
+/* Whether what failed with this code is worth another try when ended sessions have given their memory back. */
+bool session_memory_comes(const struct session *session, int code);
+/* session_tensor.c: forgets the submission that has just bound `id`. */
+void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
 
 /* session.c: memory accounts. */
 void session_discharge(struct session *session, uint64_t bytes);
@@ -85,6 +95,9 @@ void session_label(struct session *session, const char *label);
 /* Counts a failure that begins here, and makes it. */
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
+/* An operation has been enqueued: it is done with the last record that it has put on `stream` since number `before`, or is
+ * done now, where there is none, or no stream. */
+void session_end_operation(struct session *session, struct stream *stream, uint64_t before);
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
 /* NULL out of memory. */
 struct stream *session_transfer_stream(struct session *session, enum transfer transfer);

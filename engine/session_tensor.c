@@ -100,6 +100,11 @@ void session_unbind(struct session *session, uint64_t id) {
         tensor_unref(session->engine, tensor);
 }
 
+void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
+    session_unbind(session, id);
+    session->last_id = last_id;
+}
+
 void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *failure) {
     failure_unref(tensor->failure);
     tensor->failure = failure;

@@ -56,16 +56,23 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
             return NULL;
     struct record *record = (struct record *)(stream->tail->records + stream->tail_used);
     record->bytes = (uint32_t)bytes;
-    record->kind = (uint16_t)kind;
+    record->kind = (uint8_t)kind;
+    record->ends = false;
     record->label = 0;
     record->sequence = stream->sequence;
     record->weight = weight;
     stream->tail_used += bytes;
     stream->weight += weight;
     stream->enqueued++;
+    stream->newest = record;
     if (!stream->touched)
         engine_touch(stream->engine, stream);
     return record;
+}
+
+void stream_end_operation(struct stream *stream) {
+    stream->newest->ends = true;
+    stream->ops_enqueued++;
 }
 
 /* ---- waits ---- */

@@ -37,7 +37,8 @@ enum record_kind {
 
 struct record {
     uint32_t bytes;    /* of the whole record, header included */
-    uint16_t kind;     /* enum record_kind */
+    uint8_t kind;      /* enum record_kind */
+    bool ends;         /* the last one of its operation */
     uint16_t label;    /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
     uint64_t weight;   /* rough cost in nanoseconds */
     uint64_t sequence; /* number of its operation in the session; 0: of none */
@@ -105,6 +106,9 @@ struct stream {
     /* owner thread */
     uint64_t enqueued; /* number of the newest record */
     uint64_t weight;   /* of what was enqueued since the last publication */
+    struct record *newest;
+    uint64_t ops_enqueued; /* operations whose last record is here, */
+    uint64_t ops_before;   /* and those of them that its session did not enqueue, for they came before it had the stream */
     const char *label; /* of the operation that is being enqueued; NULL: it has none */
     uint64_t sequence; /* of the same; 0 between two */
     struct stream_chunk *tail;
@@ -112,7 +116,8 @@ struct stream {
     struct waiter *waiters, *waiters_last; /* ascending numbers */
     struct stream *touched_next;           /* in the engine's list of streams to publish */
     bool touched;
-    struct stream *poll_next; /* in engine_poll */
+    struct stream *poll_next; /* in engine->polled, */
+    bool polled;              /* while it is there */
     struct stream *free_next; /* in the engine's list of recycled streams */
     struct stream *all_next;
     bool outside; /* has no records: engine_outside_take() */
@@ -161,6 +166,9 @@ struct stream {
 
     /* written by the submitter, or by the reaper where there is one; read by the owner */
     _Alignas(64) _Atomic uint64_t completed;
+    /* Operations that have run to their end, and those that never will, for the stream was cancelled or the device broke:
+     * counted before `completed` tells of them. Neither ever falls. */
+    _Atomic uint64_t ops_done, ops_skipped;
     /* written by the owner, read by the same */
     _Alignas(64) _Atomic uint64_t watched; /* the owner wants to know when this number is reached; UINT64_MAX: no */
     _Atomic bool cancelled;                /* skip launches, keep waits */
@@ -181,6 +189,19 @@ static inline bool point_reached(const struct stream *stream, uint64_t number) {
     return atomic_load(&stream->completed) >= number; /* see engine_watch() */
 }
 
+/* Counts a record's operation if it ends with that. For whoever writes `completed`, before it does. */
+static inline void stream_count(struct stream *stream, const struct record *record, bool skipped) {
+    _Atomic uint64_t *count = skipped ? &stream->ops_skipped : &stream->ops_done;
+    if (record->ends)
+        atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* Operations whose last record has not come to its end. Owner thread. */
+static inline uint64_t stream_operations(const struct stream *stream) {
+    return stream->ops_enqueued - atomic_load_explicit(&stream->ops_done, memory_order_relaxed) -
+           atomic_load_explicit(&stream->ops_skipped, memory_order_relaxed);
+}
+
 /* Whether the owner waits for a point that has been reached now. It is told once, and says anew what it waits for when it
  * polls. For whoever writes `completed`. */
 static inline bool stream_watched(struct stream *stream, uint64_t completed) {
@@ -198,6 +219,8 @@ bool uses_idle(struct uses *uses);
 /* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream
  * has been published, so the caller fills it before engine_kick(). */
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
+/* The newest record is the last one of an operation, which is done when that is. */
+void stream_end_operation(struct stream *stream);
 /* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);
 /* Whether the point comes in any case: what is on a device ends, but bytes from elsewhere may be waiting for something

@@ -33,10 +33,14 @@ static struct device_stream *submitter_device_stream(struct engine *engine, stru
     return *slot;
 }
 
+static bool submitter_skips(const struct engine *engine, const struct stream *stream) {
+    return atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
+           atomic_load_explicit(&engine->broken, memory_order_relaxed);
+}
+
 /* False: launches of this stream are skipped from here on. */
 static bool submitter_may_launch(struct engine *engine, struct stream *stream, struct device_stream **device_stream) {
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (submitter_skips(engine, stream))
         return false;
     if (engine->device->vtable->async && !(*device_stream = submitter_device_stream(engine, stream)))
         return false;
@@ -118,7 +122,7 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
         history_note(&engine->history, stream, record);
-        if (trace_is_on(&engine->trace))
+        if (trace_is_on(&engine->trace) && trace_wants(&engine->trace, stream))
             submitter_launch_traced(engine, stream, record);
         else
             submitter_launch_record(engine, stream, record);
@@ -199,6 +203,8 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         stream->executed++;
         turn->moved = true;
         kernels += record->kind == RECORD_KERNEL;
+        if (!async)
+            stream_count(stream, record, submitter_skips(engine, stream));
         if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS ||
             (async && kernels == SUBMITTER_TURN_KERNELS))
             break;
@@ -226,8 +232,7 @@ void submitter_enqueue(struct engine *engine, struct stream *stream) {
 /* On devices that run later the reaper sees how long it ran. */
 static void submitter_book_sample(struct engine *engine, struct stream *stream, const struct turn *turn) {
     stream->sample = 0;
-    if (atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed))
+    if (submitter_skips(engine, stream))
         return; /* it may have been skipped */
     histogram_add(&engine->queue_time, turn->launched_ns - turn->sample_ns);
     if (!engine->device->vtable->async)

@@ -40,7 +40,14 @@ void tenant_destroy(struct tenant *tenant) {
     if (!tenant)
         return;
     engine_share_give(tenant->engine, tenant->share);
-    free(tenant);
+    tenant->gone = true;
+    if (!tenant->ending)
+        free(tenant);
+}
+
+void tenant_leave(struct tenant *tenant) {
+    if (--tenant->ending == 0 && tenant->gone)
+        free(tenant);
 }
 
 /* ---- memory ---- */

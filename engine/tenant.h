@@ -21,7 +21,7 @@ int tenant_create(struct engine *engine, const char *name, const struct tenant_l
                   struct fault *fault);
 /* Takes effect at once for what is asked for from now on; nothing is taken away. */
 void tenant_set_limits(struct tenant *tenant, const struct tenant_limits *limits);
-/* Its sessions are gone. Takes NULL. */
+/* Its sessions have been destroyed. Takes NULL. */
 void tenant_destroy(struct tenant *tenant);
 
 struct tenant_stats {

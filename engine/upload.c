@@ -110,14 +110,14 @@ static void upload_dispose(struct upload *upload) {
 
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload) {
     struct fault fault;
+    uint64_t last_id = session->last_id;
     memset(upload, 0, sizeof *upload);
-    session->ops_submitted++;
-    session->engine->ops_submitted++;
     session_label(session, request->label);
     struct tensor *tensor = NULL;
     int code = session_bind(session, request->id, &tensor, &fault);
     if (code != STATUS_OK) {
         failure_unref(session_failure(session, &fault, "upload", request->label, request->sequence));
+        session_end_operation(session, NULL, 0);
         return code;
     }
     upload->session = session;
@@ -125,12 +125,18 @@ int session_upload(struct session *session, const struct upload_request *request
     upload->sequence = request->sequence;
     snprintf(upload->label, sizeof upload->label, "%s", request->label ? request->label : "");
     code = upload_start(upload, request, &fault);
+    if (session_memory_comes(session, code)) {
+        upload_dispose(upload);
+        session_take_back(session, request->id, last_id);
+        return STATUS_AGAIN;
+    }
     if (code != STATUS_OK) {
         tensor_fail(session->engine, tensor,
                     session_failure(session, &fault, "upload", request->label, request->sequence));
         tensor->uploading = false;
         tensor->ready = NULL;
         upload_dispose(upload);
+        session_end_operation(session, NULL, 0);
         return code;
     }
     tensor->references++;
@@ -299,6 +305,7 @@ static struct failure *upload_failure(struct upload *upload, const struct failur
 void upload_finish(struct upload *upload, const struct failure *cause) {
     struct engine *engine = upload->session->engine;
     struct failure own;
+    session_end_operation(upload->session, NULL, 0); /* all of it is here, and copied in its turn */
     if (!cause && !upload->fault.code && upload->outside && upload->staged &&
         !point_reached(upload->stream, upload->copied) && upload_land(upload, &upload->fault) == STATUS_OK) {
         upload_end(upload);

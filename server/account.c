@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/counter.h"
 #include "server/connection.h"
 #include "server/users.h"
 
@@ -292,7 +293,7 @@ static void account_measure_rate(struct account *account, uint64_t now_ns) {
 
     if (ns < PRINCIPAL_SECOND_NS)
         return;
-    account->bytes_per_s = (double)(account->bytes - account->measured) / ((double)ns / 1e9);
+    account->bytes_per_s = counter_rate(account->measured, account->bytes, (double)ns / 1e9);
     account->measured = account->bytes;
     account->measured_ns = now_ns;
 }

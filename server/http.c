@@ -15,8 +15,10 @@
 
 enum {
     HTTP_PEERS_MAX = 64,
+    HTTP_ANSWERING_MAX = 48,    /* of these with an answer on its way, but for health */
     HTTP_PEER_BYTES = 16 << 10, /* of the library's memory for one connection; a longer request is refused */
     HTTP_SILENCE_S = 15,
+    HTTP_FIRST_S = 5, /* for the first request of a connection to be here */
     HTTP_REQUEST_S = 30, /* for one request, however slowly it comes and its answer goes, and for the silence before */
     HTTP_PAUSE_MS = 100,
     HTTP_ACCEPTS_AT_ONCE = 16,
@@ -29,9 +31,51 @@ enum {
 static void http_accept(uv_poll_t *poll, int status, int events);
 static void http_timed(uv_timer_t *timer);
 
-/* As many as are allowed are here, or no descriptor is left: the others wait in the socket. */
+static bool http_is_full(const struct http *http) {
+    return http->n_peers - http->n_evicted >= HTTP_PEERS_MAX;
+}
+
+static unsigned http_count(const struct http *http, const struct source *source) {
+    const struct http_peer *peer;
+    unsigned count = 0;
+    LIST_FOREACH(peer, &http->peers, link)
+    count += !peer->evicted && source_same(&peer->source, source);
+    return count;
+}
+
+static void http_evict(struct http *http, struct http_peer *peer) {
+    if (peer->evicted)
+        return;
+    peer->evicted = true;
+    http->n_evicted++;
+    shutdown(peer->fd, SHUT_RDWR);
+}
+
+/* Who makes room for one more: of the connections without an answer on its way, the oldest of the address that has most
+ * connections. NULL: all have one. */
+static struct http_peer *http_find_victim(struct http *http) {
+    struct http_peer *peer, *victim = NULL;
+    unsigned most = 0;
+    LIST_FOREACH(peer, &http->peers, link) { /* newest first */
+        unsigned count = peer->evicted || peer->answering ? 0 : http_count(http, &peer->source);
+        if (count && count >= most) {
+            most = count;
+            victim = peer;
+        }
+    }
+    return victim;
+}
+
+static bool http_make_room(struct http *http) {
+    struct http_peer *victim = http_is_full(http) ? http_find_victim(http) : NULL;
+    if (victim)
+        http_evict(http, victim);
+    return !http_is_full(http);
+}
+
+/* Where all that are here wait for an answer to leave, or no descriptor is left, the others wait in the socket. */
 static void http_listen(struct http *http) {
-    if (http->n_peers < HTTP_PEERS_MAX)
+    if (!http_is_full(http) || http_find_victim(http))
         uv_poll_start(&http->listen, UV_READABLE, http_accept);
     else
         uv_poll_stop(&http->listen);
@@ -61,7 +105,7 @@ static void http_accept(uv_poll_t *poll, int status, int events) {
     struct http *http = poll->data;
     int error = status < 0 ? EIO : 0;
     (void)events;
-    for (int i = 0; !error && i < HTTP_ACCEPTS_AT_ONCE && http->n_peers < HTTP_PEERS_MAX; i++) {
+    for (int i = 0; !error && i < HTTP_ACCEPTS_AT_ONCE && http_make_room(http); i++) {
         struct sockaddr_storage peer = {.ss_family = AF_UNSPEC};
         socklen_t length = sizeof peer;
         int fd = accept4(http->fd, (struct sockaddr *)&peer, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -82,9 +126,11 @@ static void http_ticked(uv_timer_t *timer) {
     struct http *http = timer->data;
     uint64_t now = uv_hrtime();
     struct http_peer *peer;
-    LIST_FOREACH(peer, &http->peers, link)
-    if (now - peer->since_ns > HTTP_REQUEST_S * HTTP_SECOND_NS)
-        shutdown(peer->fd, SHUT_RDWR);
+    LIST_FOREACH(peer, &http->peers, link) {
+        bool first = !peer->answered && !peer->answering;
+        if (now - peer->since_ns > (first ? HTTP_FIRST_S : HTTP_REQUEST_S) * HTTP_SECOND_NS)
+            http_evict(http, peer);
+    }
     http_history_sample(&http->history, &http->front->supervisor);
     http_listen(http);
 }
@@ -103,6 +149,10 @@ static void http_peer_add(struct http *http, struct MHD_Connection *connection, 
     }
     peer->http = http;
     peer->fd = info->connect_fd;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    socklen_t length = sizeof address;
+    if (!getpeername(peer->fd, (struct sockaddr *)&address, &length))
+        source_find(&peer->source, &address);
     peer->since_ns = uv_hrtime();
     LIST_INSERT_HEAD(&http->peers, peer, link);
     http->n_peers++;
@@ -120,6 +170,7 @@ static void http_on_connection(void *owner, struct MHD_Connection *connection, v
         return;
     LIST_REMOVE(peer, link);
     http->n_peers--;
+    http->n_evicted -= peer->evicted;
     free(peer);
     *context = NULL;
 }
@@ -135,8 +186,19 @@ static void http_on_completed(void *owner, struct MHD_Connection *connection, vo
     struct http_peer *peer = http_peer_of(owner, connection);
     (void)context;
     (void)code;
-    if (peer)
-        peer->since_ns = uv_hrtime();
+    if (!peer)
+        return;
+    peer->since_ns = uv_hrtime();
+    peer->answered = true;
+    peer->answering = false;
+}
+
+bool http_is_busy(const struct http *http) {
+    const struct http_peer *peer;
+    unsigned answering = 0;
+    LIST_FOREACH(peer, &http->peers, link)
+    answering += peer->answering;
+    return answering > HTTP_ANSWERING_MAX; /* with the one that asks */
 }
 
 /* Called twice: with the headers, and, where the method is one that is served, when the request is complete. */
@@ -149,12 +211,14 @@ static enum MHD_Result http_on_request(void *owner, struct MHD_Connection *conne
     (void)body;
     bool first = !*context;
     *context = &seen;
-    if (!http_peer_of(http, connection))
+    struct http_peer *peer = http_peer_of(http, connection);
+    if (!peer)
         return MHD_NO;
     bool reads = !strcmp(method, "GET") || !strcmp(method, "HEAD");
     if (first && reads)
         return MHD_YES;
     *body_bytes = 0; /* nothing here takes a body */
+    peer->answering = true;
     return http_route_answer(http, connection, path, method);
 }
 
@@ -223,7 +287,8 @@ static int http_start_library(struct http *http, struct fault *fault) {
         return error;
     http->daemon = http->library.start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_on_request, http,
-        MHD_OPTION_EXTERNAL_LOGGER, http_on_log, http, MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_PEERS_MAX,
+        MHD_OPTION_EXTERNAL_LOGGER, http_on_log, http, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(HTTP_PEERS_MAX + 2 * HTTP_ACCEPTS_AT_ONCE),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_PEER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)HTTP_SILENCE_S, MHD_OPTION_NOTIFY_CONNECTION, http_on_connection, http, MHD_OPTION_NOTIFY_COMPLETED,
         http_on_completed, http, MHD_OPTION_END);

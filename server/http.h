@@ -1,7 +1,9 @@
 /* HTTP for operators: figures for Prometheus and programs, health for orchestrators, and a dashboard. It only reads, and
  * it asks no worker, so it answers when a device hangs. Everything it does is bounded, for whoever connects: connections,
- * their age, their memory, and the bytes of answers that have not left. Front thread only; libmicrohttpd runs on the
- * front's loop, without threads of its own. */
+ * their age, their memory, and the bytes of answers that have not left. Whoever comes gets a place: a connection that has
+ * no answer on its way gives its own up, the oldest of the address that has most; and answers other than health's take
+ * only a part of the places, so that health is told at once whatever others do. Front thread only; libmicrohttpd runs on
+ * the front's loop, without threads of its own. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +13,7 @@
 
 #include "server/http_history.h"
 #include "server/http_library.h"
+#include "server/peer.h"
 
 struct front;
 struct http_route;
@@ -21,7 +24,11 @@ enum { HTTP_ROUTES_MAX = 8, HTTP_CODES = 6 };
 struct http_peer {
     struct http *http;
     int fd;
+    struct source source;
     uint64_t since_ns; /* of its present request, or of its silence */
+    bool answered;     /* has had an answer before */
+    bool answering;    /* one is on its way */
+    bool evicted;      /* its socket is shut down, which the library is about to learn */
     LIST_ENTRY(http_peer) link;
 };
 
@@ -42,7 +49,7 @@ struct http {
     uv_timer_t timer, tick; /* when the library wants to run; once a second */
     unsigned handles;
     LIST_HEAD(, http_peer) peers;
-    unsigned n_peers;
+    unsigned n_peers, n_evicted; /* the first with the second */
     bool ended;
     size_t held; /* bytes of answers that the library has */
     struct http_answer answers[HTTP_ROUTES_MAX];

@@ -9,6 +9,8 @@ typedef unsigned http_write(struct http *http, FILE *out);
 /* Answers one request; the code for MHD_queue_response(), or MHD_NO to cut the connection. */
 enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *connection, const char *path,
                                   const char *method);
+/* Whether as many have an answer on its way as may, so that who asks for more than health is to come again. */
+bool http_is_busy(const struct http *http);
 /* Forgets the answers that were kept. */
 void http_route_finish(struct http *http);
 

@@ -12,16 +12,18 @@
 
 enum { HTTP_BASIC_MAX = 512, HTTP_BASIC_TEXT_MAX = HTTP_BASIC_MAX / 4 * 3 };
 
-/* The password of "NAME:PASSWORD", for which `text` has room; "" where it is no such thing. */
+/* The password of "NAME:PASSWORD", for which `text` has room; "" where it is no such thing, or has a NUL byte in it. */
 static const char *http_basic_password(const char *encoded, char text[HTTP_BASIC_TEXT_MAX + 1]) {
     size_t length = strlen(encoded);
     text[0] = 0;
-    if (length > HTTP_BASIC_MAX)
+    if (!length || length > HTTP_BASIC_MAX)
         return text;
     int bytes = EVP_DecodeBlock((unsigned char *)text, (const unsigned char *)encoded, (int)length);
-    text[bytes > 0 ? bytes : 0] = 0; /* what fills the last block up are zeroes */
+    text[bytes > 0 ? bytes : 0] = 0;
+    for (const char *fill = encoded + length; bytes > 0 && fill > encoded && fill[-1] == '='; fill--)
+        bytes--; /* what fills the last block up was decoded as a zero */
     char *colon = strchr(text, ':');
-    return colon ? colon + 1 : "";
+    return colon && bytes > 0 && strlen(text) == (size_t)bytes ? colon + 1 : "";
 }
 
 /* The other end, for the log and for counting what fails there. */

@@ -219,6 +219,8 @@ enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *conn
                               "there are: / /metrics /status.json /history.json /healthz /readyz\n");
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return http_send_text(http, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    if (!route->open && http_is_busy(http))
+        return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "too many answers are on their way\n");
     unsigned wait_s = 0, login = route->open ? MHD_HTTP_OK : http_login_check(http, connection, &wait_s);
     if (login != MHD_HTTP_OK)
         return http_deny(http, connection, login, wait_s);

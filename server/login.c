@@ -123,35 +123,36 @@ void login_certify(const struct login *login, struct peer *peer) {
 static int login_turn_away(struct login *login, const struct login_request *request, struct fault *fault) {
     login->counts.turned_away++;
     login_log(login, request, "too many at once");
-    return fault_set(fault, STATUS_LIMIT, "too many logins from this address after failed ones; try again later");
+    return fault_set(fault, STATUS_LIMIT, "too many failed logins from this address; try again later");
 }
 
-/* Now, without waiting. */
-static int login_decide(struct login *login, struct login_source_table *sources, const struct login_request *request,
-                        struct principal *principal, struct fault *fault) {
+/* Who it is, without counting anything. */
+static enum users_denial login_look(const struct login *login, const struct login_request *request,
+                                    struct principal *principal) {
+    enum users_denial denial = users_by_token(login->users, request->token, principal);
+    if (denial == USERS_GRANTED)
+        login_allow(login, principal);
+    return denial;
+}
+
+/* It is not let in: counts that, and says so. */
+static int login_refuse(struct login *login, struct login_source_table *sources, const struct login_request *request,
+                        enum users_denial denial, struct fault *fault) {
     if (!*request->token && *request->peer->certificate)
         return login_deny_certificate(login, request, fault);
-    enum users_denial denial = users_by_token(login->users, request->token, principal);
-    if (denial != USERS_GRANTED)
-        return login_deny(login, sources, request, denial, fault);
-    login_allow(login, principal);
-    return STATUS_OK;
-}
-
-/* The same, and counted. */
-static int login_finally(struct login *login, const struct login_request *request, struct principal *principal,
-                         struct fault *fault) {
-    int status = login_decide(login, &login->sources, request, principal, fault);
-    login->counts.granted += status == STATUS_OK;
-    return status;
+    return login_deny(login, sources, request, denial, fault);
 }
 
 int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
                     uint64_t *wait_ms, struct fault *fault) {
-    *wait_ms = *request->token ? login_source_left_ms(&login->http_sources, &request->peer->source, uv_hrtime()) : 0;
-    if (*wait_ms)
-        return login_turn_away(login, request, fault);
-    return login_decide(login, &login->http_sources, request, principal, fault);
+    enum users_denial denial = login_look(login, request, principal);
+    *wait_ms = 0;
+    if (denial == USERS_GRANTED)
+        return STATUS_OK;
+    if (*request->token)
+        *wait_ms = login_source_left_ms(&login->http_sources, &request->peer->source, uv_hrtime());
+    return *wait_ms ? login_turn_away(login, request, fault)
+                    : login_refuse(login, &login->http_sources, request, denial, fault);
 }
 
 static void login_waiting_closed(uv_handle_t *handle) {
@@ -170,7 +171,10 @@ static void login_waited(uv_timer_t *timer) {
     struct login_request request = waiting->request;
     struct principal principal;
     struct fault fault = {0};
-    int status = login_finally(waiting->login, &request, &principal, &fault);
+    /* Looked at again: the users may be others by now. */
+    enum users_denial denial = login_look(waiting->login, &request, &principal);
+    int status = denial ? login_refuse(waiting->login, &waiting->login->sources, &request, denial, &fault) : STATUS_OK;
+    waiting->login->counts.granted += status == STATUS_OK;
     login_waiting_end(waiting);
     request.done(request.owner, request.number, status, status ? NULL : &principal, &fault);
 }
@@ -179,8 +183,7 @@ static unsigned login_count_waiting(const struct login *login, const struct sour
     const struct login_waiting *waiting;
     unsigned count = 0;
     LIST_FOREACH(waiting, &login->waiting, link)
-    count += waiting->peer.source.kind == source->kind &&
-             !memcmp(waiting->peer.source.bytes, source->bytes, sizeof source->bytes);
+    count += source_same(&waiting->peer.source, source);
     return count;
 }
 
@@ -214,11 +217,19 @@ int login_check(struct login *login, const struct login_request *request, struct
         *principal = request->peer->principal;
         return STATUS_OK;
     }
+    /* A good token is let in at once, whatever others at its address do: 2^256 secrets cannot be guessed at any speed, and
+     * it is for those who fail to wait. */
+    enum users_denial denial = login_look(login, request, principal);
+    if (denial == USERS_GRANTED) {
+        login->counts.granted++;
+        return STATUS_OK;
+    }
     /* No longer than a connection has for its Hello, or it would never be answered. */
     uint64_t delay = login_source_delay_ms(&login->sources, &request->peer->source, uv_hrtime());
     uint64_t most = *request->token ? login->config->hello_timeout / 2 : 0;
     delay = delay < most ? delay : most;
-    return delay ? login_put_off(login, request, delay, fault) : login_finally(login, request, principal, fault);
+    return delay ? login_put_off(login, request, delay, fault)
+                 : login_refuse(login, &login->sources, request, denial, fault);
 }
 
 void login_forget(struct login *login, const void *owner, uint64_t number) {

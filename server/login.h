@@ -1,5 +1,6 @@
 /* Logins: from what a connection shows to the principal that it is. The front's alone: it holds the users, counts what
- * fails, and slows down whoever fails often, by where it comes from. Front thread only. */
+ * fails, and slows down the failures of whoever fails often, by where it comes from. A good token is let in at once. Front
+ * thread only. */
 #pragma once
 
 #include <sys/queue.h>
@@ -11,7 +12,7 @@
 #include "server/users.h"
 
 enum {
-    LOGIN_WAITING_MAX = 256,      /* logins that are put off, of all sources */
+    LOGIN_WAITING_MAX = 256,      /* failed logins whose answer is put off, of all sources */
     LOGIN_SOURCE_WAITING_MAX = 8, /* and of one */
 };
 
@@ -25,7 +26,7 @@ struct login_counts {
 struct login_request {
     const struct peer *peer;
     const char *token; /* "" for none; not kept but as a copy that is wiped */
-    /* Called after STATUS_AGAIN, with STATUS_OK and who it is, or with the fault. */
+    /* Called after STATUS_AGAIN, with the fault; or, where the users have changed meanwhile, STATUS_OK and who it is. */
     void (*done)(void *owner, uint64_t number, int status, const struct principal *principal,
                  const struct fault *fault);
     void *owner;
@@ -62,13 +63,13 @@ void login_identify(const struct login *login, struct peer *peer);
  * ROLE_NONE where there are users and this is none. A token that it shows besides is looked at as any other. */
 void login_certify(const struct login *login, struct peer *peer);
 /* STATUS_OK: *principal is who it is. STATUS_DENIED, STATUS_LIMIT: the fault is for the client, and says no more than a
- * stranger may know. STATUS_AGAIN: its source has to wait, and request->done will be called. */
+ * stranger may know. STATUS_AGAIN: it fails, its source has failed often, and request->done will be called. */
 int login_check(struct login *login, const struct login_request *request, struct principal *principal,
                 struct fault *fault);
 /* The same for a request by HTTP, which cannot be told later: nobody waits. Failures are logged and counted, also against
- * their source, and slow down HTTP from there, and nothing else; what is granted is not counted, for they ask anew each time.
- * STATUS_LIMIT: the source has failed too often, nothing was looked at, and it may ask again after *wait_ms.
- * request->done is not looked at. */
+ * their source, and slow down failures by HTTP from there, and nothing else; what is granted is not counted, for they ask
+ * anew each time. STATUS_LIMIT: it fails, as its source has too often, and may ask again after *wait_ms. request->done is
+ * not looked at. */
 int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
                     uint64_t *wait_ms, struct fault *fault);
 /* The owner of a request that waits is gone. */

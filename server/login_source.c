@@ -1,15 +1,12 @@
 #include "server/login_source.h"
 
-#include <string.h>
-
 #define LOGIN_MS_NS UINT64_C(1000000)
 #define LOGIN_MEMORY_NS (60000 * LOGIN_MS_NS) /* without a failure, after which all are forgotten */
 
 static const struct login_source *login_source_find(const struct login_source_table *table,
                                                     const struct source *source) {
     for (unsigned i = 0; i < table->n_sources; i++)
-        if (table->sources[i].source.kind == source->kind &&
-            !memcmp(table->sources[i].source.bytes, source->bytes, sizeof source->bytes))
+        if (source_same(&table->sources[i].source, source))
             return &table->sources[i];
     return NULL;
 }

@@ -20,3 +20,7 @@ void source_find(struct source *source, const struct sockaddr_storage *address) 
         memcpy(source->bytes, in, sizeof *in);
     }
 }
+
+bool source_same(const struct source *a, const struct source *b) {
+    return a->kind == b->kind && !memcmp(a->bytes, b->bytes, sizeof a->bytes);
+}

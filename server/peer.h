@@ -19,6 +19,7 @@ struct source {
 /* Of a TCP peer. */
 struct sockaddr_storage;
 void source_find(struct source *source, const struct sockaddr_storage *address);
+bool source_same(const struct source *a, const struct source *b);
 
 struct peer {
     struct principal principal; /* before a token has been shown */

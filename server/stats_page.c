@@ -26,6 +26,28 @@ void stats_page_end(struct stats_page *page) {
     atomic_store_explicit(&page->sequence, sequence + 1, memory_order_release);
 }
 
+void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from) {
+    struct engine_stats *engine = &to->engine;
+    engine->ops_total = from->engine.ops_total;
+    engine->reservations = from->engine.reservations;
+    engine->releases = from->engine.releases;
+    engine->pinnings = from->engine.pinnings;
+    engine->unpinnings = from->engine.unpinnings;
+    engine->workspace_growths = from->engine.workspace_growths;
+    engine->memory_peak = from->engine.memory_peak;
+    engine->queue_time = from->engine.queue_time;
+    engine->run_time = from->engine.run_time;
+    engine->device.products_library = from->engine.device.products_library;
+    engine->device.products_slow = from->engine.device.products_slow;
+    memcpy(engine->refusals, from->engine.refusals, sizeof engine->refusals);
+    memcpy(engine->failures, from->engine.failures, sizeof engine->failures);
+    to->bytes_in = from->bytes_in;
+    to->bytes_out = from->bytes_out;
+    to->fetch_time = from->fetch_time;
+    memcpy(to->refusals, from->refusals, sizeof to->refusals);
+    memcpy(to->rejections, from->rejections, sizeof to->rejections);
+}
+
 /* The writer is another process, and the reader believes no text in its page to end by itself. */
 static void stats_terminate(struct stats_device *device, struct stats_session *sessions, unsigned count) {
     struct device_info *info = &device->engine.device;

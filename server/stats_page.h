@@ -65,6 +65,9 @@ struct stats_device {
     struct stats_names names;
 };
 
+/* All of it that only grows within an epoch. */
+void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from);
+
 /* Of the connections that the worker has been handed, and the places that they take (server/places.h): at once, for
  * thousands may come and go between two writes of the page. A change that takes two of them is written so that in between
  * too many places seem to be taken, not too few. */

@@ -91,10 +91,16 @@ void worker_slot_set_credentials(struct worker_slot *slot, int fd) {
 
 static void worker_slot_failed(struct worker_slot *slot, const char *cause);
 
+static void worker_slot_clear_counters(struct worker_slot *slot) {
+    static const struct stats_device none;
+    stats_device_copy_counters(&slot->snapshot.device, &none);
+}
+
 void worker_slot_start(struct worker_slot *slot) {
     struct channel_message message;
     struct fault fault;
     slot->epoch++;
+    worker_slot_clear_counters(slot);
     slot->started_ns = slot->watched_ns = uv_hrtime();
     slot->ready_ns = 0;
     slot->taken = slot->taken_on_page = 0;
@@ -138,10 +144,12 @@ static uint64_t worker_slot_next_delay(struct worker_slot *slot, uint64_t now) {
     return delay;
 }
 
-/* Sessions and bytes were the dead process's; what the device is stays known. */
+/* Sessions and bytes were the dead process's. What the device is stays known, and what was counted in the epoch stands until
+ * the next one begins: a counter that fell to 0 before would be read as one that begins anew twice. */
 static void worker_slot_clear_snapshot(struct worker_slot *slot) {
-    struct device_info info = slot->snapshot.device.engine.device;
-    slot->snapshot.device = (struct stats_device){.engine.device = info};
+    struct stats_device last = slot->snapshot.device;
+    slot->snapshot.device = (struct stats_device){.engine.device = last.engine.device};
+    stats_device_copy_counters(&slot->snapshot.device, &last);
     slot->snapshot.n_sessions = slot->snapshot.n_principals = 0;
     slot->handed = slot->handed_kept = 0;
 }

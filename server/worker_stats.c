@@ -5,10 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "proto/counter.h"
 #include "server/connection.h"
 
 /* The front takes an old page for a hung worker. Written on a tick, so the real bound is one tick more. */
 #define WORKER_STATS_QUIET_NS (150 * 1000000ull)
+#define WORKER_STATS_IDLE_NS (300 * 1000000ull)
 
 int worker_stats_init(struct worker_stats *stats, int file) {
     void *page;
@@ -29,8 +31,12 @@ void worker_stats_finish(struct worker_stats *stats) {
     stats->page = NULL;
 }
 
-static double worker_stats_rate(uint64_t now, uint64_t before, double seconds) {
-    return seconds > 0 ? (double)(now - before) / seconds : 0;
+/* Nothing is queued, and nothing has come to its end for a while: then the rate is 0, whatever the mean says. */
+static bool worker_stats_idle(struct worker_stats *stats, const struct stats_device *device, uint64_t now) {
+    if (device->engine.ops_total != stats->ops || device->engine.queue_depth || !stats->moved_ns)
+        stats->moved_ns = now;
+    stats->ops = device->engine.ops_total;
+    return now - stats->moved_ns >= WORKER_STATS_IDLE_NS;
 }
 
 /* Rates since the oldest sample there is, and the present figures in its place. */
@@ -40,9 +46,9 @@ static void worker_stats_rates(struct worker_stats *stats, struct stats_device *
     const struct worker_stats_sample *oldest = stats->n_samples < WORKER_STATS_SAMPLES ? &stats->samples[0] : at;
     double seconds = stats->n_samples ? (double)(now - oldest->at_ns) / 1e9 : 0;
 
-    device->ops_per_s = worker_stats_rate(sample.ops, oldest->ops, seconds);
-    device->bytes_in_per_s = worker_stats_rate(sample.bytes_in, oldest->bytes_in, seconds);
-    device->bytes_out_per_s = worker_stats_rate(sample.bytes_out, oldest->bytes_out, seconds);
+    device->ops_per_s = worker_stats_idle(stats, device, now) ? 0 : counter_rate(oldest->ops, sample.ops, seconds);
+    device->bytes_in_per_s = counter_rate(oldest->bytes_in, sample.bytes_in, seconds);
+    device->bytes_out_per_s = counter_rate(oldest->bytes_out, sample.bytes_out, seconds);
     *at = sample;
     stats->n_samples++;
     if (stats->n_samples == 2 * WORKER_STATS_SAMPLES)

@@ -14,6 +14,7 @@ struct worker_stats {
         uint64_t at_ns, ops, bytes_in, bytes_out;
     } samples[WORKER_STATS_SAMPLES];
     unsigned n_samples;
+    uint64_t ops, moved_ns; /* at the last look, and when it was another number before, or something was queued */
 };
 
 /* Maps the file; -1 stands for none. Negative errno where that fails. */

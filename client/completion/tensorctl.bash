@@ -1,25 +1,61 @@
-# bash completion for tensorctl: the commands and options are those of its --help.
+# bash completion for tensorctl. Commands and options are those of its --help and of a command's own; devices, sessions and
+# users are asked of the daemon, which has a second to answer.
+_tensorctl_ask() {
+    timeout 1 "${url[@]}" "$1" --json 2>/dev/null
+}
 _tensorctl() {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} said words
-    said=$("${COMP_WORDS[0]}" --help 2>/dev/null)
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} program=${COMP_WORDS[0]}
+    local command='' position=0 i words='' url=("$program")
+    # The command, and how many words stand between it and the cursor. "--url tcp://host:1" is split at its colons.
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        --url) url+=(--url "${COMP_WORDS[++i]}") && while [[ ${COMP_WORDS[i + 1]} == : || ${COMP_WORDS[i]} == : ]]; do
+            url[2]+=${COMP_WORDS[++i]}
+        done ;;
+        --reason | --user | --seconds | --interval | --count | --output | -o) ((i++)) ;;
+        -* | : | =) ;;
+        *) if [[ -z $command ]]; then command=${COMP_WORDS[i]}; else ((position++)); fi ;;
+        esac
+    done
     case $previous in
     --url)
         compopt -o nospace
-        mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp://' -- "$current")
+        mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp:// tls://' -- "$current")
         return
         ;;
+    --user) words=$(_tensorctl_ask sessions | sed -n 's/.*"principal": "\(.*\)".*/\1/p' | sort -u) ;;
     --watch | --seconds | --interval | --count | --reason) return ;;
     -o | --output)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
         return
         ;;
+    *)
+        if [[ $current == -* ]]; then
+            words=$("$program" ${command:+"$command"} --help 2>/dev/null | grep -oE -- '--[a-z][a-z0-9-]*' | sort -u)
+        else
+            case $command/$position in
+            /0 | help/0) words=$("$program" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p') ;;
+            save/1 | load/1)
+                compopt -o filenames
+                mapfile -t COMPREPLY < <(compgen -f -- "$current")
+                return
+                ;;
+            save/0 | load/0 | names/0 | bench/0 | trace/* | devices/*)
+                words=$(_tensorctl_ask devices | sed -n 's/.*"name": "\([a-z]*:[0-9]*\)".*/\1/p')
+                ;;
+            save/*)
+                words=$(timeout 1 "${url[@]}" names --json 2>/dev/null | sed -n 's/.*"name": "\(.*\)".*/\1/p')
+                ;;
+            kill/*) words=$(_tensorctl_ask sessions | sed -n 's/.*"id": \([0-9]*\).*/\1/p') ;;
+            esac
+        fi
+        ;;
     esac
-    if [[ $current == -* ]]; then
-        words=$(grep -oE -- '--[a-z][a-z0-9-]*' <<<"$said" | sort -u)
-    else
-        words=$(sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' <<<"$said")
-    fi
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    # What stands before the last colon is on the line already: bash takes it for a word of its own.
+    if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${current%"${current##*:}"}"}")
+    fi
 }
 complete -F _tensorctl tensorctl

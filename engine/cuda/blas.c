@@ -21,15 +21,16 @@ struct blas_plan {
 };
 
 struct cuda_blas {
-    cublasLtHandle_t handle;
+    cublasLtHandle_t handle; /* NULL: cublasLt could not be had */
+    uint64_t wanted;         /* how often, since then */
     size_t workspace;
     uint64_t clock;
     struct blas_plan plans[SETS][WAYS];
 };
 
 /* How products of a dtype are computed. Half precision accumulates in float32 and is rounded once: partial sums are not
- * added up in the output's type. With bias and activation (linear) it is so, too: these come before the rounding, which is
- * not said of sums that are split (plan_choose). */
+ * added up in the output's type. With bias and activation (linear) it is so, too: these come before the rounding, of sums
+ * that are split after their parts have been added up in float32. */
 struct blas_type {
     cudaDataType element, scale;
     cublasComputeType_t compute, compute_tf32;
@@ -50,53 +51,48 @@ static const struct blas_type types[DTYPE_COUNT] = {
     [DTYPE_F64] = {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
 };
 
-/* A CUDA error that lies behind it says more, and may be a sticky one. cublasLt has a runtime of its own: ours knows of a
- * sticky error when it is asked something. */
-static int blas_fault(struct fault *fault, cublasStatus_t status, const char *call) {
+/* Whatever cublasLt says but success is a refusal, since there is another way to compute every product; unless the device
+ * has failed. cublasLt has a CUDA runtime of its own: ours knows of a sticky error when it is asked something. */
+static int blas_refused(cublasStatus_t status, const char *call, bool *refused, struct fault *fault) {
     size_t unused, total;
-    cudaError_t error = cudaPeekAtLastError();
-    if (error == cudaSuccess)
+    cudaError_t error = cudaSuccess;
+    *refused = status != CUBLAS_STATUS_SUCCESS;
+    if (*refused && status != CUBLAS_STATUS_NOT_SUPPORTED) {
         error = cudaMemGetInfo(&unused, &total);
-    if (error != cudaSuccess)
-        return cuda_fault(fault, error, call);
-    if (status == CUBLAS_STATUS_ALLOC_FAILED)
-        return fault_set(fault, STATUS_OUT_OF_MEMORY, "%s: cublasLt has no memory", call);
-    return fault_set(fault, STATUS_INTERNAL, "%s: %s, %s", call, cublasLtGetStatusName(status),
-                     cublasLtGetStatusString(status));
+        if (error == cudaSuccess)
+            error =
+                cudaGetLastError(); /* of the runtime; one that cublasLt has left there is dealt with by the refusal */
+    }
+    enum status code = error == cudaSuccess ? STATUS_OK : (enum status)cuda_fault(fault, error, call);
+    return code == STATUS_DEVICE_LOST ? code : STATUS_OK;
 }
 
-/* It takes no such product, which is no failure: there is another way to compute it. */
-static bool blas_refuses(cublasStatus_t status) {
-    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
-           status == CUBLAS_STATUS_ARCH_MISMATCH;
-}
-
-#define BLAS_TRY(fault, call)                                                                                          \
+#define BLAS_TRY(call)                                                                                                 \
     do {                                                                                                               \
         cublasStatus_t blas_try_status = (call);                                                                       \
         if (blas_try_status != CUBLAS_STATUS_SUCCESS)                                                                  \
-            return blas_fault(fault, blas_try_status, #call);                                                          \
+            return blas_try_status;                                                                                    \
     } while (0)
 
-int blas_create(const struct cuda *cuda, struct cuda_blas **out, struct fault *fault) {
+struct cuda_blas *blas_create(const struct cuda *cuda) {
     struct cuda_blas *blas = calloc(1, sizeof *blas);
-    if (!blas)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to remember products in");
-    /* As much as NVIDIA advises: split sums of Hopper's kernels want more. */
-    blas->workspace = (size_t)(cuda->capability >= 90 ? 32 : 8) << 20;
-    cublasStatus_t status = cublasLtCreate(&blas->handle);
-    if (status != CUBLAS_STATUS_SUCCESS) {
-        free(blas);
-        return blas_fault(fault, status, "cublasLtCreate");
-    }
-    *out = blas;
-    return STATUS_OK;
+    if (blas) /* as much as NVIDIA advises: split sums of Hopper's kernels want more */
+        blas->workspace = (size_t)(cuda->capability >= 90 ? 32 : 8) << 20;
+    return blas;
+}
+
+/* Where cublasLt could not be had it is asked for again, but not for each product: it may take its time to say no. */
+static int blas_open(struct cuda_blas *blas, bool *refused, struct fault *fault) {
+    enum { EVERY = 64 };
+    *refused = blas->wanted++ % EVERY != 0;
+    return *refused ? STATUS_OK : blas_refused(cublasLtCreate(&blas->handle), "cublasLtCreate", refused, fault);
 }
 
 void blas_destroy(struct cuda_blas *blas) {
     if (!blas)
         return;
-    cublasLtDestroy(blas->handle);
+    if (blas->handle)
+        cublasLtDestroy(blas->handle);
     free(blas);
 }
 
@@ -126,15 +122,14 @@ static const uint32_t epilogues_bias[OP_ACTIVATION_COUNT] = {
     [OP_ACTIVATION_GELU_TANH] = CUBLASLT_EPILOGUE_GELU_BIAS,
 };
 
-static int plan_set(struct blas_plan *plan, const struct attribute *attribute, struct fault *fault) {
-    BLAS_TRY(fault, cublasLtMatmulDescSetAttribute(&plan->description, (cublasLtMatmulDescAttributes_t)attribute->name,
-                                                   attribute->value, attribute->size));
-    return STATUS_OK;
+static cublasStatus_t plan_set(struct blas_plan *plan, const struct attribute *attribute) {
+    return cublasLtMatmulDescSetAttribute(&plan->description, (cublasLtMatmulDescAttributes_t)attribute->name,
+                                          attribute->value, attribute->size);
 }
 
 /* cublasLt takes the bias' alignment from its address, when it chooses an algorithm: until there is a real one, it is given
  * one that is no more aligned than promised. */
-static int plan_describe_epilogue(struct blas_plan *plan, struct fault *fault) {
+static cublasStatus_t plan_describe_epilogue(struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
     const void *bias = (const void *)(uintptr_t)product->bias_alignment;
     uint32_t epilogue = (bias ? epilogues_bias : epilogues)[product->activation];
@@ -142,20 +137,21 @@ static int plan_describe_epilogue(struct blas_plan *plan, struct fault *fault) {
         ATTRIBUTE(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue),
         ATTRIBUTE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias),
     };
-    int code = epilogue == CUBLASLT_EPILOGUE_DEFAULT ? STATUS_OK : plan_set(plan, &attributes[0], fault);
-    return code == STATUS_OK && bias ? plan_set(plan, &attributes[1], fault) : code;
+    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        BLAS_TRY(plan_set(plan, &attributes[0]));
+    return bias ? plan_set(plan, &attributes[1]) : CUBLAS_STATUS_SUCCESS;
 }
 
 /* Tensor cores of Ada and Hopper add products of fp8 up in fewer bits than float32 has. With fast accumulation a whole sum
  * is made so; without, which is slower (by how much has to be measured), it goes on in float32 every few instructions.
  * Scales are left out: they are 1. */
-static int plan_describe_fp8(struct blas_plan *plan, struct fault *fault) {
+static cublasStatus_t plan_describe_fp8(struct blas_plan *plan) {
     int8_t fast = 0;
     const struct attribute attribute = ATTRIBUTE(CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast);
-    return dtype_is_f8((enum dtype)plan->product.a.dtype) ? plan_set(plan, &attribute, fault) : STATUS_OK;
+    return dtype_is_f8((enum dtype)plan->product.a.dtype) ? plan_set(plan, &attribute) : CUBLAS_STATUS_SUCCESS;
 }
 
-static int plan_describe_product(struct blas_plan *plan, struct fault *fault) {
+static cublasStatus_t plan_describe_product(struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
     cublasOperation_t a = product->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t b = product->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -164,18 +160,16 @@ static int plan_describe_product(struct blas_plan *plan, struct fault *fault) {
         ATTRIBUTE(CUBLASLT_MATMUL_DESC_TRANSB, b),
     };
     cublasComputeType_t compute = product->tf32 ? plan->type->compute_tf32 : plan->type->compute;
-    BLAS_TRY(fault, cublasLtMatmulDescInit(&plan->description, compute, plan->type->scale));
-    int code = STATUS_OK;
-    for (size_t i = 0; i < sizeof attributes / sizeof *attributes && code == STATUS_OK; i++)
-        code = plan_set(plan, &attributes[i], fault);
-    if (code == STATUS_OK)
-        code = plan_describe_fp8(plan, fault);
-    return code == STATUS_OK ? plan_describe_epilogue(plan, fault) : code;
+    BLAS_TRY(cublasLtMatmulDescInit(&plan->description, compute, plan->type->scale));
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
+        BLAS_TRY(plan_set(plan, &attributes[i]));
+    BLAS_TRY(plan_describe_fp8(plan));
+    return plan_describe_epilogue(plan);
 }
 
 /* `rows` and `columns` as op() presents them. */
-static int plan_describe_matrix(const struct blas_plan *plan, const struct blas_matrix *matrix, int64_t rows,
-                                int64_t columns, cublasLtMatrixLayoutOpaque_t *layout, struct fault *fault) {
+static cublasStatus_t plan_describe_matrix(const struct blas_plan *plan, const struct blas_matrix *matrix, int64_t rows,
+                                           int64_t columns, cublasLtMatrixLayoutOpaque_t *layout) {
     uint64_t stored_rows = (uint64_t)(matrix->transposed ? columns : rows);
     uint64_t stored_columns = (uint64_t)(matrix->transposed ? rows : columns);
     int32_t batches = (int32_t)plan->product.batches;
@@ -183,24 +177,20 @@ static int plan_describe_matrix(const struct blas_plan *plan, const struct blas_
         ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, batches),
         ATTRIBUTE(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrix->batch_stride),
     };
-    BLAS_TRY(fault, cublasLtMatrixLayoutInit(layout, types[matrix->dtype].element, stored_rows, stored_columns,
-                                             matrix->leading));
+    BLAS_TRY(
+        cublasLtMatrixLayoutInit(layout, types[matrix->dtype].element, stored_rows, stored_columns, matrix->leading));
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
-        BLAS_TRY(fault, cublasLtMatrixLayoutSetAttribute(layout, (cublasLtMatrixLayoutAttribute_t)attributes[i].name,
-                                                         attributes[i].value, attributes[i].size));
-    return STATUS_OK;
+        BLAS_TRY(cublasLtMatrixLayoutSetAttribute(layout, (cublasLtMatrixLayoutAttribute_t)attributes[i].name,
+                                                  attributes[i].value, attributes[i].size));
+    return CUBLAS_STATUS_SUCCESS;
 }
 
-static int plan_describe(struct blas_plan *plan, struct fault *fault) {
+static cublasStatus_t plan_describe(struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
-    int code = plan_describe_product(plan, fault);
-    if (code == STATUS_OK)
-        code = plan_describe_matrix(plan, &product->a, product->m, product->k, &plan->a, fault);
-    if (code == STATUS_OK)
-        code = plan_describe_matrix(plan, &product->b, product->k, product->n, &plan->b, fault);
-    if (code == STATUS_OK)
-        code = plan_describe_matrix(plan, &product->d, product->m, product->n, &plan->d, fault);
-    return code;
+    BLAS_TRY(plan_describe_product(plan));
+    BLAS_TRY(plan_describe_matrix(plan, &product->a, product->m, product->k, &plan->a));
+    BLAS_TRY(plan_describe_matrix(plan, &product->b, product->k, product->n, &plan->b));
+    return plan_describe_matrix(plan, &product->d, product->m, product->n, &plan->d);
 }
 
 /* ---- algorithms ---- */
@@ -219,15 +209,12 @@ static void plan_keep(struct blas_plan *plan, const cublasLtMatmulHeuristicResul
 }
 
 /* cublasLt takes 256 bytes for granted where it is not told the addresses' alignment. */
-static int plan_choose(struct cuda_blas *blas, struct blas_plan *plan, struct fault *fault) {
+static cublasStatus_t plan_choose(struct cuda_blas *blas, struct blas_plan *plan) {
     const struct blas_product *product = &plan->product;
     uint64_t workspace = blas->workspace;
-    bool half = plan->type->element == CUDA_R_16F || plan->type->element == CUDA_R_16BF;
-    bool ends = product->bias_alignment || product->activation != OP_ACTIVATION_NONE;
-    uint32_t reductions = half && ends ? CUBLASLT_REDUCTION_SCHEME_NONE : plan->type->reductions;
     const struct attribute attributes[] = {
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace),
-        ATTRIBUTE(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions),
+        ATTRIBUTE(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, plan->type->reductions),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, product->a.alignment),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, product->b.alignment),
         ATTRIBUTE(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, product->d.alignment),
@@ -236,21 +223,16 @@ static int plan_choose(struct cuda_blas *blas, struct blas_plan *plan, struct fa
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[ALGORITHMS];
     int found = 0;
-    BLAS_TRY(fault, cublasLtMatmulPreferenceInit(&preference));
+    BLAS_TRY(cublasLtMatmulPreferenceInit(&preference));
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++)
-        BLAS_TRY(fault, cublasLtMatmulPreferenceSetAttribute(&preference,
-                                                             (cublasLtMatmulPreferenceAttributes_t)attributes[i].name,
-                                                             attributes[i].value, attributes[i].size));
+        BLAS_TRY(cublasLtMatmulPreferenceSetAttribute(&preference,
+                                                      (cublasLtMatmulPreferenceAttributes_t)attributes[i].name,
+                                                      attributes[i].value, attributes[i].size));
     memset(results, 0, sizeof results);
-    cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(blas->handle, &plan->description, &plan->a, &plan->b, &plan->d, &plan->d,
-                                       &preference, ALGORITHMS, results, &found);
-    if (blas_refuses(status))
-        found = 0;
-    else if (status != CUBLAS_STATUS_SUCCESS)
-        return blas_fault(fault, status, "cublasLtMatmulAlgoGetHeuristic");
+    BLAS_TRY(cublasLtMatmulAlgoGetHeuristic(blas->handle, &plan->description, &plan->a, &plan->b, &plan->d, &plan->d,
+                                            &preference, ALGORITHMS, results, &found));
     plan_keep(plan, results, found);
-    return STATUS_OK;
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 /* FNV-1a over words. */
@@ -266,6 +248,11 @@ static uint64_t product_hash(const struct blas_product *product) {
 int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, struct blas_plan **out,
                    struct fault *fault) {
     struct blas_plan *set = blas->plans[product_hash(product) % SETS], *plan = &set[0];
+    bool refused = false;
+    int code = blas->handle ? STATUS_OK : blas_open(blas, &refused, fault);
+    *out = NULL;
+    if (code != STATUS_OK || refused)
+        return code;
     for (int i = 0; i < WAYS; i++) {
         if (set[i].used && memcmp(&set[i].product, product, sizeof *product) == 0) {
             set[i].used = ++blas->clock;
@@ -277,9 +264,10 @@ int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, s
     memset(plan, 0, sizeof *plan);
     plan->product = *product;
     plan->type = &types[product->a.dtype];
-    int code = plan_describe(plan, fault);
-    if (code == STATUS_OK)
-        code = plan_choose(blas, plan, fault);
+    cublasStatus_t status = plan_describe(plan);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = plan_choose(blas, plan);
+    code = blas_refused(status, "cublasLtMatmulAlgoGetHeuristic", &refused, fault);
     if (code != STATUS_OK)
         return code;
     plan->used = ++blas->clock;
@@ -298,6 +286,9 @@ static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_pl
     static const double wide_one = 1, wide_zero = 0;
     bool wide = plan->type->scale == CUDA_R_64F;
     const void *alpha = wide ? (const void *)&wide_one : &one, *beta = wide ? (const void *)&wide_zero : &zero;
+    const struct attribute bias = ATTRIBUTE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands->bias);
+    if (plan->product.bias_alignment)
+        BLAS_TRY(plan_set(plan, &bias));
     return cublasLtMatmul(blas->handle, &plan->description, alpha, operands->a, &plan->a, operands->b, &plan->b, beta,
                           operands->d, &plan->d, operands->d, &plan->d, &plan->offered[plan->algorithm], workspace,
                           plan->workspace, stream);
@@ -305,19 +296,13 @@ static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_pl
 
 int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const struct blas_operands *operands, void *workspace,
                   cudaStream_t stream, bool *refused, struct fault *fault) {
-    const struct attribute bias = ATTRIBUTE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands->bias);
-    int code = plan->product.bias_alignment ? plan_set(plan, &bias, fault) : STATUS_OK;
-    *refused = false;
-    if (code != STATUS_OK)
-        return code;
+    *refused = true;
     for (; plan->algorithm < plan->algorithms; plan->algorithm++) {
         cublasStatus_t status = plan_multiply(blas, plan, operands, workspace, stream);
-        if (status == CUBLAS_STATUS_SUCCESS)
-            return STATUS_OK;
-        if (!blas_refuses(status))
-            return blas_fault(fault, status, "cublasLtMatmul");
+        int code = blas_refused(status, "cublasLtMatmul", refused, fault);
+        if (code != STATUS_OK || !*refused)
+            return code;
     }
     plan->algorithms = 0;
-    *refused = true;
     return STATUS_OK;
 }

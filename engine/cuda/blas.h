@@ -11,7 +11,7 @@ struct blas_matrix {
     int64_t leading;      /* elements from one column to the next, at least as many as a column has */
     int64_t batch_stride; /* elements from one batch to the next; may be 0 */
     uint16_t dtype, transposed;
-    uint32_t alignment; /* of all addresses that it will have, in bytes; a power of two up to 256 */
+    uint32_t alignment; /* of all addresses that it will have, in bytes: see blas_alignment() */
 };
 
 /* D [m, n] = activation(op(A) [m, k] · op(B) [k, n] + bias [m]), for each batch with the same bias; D is not transposed.
@@ -30,7 +30,18 @@ struct blas_operands {
 
 struct blas_plan;
 
-int blas_create(const struct cuda *cuda, struct cuda_blas **blas, struct fault *fault);
+enum { BLAS_ALIGNMENT = 16 };
+
+/* The largest power of two that divides all of some addresses and distances, whose bits have been put together. More than 16
+ * bytes make no difference to any kernel, but would make a plan for each of a shape's alignments, and choosing an algorithm
+ * takes 30 to 100 µs. */
+static inline uint32_t blas_alignment(uint64_t bits) {
+    bits |= BLAS_ALIGNMENT;
+    return (uint32_t)(bits & -bits);
+}
+
+/* NULL: no memory. cublasLt itself is opened when it is first asked for a plan. */
+struct cuda_blas *blas_create(const struct cuda *cuda);
 /* NULL is fine. What has been enqueued must have ended. */
 void blas_destroy(struct cuda_blas *blas);
 
@@ -38,12 +49,13 @@ void blas_destroy(struct cuda_blas *blas);
 size_t blas_workspace_max(const struct cuda_blas *blas);
 
 /* The plan of a product, which stays the blas' and is good until the next call. *plan is NULL where cublasLt has no
- * algorithm for it. */
+ * algorithm for it, or cannot be had; errors are the device's. */
 int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, struct blas_plan **plan,
                    struct fault *fault);
 size_t blas_plan_workspace(const struct blas_plan *plan);
 
 /* `workspace` is as large as the plan wants, aligned to 256 bytes. *refused: cublasLt turned the product down after all,
- * with every algorithm that it had offered; nothing has been enqueued, and the plan will not be found again. */
+ * or failed without the device having failed, with every algorithm that it had offered; D may have been written to, and
+ * the plan will not be found again. */
 int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const struct blas_operands *operands, void *workspace,
                   cudaStream_t stream, bool *refused, struct fault *fault);

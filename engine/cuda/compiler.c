@@ -157,8 +157,10 @@ static int compiler_architecture(struct compilation *compilation, struct fault *
         return fault_set(fault, STATUS_UNSUPPORTED, "this NVRTC compiles nothing for compute capability %d.%d",
                          capability / 10, capability % 10);
     compilation->ptx = best != capability;
-    snprintf(compilation->architecture, sizeof compilation->architecture, "--gpu-architecture=%s_%d",
-             compilation->ptx ? "compute" : "sm", best);
+    /* From Hopper on, what only one architecture has (wgmma, setmaxnreg, tcgen05) needs its "a". Such code runs on no other,
+     * which it need not: it is compiled for the very device. */
+    snprintf(compilation->architecture, sizeof compilation->architecture, "--gpu-architecture=%s_%d%s",
+             compilation->ptx ? "compute" : "sm", best, !compilation->ptx && best >= 90 ? "a" : "");
     return STATUS_OK;
 }
 

@@ -28,15 +28,23 @@ struct cuda_stream {
 struct cuda_blas;
 
 struct cuda {
-    int ordinal;            /* as CUDA counts */
-    int processors;         /* streaming multiprocessors */
-    int capability;         /* 90: compute capability 9.0 */
-    int shared_max;         /* bytes of shared memory that one block may ask for */
-    struct cuda_blas *blas; /* created with the first product */
+    int ordinal;    /* as CUDA counts */
+    int processors; /* streaming multiprocessors */
+    int capability; /* 90: compute capability 9.0 */
+    int shared_max; /* bytes of shared memory that one block may ask for */
+    uint32_t grid_max[3], block_max[3];
+    struct cuda_blas *blas;              /* created with the first product */
+    uint16_t fused[OP_ACTIVATION_COUNT]; /* dtypes, as bits, whose activation is left to cublasLt: cuda_fused.c */
     /* Products of floats: that cublasLt computed, and that the module's own kernel did, for want of an algorithm or of
      * memory. Written by the submitter's thread, read by any. */
     uint64_t products_library, products_slow;
 };
+
+static inline bool cuda_fuses(const struct cuda *cuda, unsigned activation, enum dtype dtype) {
+    return activation < OP_ACTIVATION_COUNT && (cuda->fused[activation] >> dtype & 1);
+}
+/* Sets it as the module's table and TENSORD_CUDA_FUSED say. */
+void cuda_fused_init(struct cuda *cuda);
 
 static inline void cuda_count_up(uint64_t *counter) {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);

@@ -142,6 +142,13 @@ static void cuda_host_release(struct device *base, void *segment, size_t bytes) 
 
 /* ---- the device ---- */
 
+/* CUDA puts all streams of a process into 8 hardware queues unless it is told otherwise before it starts: from the third
+ * session on, one's copies would wait behind another's kernels. It looks when it is first called, which is after this module
+ * has been loaded. */
+__attribute__((constructor)) static void cuda_connections(void) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 extern const struct device_vtable cuda_device_vtable;
 
 /* "13.0" of 13000. */
@@ -189,6 +196,10 @@ static int cuda_read_properties(struct cuda_device *device, struct fault *fault)
     cuda->processors = properties.multiProcessorCount;
     cuda->capability = properties.major * 10 + properties.minor;
     cuda->shared_max = (int)properties.sharedMemPerBlockOptin;
+    for (int i = 0; i < 3; i++) {
+        cuda->grid_max[i] = (uint32_t)properties.maxGridSize[i];
+        cuda->block_max[i] = (uint32_t)properties.maxThreadsDim[i];
+    }
     return cuda_read_identity(device, &properties, fault);
 }
 
@@ -213,6 +224,7 @@ static int cuda_open(const struct device_options *options, struct device **resul
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cuda device");
     device->base.vtable = &cuda_device_vtable;
     device->cuda.ordinal = (int)options->index;
+    cuda_fused_init(&device->cuda);
     pthread_mutex_init(&device->events_lock, NULL);
     int code = cuda_watch(device, options->readings, fault);
     if (code == STATUS_OK)

@@ -8,8 +8,9 @@
  * One batch axis goes to cublasLt as a strided batch, others are looped over. Integers, truth values and what cublasLt
  * refuses go to matmul_tiled.cu, which is slower by far: the device counts how often that was a product of floats.
  *
- * Bias and activation of linear are cublasLt's own where it can, and a pass over the result otherwise (matmul_finish.cu).
- * Before such a pass results in half precision are float32 in the scratch memory, so that they are rounded once. */
+ * The bias of linear is cublasLt's to add where it can. Activations are a pass over the result (matmul_finish.cu), but for
+ * those of which somebody has found out that cublasLt's are right (cuda_fused.c). Before such a pass results in half precision
+ * are float32 in the scratch memory, so that they are rounded once; unless it is ReLU's, which rounds nothing. */
 #include <string.h>
 
 #include "engine/cuda/matmul_impl.h"
@@ -118,8 +119,8 @@ struct way {
     enum dtype a, b; /* what it gets, */
     enum dtype made; /* and writes */
     enum side_order a_order, b_order;
-    bool fused; /* with bias and activation */
-    bool pack;  /* with operands in scratch memory, whatever they are: at aligned addresses it refuses less */
+    enum product_fused fused;
+    bool pack; /* with operands in scratch memory, whatever they are: at aligned addresses it refuses less */
 };
 enum { WAYS = 3 };
 
@@ -151,9 +152,11 @@ static int product_ways(const struct product *product, struct way ways[WAYS]) {
     if (dtype_is_f8(product->a.dtype))
         return product_ways_fp8(product, ways);
     struct way way = {.a = dtype, .b = dtype, .made = ends && product_size(dtype) == 2 ? DTYPE_F32 : dtype};
+    bool all = product->activation == OP_ACTIVATION_NONE || cuda_fuses(product->cuda, product->activation, dtype);
+    bool relu = product->activation == OP_ACTIVATION_RELU && product_size(dtype) == 2 && product->bias;
     int count = 0;
-    if (ends && dtype != DTYPE_F64 && product_bias_aligned(product, product->n))
-        ways[count++] = (struct way){.a = dtype, .b = dtype, .made = dtype, .fused = true};
+    if (ends && (all || relu) && dtype != DTYPE_F64 && product_bias_aligned(product, product->n))
+        ways[count++] = (struct way){.a = dtype, .b = dtype, .made = dtype, .fused = all ? FUSED_ALL : FUSED_BIAS};
     ways[count++] = way;
     way.pack = true;
     ways[count++] = way;
@@ -246,9 +249,11 @@ static int product_scratch(struct product *product, int64_t workspace, bool *tak
 static int product_library(struct product *product, bool *taken, struct fault *fault) {
     struct way ways[WAYS];
     int64_t workspace = 0;
-    int code = product->cuda->blas ? STATUS_OK : blas_create(product->cuda, &product->cuda->blas, fault);
-    int count = product->k <= depth_max ? product_ways(product, ways) : 0;
+    struct cuda *cuda = product->cuda;
+    int code = STATUS_OK, count = product->k <= depth_max ? product_ways(product, ways) : 0;
     *taken = false;
+    if (!cuda->blas && !(cuda->blas = blas_create(cuda)))
+        return STATUS_OK;
     for (int i = 0; i < count && code == STATUS_OK && !*taken; i++) {
         code = product_try(product, &ways[i], taken, &workspace, fault);
         if (code == STATUS_OK && *taken)

@@ -8,7 +8,7 @@
 
 enum {
     BATCH_RANK_MAX = MATMUL_BATCH_RANK_MAX,
-    ALIGNMENT = 256,
+    ALIGNMENT = 256,     /* of what lies in the scratch memory */
     PACK_ALIGNMENT = 16, /* bytes, of the rows or columns of a packed matrix: what cublasLt's fastest kernels want */
 };
 
@@ -54,6 +54,9 @@ int side_fill(struct side *side, const struct product *product, const struct sid
 
 /* ---- products ---- */
 
+/* What cublasLt does of the end of a linear operation. */
+enum product_fused { FUSED_NOTHING, FUSED_BIAS, FUSED_ALL };
+
 struct product {
     struct cuda *cuda;
     struct cuda_stream *stream;
@@ -67,7 +70,7 @@ struct product {
     const char *bias;    /* NULL: none */
     unsigned activation; /* enum op_activation */
     /* how it is computed */
-    bool fused;      /* bias and activation by cublasLt */
+    enum product_fused fused;
     enum dtype made; /* what cublasLt writes; where that is not `dtype`, into scratch memory, at `made_offset` */
     int64_t m_most, n_most, batches_most; /* extents of the largest piece */
     int64_t made_offset, workspace_offset;

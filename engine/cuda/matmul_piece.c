@@ -34,11 +34,6 @@ static const char *piece_bias(const struct product *product, const struct piece 
     return product->bias ? product->bias + piece->column * product_size(product->dtype) : NULL;
 }
 
-static uint32_t address_alignment(uint64_t bits) {
-    bits |= ALIGNMENT;
-    return (uint32_t)(bits & -bits);
-}
-
 /* Where cublasLt writes: as rows, which to it are columns. */
 static struct blas_matrix piece_target(const struct product *product, const struct piece *piece) {
     bool direct = product->made == product->dtype;
@@ -51,7 +46,7 @@ static struct blas_matrix piece_target(const struct product *product, const stru
                                 .batch_stride = stride,
                                 .dtype = (uint16_t)product->made,
                                 .alignment =
-                                    address_alignment(address | (uint64_t)(stride * product_size(product->made)))};
+                                    blas_alignment(address | (uint64_t)(stride * product_size(product->made)))};
 }
 
 /* cublasLt's A is our b, its B our a, its m our n: see matmul.c. */
@@ -69,10 +64,10 @@ static struct blas_product piece_product(const struct product *product, const st
     key.b = side_matrix(&product->a, product, &a);
     key.d = piece_target(product, piece);
     key.tf32 = product->tf32;
-    if (product->fused) {
+    if (product->fused >= FUSED_BIAS)
+        key.bias_alignment = bias ? blas_alignment((uint64_t)(uintptr_t)bias) : 0;
+    if (product->fused == FUSED_ALL)
         key.activation = (uint16_t)product->activation;
-        key.bias_alignment = bias ? address_alignment((uint64_t)(uintptr_t)bias) : 0;
-    }
     return key;
 }
 
@@ -103,11 +98,11 @@ static int piece_tiled(const struct product *product, const struct piece *piece,
 static int piece_finish(const struct product *product, const struct piece *piece, struct fault *fault) {
     bool direct = product->made == product->dtype;
     char *to = piece_result(product, piece);
-    if (direct && (product->fused || !product_ends(product)))
+    if (direct && (product->fused == FUSED_ALL || !product_ends(product)))
         return STATUS_OK;
     int64_t to_batch = product_stride(product, product->c_batch);
     struct matmul_finish finish = {.from = direct ? to : product->scratch + product->made_offset,
-                                   .bias = piece_bias(product, piece),
+                                   .bias = product->fused ? NULL : piece_bias(product, piece),
                                    .to = to,
                                    .from_dtype = product->made,
                                    .dtype = product->dtype,

@@ -79,12 +79,12 @@ int64_t side_bytes(const struct side *side, const struct product *product, int64
 
 struct blas_matrix side_matrix(const struct side *side, const struct product *product, const struct side_part *part) {
     int64_t stride = product_stride(product, side->batch), leading = side->leading;
-    uint64_t bits = ALIGNMENT;
+    uint64_t bits = 0;
     if (side->packed) {
         leading = part_leading(side, part->rows, part->columns);
         stride = stride ? part_batch(side, part->rows, part->columns) : 0;
     } else {
-        bits |= (uint64_t)(uintptr_t)part->data;
+        bits = (uint64_t)(uintptr_t)part->data;
     }
     if (part->batches == 1)
         stride = 0;
@@ -93,7 +93,7 @@ struct blas_matrix side_matrix(const struct side *side, const struct product *pr
                                 .batch_stride = stride,
                                 .dtype = (uint16_t)side->given,
                                 .transposed = side->along_columns,
-                                .alignment = (uint32_t)(bits & -bits)};
+                                .alignment = blas_alignment(bits)};
 }
 
 /* Axes of a copy, those that lie as one put together. */

@@ -111,13 +111,9 @@ static int kernel_read_parameters(struct cuda_kernel *kernel, struct fault *faul
 /* As much dynamic shared memory as the device can give, so that no launch has to ask for it. */
 static int kernel_read_limits(const struct cuda *cuda, struct cuda_kernel *kernel, struct fault *fault) {
     struct device_kernel *base = &kernel->base;
-    struct cudaDeviceProp properties;
     int threads = 0, shared = 0;
-    CUDA_TRY(fault, cudaGetDeviceProperties(&properties, cuda->ordinal));
-    for (int i = 0; i < 3; i++) {
-        base->grid_max[i] = (uint32_t)properties.maxGridSize[i];
-        base->block_max[i] = (uint32_t)properties.maxThreadsDim[i];
-    }
+    memcpy(base->grid_max, cuda->grid_max, sizeof base->grid_max);
+    memcpy(base->block_max, cuda->block_max, sizeof base->block_max);
     DRIVER_TRY(fault, driver.get_attribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel->function),
                "cuFuncGetAttribute");
     DRIVER_TRY(fault, driver.get_attribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel->function),

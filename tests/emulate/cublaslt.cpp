@@ -162,7 +162,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
 /* ---- algorithms: their workspace, and the alignment that they count on ---- */
 
 static void expect_alignment(uint32_t bytes) {
-    expect(bytes > 0 && bytes <= 256 && (bytes & (bytes - 1)) == 0, "an alignment that is no power of two up to 256");
+    expect(bytes > 0 && bytes <= 16 && (bytes & (bytes - 1)) == 0,
+           "an alignment that is no power of two up to 16, beyond which plans would differ in nothing");
 }
 
 static bool is_fp8(cudaDataType type) {
@@ -177,7 +178,7 @@ static bool fp8_takes(const struct layout *a, const struct layout *b, const stru
 }
 
 static uint32_t address_alignment(const void *address) {
-    uintptr_t bits = (uintptr_t)address | 256;
+    uintptr_t bits = (uintptr_t)address | 16;
     return (uint32_t)(bits & -bits);
 }
 
@@ -194,6 +195,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
         expect_alignment(bytes);
     }
     expect(wanted > 0, "room for no algorithm");
+    expect(preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, "no way to split a long sum");
     expect(!(description->epilogue & CUBLASLT_EPILOGUE_BIAS) || description->bias, "no address of a bias");
     *found = 0;
     bool ends = description->epilogue != CUBLASLT_EPILOGUE_DEFAULT;

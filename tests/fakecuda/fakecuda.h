@@ -29,6 +29,8 @@ struct fakecuda_figures {
     uint64_t device_bytes; /* allocated now, */
     uint64_t host_bytes;   /* and of pinned memory */
     unsigned streams, events, libraries;
+    long connections;         /* CUDA_DEVICE_MAX_CONNECTIONS as it was when CUDA started; 8 where it was not set */
+    unsigned long properties; /* calls of cudaGetDeviceProperties(), which takes milliseconds */
 };
 void fakecuda_figures(struct fakecuda_figures *figures);
 

@@ -23,6 +23,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct block *blocks;
 static _Thread_local int current;
 static _Atomic bool opened;
+static _Atomic long connections;
+static _Atomic unsigned long properties_calls;
 
 enum { PROCESSORS = 16 };
 
@@ -60,6 +62,8 @@ cudaError_t cudaSetDevice(int device) {
         if (!opened &&
             open("/dev/zero", O_RDONLY) >= 0) /* for good, and for whoever is started from here: as a driver may */
             opened = true;
+        if (!connections)
+            connections = fakecuda_setting("CUDA_DEVICE_MAX_CONNECTIONS", 8);
     }
     return error;
 }
@@ -86,6 +90,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
     cudaError_t error = fakecuda_call(__func__);
+    properties_calls++;
     if (error != cudaSuccess)
         return error;
     memset(properties, 0, sizeof *properties);
@@ -210,6 +215,8 @@ void fakecuda_memory_figures(struct fakecuda_figures *figures) {
     for (const struct block *block = blocks; block; block = block->next)
         figures->device_bytes += block->device < 0 ? 0 : block->bytes;
     figures->host_bytes = blocks_bytes(-1);
+    figures->connections = connections;
+    figures->properties = properties_calls;
     pthread_mutex_unlock(&lock);
 }
 

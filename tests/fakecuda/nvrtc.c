@@ -112,9 +112,13 @@ static void read_words(struct program *program) {
 
 int nvrtcCompileProgram(struct program *program, int n, const char *const *options) {
     int error = compiler_call(__func__, program->source);
-    (void)n, (void)options;
+    bool whole = false; /* with what only this architecture has */
+    for (int i = 0; i < n; i++)
+        whole |= !strcmp(options[i], "--gpu-architecture=sm_90a");
     if (error)
         return error;
+    if (!whole)
+        snprintf(program->log, sizeof program->log, "kernel.cu(1): error: not compiled for all of Hopper\n");
     if (strstr(program->source, "#error"))
         snprintf(program->log, sizeof program->log, "kernel.cu(1): error: #error directive\n\n1 error detected.\n");
     if (misdeeds(program->source, program->log, sizeof program->log))

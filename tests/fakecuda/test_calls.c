@@ -32,7 +32,8 @@ struct run {
 
 static struct run *run; /* shared with the process that runs */
 static unsigned runs, bad;
-static bool thorough, steady, scarce, tracing;
+static const char *connections; /* of the environment; NULL: not set */
+static bool thorough, steady, scarce, tracing, unharmed;
 
 __attribute__((format(printf, 1, 2))) static void run_wrong(const char *format, ...) {
     va_list arguments;
@@ -59,7 +60,7 @@ static void run_figures(void) {
 
 static bool code_sticky(const char *fail) {
     const char *colon = fail ? strrchr(fail, ':') : NULL;
-    return colon && atoi(colon + 1) != cudaErrorMemoryAllocation;
+    return colon && atoi(colon + 1) != cudaErrorMemoryAllocation && atoi(colon + 1) != cudaErrorInvalidValue;
 }
 
 /* After the job: nothing is left of it, and either the device has been given up or all is as if nothing had been. */
@@ -68,9 +69,16 @@ static void run_settle(struct engine *engine, bool sticky) {
     struct fault fault;
     struct job again;
     run_figures();
+    if (run->figures.connections != (connections ? atol(connections) : 32))
+        run_wrong("CUDA has started with %ld connections", run->figures.connections);
+    if (run->figures.properties != 1)
+        run_wrong("the device's properties have been read %lu times", run->figures.properties);
     run->broken = engine_fault(engine, &fault) != STATUS_OK;
     if (*run->figures.failed && sticky && !run->broken)
         run_wrong("the device is lost, and the engine does not know");
+    if (unharmed && (!*run->figures.failed || run->broken || run->failed))
+        run_wrong("what cublasLt refused has failed: %u failures%s", run->failed,
+                  run->broken ? ", and the device" : "");
     engine_stats(engine, &stats);
     if (stats.memory_live || stats.sessions)
         run_wrong("%llu bytes and %u sessions are left", (unsigned long long)stats.memory_live, stats.sessions);
@@ -224,6 +232,8 @@ static int run_main(const char *fail) {
     bool sticky = code_sticky(fail);
     alarm(RUN_SECONDS);
     setenv("FAKECUDA_DEVICES", "2", 1);
+    if (connections)
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", connections, 1);
     if (scarce) {
         char text[32];
         snprintf(text, sizeof text, "%d", SCARCE_MIB << 20);
@@ -334,6 +344,19 @@ static void sweep_functions(void) {
         sweep_function(functions[i]);
 }
 
+/* What cublasLt says without the device having failed costs nobody anything: there is another way to compute a product. */
+static void sweep_refusals(void) {
+    static const char *const refusals[] = {
+        "cublasLtMatmul:1:1", "cublasLtMatmul:2:1", "cublasLtMatmul:1:2", "cublasLtMatmulAlgoGetHeuristic:1:1",
+        "cublasLtCreate:1:1", "cublasLtCreate:1:2",
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        unharmed = true;
+        run_once(refusals[i]);
+        unharmed = false;
+    }
+}
+
 /* What a trace calls besides, and a part of what it shares with all else. */
 static void sweep_traced(unsigned long calls) {
     sweep(calls, 1, thorough ? 1 : 9, cudaErrorMemoryAllocation);
@@ -376,10 +399,14 @@ int main(int argc, char **argv) {
     if (!run_once(NULL))
         return 1;
     scarce = false;
+    connections = "16";
+    run_once(NULL);
+    connections = NULL;
     sweep(calls, 1, 1, cudaErrorMemoryAllocation);
     sweep(calls, 1, thorough ? 1 : 5, cudaErrorIllegalAddress);
     sweep(calls, 3, thorough ? 1 : 25, cudaErrorLaunchFailure);
     sweep_functions();
+    sweep_refusals();
     printf("# %u runs, %u wrong\n", runs, bad);
     return bad != 0;
 }

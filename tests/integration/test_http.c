@@ -280,17 +280,22 @@ Test(http, garbage_harms_nobody) {
     expect("/healthz", 200, "ok\n");
 }
 
-/* More connections than are taken, none of which says anything: others wait until some of them have gone. */
-Test(http, silent_connections_do_not_cost_more_than_their_number) {
-    enum { MANY = 100 };
+/* More connections than are taken, silent ones and halves of requests: the next one is answered while they are there. */
+Test(http, health_is_told_beside_any_number_of_silent_connections) {
+    enum { MANY = 300 };
+    static const char half[] = "GET / HTTP/1.1\r\nHost: ";
     int fds[MANY];
-    for (int i = 0; i < MANY; i++)
+    for (int i = 0; i < MANY; i++) {
         fds[i] = http_dial(port);
+        if (i % 2)
+            cr_assert_eq(send(fds[i], half, sizeof half - 1, MSG_NOSIGNAL), (ssize_t)sizeof half - 1);
+    }
+    expect("/healthz", 200, "ok\n");
+    expect("/status.json", 200, "cpu:0");
     Tensord__Status *status = status_get(tensord.url); /* the daemon itself goes on */
     status_free(status);
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
-    expect("/healthz", 200, "ok\n");
 }
 
 /* The library gives up what is silent for so long; the daemon's own bound on a request is twice that. */

@@ -64,6 +64,8 @@ class Installed(unittest.TestCase):
         self.assertIn("status", commands)
         for command in commands:
             self.assertRegex(text, rf"(?m)^ +{command} ")
+            if command != "help":
+                self.assertRegex(text, rf"(?m)^ +usage: tensorctl \[--url URL\] {command}\b")
 
     def test_every_page_is_formatted_without_warnings(self):
         self.need("groff", "man")
@@ -84,7 +86,8 @@ class Installed(unittest.TestCase):
         self.assertIn("--drain-timeout", self.complete("tensord", "--dr"))
         self.assertEqual(self.complete("tensord", "--log-level", "w"), ["warning"])
         self.assertEqual(self.complete("tensorctl", "dev"), ["devices"])
-        self.assertEqual(self.complete("tensorctl", "status", "--js"), ["--json"])
+        self.assertEqual(self.complete("tensorctl", "status", "--"), ["--json", "--url", "--watch"])
+        self.assertEqual(self.complete("tensorctl", "--url", "t"), ["tcp://", "tls://"])
 
     def test_zsh_reads_its_completions(self):
         self.need("zsh")

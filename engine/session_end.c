@@ -1,0 +1,100 @@
+/* The end of a session. It is gone for its owner at once, and runs nothing more; what it has is given back in slices, for a
+ * client decides how many tensors that is. */
+#include <stdlib.h>
+
+#include "engine/device_impl.h"
+#include "engine/session_impl.h"
+#include "engine/waiting.h"
+
+enum {
+    SESSION_SLOT_STEPS = 1, /* of the budget, for so many slots of the table that are empty, */
+    SESSION_SLOTS = 64,
+    SESSION_TENSOR_STEPS = 2, /* and for a tensor that is given back */
+};
+
+static void session_cancel_stream(struct session *session, struct stream *stream) {
+    atomic_store(&stream->cancelled, true);
+    engine_stream_give(session->engine, stream);
+}
+
+static void session_cancel_streams(struct session *session) {
+    session_cancel_stream(session, session->stream);
+    for (int i = 0; i < TRANSFER_STREAMS; i++)
+        if (session->transfers[i])
+            session_cancel_stream(session, session->transfers[i]);
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        session_cancel_stream(session, session->streams[i].stream);
+    free(session->streams);
+    session_give_group(session);
+}
+
+/* False: the budget has ended before the table has. */
+static bool session_drop_tensors(struct session *session) {
+    struct engine *engine = session->engine;
+    struct tensor_table *table = &session->tensors;
+    while (session->ended < table->capacity) {
+        struct tensor *tensor = table->slots[session->ended++];
+        if (tensor)
+            tensor_unref(engine, tensor);
+        bool due = tensor || session->ended % SESSION_SLOTS == 0;
+        if (due && budget_spent(&engine->budget, tensor ? SESSION_TENSOR_STEPS : SESSION_SLOT_STEPS))
+            return session->ended == table->capacity;
+    }
+    return true;
+}
+
+static void session_free(struct session *session) {
+    tensor_table_finish(&session->tensors);
+    kernel_table_finish(session);
+    if (session->tenant)
+        tenant_leave(session->tenant);
+    free(session);
+}
+
+/* The oldest first, so that its memory is back soonest. */
+bool session_end_some(struct engine *engine) {
+    while (engine->ending) {
+        struct session *session = engine->ending;
+        if (!session_drop_tensors(session))
+            return false;
+        engine->ending = session->next;
+        if (!engine->ending)
+            engine->ending_last = &engine->ending;
+        session_free(session);
+        if (budget_spent(&engine->budget, 1))
+            return !engine->ending;
+    }
+    return true;
+}
+
+bool session_memory_comes(const struct session *session, int code) {
+    if (!session->engine->ending)
+        return false;
+    return code == STATUS_OUT_OF_MEMORY || (code == STATUS_LIMIT && session->tenant && session->tenant->ending);
+}
+
+void session_destroy(struct session *session) {
+    if (!session)
+        return;
+    struct engine *engine = session->engine;
+    session_notify_room(session, 0, NULL, NULL);
+    pending_drop_all(session);
+    session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
+    upload_cancel_streams(session);
+    while (session->uploads)
+        upload_abandon(session->uploads);
+    while (session->landings)
+        landing_abandon(session->landings);
+    staging_leave(session);
+    *session->previous = session->next;
+    if (session->next)
+        session->next->previous = session->previous;
+    engine->sessions--;
+    if (session->tenant)
+        session->tenant->sessions--, session->tenant->ending++;
+    session->next = NULL;
+    *engine->ending_last = session;
+    engine->ending_last = &session->next;
+    session_end_some(engine);
+    engine_kick(engine);
+}

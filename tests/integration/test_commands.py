@@ -1,0 +1,152 @@
+#!/usr/bin/python3
+"""Every command of tensorctl with everything that may be wrong on its command line, with every role, and on a daemon that is not there:
+it ends by itself with a status of its own and one line that says what is wrong; it never crashes."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+WAIT_S = 30 * float(os.environ.get("TENSORD_TEST_SLOW", "1"))
+TENSORD, TENSORCTL = os.environ["TENSORD_EXE"], os.environ["TENSORCTL_EXE"]
+FAILED, USAGE = 1, 2
+
+# What each command takes to do its work, and the least role for that.
+WORK = {
+    "status": ([], "observe"), "devices": (["cpu:0"], "observe"), "sessions": ([], "observe"), "ops": ([], "observe"),
+    "top": (["--batch", "--count", "1"], "observe"), "ping": (["--count", "2"], "observe"),
+    "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "run"), "kill": (["--user", "nobody-at-all"], "observe"),
+    "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/none"], "run"),
+    "drain": ([], "admin"),
+}
+
+
+class Commands(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="tensord-commands.")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.users = os.path.join(cls.folder, "users")
+        cls.tokens = {role: subprocess.run([TENSORD, "user", "add", role + "er", "--role", role, "--users", cls.users], check=True,
+                                           capture_output=True, text=True).stdout.strip() for role in ("observe", "run", "admin")}
+        cls.options = {}  # name: whether it takes a value
+        cls.takes = {}
+        for command in cls.commands():
+            found = re.findall(r"^  (?:-\w, )?--([a-z-]+)( \S+)?(?:  |$)", cls.help_of(command), re.M)
+            cls.takes[command] = {name for name, _ in found}
+            cls.options.update({name: bool(value) and not value.startswith(" [") for name, value in found})
+
+    @staticmethod
+    def help_of(*command):
+        return subprocess.run([TENSORCTL, *command, "--help"], check=True, capture_output=True, text=True).stdout
+
+    @classmethod
+    def commands(cls):
+        return [name for name in re.findall(r"^  ([a-z]+) ", cls.help_of(), re.M) if name != "help"]
+
+    def start(self):
+        folder = tempfile.mkdtemp(prefix="tensord-commands.")
+        self.addCleanup(shutil.rmtree, folder)
+        url = "unix:" + os.path.join(folder, "s")
+        with open(os.path.join(folder, "log"), "wb") as log:
+            daemon = subprocess.Popen([TENSORD, "--listen", url, "--devices", "cpu:0", "--users", self.users], stderr=log)
+        self.addCleanup(lambda: (daemon.terminate(), daemon.wait(WAIT_S)))
+        end = time.monotonic() + WAIT_S
+        while self.run_ctl(url, "admin", "devices", "--json").stdout.find('"ready"') < 0:
+            self.assertLess(time.monotonic(), end, "the daemon is not ready")
+        return url
+
+    def run_ctl(self, url, role, *arguments):
+        environment = {**os.environ, "TENSORD_TOKEN": self.tokens.get(role, ""), "TERM": "xterm"}
+        return subprocess.run([TENSORCTL, "--url", url, *(a.replace("FOLDER", self.folder) for a in arguments)], capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL, timeout=WAIT_S, env=environment, cwd=self.folder)
+
+    def refused(self, done, *codes):
+        what = f"{done.args[3:]}: {done.returncode}\n{done.stdout}{done.stderr}"
+        self.assertIn(done.returncode, codes, what)
+        self.assertTrue(done.stderr.startswith("tensorctl: "), what)
+        self.assertEqual(done.stdout, "", what)
+
+    def test_each_command_is_known_to_this_test(self):
+        self.assertEqual(set(self.commands()), set(WORK))
+
+    def test_an_option_of_another_command_is_refused(self):
+        for command in self.commands():
+            for option in self.options.keys() - self.takes[command]:
+                value = ["1"] if self.options[option] else []
+                done = self.run_ctl("unix:/nonexistent/s", "admin", command, *WORK[command][0], "--" + option, *value)
+                self.refused(done, USAGE)
+                self.assertIn("does not take --" + option, done.stderr)
+
+    def test_wrong_values_are_refused(self):
+        wrong = {"seconds": ["", "x", "0", "1e9", "nan"], "interval": ["", "x", "0"], "count": ["", "x", "0", "-1", "99999999999999999999"],
+                 "watch": ["x", "0"], "output": [""], "user": [""]}
+        for command in self.commands():
+            for option in self.takes[command] & wrong.keys():
+                for value in wrong[option]:
+                    self.refused(self.run_ctl("unix:/nonexistent/s", "admin", command, f"--{option}={value}"), USAGE)
+
+    def test_too_few_and_too_many_words_are_refused(self):
+        for command in self.commands():
+            usage = self.help_of(command).splitlines()[0]
+            if "..." not in usage.replace("[OPTION]...", ""):
+                self.refused(self.run_ctl("unix:/nonexistent/s", "admin", command, "a", "b", "c", "d"), USAGE)
+            if re.search(r"\b(DEVICE|FILE|ID)\b(?!\])", usage):
+                self.refused(self.run_ctl("unix:/nonexistent/s", "admin", command), USAGE)
+
+    def test_unknown_devices_and_sessions_are_told(self):
+        url = self.start()
+        for command in self.commands():
+            if "DEVICE" not in self.help_of(command).splitlines()[0]:
+                continue
+            for name in ("cpu:9", "cuda:0", "", "\x1b[31m", "cpu:0x", "x" * 300):
+                words = [name if word == "cpu:0" else word for word in WORK[command][0]]
+                done = self.run_ctl(url, "admin", command, *words)
+                self.refused(done, FAILED)
+                if name == "cpu:9" and command != "load":
+                    self.assertIn('no device "cpu:9"; there is cpu:0', done.stderr)
+                self.assertNotIn("\x1b", done.stderr)
+        for word in ("-1", "", "1x", "cpu:0", "99999999999999999999"):
+            self.refused(self.run_ctl(url, "admin", "kill", "--", word), USAGE)
+        self.refused(self.run_ctl(url, "admin", "kill", "123456"), FAILED)
+
+    def test_every_command_with_every_role(self):
+        url = self.start()
+        order = ["observe", "run", "admin"]
+        for role in order:
+            for command in sorted(self.commands(), key=lambda name: name == "drain"):  # which is the end
+                words, least = WORK[command]
+                done = self.run_ctl(url, role, command, *words)
+                if order.index(role) < order.index(least):
+                    self.refused(done, FAILED)
+                    if command != "load":  # which looks at its file first
+                        self.assertIn("takes", done.stderr)
+                elif command == "load":  # there is no such file
+                    self.refused(done, FAILED)
+                    self.assertIn("No such file", done.stderr)
+                elif command == "save":  # and there are no names
+                    self.assertIn(done.returncode, (0, FAILED), done.stderr)
+                else:
+                    self.assertEqual(done.returncode, 0, f"{role} {command}: {done.stderr}")
+
+    def test_a_daemon_that_is_not_there_is_told(self):
+        for command in self.commands():
+            for url in ("unix:/nonexistent/s", "nonsense", "tcp://127.0.0.1:1", "tls://127.0.0.1:1"):
+                self.refused(self.run_ctl(url, "admin", command, *WORK[command][0]), FAILED)
+
+    def test_help_is_there_by_each_of_its_names(self):
+        def said(*arguments):
+            return subprocess.run([TENSORCTL, *arguments], check=True, capture_output=True, text=True).stdout
+        self.assertEqual(said("--help"), said("help"))
+        self.assertEqual(said("--help"), said("-h"))
+        for command in self.commands():
+            self.assertEqual(said("help", command), said(command, "--help"))
+            self.assertEqual(said("help", command), said(command, "-h"))
+            self.assertLessEqual(max(map(len, said("help", command).splitlines())), 80)
+        self.refused(subprocess.run([TENSORCTL, "help", "nonsense"], capture_output=True, text=True), USAGE)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

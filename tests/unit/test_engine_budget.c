@@ -1,0 +1,161 @@
+/* What the engine does for its owner within a budget of time, by a clock that the test moves. */
+#include <sched.h>
+
+#include "engine/tenant.h"
+#include "tests/unit/engine_fixture.h"
+
+static uint64_t now_ns;
+
+/* Each look at the clock costs a microsecond, so that a budget is a number of looks. */
+static uint64_t ticking(void) {
+    return now_ns += 1000;
+}
+
+static struct budget *ticking_budget(void) {
+    struct budget *budget = engine_budget(engine);
+    budget->clock = ticking;
+    return budget;
+}
+
+Test(budget, is_over_when_its_time_is_and_stays_so) {
+    uint64_t alive = 0;
+    struct budget budget = {.clock = ticking, .alive = (_Atomic uint64_t *)&alive};
+    unsigned steps = 0;
+    now_ns = 0;
+    budget_begin(&budget, 10000);
+    while (!budget_spent(&budget, 1) && steps < 100000)
+        steps++;
+    cr_assert_eq(steps, 10 * BUDGET_STEPS - 1, "%u steps", steps);
+    cr_assert(budget_spent(&budget, 1), "once over it is over");
+    cr_assert_eq(alive, now_ns, "the last look is a sign of life");
+}
+
+Test(budget, without_a_limit_never_ends) {
+    struct budget budget = {.clock = ticking, .until_ns = BUDGET_UNLIMITED};
+    for (unsigned i = 0; i < 100000; i++)
+        cr_assert(!budget_spent(&budget, 1000000));
+}
+
+enum { MANY = 20000 };
+
+static void make_many(void) {
+    for (uint64_t id = 1; id <= MANY; id++)
+        cr_assert_eq(full(session, id, 1, 0), STATUS_OK);
+    engine_kick(engine);
+}
+
+/* Turns of ten looks at the clock each, until nothing is due. */
+static unsigned turns_until_idle(struct budget *budget) {
+    unsigned turns = 0;
+    for (; engine_due(engine) && turns < 1000000; turns++) {
+        uint64_t looks = budget->looks;
+        budget_begin(budget, 10000);
+        engine_poll(engine);
+        cr_assert_leq(budget->looks - looks, 13, "a turn of %llu looks", (unsigned long long)(budget->looks - looks));
+    }
+    return turns;
+}
+
+Test(engine_budget, a_session_of_many_tensors_ends_in_many_turns) {
+    struct engine_stats stats;
+    open_engine(1 << 26);
+    make_many();
+    struct budget *budget = ticking_budget();
+    budget_begin(budget, 10000);
+    session_destroy(session);
+    session = NULL;
+    engine_stats(engine, &stats);
+    cr_assert_eq(stats.sessions, 0, "for its owner it is gone at once");
+    cr_assert_gt(stats.memory_live, 0, "its memory is not");
+    unsigned turns = turns_until_idle(budget);
+    cr_assert_gt(turns, MANY / BUDGET_STEPS / 10, "%u turns", turns);
+    engine_stats(engine, &stats);
+    cr_assert_eq(stats.memory_live, 0);
+    close_engine();
+}
+
+Test(engine_budget, the_engine_ends_with_sessions_that_have_not_quite) {
+    open_engine(1 << 26);
+    make_many();
+    budget_begin(ticking_budget(), 1000);
+    session_destroy(session);
+    session = NULL;
+    cr_assert(engine_due(engine));
+    close_engine(); /* with all memory back */
+}
+
+Test(engine_budget, a_tenant_may_go_before_the_memory_of_its_sessions) {
+    const struct tenant_limits tenant_limits = {.bytes = 1 << 26};
+    struct session_limits own = limits;
+    struct fault fault;
+    open_engine(1 << 26);
+    struct session *first = session;
+    cr_assert_eq(tenant_create(engine, "anna", &tenant_limits, &own.tenant, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine, &own, &session, &fault), STATUS_OK);
+    make_many();
+    struct budget *budget = ticking_budget();
+    budget_begin(budget, 1000);
+    session_destroy(session);
+    tenant_destroy(own.tenant);
+    cr_assert(engine_due(engine));
+    turns_until_idle(budget);
+    session = first;
+    close_engine();
+}
+
+Test(engine_budget, what_an_ended_session_still_has_is_waited_for) {
+    struct session_limits own = limits;
+    struct engine_stats stats;
+    struct upload upload;
+    struct fault fault;
+    open_engine(1 << 22); /* a few thousand tensors of 256 bytes and more fill it */
+    uint64_t id = 0;
+    while (full(session, id + 1, 1, 0) == STATUS_OK)
+        id++;
+    struct session *other;
+    cr_assert_eq(session_create(engine, &own, &other, &fault), STATUS_OK);
+    struct budget *budget = ticking_budget();
+    budget_begin(budget, 1000);
+    session_destroy(session);
+    session = other;
+    int64_t half = (1 << 21) / 4;
+    cr_assert_eq(full(other, 1, half, 0), STATUS_AGAIN);
+    cr_assert_eq(upload_to(1, 1, half, 0, false, &upload), STATUS_AGAIN);
+    engine_stats(engine, &stats);
+    cr_assert_eq(stats.failures[STATUS_OUT_OF_MEMORY], 1, "only the operation that had found it full");
+    turns_until_idle(budget);
+    cr_assert_eq(full(other, 1, half, 0), STATUS_OK, "the same operation with the same id");
+    close_engine();
+}
+
+Test(engine_budget, answers_of_one_stream_come_in_turns_and_do_not_hold_up_others) {
+    enum { WAITS = 4000 };
+    static struct answer answers[WAITS];
+    struct answer other;
+    open_engine(1 << 25);
+    open_stream(1);
+    park(1);
+    cr_assert_eq(full(session, 2, 1, 1), STATUS_OK);
+    engine_kick(engine);
+    for (int i = 0; i < WAITS; i++)
+        ask_wait(&answers[i], 1);
+    ask_wait(&other, 2);
+    unpark();
+    struct stream *second = session_find_stream(session, 1, NULL);
+    while (!point_reached(session->stream, session->stream->enqueued) || !point_reached(second, second->enqueued))
+        sched_yield();
+    struct budget *budget = ticking_budget();
+    unsigned turns = 0, first = 0;
+    for (; answers[WAITS - 1].times == 0 && turns < 1000000; turns++) {
+        budget_begin(budget, 10000);
+        engine_poll(engine);
+        if (other.times && !first)
+            first = turns + 1;
+    }
+    cr_assert_eq(answers[0].times, 1);
+    cr_assert_eq(other.times, 1);
+    cr_assert_gt(turns, 10, "%u turns", turns);
+    cr_assert_lt(first, turns, "the other stream's answer came in turn %u of %u", first, turns);
+    budget_begin(budget, BUDGET_UNLIMITED);
+    close_engine();
+}
