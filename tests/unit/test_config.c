@@ -191,6 +191,7 @@ Test(config, state_sync_is_a_word_or_a_time) {
         const char *text;
         uint64_t value;
     } rows[] = {{"publish", 0}, {"drain", UINT64_MAX}, {"5s", 5000}, {"7", 7000}, {"250ms", 250}};
+    struct config config;
     struct fault fault;
     config_init(&config);
     cr_assert_eq(config.state_sync, 5000);
