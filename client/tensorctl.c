@@ -33,6 +33,10 @@ static const struct command tensorctl_commands[] = {
      .run = command_trace},
     {"ping", "", "the time that the daemon takes to answer", .text = "--count is 5 where it is left out.\n",
      .options = COMMAND_TAKES(COMMAND_COUNT), .run = command_ping},
+    {"config", "", "the daemon's configuration, and where each value comes from",
+     .text = "As a configuration file. Behind each value is its origin (default, flag, or a\n"
+             "file), and whether SIGHUP has the daemon read it again.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON), .run = command_config},
     {"kill", "ID... | --user NAME", "end sessions: their clients are told, their memory given back",
      .options = COMMAND_TAKES(COMMAND_REASON) | COMMAND_TAKES(COMMAND_USER), .words_max = INT_MAX,
      .check = command_kill_check, .run = command_kill},

@@ -182,12 +182,15 @@ static void engine_free_lists(struct engine *engine) {
     }
 }
 
+static void engine_check_sweep(struct engine *engine, bool all);
+
 void engine_destroy(struct engine *engine) {
     if (!engine)
         return;
     engine->budget.until_ns = BUDGET_UNLIMITED;
     session_end_some(engine);
     engine_stop(engine);
+    engine_check_sweep(engine, true);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
     trace_finish(engine);
@@ -211,7 +214,8 @@ static bool engine_kick_due(const struct engine *engine) {
 }
 
 bool engine_due(const struct engine *engine) {
-    return engine_kick_due(engine) || staging_due(&engine->staging) || engine->polled || engine->ending;
+    return engine_kick_due(engine) || staging_due(&engine->staging) || engine->polled || engine->ending ||
+           engine->trim_more;
 }
 
 /* Of what is being published the middle one stands for all: the first waits shortest, the last one longest. */
@@ -355,14 +359,38 @@ static bool engine_fire(struct engine *engine, struct stream *stream) {
     return true;
 }
 
+void engine_check_give(struct engine *engine, struct check *check, struct stream *stream) {
+    if (!stream) {
+        check_unref(check);
+        return;
+    }
+    check->stream = stream;
+    check->number = stream->enqueued;
+    check->next = engine->checks;
+    engine->checks = check;
+}
+
+/* `all`: nothing runs any more. */
+static void engine_check_sweep(struct engine *engine, bool all) {
+    for (struct check **link = &engine->checks, *check; (check = *link);) {
+        if (!all && !point_reached(check->stream, check->number)) {
+            link = &check->next;
+            continue;
+        }
+        *link = check->next;
+        check_unref(check);
+    }
+}
+
 /* Not on a broken device: giving memory back may wait for it, and for ever. */
 static void engine_trim(struct engine *engine) {
+    engine->trim_more = false;
     if (engine->sessions || engine->ending || atomic_load(&engine->broken))
         return;
     if (engine->pool.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
+        engine->trim_more |= pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
     if (engine->staging.pool.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
+        engine->trim_more |= pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
 }
 
 /* Adds what has been signalled to what was left before, as a list of the owner's own: from then on a stream may be
@@ -413,6 +441,8 @@ void engine_poll(struct engine *engine) {
                 continue; /* the sessions end now, and with them what the budget is for */
     if (engine->kernels.running)
         kernel_store_sweep(engine);
+    if (engine->checks)
+        engine_check_sweep(engine, false);
     session_end_some(engine);
     engine_trim(engine);
     staging_poll(engine);

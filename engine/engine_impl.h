@@ -35,6 +35,7 @@ struct engine {
     uint32_t streams_made;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
+    struct check *checks; /* that are given back when a launch has run */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
@@ -44,6 +45,7 @@ struct engine {
     uint64_t refusals[ENGINE_REFUSALS];
     uint64_t ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
+    bool trim_more;   /* at rest, and more than one call's share is to be given back to the device */
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
         uint64_t completed, looked_ns;
@@ -112,6 +114,9 @@ struct waiter {
 struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint64_t number,
                              void (*reached)(struct waiter *waiter), void *owner);
 void engine_waiter_cancel(struct engine *engine, struct waiter *waiter);
+
+/* Gives back a check that no record holds. `stream`: a launch that is enqueued there reports to it; NULL: none does. */
+void engine_check_give(struct engine *engine, struct check *check, struct stream *stream);
 
 /* A timeline without records, for what happens outside the device: its numbers are handed out by the taker and reached
  * by engine_outside_reached() alone. Never mixed with the other streams, whose records the submitter counts. */

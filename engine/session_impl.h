@@ -116,6 +116,7 @@ struct binding {
     const struct tensor_type *types[OP_INPUTS_MAX];
     struct tensor *output; /* type set; storage and the rest to be set */
     struct check *check;   /* OP_FAMILY_TAKE: what its kernels report to */
+    bool reported;         /* one that does has been enqueued */
     struct taint *step;    /* while the taints of many inputs are settled */
     struct fault fault;
 };

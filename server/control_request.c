@@ -9,6 +9,7 @@
 #include "server/packet.h"
 #include "server/role.h"
 #include "server/status.h"
+#include "server/status_config.h"
 #include "server/status_operations.h"
 
 /* One that is malformed and one there is no memory for look the same from outside. */
@@ -58,6 +59,14 @@ static int control_list_operations(struct control *control, const struct frame_h
     (void)bytes;
     if (status_append_operations(control->front, header->sequence, &control->out, &control->out_size))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list of operations");
+    return STATUS_OK;
+}
+
+static int control_config(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                          struct fault *fault) {
+    (void)bytes;
+    if (status_append_config(control->front->config, header->sequence, &control->out, &control->out_size))
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the configuration");
     return STATUS_OK;
 }
 
@@ -131,9 +140,14 @@ static const struct control_request {
     int (*handle)(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                   struct fault *fault);
 } control_requests[] = {
-    {FRAME_HELLO, control_hello},       {FRAME_PING, control_ping},   {FRAME_LIST_DEVICES, control_list_devices},
-    {FRAME_GET_STATUS, control_status}, {FRAME_DRAIN, control_drain}, {FRAME_LIST_OPERATIONS, control_list_operations},
+    {FRAME_HELLO, control_hello},
+    {FRAME_PING, control_ping},
+    {FRAME_LIST_DEVICES, control_list_devices},
+    {FRAME_GET_STATUS, control_status},
+    {FRAME_DRAIN, control_drain},
+    {FRAME_LIST_OPERATIONS, control_list_operations},
     {FRAME_KILL_SESSION, control_kill},
+    {FRAME_GET_CONFIG, control_config},
 };
 
 static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,

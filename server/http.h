@@ -15,6 +15,7 @@
 #include "server/http_library.h"
 #include "server/peer.h"
 
+struct config;
 struct front;
 struct http_route;
 
@@ -57,6 +58,8 @@ struct http {
     uint64_t requests[HTTP_CODES]; /* answered, by the first digit of the code */
 };
 
+/* Whether the configuration's address may be listened on; listens nowhere. */
+int http_check(const struct config *config, struct fault *fault);
 /* Listens on config->http. STATUS_DENIED where others could reach it, and that was not said to be meant. */
 int http_create(struct front *front, struct http **http, struct fault *fault);
 /* Cuts all connections. Freed when the loop has closed its handles. Takes NULL. */

@@ -25,6 +25,7 @@ void lease_finish(struct connection *connection) {
     if (lease->pidfd >= 0)
         close(lease->pidfd);
     lease->pidfd = -1;
+    frame_reader_finish(&lease->cut);
     if (lease->until_ms)
         service_count_detached(connection->service, false);
     lease->until_ms = 0;
@@ -74,6 +75,7 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
     welcome->lease_ms = (uint32_t)connection->account->limits.session_lease; /* a week at most */
     welcome->heartbeat_ms = limits->heartbeat_timeout_ms;
     welcome->frames = lease->frames;
+    welcome->frame_bytes = lease->cut_bytes;
 }
 
 /* ---- counting ---- */
@@ -123,12 +125,11 @@ static size_t lease_left(const struct connection *connection) {
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
  * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, and charged
  * to the principal's rate afterwards. */
-static void lease_scan(struct connection *connection) {
+static void lease_scan_with(struct connection *connection, struct frame_reader *reader) {
     static const struct frame_handler handler = {lease_scan_message, NULL};
-    struct frame_reader *reader = &connection->reader;
     size_t left = lease_left(connection);
 
-    if (connection->eof || frame_reader_resume(reader, &handler, connection, NULL))
+    if (frame_reader_resume(reader, &handler, connection, NULL))
         return;
     while (left > 0) {
         uint8_t *place;
@@ -146,11 +147,34 @@ static void lease_scan(struct connection *connection) {
     }
 }
 
+/* The session's own reader stays within the frame in hand. */
+static void lease_scan(struct connection *connection) {
+    struct frame_reader rest;
+
+    if (connection->eof || frame_reader_copy(&connection->reader, &rest))
+        return;
+    lease_scan_with(connection, &rest);
+    frame_reader_finish(&rest);
+}
+
+/* What has come of a frame that will be counted is kept for a client that goes on within it. */
+static void lease_cut(struct connection *connection) {
+    struct lease *lease = &connection->lease;
+    struct frame_reader *reader = &connection->reader;
+
+    lease->cut_bytes = frame_reader_begun(reader);
+    if (lease->cut_bytes == 0 || !request_counted(reader->header.type) || reader->stopped)
+        return;
+    frame_reader_cut(reader);
+    lease->cut = *reader;
+    *reader = (struct frame_reader){0};
+}
+
 /* The session loses its socket, and what was under way on that. */
 static void lease_unplug(struct connection *connection) {
+    lease_cut(connection);
     connection_unplug(connection);
     connection_leave(connection); /* or its limits would keep it from coming back */
-    request_cut(connection);
     connection->wait_output = false; /* nothing waits to be sent any more */
 }
 
@@ -236,25 +260,42 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     fresh->lease.claimed = connection;
     fresh->lease.claim_sequence = sequence;
     fresh->lease.version = hello->version_max;
+    fresh->lease.within = hello->resume_within;
     frame_reader_pause(&fresh->reader);
     return STATUS_OK;
+}
+
+/* After the session has a socket again: its reader goes on within the frame that was cut, or that comes once more. */
+static void lease_go_on(struct connection *connection, struct frame_reader *cut, bool within) {
+    if (within && cut->buffer && frame_reader_follow(cut, &connection->reader) == STATUS_OK) {
+        frame_reader_finish(&connection->reader);
+        connection->reader = *cut;
+        return;
+    }
+    connection->lease.cut_bytes = 0;
+    frame_reader_finish(cut);
+    request_cut(connection);
 }
 
 void lease_take_over(struct connection *fresh) {
     struct connection *connection = fresh->lease.claimed;
     struct lease *lease = &connection->lease;
+    struct frame_reader cut;
     char reason[64];
 
     connection_settle(
         fresh); /* before the place of the other one is free, or there seems to be one more for a moment */
     if (connection->poll)
         lease_unplug(connection); /* the client knows better than we that it is of no use */
+    cut = lease->cut;
+    lease->cut = (struct frame_reader){0};
     lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;
     lease->heard_ms = lease->said_ms = service_now_ms();
     connection_adopt(connection, fresh);
+    lease_go_on(connection, &cut, fresh->lease.within);
     link_in_extend(connection);
     lease_log(connection, "session_resume", "");
     request_welcome(connection, fresh->lease.version, fresh->lease.claim_sequence);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "proto/frame.h"
 #include "proto/status.h"
 #include "proto/tensord.pb-c.h"
 #include "server/outcome.h"
@@ -33,6 +34,9 @@ struct lease {
     pid_t process;     /* the client's, where it is the socket's other end; 0: not known */
     int pidfd;         /* of that, while detached; -1: none */
 
+    struct frame_reader cut; /* within the frame that was in hand when the connection ended; no buffer: there was none */
+    uint64_t cut_bytes;      /* of that frame have come */
+
     bool once; /* the request in hand is one that changes something, */
     struct outcome_list outcomes;
 
@@ -42,7 +46,8 @@ struct lease {
 
     struct connection *claimed; /* of a fresh connection: the session that it has presented the secret of, */
     uint64_t claim_sequence;    /* and its Hello's number, */
-    uint32_t version;           /* and the protocol's for the client */
+    uint32_t version;           /* and the protocol's for the client, */
+    bool within;                /* who goes on within a frame that was cut */
 };
 
 void lease_init(struct lease *lease);

@@ -10,6 +10,7 @@
 
 #include "server/compile_child.h"
 #include "server/config.h"
+#include "server/config_check.h"
 #include "server/crash.h"
 #include "server/front.h"
 #include "server/log.h"
@@ -80,6 +81,14 @@ int main(int count, char **arguments) {
     }
     if (action == CONFIG_VERSION) {
         puts("tensord " TENSORD_VERSION);
+        return EXIT_SUCCESS;
+    }
+    if (action == CONFIG_CHECK) {
+        if (config_check(&config, &fault)) {
+            fprintf(stderr, "tensord: %s\n", fault.message);
+            return EXIT_USAGE;
+        }
+        puts("The configuration is valid.");
         return EXIT_SUCCESS;
     }
     main_find_devices(&config);

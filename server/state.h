@@ -61,6 +61,9 @@ struct state_wait {
  * STATUS_INVALID_ARGUMENT says why not. */
 int state_take_directory(const char *directory, struct fault *fault);
 
+/* Whether a directory that is there may serve. */
+int state_check_directory(const char *directory, struct fault *fault);
+
 /* `directory` "": nothing is saved, and nothing below does anything. */
 int state_init(struct state *state, struct service *service, const char *directory, struct fault *fault);
 /* The names have gone. The caller runs the loop until the handles are closed. */

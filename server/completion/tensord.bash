@@ -20,7 +20,8 @@ _tensord() {
         mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp://127.0.0.1:' -- "$current")
         return
         ;;
-    --*) [[ $previous == --help || $previous == --version ]] || return ;;
+    --help | --version | --check-config) ;;
+    --*) return ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p')" -- "$current")
 }

@@ -24,7 +24,8 @@ TestSuite(resume_wire, .init = start, .fini = stop, .timeout = 60);
 
 /* What Welcome says, and what Hello presents. */
 struct pass {
-    uint64_t session, epoch, frames;
+    uint64_t session, epoch, frames, frame_bytes;
+    bool within; /* it goes on within a frame */
     uint8_t secret[16];
     size_t secret_bytes;
 };
@@ -36,6 +37,7 @@ static void hello(struct wire *wire, const struct pass *pass) {
     message.resumable = true;
     if (pass) {
         message.resume_session = pass->session;
+        message.resume_within = pass->within;
         message.resume_epoch = pass->epoch;
         message.resume_secret = (ProtobufCBinaryData){pass->secret_bytes, (uint8_t *)(uintptr_t)pass->secret};
     }
@@ -50,7 +52,11 @@ static struct pass welcome(struct wire *wire) {
     Tensord__Welcome *message = tensord__welcome__unpack(NULL, frame.header.message_bytes, frame.message);
     cr_assert_not_null(message);
     cr_assert_leq(message->resume_secret.len, sizeof pass.secret);
-    pass = (struct pass){message->session, message->epoch, message->frames, {0}, message->resume_secret.len};
+    pass = (struct pass){.session = message->session,
+                         .epoch = message->epoch,
+                         .frames = message->frames,
+                         .frame_bytes = message->frame_bytes,
+                         .secret_bytes = message->resume_secret.len};
     if (pass.secret_bytes)
         memcpy(pass.secret, message->resume_secret.data, pass.secret_bytes);
     tensord__welcome__free_unpacked(message, NULL);
@@ -216,6 +222,67 @@ Test(resume_wire, frame_that_was_cut_counts_as_not_sent) {
     detach(&wire, &pass);
     cr_assert_eq(come_back(&wire, &pass).frames, 1);
     wire_close(&wire);
+}
+
+/* An upload of one frame, as bytes. */
+static void upload_bytes(struct wire_buffer *buffer, const float *data, int64_t n) {
+    Tensord__Upload upload = TENSORD__UPLOAD__INIT;
+    upload.id = upload.sequence = 1;
+    upload.dtype = DTYPE_F32;
+    upload.n_shape = 1;
+    upload.shape = &n;
+    upload.label = "";
+    wire_buffer_frame(buffer, FRAME_UPLOAD, 0, &upload, data, (size_t)n * sizeof *data);
+}
+
+/* Within its header, its message, its payload; from there each connection brings the next part. */
+Test(resume_wire, frame_goes_on_where_it_was_cut) {
+    static const size_t cuts[] = {31, 32, 40, 60, 1000, 1001, 100000, 150000};
+    struct wire wire;
+    struct wire_buffer buffer = {0};
+    static float data[CUT_FLOATS], got[CUT_FLOATS];
+    size_t sent = 0;
+    client_noise(data, sizeof data, 1);
+    upload_bytes(&buffer, data, CUT_FLOATS);
+    struct pass pass = open_new(&wire), back;
+    pass.within = true;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        cr_assert(wire_write(&wire, buffer.bytes + sent, cuts[i] - sent));
+        detach(&wire, &pass);
+        back = come_back(&wire, &pass);
+        sent = cuts[i] < FRAME_HEADER_BYTES ? 0 : cuts[i];
+        cr_assert(back.frames == 0 && back.frame_bytes == sent, "%lu bytes of %zu", back.frame_bytes, cuts[i]);
+    }
+    cr_assert(wire_write(&wire, buffer.bytes + sent, buffer.n - sent));
+    cr_assert_eq(wire_fetch(&wire, 1, got, sizeof got, NULL), STATUS_OK);
+    cr_assert(!memcmp(got, data, sizeof data));
+    detach(&wire, &pass);
+    back = come_back(&wire, &pass);
+    cr_assert(back.frames == 1 && back.frame_bytes == 0);
+    cr_assert(wire_full(&wire, 2, 2, 3, 9), "numbers go on");
+    cr_assert_eq(wire_fetch(&wire, 2, got, 3 * sizeof *got, NULL), STATUS_OK);
+    wire_close(&wire);
+    wire_buffer_finish(&buffer);
+}
+
+/* A question has no part that is kept: it is asked again. */
+Test(resume_wire, question_that_was_cut_is_forgotten) {
+    struct wire wire;
+    struct wire_buffer buffer = {0};
+    float got[3];
+    Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+    struct pass pass = open_new(&wire);
+    pass.within = true;
+    fetch.id = 1;
+    wire_buffer_frame(&buffer, FRAME_FETCH, 7, &fetch, NULL, 0);
+    cr_assert(wire_full(&wire, 1, 1, 3, 7) && wire_ping(&wire));
+    cr_assert(wire_write(&wire, buffer.bytes, buffer.n - 2));
+    detach(&wire, &pass);
+    struct pass back = come_back(&wire, &pass);
+    cr_assert(back.frames == 1 && back.frame_bytes == 0, "%lu, %lu", back.frames, back.frame_bytes);
+    cr_assert_eq(wire_fetch(&wire, 1, got, sizeof got, NULL), STATUS_OK);
+    wire_close(&wire);
+    wire_buffer_finish(&buffer);
 }
 
 Test(resume_wire, cut_chunk_that_comes_back_with_another_size_breaks_the_protocol) {
