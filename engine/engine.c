@@ -13,10 +13,6 @@ enum {
     ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
     ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
     ENGINE_STAGING_BYTES = 1 << 30,
-    /* Times are taken of one operation in so many publications, and in each one with so much estimated work: two looks at
-     * the clock cost 50 ns, as much as half of a small operation. */
-    ENGINE_SAMPLE_EVERY = 64,
-    ENGINE_SAMPLE_NS = 20 * 1000,
     ENGINE_CALLBACK_STEPS = 8, /* of the budget: an answer is made, */
     ENGINE_CALLBACKS = 32,     /* and so many for one stream before others have their turn */
 };
@@ -100,6 +96,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);
     trace_init(engine);
+    samples_init(&engine->samples);
     int error = device->vtable->async ? pthread_create(&engine->reaper, NULL, reaper_main, engine) : 0;
     if (error)
         return error;
@@ -218,16 +215,6 @@ bool engine_due(const struct engine *engine) {
            engine->trim_more;
 }
 
-/* Of what is being published the middle one stands for all: the first waits shortest, the last one longest. */
-static void engine_sample(struct engine *engine, struct stream *stream) {
-    if (stream->weight < ENGINE_SAMPLE_NS && ++engine->publications % ENGINE_SAMPLE_EVERY)
-        return;
-    if (stream->sample)
-        return;
-    stream->sample = stream->published + (stream->enqueued - stream->published + 1) / 2;
-    stream->sample_ns = engine_clock();
-}
-
 /* Hands what has been enqueued to the run queue; with the lock held. */
 static void engine_publish(struct engine *engine) {
     struct stream *touched = engine->touched;
@@ -235,7 +222,6 @@ static void engine_publish(struct engine *engine) {
     for (struct stream *next; touched; touched = next) {
         next = touched->touched_next;
         touched->touched = false;
-        engine_sample(engine, touched);
         touched->published = touched->enqueued;
         engine->run_weight += touched->weight;
         touched->weight = 0;

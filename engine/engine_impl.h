@@ -8,6 +8,7 @@
 #include "engine/history.h"
 #include "engine/kernel_impl.h"
 #include "engine/pool.h"
+#include "engine/samples.h"
 #include "engine/staging.h"
 #include "engine/tensor.h"
 #include "engine/trace_impl.h"
@@ -43,7 +44,8 @@ struct engine {
     struct budget budget;
     struct stream *polled, **polled_last; /* those with callbacks that are due, in order */
     uint64_t refusals[ENGINE_REFUSALS];
-    uint64_t ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
+    uint64_t
+        ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
     bool trim_more;   /* at rest, and more than one call's share is to be given back to the device */
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
@@ -59,9 +61,10 @@ struct engine {
     pthread_cond_t work;     /* the submitter sleeps on it */
     pthread_cond_t progress; /* engine_wait() sleeps on it */
     struct run_queue run;
-    uint64_t run_weight; /* published and not yet run, in nanoseconds, roughly */
-    bool submitting;     /* somebody has the submitter's role, */
-    struct stream *turn; /* and this stream's turn it is; its records stay until that is over. NULL: between two */
+    uint64_t run_weight;  /* published and not yet run, in nanoseconds, roughly */
+    bool submitting;      /* somebody has the submitter's role, */
+    struct stream *turn;  /* and this stream's turn it is; its records stay until that is over. NULL: between two */
+    uint64_t turn_end_ns; /* when the turn before it ended, and it began */
     bool submitter_asleep;
     bool trim_due; /* the submitter shall give workspaces back */
     bool stopping;
@@ -73,7 +76,10 @@ struct engine {
     unsigned chunks_count;
     struct fault latched; /* a sticky failure of the device */
     struct histogram queue_time, run_time;
-    unsigned publications;  /* for the choice of operations whose times are taken */
+    /* For so long the device has had something to do, up to the end of the last turn or, where launches run later, of the
+     * last time without a mark; and since when it is at something. */
+    uint64_t busy_ns, busy_since_ns, busy_until_ns;
+    unsigned marked;        /* marks whose events are on the device */
     struct flight flight;   /* user kernels that may have caused it */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */
@@ -82,6 +88,7 @@ struct engine {
     bool submitted; /* nothing more will be marked */
     pthread_t thread, reaper;
     struct history history; /* the submitter's */
+    struct samples samples; /* the submitter's */
     struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
@@ -90,6 +97,8 @@ struct engine {
 void engine_trim_workspaces(struct engine *engine);
 /* Nanoseconds of CLOCK_MONOTONIC. Any thread. */
 uint64_t engine_clock(void);
+/* For so long the device has been at the work of the session that has the stream now; with the lock held. */
+uint64_t engine_stream_time(const struct engine *engine, const struct stream *stream, uint64_t now);
 
 /* Owner thread. */
 void engine_touch(struct engine *engine, struct stream *stream);

@@ -197,7 +197,7 @@ static void state_log_unsaved(const struct name_owner *owner, const char *reason
     log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", owner->key, "names",
               log_text(count, sizeof count, "%u", unsaved), "bytes",
               log_text(bytes, sizeof bytes, "%" PRIu64, owner->disk->bytes), "since_s",
-              log_text(age, sizeof age, "%.1f", since ? (double)(service_now_ns() - since) / 1e9 : 0.0), "reason",
+              log_text(age, sizeof age, "%.1f", since ? (double)(service_now_ns() - since) / 1e9 : 0.0), "cause",
               reason, NULL);
 }
 

@@ -51,6 +51,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.staging_total = config->staging;
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
+    message->start.log_format = (int32_t)log_format();
     snprintf(message->start.state_dir, sizeof message->start.state_dir, "%s", config->state_dir);
     message->start.state_sync_ms = config->state_sync;
     message->start.state_timeout_ms = config->state_timeout;
@@ -288,14 +289,14 @@ static void worker_slot_tell_unsaved(struct worker_slot *slot, bool meant, int64
     if (!slot->unsaved || told)
         return;
     if (!names->unsaved) /* so young that the page has not told whose */
-        log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "reason",
+        log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "cause",
                   "the worker ended before the last changes were on the disk", NULL);
     for (unsigned i = 0; i < names->n_owners && i < STATS_OWNERS_MAX; i++)
         if (names->owners[i].unsaved)
             log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "principal",
                       names->owners[i].principal, "changes",
                       log_text(count, sizeof count, "%llu", (unsigned long long)names->owners[i].unsaved), "bytes_named",
-                      log_text(bytes, sizeof bytes, "%llu", (unsigned long long)names->owners[i].bytes), "reason",
+                      log_text(bytes, sizeof bytes, "%llu", (unsigned long long)names->owners[i].bytes), "cause",
                       "the worker ended before they were on the disk", NULL);
 }
 
