@@ -346,25 +346,6 @@ void answer_fail(struct connection *connection, const struct fault *fault) {
     struct answer *answer = connection->pending;
     unsigned type = FRAME_DONE;
 
-<<<<<<< HEAD
-        if (answer->kind == ANSWER_FETCH) {
-            type = FRAME_FETCH_CHUNK;
-            feed_finish(&answer->feed);
-        } else if (answer->kind == ANSWER_COMPILE) {
-            type = FRAME_KERNEL_COMPILED;
-            compile_let_go(answer->compile);
-        } else if (answer->kind == ANSWER_PUBLISH) {
-            publish_destroy(answer->publish);
-        } else if (answer->kind == ANSWER_SAVED) {
-            state_wait_cancel(&answer->saved);
-        } else {
-            wait_cancel(&answer->wait);
-        }
-        answer_unlink(answer);
-        answer->kind = ANSWER_PLAIN;
-        reply_fault(&answer->reply, type, answer->sequence, fault);
-        answer_queue(answer);
-=======
     if (answer->kind == ANSWER_FETCH) {
         type = FRAME_FETCH_CHUNK;
         feed_finish(&answer->feed);
@@ -373,9 +354,10 @@ void answer_fail(struct connection *connection, const struct fault *fault) {
         compile_let_go(answer->compile);
     } else if (answer->kind == ANSWER_PUBLISH) {
         publish_destroy(answer->publish);
+    } else if (answer->kind == ANSWER_SAVED) {
+        state_wait_cancel(&answer->saved);
     } else {
         wait_cancel(&answer->wait);
->>>>>>> main
     }
     answer_unlink(answer);
     answer->kind = ANSWER_PLAIN;
