@@ -29,6 +29,8 @@ struct state_owner {
     struct state_file *files; /* that names.json needs */
     size_t n_files;
     uint64_t next_file;
+    struct name_owner *behind; /* whose changes go first, up to */
+    uint64_t behind_revision;
     struct save *save; /* under way; NULL: none */
     struct state_wait *waits;
     uint64_t retry_ns; /* after a failure: not before */

@@ -141,6 +141,30 @@ const char *state_fault(const struct name_owner *owner) {
     return owner->disk ? owner->disk->fault : "";
 }
 
+/* Those who waited for this one's changes. */
+static void state_let_pass(struct state *state, const struct name_owner *owner) {
+    for (struct name_owner *at = state->service->names.owners; at; at = at->next)
+        if (at->disk && at->disk->behind == owner && at->disk->behind_revision <= owner->disk->saved)
+            at->disk->behind = NULL;
+}
+
+/* Two that wait for each other would wait for ever: then a crash may leave names with both. */
+void state_order(struct name_owner *from, struct name_owner *to) {
+    if (!from->disk || !to->disk)
+        return;
+    for (const struct name_owner *at = to; at; at = at->disk->behind)
+        if (at == from)
+            return;
+    from->disk->behind = to;
+    from->disk->behind_revision = to->disk->revision;
+}
+
+void state_resume(struct state *state) {
+    state->paused = false;
+    if (!state->sync_ms)
+        state_go(state);
+}
+
 /* ---- those who wait ---- */
 
 bool state_wait(struct state *state, struct name_owner *owner, struct state_wait *wait) {
@@ -270,6 +294,7 @@ static void save_succeeded(struct save *save) {
         state_count_dirty(state, -1);
     }
     save_destroy(save);
+    state_let_pass(state, owner);
     state_answer(disk, revision, NULL);
     names_let_go(&state->service->names);
 }
@@ -496,7 +521,7 @@ static void save_ran(struct disk_job *job) {
 
 static bool state_due(const struct state *state, const struct name_owner *owner, uint64_t now) {
     const struct state_owner *disk = owner->disk;
-    if (!disk || disk->save || disk->revision == disk->saved)
+    if (!disk || disk->save || disk->behind || disk->revision == disk->saved)
         return false;
     if (state->closing)
         return !disk->failures;
@@ -576,7 +601,7 @@ static struct name_owner *state_pick(struct state *state) {
 }
 
 static void state_go(struct state *state) {
-    if (!*state->directory || state->sealed || state->service->failed || disk_busy(&state->disk))
+    if (!*state->directory || state->paused || state->sealed || state->service->failed || disk_busy(&state->disk))
         return;
     struct name_owner *owner = state_pick(state);
     struct save *save = owner ? owner->disk->save : NULL;
