@@ -40,6 +40,14 @@ static bool names_present_key(const struct names *names, const char *name, char 
     return true;
 }
 
+/* Whether somebody may come who is called that, and is no user; or is one. */
+static bool names_can_be(const struct names *names, const char *words, const char *name) {
+    bool uid = !strncmp(words, "uid:", 4) && words[4] && words[4 + strspn(words + 4, "0123456789")] == 0;
+    if (users_is_name(name))
+        return !names_orphaned(names, words);
+    return uid || (!strncmp(words, "cert:", 5) && words[5]) || !strcmp(words, "tcp") || !strcmp(words, "unix");
+}
+
 int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
                   struct fault *fault) {
     char present[PRINCIPAL_NAME_BYTES], name[PRINCIPAL_NAME_BYTES];
@@ -51,7 +59,7 @@ int names_resolve(const struct names *names, const char *words, bool given, char
         return STATUS_OK;
     }
     principal_key_name(words, name);
-    if (given && users_is_name(name) && names_orphaned(names, words))
+    if (given && !names_can_be(names, words, name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "there is no user \"%s\"", words);
     snprintf(key, PRINCIPAL_NAME_BYTES, "%s", words);
     return STATUS_OK;

@@ -71,8 +71,7 @@ struct index {
     size_t count;
 };
 /* The text of a file for these names; malloc'ed, NULL without memory. Any thread. */
-char *index_print(const char *device, const char *principal, const struct index_name *names, size_t count,
-                  size_t *bytes);
+char *index_print(const char *device, const struct index_name *names, size_t count, size_t *bytes);
 /* Reads one. STATUS_INVALID_ARGUMENT says what is wrong with it. */
 int index_read(struct index *index, const char *path, struct fault *fault);
 void index_finish(struct index *index);
@@ -82,7 +81,7 @@ void index_finish(struct index *index);
 /* What a save writes: decided on the disk's thread, from values that do not change. */
 struct save_plan {
     /* given */
-    const char *device, *principal;
+    const char *device;
     char folder[STATE_PATH_MAX + STATE_NAME_MAX + 2];
     struct name_entry **entries; /* in the order of their names */
     size_t count;

@@ -303,6 +303,7 @@ static void save_failed(struct save *save) {
     struct state_owner *disk = save->owner->disk;
     struct save_plan *plan = &save->plan;
     struct name_owner *owner = save->owner;
+    struct names *names = &save->state->service->names;
     struct fault told;
     uint64_t now = service_now_ns(), revision = save->revision;
     for (size_t i = 0; plan->values && i < plan->count; i++)
@@ -324,6 +325,9 @@ static void save_failed(struct save *save) {
     save_destroy(save);
     fault_set(&told, STATUS_INTERNAL, "named, but not on the daemon's disk: %.190s", disk->fault);
     state_answer(disk, revision, &told);
+    for (struct name_owner *at = names->owners; at; at = at->next) /* what waits for this one is not saved, either */
+        if (at->disk && at->disk->behind == owner)
+            state_answer(at->disk, UINT64_MAX, &told);
 }
 
 /* ---- reading ---- */
@@ -525,8 +529,8 @@ static bool state_due(const struct state *state, const struct name_owner *owner,
         return false;
     if (state->closing)
         return !disk->failures;
-    if (state->sync_ms == STATE_SYNC_DRAIN || now < disk->retry_ns)
-        return false;
+    if (state->sync_ms == STATE_SYNC_DRAIN || (now < disk->retry_ns && !disk->waits))
+        return false; /* who waits shall hear soon whether the disk still refuses */
     return !state->sync_ms || now - disk->since_ns >= state->sync_ms * 1000000;
 }
 
@@ -559,7 +563,6 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
     state_folder_name(state, owner->key, name);
     state_path(state, name, save->plan.folder, sizeof save->plan.folder);
     save->plan.device = state->service->device;
-    save->plan.principal = owner->key;
     save->plan.files = disk->files;
     save->plan.n_files = disk->n_files;
     save->plan.number = disk->next_file++;
@@ -613,7 +616,18 @@ static void state_go(struct state *state) {
     disk_start(&state->disk, &save->job);
 }
 
+/* Nothing is saved any more, and nobody shall wait for it. */
+static void state_answer_sealed(struct state *state) {
+    struct fault fault;
+    fault_set(&fault, STATUS_INTERNAL, "named, but not on the daemon's disk: some names there could not be restored");
+    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
+        if (owner->disk)
+            state_answer(owner->disk, UINT64_MAX, &fault);
+}
+
 void state_tick(struct state *state) {
+    if (state->sealed)
+        state_answer_sealed(state);
     state_go(state);
 }
 

@@ -178,7 +178,9 @@ Test(names_admin, memory_goes_to_the_new_owner_but_is_not_shared_by_two) {
               command.out);
     restart();
     SUCCEEDS(bob, "rm", "cpu:0", "a", "b");
+    publish(bob, "cpu:0", "a", 1);
     REFUSED("there is no user \"nobody\"", admin, "mv", "cpu:0", "a", "--user", "bob", "--to", "nobody");
+    REFUSED("there is no user \"a b\"", admin, "mv", "cpu:0", "a", "--user", "bob", "--to", "a b");
 }
 
 /* ---- users who have gone ---- */
