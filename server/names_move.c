@@ -29,6 +29,10 @@ bool names_orphaned(const struct names *names, const char *key) {
     return users_is_name(name) && !names_find_user(names, key, '\n');
 }
 
+const char *names_shown(const struct name_owner *owner) {
+    return names_orphaned(&owner->account->service->names, owner->key) ? owner->key : owner->account->name;
+}
+
 /* The key of the present user of this name; false: there is none. */
 static bool names_present_key(const struct names *names, const char *name, char key[PRINCIPAL_NAME_BYTES]) {
     const char *line = names_find_user(names, name, '#');
