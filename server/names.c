@@ -73,6 +73,7 @@ static int names_add_owner(struct names *names, const char *principal, const str
     owner->next = names->owners;
     names->owners = owner;
     names->n_owners++;
+    names_know_owner(names, owner);
     *result = owner;
     return STATUS_OK;
 }
