@@ -221,6 +221,7 @@ static void lease_detach(struct connection *connection, const char *reason) {
     service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
     lease_unplug(connection); /* and only then its connection's given back */
+    link_in_extend(connection);
     if (lease->process > 0) {
         lease->pidfd = pidfd_open(lease->process, 0);
         if (lease->pidfd < 0 && errno == ESRCH)
