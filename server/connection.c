@@ -41,8 +41,9 @@ void connection_watch(struct connection *connection) {
 
 static void connection_refused(struct connection *connection, const char *reason) {
     snprintf(connection->reason, sizeof connection->reason, "%s", reason);
-    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer.address, "principal",
-              connection->peer.principal.name, "reason", connection->reason, NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "connection_refused", "peer",
+                   connection->peer.address, "principal", connection->peer.principal.name, "cause", connection->reason,
+                   NULL);
 }
 
 /* Goes on with the handshake. True: it is done. */

@@ -25,10 +25,11 @@ static void connection_end_session(struct connection *connection) {
     session_notify_room(connection->session, 0, NULL, NULL);
     account_close_session(connection);
     connection->service->sessions--;
-    log_event(LOG_LEVEL_INFO, "session_close", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
-              connection->reason, "operations", log_text(operations, sizeof operations, "%lu", connection->operations),
-              "failures", log_text(failed, sizeof failed, "%lu", failures), NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_close", "session",
+                   log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
+                   "principal", connection->peer.principal.name, "cause", connection->reason, "operations",
+                   log_text(operations, sizeof operations, "%lu", connection->operations), "failures",
+                   log_text(failed, sizeof failed, "%lu", failures), NULL);
 }
 
 /* Nobody waits for an answer any more. */
@@ -161,9 +162,9 @@ static void connection_finish_with(struct connection *connection, const struct f
     /* Failed logins are logged by the front, and not as often as strangers like. */
     if (!connection->session) {
         connection->service->rejections[fault->code]++;
-        log_event(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "connection_refused",
-                  "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
-                  connection->reason, NULL);
+        log_event_from(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
+                       PEER_SOURCE(&connection->peer), "connection_refused", "peer", connection->peer.address,
+                       "principal", connection->peer.principal.name, "cause", connection->reason, NULL);
     }
     connection->state = CONNECTION_CLOSING;
     connection->deadline_ms = service_now_ms() + (connection->poll ? SERVICE_FLUSH_MS : 0);

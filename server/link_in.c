@@ -307,7 +307,7 @@ void link_in_accept(struct service *service, const char *device, const char *pri
         link_in_match(link, copy);
     if (link)
         return;
-    log_event(LOG_LEVEL_WARNING, "link_refused", "device", device, NULL);
+    log_event_from(LOG_LEVEL_WARNING, device, "link_refused", "device", device, NULL);
     if (fd >= 0)
         close(fd);
     if (copy) {

@@ -134,7 +134,8 @@ static bool link_out_ask_for(struct service *service, struct link_out *out) {
     if (error == -EAGAIN)
         return false;
     if (error) {
-        log_event(LOG_LEVEL_WARNING, "link_failed", "device", out->device, "reason", strerror(-error), NULL);
+        log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", strerror(-error),
+                       NULL);
         link_out_destroy(out);
         return true;
     }
@@ -165,7 +166,7 @@ void link_out_send(struct connection *connection, uint64_t id, const char *devic
     struct link_out *out = calloc(1, sizeof *out);
 
     if (!out) {
-        log_event(LOG_LEVEL_WARNING, "link_failed", "device", device, "reason", "no memory", NULL);
+        log_event_from(LOG_LEVEL_WARNING, device, "link_failed", "device", device, "cause", "no memory", NULL);
         return; /* the destination times out */
     }
     out->connection = connection;
@@ -198,7 +199,8 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
         if (fd >= 0)
             close(fd);
     } else if (fd < 0) {
-        log_event(LOG_LEVEL_WARNING, "link_failed", "device", out->device, "reason", fault->message, NULL);
+        log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", fault->message,
+                       NULL);
         link_out_destroy(out);
     } else if (link_watch(service, &out->poll, fd, out) < 0) {
         close(fd);

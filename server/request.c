@@ -57,9 +57,10 @@ static void request_log_open(const struct connection *connection) {
     const char *cipher = transport_cipher(&connection->transport);
     char number[24];
 
-    log_event(LOG_LEVEL_INFO, "session_open", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer.address, "principal", connection->peer.principal.name, "client",
-              connection->client, *cipher ? "tls" : NULL, cipher, NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_open", "session",
+                   log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
+                   "principal", connection->peer.principal.name, "client", connection->client, *cipher ? "tls" : NULL,
+                   cipher, NULL);
 }
 
 /* Who the client is, by its token or its certificate. STATUS_AGAIN: the front has been asked, or is to be. */
