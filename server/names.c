@@ -77,8 +77,8 @@ static int names_add_owner(struct names *names, const char *principal, const str
     return STATUS_OK;
 }
 
-static int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
-                            struct name_owner **result, struct fault *fault) {
+int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
+                     struct name_owner **result, struct fault *fault) {
     int status = STATUS_OK;
 
     *result = names_find_owner(names, principal);
@@ -174,6 +174,8 @@ void names_finish(struct names *names) {
         owner->disk = NULL;
     }
     names_let_go(names);
+    free(names->users);
+    names->users = NULL;
 }
 
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait) {
