@@ -18,6 +18,7 @@ struct account {
     struct account *next, **previous;
     char key[PRINCIPAL_NAME_BYTES];  /* principal_key() */
     char name[PRINCIPAL_NAME_BYTES]; /* in words */
+    bool orphan;                     /* of a user who has gone, and left names here */
     struct limits limits;
     struct tenant *tenant;
     unsigned connections, sessions;

@@ -82,8 +82,10 @@ int names_take_owner(struct names *names, const char *principal, const struct li
 
 /* Takes `users`, malloc'ed. */
 void names_set_users(struct names *names, char *users);
-/* Whether it belonged to a user that there is not any more. */
-bool names_orphaned(const struct names *names, const char *key);
+/* Finds out whether its account is an orphan. */
+void names_know_owner(const struct names *names, struct name_owner *owner);
+/* Whose names they are, in words: of a user who has gone it is the key, which tells him from a later one. */
+const char *names_shown(const struct name_owner *owner);
 /* The key that somebody means by these words: a present user's name, or a key itself. For what is looked for, the present
  * user goes first where it has names; for one that is `given` names, it has to be there. */
 int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],

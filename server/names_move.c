@@ -10,11 +10,6 @@
 
 /* ---- who is meant ---- */
 
-void names_set_users(struct names *names, char *users) {
-    free(names->users);
-    names->users = users;
-}
-
 /* The line that begins with this text and then `end`; NULL: there is none. */
 static const char *names_find_user(const struct names *names, const char *text, char end) {
     char line[PRINCIPAL_NAME_BYTES + 4];
@@ -23,10 +18,25 @@ static const char *names_find_user(const struct names *names, const char *text, 
     return found ? found + 1 : NULL;
 }
 
-bool names_orphaned(const struct names *names, const char *key) {
+static bool names_orphaned(const struct names *names, const char *key) {
     char name[PRINCIPAL_NAME_BYTES];
     principal_key_name(key, name);
     return users_is_name(name) && !names_find_user(names, key, '\n');
+}
+
+void names_know_owner(const struct names *names, struct name_owner *owner) {
+    owner->account->orphan = names_orphaned(names, owner->key);
+}
+
+void names_set_users(struct names *names, char *users) {
+    free(names->users);
+    names->users = users;
+    for (struct name_owner *owner = names->owners; owner; owner = owner->next)
+        names_know_owner(names, owner);
+}
+
+const char *names_shown(const struct name_owner *owner) {
+    return owner->account->orphan ? owner->key : owner->account->name;
 }
 
 /* The key of the present user of this name; false: there is none. */

@@ -138,7 +138,7 @@ struct request_names {
 /* The owner's entries from `first` on, as far as there is room, in the arena. */
 static void request_pick_names(struct request_names *names, const struct name_owner *owner, unsigned first, bool all) {
     struct arena *arena = &names->connection->service->arena;
-    bool orphan = all && names_orphaned(&names->connection->service->names, owner->key);
+    bool orphan = owner->account->orphan;
     uint64_t now = service_now_ns();
 
     for (unsigned i = first; i < owner->count && !names->starved; i++) {

@@ -209,7 +209,7 @@ static void save_log(const struct save *save) {
     const struct state_owner *disk = save->owner->disk;
     char count[24], bytes[24];
     bool known = !save->state->closing && !disk->failures;
-    log_event(known ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "names_saved", "principal", save->owner->key, "names",
+    log_event(known ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "names_saved", "principal", names_shown(save->owner), "names",
               log_text(count, sizeof count, "%zu", save->plan.count), "bytes",
               log_text(bytes, sizeof bytes, "%" PRIu64, save->plan.bytes), "folder", save->plan.folder, NULL);
 }
@@ -218,7 +218,7 @@ static void state_log_unsaved(const struct name_owner *owner, const char *reason
     char count[24], bytes[24], age[24];
     uint64_t since;
     unsigned unsaved = state_unsaved(owner, &since);
-    log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", owner->key, "names",
+    log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", names_shown(owner), "names",
               log_text(count, sizeof count, "%u", unsaved), "bytes",
               log_text(bytes, sizeof bytes, "%" PRIu64, owner->disk->bytes), "since_s",
               log_text(age, sizeof age, "%.1f", since ? (double)(service_now_ns() - since) / 1e9 : 0.0), "cause",

@@ -87,10 +87,7 @@ static void worker_stats_principal(const struct account *account, struct stats_p
 
     tenant_stats(account->tenant, &tenant);
     /* Who has gone is told from a later user of the name. */
-    memcpy(out->name,
-           account->connections || !names_orphaned(&account->service->names, account->key) ? account->name
-                                                                                           : account->key,
-           sizeof out->name);
+    memcpy(out->name, account->orphan ? account->key : account->name, sizeof out->name);
     out->connections = account->connections;
     out->sessions = account->sessions;
     out->live = tenant.live;

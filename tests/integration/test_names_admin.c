@@ -9,7 +9,7 @@
 #include "tests/integration/client.h"
 #include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
-#include "tests/integration/deadline.h"
+#include "tests/integration/status.h"
 
 enum { RUN_MS = 60000, TOKEN_BYTES = 96 };
 
@@ -129,6 +129,12 @@ Test(names_admin, everybodys_names_are_for_administrators) {
     cr_assert_eq(value_of(bob, "cpu:1", "mine"), -1);
 }
 
+static bool owners_are_users(const Tensord__Status *status, const void *none) {
+    const Tensord__DeviceStatus *device = status_device(status, "cpu:0");
+    (void)none;
+    return device->n_name_owners == 1 && !strcmp(device->name_owners[0]->principal, "alice");
+}
+
 Test(names_admin, list_has_all_devices_and_only_ones_own) {
     publish(alice, "cpu:0", "weights", 1);
     publish(alice, "cpu:1", "other", 1);
@@ -139,6 +145,7 @@ Test(names_admin, list_has_all_devices_and_only_ones_own) {
               "%s", command.out);
     SUCCEEDS(alice, "cpu:1");
     cr_assert(!strstr(command.out, "weights") && strstr(command.out, "other"), "%s", command.out);
+    status_until(tensord.url, owners_are_users, NULL, RUN_MS);
     SUCCEEDS(admin, "--all", "--json");
     cr_assert(strstr(command.out, "\"user\": \"alice\"") && strstr(command.out, "\"orphan\": false") &&
                   strstr(command.out, "\"unsaved\": false"),
