@@ -72,6 +72,9 @@ const char *command_top_check(const struct tensorctl *ctl);
 int command_top(struct tensorctl *ctl, struct fault *fault);
 int command_trace(struct tensorctl *ctl, struct fault *fault);
 
+/* command_config.c */
+int command_config(struct tensorctl *ctl, struct fault *fault);
+
 /* command_line.c: what stands on the command line. */
 
 enum { COMMAND_USAGE_EXIT = 2 };

@@ -65,6 +65,8 @@ enum {
     X(LIST_OPERATIONS, 53, ListOperations, "client")                                                                   \
     X(OPERATION_LIST, 54, OperationList, "server")                                                                     \
     X(KILL_SESSION, 58, KillSession, "client")                                                                         \
+    X(GET_CONFIG, 59, GetConfig, "client")                                                                             \
+    X(CONFIG, 60, Config, "server")                                                                                    \
     X(LINK_DATA, 64, LinkData, "worker")                                                                               \
     X(PUBLISH, 80, Publish, "client")                                                                                  \
     X(OPEN_NAME, 81, OpenName, "client")                                                                               \

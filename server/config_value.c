@@ -80,6 +80,22 @@ int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, 
     return STATUS_OK;
 }
 
+static void config_value_scaled_text(uint64_t value, const struct config_unit *units, char *out, size_t size) {
+    while (units[1].suffix && (value == 0 || value % units[0].factor))
+        units++;
+    snprintf(out, size, "%" PRIu64 "%s", value / units[0].factor, value ? units[0].suffix : "");
+}
+
+void config_value_bytes_text(uint64_t bytes, char *out, size_t size) {
+    static const struct config_unit units[] = {{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"", 1}, {NULL, 0}};
+    config_value_scaled_text(bytes, units, out, size);
+}
+
+void config_value_duration_text(uint64_t milliseconds, char *out, size_t size) {
+    static const struct config_unit units[] = {{"s", 1000}, {"ms", 1}, {NULL, 0}};
+    config_value_scaled_text(milliseconds, units, out, size);
+}
+
 int config_value_switch(const char *text, uint64_t *value, struct fault *fault) {
     bool yes = !strcmp(text, "yes");
     if (!yes && strcmp(text, "no") != 0)

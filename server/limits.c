@@ -94,6 +94,10 @@ bool limits_has(const char *key) {
     return limits_find(key);
 }
 
+unsigned limits_number(const char *key) {
+    return (unsigned)(limits_find(key) - limits_keys);
+}
+
 int limits_set(struct limits *limits, const char *name, const char *value, struct fault *fault) {
     const struct limits_key *key = limits_find(name);
     if (!key)

@@ -41,6 +41,8 @@ void limits_init(struct limits *limits);
 void limits_fill(struct limits *limits);
 /* Whether this is one of the keys. */
 bool limits_has(const char *key);
+/* Its row; it is one of the keys. */
+unsigned limits_number(const char *key);
 /* STATUS_INVALID_ARGUMENT names the value and what would be right, or the unknown key; then nothing is changed. */
 int limits_set(struct limits *limits, const char *key, const char *value, struct fault *fault);
 /* The same for one of a few that somebody sets for himself; `own` has a bit for each of them. Twice is an error. */

@@ -12,10 +12,8 @@
 
 static const char state_suffix[] = ".safetensors";
 
-static int state_check_directory(const char *directory, struct fault *fault) {
+int state_check_directory(const char *directory, struct fault *fault) {
     struct stat stat_now;
-    if (mkdir(directory, 0700) && errno != EEXIST)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
     if (stat(directory, &stat_now) || !S_ISDIR(stat_now.st_mode))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s is no directory", directory);
     if (stat_now.st_uid != geteuid())
@@ -32,6 +30,8 @@ static int state_check_directory(const char *directory, struct fault *fault) {
 }
 
 int state_take_directory(const char *directory, struct fault *fault) {
+    if (mkdir(directory, 0700) && errno != EEXIST)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
     int code = state_check_directory(directory, fault);
     if (code != STATUS_OK)
         return code;

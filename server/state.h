@@ -27,6 +27,9 @@ struct state {
  * STATUS_INVALID_ARGUMENT says why not. */
 int state_take_directory(const char *directory, struct fault *fault);
 
+/* Whether a directory that is there may serve. */
+int state_check_directory(const char *directory, struct fault *fault);
+
 /* Before the first connection. What goes wrong is logged, and told by names->fault. */
 void state_restore(struct state *state);
 /* After the last one. What goes wrong is logged, and the old files stay. */
