@@ -181,8 +181,8 @@ typedef struct td_options {
 } td_options;
 #define TD_NEVER (~0u)
 
-/* URLs: unix:/path, tcp://host:port, tls://host:port. NULL: $TENSORD_URL, else the daemon's default socket
- * ($XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks
+/* URLs: unix:/path, tcp://host:port, tls://host:port. NULL or "": $TENSORD_URL, else the user's own daemon where its socket
+ * is there ($XDG_RUNTIME_DIR/tensord.sock), else the host's (/run/tensord/tensord.sock). Options may be NULL; they are copied. Blocks
  * until the daemon has answered. Over TLS (1.3) the daemon's certificate must be for the URL's host, and signed by who is
  * trusted; further connections resume the first one's session.
  * Errors: TD_E_INVALID_ARGUMENT (the URL, a file), TD_E_CONNECTION (nobody there), TD_E_TIMED_OUT, TD_E_VERSION,
