@@ -180,7 +180,8 @@ static void sheet_put(void *owner, unsigned row, unsigned column, enum top_style
 static int top_print(struct top *top, struct fault *fault) {
     struct sheet sheet = {0};
     size_t lines = 4 * top->status->n_devices + top->status->n_sessions + 16;
-    struct top_canvas canvas = {(unsigned)lines, TEXT_COLUMNS, sheet_put, &sheet};
+    struct top_canvas canvas = {
+        (unsigned)lines, text_columns() < TOP_BATCH_COLUMNS ? text_columns() : TOP_BATCH_COLUMNS, sheet_put, &sheet};
     top_draw(top, &canvas);
     fputs("\n\n", stdout);
     if (fflush(stdout) || ferror(stdout))

@@ -14,7 +14,10 @@
 
 struct control;
 
-enum { TOP_TIMEOUT_MS = 2000 }; /* for an answer: so long keys may have to wait */
+enum {
+    TOP_TIMEOUT_MS = 2000,  /* for an answer: so long keys may have to wait */
+    TOP_BATCH_COLUMNS = 200 /* where lines have no end: room for all that there is */
+};
 
 struct top_options {
     const char *url;
@@ -35,10 +38,12 @@ enum top_column {
     TOP_PEAK,
     TOP_TENSORS,
     TOP_QUEUED,
+    TOP_SHARE,
     TOP_RATE,
     TOP_DONE,
     TOP_FAILED,
     TOP_AGE,
+    TOP_PID,
     TOP_PEER,
     TOP_CLIENT,
     TOP_LABEL,

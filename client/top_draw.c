@@ -115,8 +115,8 @@ static void draw_readings(struct pen *pen, const Tensord__DeviceStatus *device, 
 
 static void draw_work(struct pen *pen, const Tensord__DeviceStatus *device) {
     char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], age[TEXT_UNIT_MAX];
-    pen_print(pen, TOP_PLAIN, "%s op/s %s queued", text_count(rate, device->ops_per_s),
-              text_count(queue, (double)device->queue_depth));
+    pen_print(pen, TOP_PLAIN, "busy %3.0f%% %s op/s %s queued", device->busy_ratio * 100,
+              text_count(rate, device->ops_per_s), text_count(queue, (double)device->queue_depth));
     if (device->stalled_s >= 1)
         pen_print(pen, TOP_WARNING, " stalled for %s", text_duration(age, device->stalled_s));
 }
@@ -192,7 +192,7 @@ static void draw_titles(struct pen *pen, const struct top *top, const struct dra
     for (unsigned i = 0; i < TOP_COLUMNS; i++) {
         const struct top_column_info *info = top_column_info(i);
         bool sorts = i == (unsigned)top->sort;
-        snprintf(title, sizeof title, "%s%s", info->title, !sorts ? "" : top->reverse ? "^" : "v");
+        snprintf(title, sizeof title, "%s%s", info->title, !sorts ? "" : top->reverse ? " ▲" : " ▼");
         if (layout->shown[i])
             pen_field(pen, sorts ? TOP_SELECTED : TOP_TITLES, title, layout->width[i], info->right);
     }

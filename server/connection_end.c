@@ -11,7 +11,7 @@
 
 static void connection_release(struct connection *connection) {
     struct session_stats stats;
-    uint64_t failures = 0;
+    struct account_work work;
     char number[24], operations[24], failed[24];
 
     answer_cancel_all(connection);
@@ -22,17 +22,16 @@ static void connection_release(struct connection *connection) {
     if (!connection->session)
         return;
     session_stats(connection->session, &stats);
-    for (unsigned i = 0; i < STATUS_COUNT; i++)
-        failures += stats.failures[i];
+    work = account_work_of(&stats);
     session_notify_room(connection->session, 0, NULL, NULL);
     session_destroy(connection->session);
     connection->session = NULL;
-    account_close_session(connection);
+    account_close_session(connection, &work);
     connection->service->sessions--;
     log_event(LOG_LEVEL_INFO, "session_close", "session", log_text(number, sizeof number, "%lu", connection->number),
               "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
               connection->reason, "operations", log_text(operations, sizeof operations, "%lu", connection->operations),
-              "failures", log_text(failed, sizeof failed, "%lu", failures), NULL);
+              "failures", log_text(failed, sizeof failed, "%lu", work.failures), NULL);
 }
 
 static void connection_closed(uv_handle_t *handle) {

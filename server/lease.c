@@ -49,6 +49,7 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
     struct lease *lease = &connection->lease;
 
     lease->process = lease_process(connection->transport.fd, hello->process);
+    remote_find(&connection->remote, connection->transport.fd, connection->tcp, hello);
     lease->heartbeat_ms = hello->heartbeat_ms;
     lease->heard_ms = lease->said_ms = service_now_ms();
 }
@@ -292,6 +293,7 @@ void lease_take_over(struct connection *fresh) {
     lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;
+    connection->remote = fresh->remote;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;
     lease->heard_ms = lease->said_ms = service_now_ms();
     connection_adopt(connection, fresh);

@@ -130,7 +130,7 @@ Test(top, small_terminal_shows_devices_and_sessions) {
     draw(&top, 10, 40);
     cr_assert(strstr(sheet.text[1], "cuda:0"), "%s", sheet.text[1]);
     cr_assert(strstr(sheet.text[3], "62 more devices"), "%s", sheet.text[3]);
-    cr_assert(strstr(sheet.text[4], "LIVEv"), "%s", sheet.text[4]);
+    cr_assert(strstr(sheet.text[4], "LIVE ▼"), "%s", sheet.text[4]);
     cr_assert(strstr(sheet.text[5], "1000") && strstr(sheet.text[8], "997"), "%s", sheet.text[5]);
     cr_assert(strstr(sheet.text[9], "q quit"), "%s", sheet.text[9]);
     for (int i = 0; i < 10; i++)
