@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/command.h"
+#include "proto/utf8.h"
 
 /* ---- values ---- */
 
@@ -152,13 +153,18 @@ static void help_print_command(const struct command *command) {
 /* ---- what is wrong ---- */
 
 static int usage_error(const struct command *command, const char *problem, const char *word) {
-    fprintf(stderr, "tensorctl: %s%s%s\nTry 'tensorctl %s%s--help'.\n", problem, word ? ": " : "", word ? word : "",
+    char shown[256] = "";
+    if (word) /* it may come from a client's name, by way of a shell */
+        utf8_clean(shown, sizeof shown, word);
+    fprintf(stderr, "tensorctl: %s%s%s\nTry 'tensorctl %s%s--help'.\n", problem, word ? ": " : "", shown,
             command ? command->name : "", command ? " " : "");
     return COMMAND_USAGE_EXIT;
 }
 
 static int usage_unknown(const char *word) {
-    fprintf(stderr, "tensorctl: there is no command %s\nTry 'tensorctl --help'.\n", word);
+    char shown[256];
+    utf8_clean(shown, sizeof shown, word);
+    fprintf(stderr, "tensorctl: there is no command %s\nTry 'tensorctl --help'.\n", shown);
     return COMMAND_USAGE_EXIT;
 }
 

@@ -34,6 +34,11 @@ static const struct command tensorctl_commands[] = {
      .run = command_trace},
     {"ping", "", "the time that the daemon takes to answer", .text = "--count is 5 where it is left out.\n",
      .options = COMMAND_TAKES(COMMAND_COUNT), .run = command_ping},
+    {"bench", "[DEVICE]", "how fast a device is from here: round trip, small operations, bulk, products",
+     .text = "Medians, with whatever else runs there meanwhile. --seconds, for each row, is 1\n"
+             "where it is left out. Takes 320 MiB of the device.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_SECONDS), .words_max = 1,
+     .device = tensorctl_bench},
     {"config", "", "the daemon's configuration, and where each value comes from",
      .text = "As a configuration file. Behind each value is its origin (default, flag, or a\n"
              "file), and whether SIGHUP has the daemon read it again.\n",
@@ -79,7 +84,7 @@ int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
 
 static int device_command(const struct tensorctl *ctl) {
     struct tensorctl_device about = {
-        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace};
+        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace, .seconds = ctl->seconds};
     struct fault fault = {0};
     if (ctl->n_words > 1) {
         about.file = ctl->words[1];

@@ -13,14 +13,16 @@ struct tensorctl_device {
     const char *file;
     const char *const *names; /* of save; none: all */
     int n_names;
-    bool replace; /* of load */
-    bool json;    /* of names */
+    bool replace;   /* of load */
+    bool json;      /* of names and bench */
+    double seconds; /* of bench, for each row; 0: not said */
 };
 
 /* Each returns STATUS_OK, or a code with its words. */
 int tensorctl_names(const struct tensorctl_device *about, struct fault *fault);
 int tensorctl_save(const struct tensorctl_device *about, struct fault *fault);
 int tensorctl_load(const struct tensorctl_device *about, struct fault *fault);
+int tensorctl_bench(const struct tensorctl_device *about, struct fault *fault);
 
 /* ---- for these commands' files ---- */
 

@@ -181,6 +181,11 @@ int account_keep(struct service *service, const char *name, const struct limits 
     return STATUS_OK;
 }
 
+void account_retire(struct account *account) {
+    account->connections--;
+    account->kept++;
+}
+
 void account_let_go(struct account *account) {
     account->kept--;
     account_destroy_unused(account);

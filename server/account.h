@@ -61,6 +61,8 @@ void account_leave(struct account *account);
 int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **account,
                  struct fault *fault);
 void account_let_go(struct account *account);
+/* One connection less, which keeps the principal until this takes it back. */
+void account_retire(struct account *account);
 
 /* STATUS_LIMIT where it has as many sessions as it may. */
 int account_open_session(struct account *account, struct fault *fault);

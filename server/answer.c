@@ -307,30 +307,32 @@ int answer_data(struct connection *connection, unsigned type, uint64_t sequence,
     return STATUS_OK;
 }
 
-void answer_cancel_all(struct connection *connection) {
-    while (connection->pending)
-        answer_destroy(connection->pending);
+void answer_cancel(struct connection *connection) {
+    answer_destroy(connection->pending);
 }
 
-void answer_fail_all(struct connection *connection, const struct fault *fault) {
-    while (connection->pending) {
-        struct answer *answer = connection->pending;
-        unsigned type = FRAME_DONE;
+void answer_cancel_all(struct connection *connection) {
+    while (connection->pending)
+        answer_cancel(connection);
+}
 
-        if (answer->kind == ANSWER_FETCH) {
-            type = FRAME_FETCH_CHUNK;
-            feed_finish(&answer->feed);
-        } else if (answer->kind == ANSWER_COMPILE) {
-            type = FRAME_KERNEL_COMPILED;
-            compile_let_go(answer->compile);
-        } else if (answer->kind == ANSWER_PUBLISH) {
-            publish_destroy(answer->publish);
-        } else {
-            wait_cancel(&answer->wait);
-        }
-        answer_unlink(answer);
-        answer->kind = ANSWER_PLAIN;
-        reply_fault(&answer->reply, type, answer->sequence, fault);
-        answer_queue(answer);
+void answer_fail(struct connection *connection, const struct fault *fault) {
+    struct answer *answer = connection->pending;
+    unsigned type = FRAME_DONE;
+
+    if (answer->kind == ANSWER_FETCH) {
+        type = FRAME_FETCH_CHUNK;
+        feed_finish(&answer->feed);
+    } else if (answer->kind == ANSWER_COMPILE) {
+        type = FRAME_KERNEL_COMPILED;
+        compile_let_go(answer->compile);
+    } else if (answer->kind == ANSWER_PUBLISH) {
+        publish_destroy(answer->publish);
+    } else {
+        wait_cancel(&answer->wait);
     }
+    answer_unlink(answer);
+    answer->kind = ANSWER_PLAIN;
+    reply_fault(&answer->reply, type, answer->sequence, fault);
+    answer_queue(answer);
 }

@@ -53,9 +53,11 @@ int answer_outcome(struct connection *connection, const struct outcome *outcome)
 /* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error, or the connection's last frame where `type` is FRAME_ERROR. */
 struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault);
 
-/* Takes back what has not been answered yet, silently; or answers it with `fault`. */
+/* Take back what has not been answered yet, silently: all of it, or the newest, which must be there. */
 void answer_cancel_all(struct connection *connection);
-void answer_fail_all(struct connection *connection, const struct fault *fault);
+void answer_cancel(struct connection *connection);
+/* Answers the newest with `fault`. */
+void answer_fail(struct connection *connection, const struct fault *fault);
 
 /* The service's spare answer, with which a connection says why it ends where memory is refused. */
 int answer_reserve(struct service *service);

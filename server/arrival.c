@@ -41,18 +41,19 @@ static int arrival_release(struct arrival *arrival) {
 static void arrival_refuse(struct arrival *arrival, const struct fault *fault) {
     struct front *front = arrival->front;
     front->rejections[fault->code]++;
-    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", arrival->peer.address, "principal",
-              arrival->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&arrival->peer), "connection_refused", "peer", arrival->peer.address,
+                   "principal", arrival->peer.principal.name, "code", status_name((int)fault->code), "cause",
+                   fault->message, NULL);
     farewell_say(&front->farewells, arrival_release(arrival), fault);
 }
 
 static void arrival_refuse_with(struct arrival *arrival, enum status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void arrival_refuse_with(struct arrival *arrival, enum status code, const char *format, ...) {
-    struct fault fault = {.code = code};
+    struct fault fault;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(fault.message, sizeof fault.message, format, arguments);
+    fault_set_list(&fault, code, format, arguments);
     va_end(arguments);
     arrival_refuse(arrival, &fault);
 }

@@ -60,7 +60,7 @@ struct channel_message {
             uint64_t memory_total;  /* 0: automatic */
             uint64_t staging_total; /* 0: automatic */
             uint64_t epoch;
-            int32_t log_level;
+            int32_t log_level, log_format;
             struct channel_limits limits;
             char state_dir[256]; /* "": named tensors are not saved */
         } start;

@@ -19,6 +19,7 @@ struct config_key {
         CONFIG_URLS,
         CONFIG_DEVICE_LIST,
         CONFIG_LEVEL,
+        CONFIG_LOG_FORMAT,
         CONFIG_MODE,
         CONFIG_BYTES,
         CONFIG_COUNT,
@@ -44,6 +45,7 @@ static const struct config_key config_keys[] = {
      "unix:/path, tcp://host:port, tls://host:port; may be repeated"},
     {"devices", CONFIG_DEVICE_LIST, CONFIG_FIELD(devices), "auto", 0, 0, "auto, cpu, cuda, cpu:0,cuda:1"},
     {"log-level", CONFIG_LEVEL, CONFIG_FIELD(log_level), "info", 0, 0, "debug, info, warning or error"},
+    {"log-format", CONFIG_LOG_FORMAT, CONFIG_FIELD(log_format), "text", 0, 0, "text or json, one event a line"},
     {"socket-mode", CONFIG_MODE, CONFIG_FIELD(socket_mode), "0660", 0, 0777, "mode of Unix sockets, octal"},
     {"memory", CONFIG_BYTES, CONFIG_FIELD(memory), "0", 0, INT64_MAX, "bytes of each device; 0: automatic"},
     {"staging", CONFIG_BYTES, CONFIG_FIELD(staging), "1G", 16u << 20, UINT64_C(1) << 40,
@@ -148,6 +150,14 @@ static int config_set_level(uint64_t *field, const char *value, struct fault *fa
     return STATUS_OK;
 }
 
+static int config_set_log_format(uint64_t *field, const char *value, struct fault *fault) {
+    bool json = !strcmp(value, "json");
+    if (!json && strcmp(value, "text") != 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" is neither text nor json", value);
+    *field = json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+    return STATUS_OK;
+}
+
 static int config_key_set(struct config *config, const struct config_key *key, const char *value, struct fault *fault) {
     uint64_t *number = (uint64_t *)((char *)config + key->offset);
     switch (key->kind) {
@@ -158,6 +168,8 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config->ignore_devices ? STATUS_OK : config_value_devices(config, value, fault);
     case CONFIG_LEVEL:
         return config_set_level(number, value, fault);
+    case CONFIG_LOG_FORMAT:
+        return config_set_log_format(number, value, fault);
     case CONFIG_MODE:
         return config_value_octal(value, key->maximum, number, fault);
     case CONFIG_BYTES:
@@ -239,6 +251,7 @@ static bool config_key_same(const struct config_key *key, const struct config *a
     case CONFIG_HOSTS:
         return !strcmp(x, y);
     case CONFIG_LEVEL:
+    case CONFIG_LOG_FORMAT:
     case CONFIG_MODE:
     case CONFIG_BYTES:
     case CONFIG_COUNT:
@@ -415,6 +428,9 @@ static void config_key_text(const struct config *config, const struct config_key
         break;
     case CONFIG_LEVEL:
         text = levels[number % 4];
+        break;
+    case CONFIG_LOG_FORMAT:
+        text = number == LOG_FORMAT_JSON ? "json" : "text";
         break;
     case CONFIG_MODE:
         snprintf(out, size, "%04llo", (unsigned long long)number);

@@ -38,6 +38,7 @@ struct config {
     char http[CONFIG_URL_MAX];              /* address and port to serve HTTP on; "" not at all */
     char http_hosts[CONFIG_PRINCIPALS_MAX]; /* names of this host in HTTP, with commas between them */
     uint64_t log_level;                     /* enum log_level */
+    uint64_t log_format;                    /* enum log_format */
     uint64_t socket_mode;
     uint64_t memory;  /* bytes of each device; 0: automatic */
     uint64_t staging; /* bytes of host memory for copies to and from a device */

@@ -65,8 +65,9 @@ void control_refuse(struct control *control, const struct fault *fault) {
         front->rejections[fault->code]++;
     /* Failed logins are logged as such, and not as often as strangers like. */
     bool told = fault->code == STATUS_DENIED && !control->welcomed;
-    log_event(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "control_closed", "peer", control->peer.address, "principal",
-              control->peer.principal.name, "code", status_name((int)fault->code), "cause", fault->message, NULL);
+    log_event_from(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, PEER_SOURCE(&control->peer), "control_closed", "peer",
+                   control->peer.address, "principal", control->peer.principal.name, "code",
+                   status_name((int)fault->code), "cause", fault->message, NULL);
     transport = control_release(control);
     farewell_say_over(&front->farewells, &transport, clean ? fault : NULL);
 }
@@ -176,9 +177,10 @@ void control_go_on(struct control *control, int error, struct fault *fault) {
 static void control_fail(struct control *control, int error) {
     struct front *front = control->front;
     struct fault fault;
-    log_event(LOG_LEVEL_INFO, control->welcomed ? "control_closed" : "connection_refused", "peer",
-              control->peer.address, "principal", control->peer.principal.name, "cause",
-              transport_reason(&control->transport, error, &fault), NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&control->peer),
+                   control->welcomed ? "control_closed" : "connection_refused", "peer", control->peer.address,
+                   "principal", control->peer.principal.name, "cause",
+                   transport_reason(&control->transport, error, &fault), NULL);
     struct transport transport = control_release(control);
     farewell_say_over(&front->farewells, &transport, NULL);
 }
@@ -284,7 +286,7 @@ void control_start(struct front *front, int fd, const struct peer *peer, struct 
 void control_revoke(struct front *front, const struct principal *principal) {
     struct control *next;
     struct fault fault;
-    fault_set(&fault, STATUS_DENIED, "%s may not stay: its token or role was revoked or changed", principal->name);
+    fault_set(&fault, STATUS_DENIED, "%s's token or role was revoked or changed", principal->name);
     for (struct control *control = LIST_FIRST(&front->controls.head); control; control = next) {
         next = LIST_NEXT(control, link);
         if (principal_same_login(&control->peer.principal, principal))

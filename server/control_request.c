@@ -49,7 +49,7 @@ static int control_list_devices(struct control *control, const struct frame_head
 static int control_status(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                           struct fault *fault) {
     (void)bytes;
-    if (status_append(control->front, header->sequence, &control->out, &control->out_size))
+    if (status_append(control->front, header->sequence, &control->peer.principal, &control->out, &control->out_size))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a status");
     return STATUS_OK;
 }
@@ -84,8 +84,8 @@ static int control_done(struct control *control, uint64_t sequence, const struct
 /* Whatever the reply is otherwise: a request that is not allowed does not end the connection. */
 static int control_deny(struct control *control, const struct frame_header *header, const struct fault *denial,
                         struct fault *fault) {
-    log_event(LOG_LEVEL_INFO, "request_denied", "peer", control->peer.address, "principal",
-              control->peer.principal.name, "cause", denial->message, NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&control->peer), "request_denied", "peer", control->peer.address,
+                   "principal", control->peer.principal.name, "cause", denial->message, NULL);
     return control_done(control, header->sequence, denial, fault);
 }
 

@@ -93,6 +93,7 @@ static void front_session_killed(void *owner, const struct worker_slot *slot, co
 }
 
 static void front_ticked(void *owner) {
+    log_tick();
     kill_tick(owner);
 }
 

@@ -58,5 +58,6 @@ void front_reload(struct front *front);
 
 /* A worker asks who a client of its is; answers it, maybe later. */
 void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message);
-/* Whoever was let in as this, by its credential, may not stay, here and at the workers. */
-void front_revoke(void *owner, const struct principal *principal);
+/* Whoever was let in as `was`, by its credential, may not stay, here and at the workers; `is`: what that means now (NULL:
+ * nothing). */
+void front_revoke(void *owner, const struct principal *was, const struct principal *is);

@@ -52,8 +52,9 @@ struct http {
     LIST_HEAD(, http_peer) peers;
     unsigned n_peers, n_evicted; /* the first with the second */
     bool ended;
-    size_t held; /* bytes of answers that the library has */
-    struct http_answer answers[HTTP_ROUTES_MAX];
+    size_t held;                                    /* bytes of answers that the library has */
+    struct http_answer answers[HTTP_ROUTES_MAX][2]; /* for everybody, and for admins */
+    bool admin;                                     /* asks now */
     struct http_history history;
     uint64_t requests[HTTP_CODES]; /* answered, by the first digit of the code */
 };

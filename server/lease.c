@@ -182,9 +182,10 @@ static void lease_unplug(struct connection *connection) {
 static void lease_log(const struct connection *connection, const char *event, const char *reason) {
     char number[24], left[24];
 
-    log_event(LOG_LEVEL_INFO, event, "session", log_text(number, sizeof number, "%lu", connection->number), "peer",
-              connection->peer.address, "principal", connection->peer.principal.name, "reason", reason, "frames",
-              log_text(left, sizeof left, "%lu", connection->lease.frames), NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), event, "session",
+                   log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
+                   "principal", connection->peer.principal.name, "cause", reason, "frames",
+                   log_text(left, sizeof left, "%lu", connection->lease.frames), NULL);
 }
 
 /* Whether the client's process is known to have ended. */

@@ -16,7 +16,7 @@
 enum {
     LINK_MESSAGE_MAX = 4 << 10,
     LINK_BUFFER_BYTES = 16 << 10,
-    LINK_TURN_BYTES = 4 << 20,
+    LINK_TURN_BYTES = 1 << 20,
 };
 
 /* A CopyIn: an id that is bound and waits for its bytes. */
@@ -290,7 +290,7 @@ void link_in_accept(struct service *service, const char *device, const uint8_t t
         link_in_match(link, copy);
     if (link)
         return;
-    log_event(LOG_LEVEL_WARNING, "link_refused", "device", device, NULL);
+    log_event_from(LOG_LEVEL_WARNING, device, "link_refused", "device", device, NULL);
     if (fd >= 0)
         close(fd);
     if (copy) {
@@ -334,8 +334,8 @@ static void copy_in_list(struct link_table *table, struct copy_in *copy) {
     table->n_copies++;
 }
 
-void link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
-                    const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused) {
+int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
+                   const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused) {
     struct service *service = connection->service;
     struct link_table *table = &service->links;
     struct copy_in *copy = calloc(1, sizeof *copy);
@@ -345,15 +345,14 @@ void link_in_expect(struct connection *connection, const struct upload_request *
 
     if (!refused && copy_in_check(table, ticket, copy, &fault))
         refused = &fault;
-    if (session_upload(connection->session, request, upload) != STATUS_OK) {
-        free(copy);
-        return;
-    }
-    if (refused) {
+    int status = session_upload(connection->session, request, upload);
+    if (status == STATUS_OK && refused) {
         cause_set(&cause, refused);
         upload_finish(upload, &cause);
+    }
+    if (status != STATUS_OK || refused) {
         free(copy);
-        return;
+        return status == STATUS_AGAIN ? STATUS_AGAIN : STATUS_OK;
     }
     copy->connection = connection;
     copy->upload.room = copy_in_room;
@@ -365,8 +364,9 @@ void link_in_expect(struct connection *connection, const struct upload_request *
     for (struct link_in *link = table->links; link; link = link->next)
         if (!link->copy && link_ticket_equal(link->ticket, ticket)) {
             link_in_match(link, copy);
-            return;
+            break;
         }
+    return STATUS_OK;
 }
 
 /* ---- time, and the ends of others ---- */

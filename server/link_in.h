@@ -6,9 +6,9 @@
 #include "server/link.h"
 
 /* CopyIn: binds request->id to what a link with this ticket brings from the device `source`. Where `refused` is not
- * NULL, or nothing can be expected, the id is poisoned. */
-void link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
-                    const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused);
+ * NULL, or nothing can be expected, the id is poisoned. STATUS_AGAIN: nothing has been done, there is no memory yet. */
+int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
+                   const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused);
 /* From the front. Takes over `fd`; -1 says that this process had no room for it. */
 void link_in_accept(struct service *service, const char *device, const uint8_t ticket[LINK_TICKET_BYTES], int fd);
 /* The worker of `device` has ended: fails what waits for a link from it. A link that has come shows that by itself. */

@@ -136,7 +136,8 @@ static void link_out_ask(struct service *service) {
         if (error == -EAGAIN)
             return;
         if (error) {
-            log_event(LOG_LEVEL_WARNING, "link_failed", "device", out->device, "reason", strerror(-error), NULL);
+            log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause",
+                           strerror(-error), NULL);
             link_out_destroy(out);
         } else {
             out->state = LINK_OUT_WANTED;
@@ -152,7 +153,7 @@ void link_out_send(struct connection *connection, uint64_t id, const char *devic
     struct link_out *out = calloc(1, sizeof *out);
 
     if (!out) {
-        log_event(LOG_LEVEL_WARNING, "link_failed", "device", device, "reason", "no memory", NULL);
+        log_event_from(LOG_LEVEL_WARNING, device, "link_failed", "device", device, "cause", "no memory", NULL);
         return; /* the destination times out */
     }
     out->connection = connection;
@@ -183,7 +184,8 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
         if (fd >= 0)
             close(fd);
     } else if (fd < 0) {
-        log_event(LOG_LEVEL_WARNING, "link_failed", "device", out->device, "reason", fault->message, NULL);
+        log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", fault->message,
+                       NULL);
         link_out_destroy(out);
     } else if (link_watch(service, &out->poll, fd, out) < 0) {
         close(fd);

@@ -95,6 +95,7 @@ int main(int count, char **arguments) {
     main_fill_standard_descriptors();
     loop_limit_descriptors(config.max_connections);
     log_init((enum log_level)config.log_level, "front");
+    log_set_format((enum log_format)config.log_format);
     crash_init();
     return front_run(&config, count, arguments);
 }

@@ -39,6 +39,8 @@ int request_list_names(struct connection *connection, const struct frame_header 
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
+/* Whether a message has at most so many fields. */
+bool request_fields_few(const uint8_t *message, size_t bytes, size_t most);
 /* Whether no text in a message has a NUL byte. protobuf-c ends a text at its first one without a word, so what was sent
  * is looked at before. */
 bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes);

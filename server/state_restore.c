@@ -209,7 +209,7 @@ static void restore_refuse(struct state *state, const char *path, const char *pr
     char aside[STATE_PATH_MAX + STATE_NAME_MAX + 32];
     bool moved = restore_put_aside(path, aside, sizeof aside);
     struct names *names = &state->service->names;
-    log_event(LOG_LEVEL_ERROR, "names_refused", "principal", principal, "file", path, "reason", why->message, "kept",
+    log_event(LOG_LEVEL_ERROR, "names_refused", "principal", principal, "file", path, "cause", why->message, "kept",
               moved ? aside : path, NULL);
     state->sealed = state->sealed || !moved;
     if (!*names->fault)
@@ -244,7 +244,7 @@ void state_restore(struct state *state) {
     directory = opendir(state->directory);
     if (!directory) {
         state->sealed = true;
-        log_event(LOG_LEVEL_ERROR, "names_refused", "file", state->directory, "reason", strerror(errno), NULL);
+        log_event(LOG_LEVEL_ERROR, "names_refused", "file", state->directory, "cause", strerror(errno), NULL);
         snprintf(state->service->names.fault, sizeof state->service->names.fault, "none are restored: %.100s: %s",
                  state->directory, strerror(errno));
         return;

@@ -132,7 +132,7 @@ static void save_owner(struct state *state, const struct name_owner *owner) {
                   log_text(bytes, sizeof bytes, "%lu", owner->bytes.bytes), "file", path, NULL);
     else
         log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", owner->account->name, "names",
-                  log_text(count, sizeof count, "%u", owner->count), "file", path, "reason", fault.message, NULL);
+                  log_text(count, sizeof count, "%u", owner->count), "file", path, "cause", fault.message, NULL);
 }
 
 /* ---- the end of files ---- */
@@ -150,7 +150,7 @@ static void save_remove_old(struct state *state) {
             continue;
         state_path(state, entry->d_name, path, sizeof path);
         if (unlink(path))
-            log_event(LOG_LEVEL_ERROR, "names_not_removed", "file", path, "reason", strerror(errno), NULL);
+            log_event(LOG_LEVEL_ERROR, "names_not_removed", "file", path, "cause", strerror(errno), NULL);
     }
     if (directory)
         closedir(directory);
@@ -160,7 +160,7 @@ void state_save(struct state *state) {
     if (!*state->directory)
         return;
     if (state->sealed) {
-        log_event(LOG_LEVEL_ERROR, "names_not_saved", "reason",
+        log_event(LOG_LEVEL_ERROR, "names_not_saved", "cause",
                   "a file that was not restored could not be put aside, and would be written over", NULL);
         return;
     }

@@ -93,6 +93,9 @@ struct stats_page {
     _Atomic uint64_t held_up_ns;
     /* When the last such call ended: a sign of life, before the next write. Set before held_up_ns is 0. */
     _Atomic uint64_t let_go_ns;
+    /* When the worker's loop looked at the clock last within its work (engine/budget.h): a sign of life that does not
+     * depend on how long one turn takes. Outside the lock. */
+    _Atomic uint64_t alive_ns;
     /* What a worker that crashed leaves behind (server/crash.c): the last operation, where that had not run to its end,
      * "matmul (forward/logits) of session 4". Outside the lock. */
     char crash[192];

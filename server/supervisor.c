@@ -76,8 +76,8 @@ static void supervisor_link_wanted(void *owner, struct worker_slot *from, const 
     answer.type = CHANNEL_LINK_OUT;
     answer.link = wanted->link;
     if (supervisor_link(supervisor, from, to, wanted, &fd, &answer.link_fault))
-        log_event(LOG_LEVEL_WARNING, "link_refused", "from", from->device.name, "to", to, "cause",
-                  answer.link_fault.message, NULL);
+        log_event_from(LOG_LEVEL_WARNING, from->device.name, "link_refused", "from", from->device.name, "to", to,
+                       "cause", answer.link_fault.message, NULL);
     else
         log_event(LOG_LEVEL_DEBUG, "link", "from", from->device.name, "to", to, NULL);
     worker_slot_send(from, &answer, fd);

@@ -74,9 +74,9 @@ void users_by_uid(const struct users *users, uid_t uid, struct principal *princi
 void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
 
 /* For each credential that means something else in `now` than it did in `before`, or nothing any more: calls with what it
- * meant. Those who were let in by it may not stay. */
-void users_compare(const struct users *before, const struct users *now,
-                   void (*ended)(void *owner, const struct principal *principal), void *owner);
+ * meant, and what it means (NULL: nothing). Those who were let in by it may not stay. */
+typedef void users_ended(void *owner, const struct principal *was, const struct principal *is);
+void users_compare(const struct users *before, const struct users *now, users_ended *ended, void *owner);
 
 /* What a principal of this name may take: the limits of everybody, and in place of some its own. `users` may be NULL. */
 void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits);

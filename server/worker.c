@@ -52,6 +52,7 @@ static void worker_watch_device(struct worker *worker) {
 static void worker_on_tick(void *owner) {
     struct worker *worker = owner;
 
+    log_tick();
     worker_watch_device(worker);
     worker_tell_left(worker);
     worker_stats_tick(&worker->stats, &worker->service);
@@ -234,6 +235,7 @@ int worker_main(int channel, int stats_page) {
     if (error)
         return 1; /* there is no front to tell */
     log_init(start.start.log_level, start.start.device);
+    log_set_format((enum log_format)start.start.log_format);
     crash_init();
     worker.channel = channel;
     error = worker_stats_init(&worker.stats, stats_page);
@@ -245,8 +247,10 @@ int worker_main(int channel, int stats_page) {
         worker_report(channel, &fault);
         return 1;
     }
-    if (worker.stats.page)
+    if (worker.stats.page) {
+        engine_budget(worker.service.engine)->alive = &worker.stats.page->alive_ns;
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
+    }
     worker_state_init(&worker, start.start.state_dir);
     worker_keep_names(&worker, state_restore);
     crash_watch(worker.service.engine, worker.stats.page);

@@ -92,7 +92,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     else
         error = connection_create(&options, fd, &connection, &fault);
     if (error) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "cause", fault.message, NULL);
         worker_refuse(worker, options.session);
     }
     worker_take(worker);
@@ -161,7 +161,7 @@ static void worker_revoke(struct worker *worker, const struct principal *princip
     struct connection *connection = worker->service.connections;
     struct fault fault;
 
-    fault_set(&fault, STATUS_DENIED, "%s may not stay: its token or role was revoked or changed", principal->name);
+    fault_set(&fault, STATUS_DENIED, "%s's token or role was revoked or changed", principal->name);
     while (connection) {
         struct connection *next = connection->next;
 
@@ -272,6 +272,6 @@ int worker_login(void *owner, const struct connection *connection, const char *t
 void worker_report(int channel, const struct fault *fault) {
     struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
 
-    log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
+    log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "cause", fault->message, NULL);
     worker_tell(channel, &message);
 }

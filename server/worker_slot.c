@@ -50,6 +50,7 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.staging_total = config->staging;
     message->start.epoch = slot->epoch;
     message->start.log_level = (int32_t)log_level();
+    message->start.log_format = (int32_t)log_format();
     snprintf(message->start.state_dir, sizeof message->start.state_dir, "%s", config->state_dir);
     message->start.limits = (struct channel_limits){
         .each = config->limits,

@@ -11,6 +11,10 @@ _tensord() {
         mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$current")
         return
         ;;
+    --log-format)
+        mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$current")
+        return
+        ;;
     --log-level)
         mapfile -t COMPREPLY < <(compgen -W 'debug info warning error' -- "$current")
         return

@@ -20,7 +20,7 @@ WORK = {
     "top": (["--batch", "--count", "1"], "observe"), "ping": (["--count", "2"], "observe"),
     "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "run"), "kill": (["--user", "nobody-at-all"], "observe"),
     "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/none"], "run"),
-    "config": ([], "admin"), "drain": ([], "admin"),
+    "bench": (["--seconds", "0.05", "cpu:0"], "run"), "config": ([], "admin"), "drain": ([], "admin"),
 }
 
 

@@ -269,7 +269,8 @@ Test(users, a_file_with_a_byte_changed_is_taken_or_refused) {
 struct ended {
     char text[512];
 };
-static void note(void *owner, const struct principal *principal) {
+static void note(void *owner, const struct principal *principal, const struct principal *is) {
+    (void)is;
     struct ended *ended = owner;
     size_t used = strlen(ended->text);
     snprintf(ended->text + used, sizeof ended->text - used, "%s/%s ", principal->name, principal->credential);
