@@ -38,7 +38,7 @@ static uint64_t account_burst(const struct account *account) {
 /* Of principals that have left, so that what is counted of them does not begin anew when they come back. */
 struct account_past {
     struct account_past *next;
-    char name[PRINCIPAL_NAME_BYTES];
+    char key[PRINCIPAL_NAME_BYTES];
     struct account_work work;
     uint64_t bytes;
 };
@@ -51,7 +51,7 @@ static void account_remember(const struct account *account) {
     if (!past)
         return;
     *past = (struct account_past){.next = *link, .work = account->ended, .bytes = account->bytes};
-    memcpy(past->name, account->name, sizeof past->name);
+    memcpy(past->key, account->key, sizeof past->key);
     for (*link = past; *link && count <= ACCOUNT_PASTS_MAX; link = &(*link)->next)
         count++;
     past = *link;
@@ -62,7 +62,7 @@ static void account_remember(const struct account *account) {
 static void account_recall(struct account *account) {
     struct account_past **link = &account->service->pasts, *past;
 
-    while (*link && strcmp((*link)->name, account->name) != 0)
+    while (*link && strcmp((*link)->key, account->key) != 0)
         link = &(*link)->next;
     past = *link;
     if (!past)
@@ -81,20 +81,21 @@ void account_forget_all(struct service *service) {
     service->pasts = NULL;
 }
 
-static int account_create(struct service *service, const char *name, const struct limits *limits,
+static int account_create(struct service *service, const char *key, const struct limits *limits,
                           struct account **result, struct fault *fault) {
     struct account *account = calloc(1, sizeof *account);
     int status;
 
     if (!account)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a principal");
-    status = tenant_create(service->engine, name, &(struct tenant_limits){0}, &account->tenant, fault);
+    status = tenant_create(service->engine, key, &(struct tenant_limits){0}, &account->tenant, fault);
     if (status) {
         free(account);
         return status;
     }
     account->service = service;
-    snprintf(account->name, sizeof account->name, "%s", name);
+    snprintf(account->key, sizeof account->key, "%s", key);
+    principal_key_name(key, account->name);
     account->refilled_ns = account->measured_ns = service_now_ns();
     account_recall(account);
     account->limits = *limits;
@@ -108,15 +109,15 @@ static int account_create(struct service *service, const char *name, const struc
     return STATUS_OK;
 }
 
-int account_join(struct service *service, const char *name, const struct limits *limits, struct account **result,
+int account_join(struct service *service, const char *key, const struct limits *limits, struct account **result,
                  struct fault *fault) {
     struct account *account = service->accounts;
     int status;
 
-    while (account && strcmp(account->name, name) != 0)
+    while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
-        status = account_create(service, name, limits, &account, fault);
+        status = account_create(service, key, limits, &account, fault);
         if (status)
             return status;
     }
@@ -163,14 +164,14 @@ void account_leave(struct account *account) {
     account_destroy_unused(account);
 }
 
-int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **result,
+int account_keep(struct service *service, const char *key, const struct limits *limits, struct account **result,
                  struct fault *fault) {
     struct account *account = service->accounts;
 
-    while (account && strcmp(account->name, name) != 0)
+    while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
-        int status = account_create(service, name, limits, &account, fault);
+        int status = account_create(service, key, limits, &account, fault);
 
         if (status)
             return status;
