@@ -83,6 +83,7 @@ static void connection_close(struct connection *connection) {
 }
 
 void connection_unplug(struct connection *connection) {
+    connection->lease.ack_due = false;
     answer_cancel_all(connection);
     reply_queue_clear(&connection->queue);
     connection_close(connection);

@@ -237,7 +237,7 @@ static void worker_message(struct worker *worker, const struct channel_message *
         worker_connection(worker, message, fd);
         return;
     case CHANNEL_LINK_IN:
-        link_in_accept(&worker->service, message->link.device, message->link.ticket, fd);
+        link_in_accept(&worker->service, message->link.device, message->link.principal, message->link.ticket, fd);
         return;
     case CHANNEL_LINK_OUT:
         link_out_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
@@ -300,11 +300,12 @@ void worker_on_channel(uv_poll_t *poll, int status, int events) {
 
 /* ---- questions ---- */
 
-int worker_want_link(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]) {
+int worker_want_link(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]) {
     struct worker *worker = owner;
     struct channel_message message = {.type = CHANNEL_LINK_WANTED};
 
     snprintf(message.link.device, sizeof message.link.device, "%s", device);
+    snprintf(message.link.principal, sizeof message.link.principal, "%s", principal);
     memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
     return channel_send(worker->channel, &message, -1);
 }
