@@ -97,8 +97,7 @@ static void tensorctl_names(FILE *out, const Tensord__DeviceStatus *device) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%.64s: %s", i ? "; " : " (", owner->principal,
                                  text_count(count, (double)owner->names));
         if (device->n_name_owners > 1)
-            used += (size_t)snprintf(text + used, sizeof text - used, ", %s",
-                                     text_bytes(bytes, (double)owner->bytes));
+            used += (size_t)snprintf(text + used, sizeof text - used, ", %s", text_bytes(bytes, (double)owner->bytes));
     }
     used += (size_t)snprintf(text + used, sizeof text - used, "%s", device->n_name_owners ? ")" : "");
     if (device->names_unsaved)
@@ -208,9 +207,10 @@ static void tensorctl_devices(FILE *out, const Tensord__Status *status) {
                                                   {"STATE"},
                                                   {"MODEL", .flexible = true},
                                                   {"LEVEL", .flexible = true},
-                                                  {"PROCESSORS", .right = true},
+                                                  {"PROCESSORS", .right = true, .spare = 1},
                                                   {"MEMORY", .right = true},
-                                                  {"LIVE", .right = true}};
+                                                  {"LIVE", .right = true},
+                                                  {"BUSY", .right = true}};
     struct table table;
     char text[TEXT_UNIT_MAX];
 
@@ -227,6 +227,8 @@ static void tensorctl_devices(FILE *out, const Tensord__Status *status) {
         table_set(&table, i, 5, text_count(text, about->processors));
         table_set(&table, i, 6, text_bytes(text, (double)device->memory_total));
         table_set(&table, i, 7, text_bytes(text, (double)device->memory_live));
+        snprintf(text, sizeof text, "%.0f %%", device->busy_ratio * 100);
+        table_set(&table, i, 8, text);
     }
     table_head(&table, out);
     for (size_t i = 0; i < status->n_devices; ++i)

@@ -57,7 +57,16 @@ struct top_rate {
     double per_s;
 };
 
+/* How busy a device was at the last looks, for a line of sparks. */
+enum { TOP_TRAIL = 30 };
+struct top_trail {
+    char device[64];
+    float busy[TOP_TRAIL]; /* 0 to 1, the newest last */
+};
+
 struct top {
+    struct top_trail *trails; /* of the devices, in the order of the status */
+    size_t n_trails;
     Tensord__Status *status; /* the newest; its sessions are in the order that is shown. NULL: none yet */
     struct top_rate *rates;  /* of these, by number */
     size_t n_rates;

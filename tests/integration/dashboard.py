@@ -176,6 +176,7 @@ def wide_screens_are_used(page, _daemon):
     page.resize(1920, 1080)
     used = "Math.max(...[...document.querySelectorAll('.device')].map(e => e.getBoundingClientRect().right))"
     page.until(f"{used} > 1800")
+    assert page.ask("document.documentElement.scrollWidth") <= 1920
     keep(page, "wide")
     page.resize(1280, 900)
 
