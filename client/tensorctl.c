@@ -103,7 +103,7 @@ static void tell_how_to_start(const char *given) {
         fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
 }
 
-static int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
+int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
     char url[CONTROL_URL_MAX];
     struct tls_context *tls = NULL;
     int error = control_url(ctl->url, url, fault);
@@ -141,6 +141,7 @@ int main(int argc, char **argv) {
         command_line_read(&ctl, argc, argv, tensorctl_commands, sizeof tensorctl_commands / sizeof *tensorctl_commands);
     if (code >= 0)
         return code;
+    text_columns_find(STDOUT_FILENO);
     if (ctl.command->device)
         return device_command(&ctl);
     int error = tensorctl_connect(&ctl, &fault);
