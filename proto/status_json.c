@@ -335,6 +335,7 @@ static void status_json_operation(struct json *json, const Tensord__OperationLis
     json_open(json, NULL, '{');
     json_text(json, "name", operation->name);
     json_integer(json, "opcode", operation->opcode);
+    json_dtypes(json, "takes", list, operation->taken, operation->n_taken);
     json_dtypes(json, "dtypes", list, operation->dtypes, operation->n_dtypes);
     json_open(json, "devices", '{');
     for (size_t i = 0; i < list->n_devices && i < operation->n_support; ++i) {
