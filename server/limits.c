@@ -46,7 +46,7 @@ static const struct limits_key limits_keys[] = {
     {"named-tensors", LIMITS_COUNT, LIMITS_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
      "names of a principal on a device"},
     {"principal-sessions", LIMITS_PLACES, LIMITS_FIELD(principal_sessions), "quarter", 0, 1u << 20,
-     "of a principal on all devices; quarter: of each's max-sessions, but for admins; 0: any"},
+     "of a principal on all devices; quarter: of each's max-sessions but for admins; 0: any"},
     {"principal-connections", LIMITS_PLACES, LIMITS_FIELD(principal_connections), "quarter", 0, 1u << 20,
      "of a principal; quarter: of max-connections, but for admins; 0: any"},
     {"idle-timeout", LIMITS_DURATION, LIMITS_FIELD(idle_timeout), "0", 0, LIMITS_WEEK,
