@@ -117,10 +117,10 @@ static bool cpu_has_kernel(const struct cpu *cpu, unsigned opcode, enum dtype dt
     cpu_driver *driver = opcode < CPU_OPCODES && dtype_valid((int)dtype) ? drivers[opcode] : NULL;
     return !driver                     ? false
            : driver == cpu_elementwise ? kernels->elementwise[opcode][dtype] != NULL
-           : driver == cpu_reduce    ? kernels->reductions[opcode][dtype] != NULL
-           : driver == cpu_softmax   ? kernels->softmax[opcode][dtype] != NULL
-           : driver == cpu_random    ? kernels->random[opcode][dtype] != NULL
-                                     : true;
+           : driver == cpu_reduce      ? kernels->reductions[opcode][dtype] != NULL
+           : driver == cpu_softmax     ? kernels->softmax[opcode][dtype] != NULL
+           : driver == cpu_random      ? kernels->random[opcode][dtype] != NULL
+                                       : true;
 }
 
 static int cpu_finds_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
@@ -149,7 +149,8 @@ static int cpu_reserve(struct device *device, size_t bytes, void **segment, stru
     if (bytes > SIZE_MAX - slack) {
         return fault_set(fault, STATUS_OUT_OF_MEMORY, "%zu bytes are more than there are addresses", bytes);
     }
-    char *address = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *address =
+        mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) {
         return fault_set(fault, STATUS_OUT_OF_MEMORY, "the host has no %zu bytes: %s", bytes, strerror(errno));
     }
@@ -189,7 +190,8 @@ static int cpu_open(const struct device_options *options, struct device **device
     }
     unsigned threads = options->threads ? options->threads : host_cores();
     *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_choose()};
-    cpu->memory_total = options->memory_total ? options->memory_total : host_memory() / 5 * 4;
+    cpu->memory_total = options->memory_total ? options->memory_total
+                                              : host_memory() / 5 * 4 / (options->sharers ? options->sharers : 1);
     blas_prepare();
     team_init(&cpu->team, threads < THREADS_MAX ? threads : THREADS_MAX);
     *device = &cpu->base;
