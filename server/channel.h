@@ -87,6 +87,7 @@ struct channel_message {
         struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */
         struct {
             char device[32];
+            char principal[64]; /* whose copy it is */
             uint8_t ticket[16];
         } link;
         struct {

@@ -61,6 +61,8 @@ struct connection {
 
     uv_poll_t *poll; /* NULL: the session has no socket now */
     struct transport transport;
+    struct handshake
+        *handshake; /* of TLS, while another thread takes a step of it, and has the transport; NULL: none */
     bool tcp;
     int events;        /* asked of the poll handle */
     bool blocked;      /* the socket took no more */
@@ -97,6 +99,7 @@ struct connection {
     struct request_upload *held; /* its chunk's frame has been put off, or was cut; NULL: none */
     unsigned n_uploads;
     struct request_batch batch; /* the rest of the one that has been put off, or was cut */
+    struct link_ends links;
     struct lease lease;
 };
 

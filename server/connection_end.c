@@ -79,11 +79,18 @@ static void connection_close(struct connection *connection) {
         return;
     uv_close((uv_handle_t *)connection->poll, connection_closed);
     connection->poll = NULL;
+    if (connection->handshake) {
+        handshake_leave(connection->handshake);
+        connection->handshake = NULL;
+        connection->transport = (struct transport){.fd = -1};
+        return;
+    }
     transport_end(&connection->transport);
     transport_finish(&connection->transport);
 }
 
 void connection_unplug(struct connection *connection) {
+    connection->lease.ack_due = false;
     answer_cancel_all(connection);
     reply_queue_clear(&connection->queue);
     connection_close(connection);

@@ -237,7 +237,7 @@ static void worker_message(struct worker *worker, const struct channel_message *
         worker_connection(worker, message, fd);
         return;
     case CHANNEL_LINK_IN:
-        link_in_accept(&worker->service, message->link.device, message->link.ticket, fd);
+        link_in_accept(&worker->service, message->link.device, message->link.principal, message->link.ticket, fd);
         return;
     case CHANNEL_LINK_OUT:
         link_out_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
@@ -291,8 +291,12 @@ void worker_on_channel(uv_poll_t *poll, int status, int events) {
 
     (void)events;
     service_busy(&worker->service);
-    while ((error = status < 0 ? -EPIPE : channel_receive(worker->channel, &message, &fd)) == 0)
+    while ((error = status < 0 ? -EPIPE : channel_receive(worker->channel, &message, &fd)) == 0) {
         worker_message(worker, &message, fd);
+        budget_look(service_budget(&worker->service));
+        if (service_is_late(&worker->service))
+            return; /* what else there is, the next poll tells of */
+    }
     /* Without a front nobody restarts, watches or drains this process; the kernel gives its sockets and memory back. */
     if (error != -EAGAIN)
         _exit(1);
@@ -300,11 +304,12 @@ void worker_on_channel(uv_poll_t *poll, int status, int events) {
 
 /* ---- questions ---- */
 
-int worker_want_link(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]) {
+int worker_want_link(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]) {
     struct worker *worker = owner;
     struct channel_message message = {.type = CHANNEL_LINK_WANTED};
 
     snprintf(message.link.device, sizeof message.link.device, "%s", device);
+    snprintf(message.link.principal, sizeof message.link.principal, "%s", principal);
     memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
     return channel_send(worker->channel, &message, -1);
 }
