@@ -30,7 +30,7 @@ static void principals_row(struct table *table, size_t row, const Tensord__Princ
     table_set(table, row, 4, device->device);
     table_set(table, row, 5, principals_bytes(text, device->live, device->live_limit));
     table_set(table, row, 6, text_count(rate, (double)device->ops_queued));
-    table_set(table, row, 7, text_bytes(rate, (double)device->staging));
+    table_set(table, row, 7, text_bytes(rate, (double)device->staging + (double)device->host));
     snprintf(text, sizeof text, "%s/s", text_bytes(rate, device->bytes_per_s));
     table_set(table, row, 8, text);
 }
@@ -44,7 +44,7 @@ void tensorctl_principals_write(FILE *out, const Tensord__Status *status) {
                                                   {"DEVICE", .flexible = true},
                                                   {"LIVE", .right = true, .flexible = true},
                                                   {"QUEUED", .right = true, .flexible = true},
-                                                  {"STAGING", .right = true, .flexible = true},
+                                                  {"HOST", .right = true, .flexible = true},
                                                   {"IN+OUT", .right = true, .flexible = true}};
     struct table table;
     size_t count = 0, row = 0;

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <malloc.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 enum {
     ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
     ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
+    ENGINE_KEEP_HOST = 4 << 20,   /* and so much of the host's may have been freed without being given back */
     ENGINE_STAGING_BYTES = 1 << 30,
     ENGINE_CALLBACK_STEPS = 8, /* of the budget: an answer is made, */
     ENGINE_CALLBACKS = 32,     /* and so many for one stream before others have their turn */
@@ -93,6 +95,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     engine->pool.lost = engine->staging.pool.lost = engine_pool_lost;
     engine->pool.held_up = engine->staging.pool.held_up = engine_pool_held_up;
     engine->pool.owner = engine->staging.pool.owner = engine;
+    slab_init(&engine->tensors, sizeof(struct tensor));
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);
     trace_init(engine);
@@ -194,7 +197,7 @@ void engine_destroy(struct engine *engine) {
     pool_finish(&engine->pool);
     staging_finish(&engine->staging);
     reports_finish(&engine->reports);
-    session_free_tensors(engine);
+    slab_finish(&engine->tensors);
     engine_free_lists(engine);
     pthread_cond_destroy(&engine->reap);
     pthread_cond_destroy(&engine->progress);
@@ -377,6 +380,10 @@ static void engine_trim(struct engine *engine) {
         engine->trim_more |= pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
     if (engine->staging.pool.reserved > ENGINE_KEEP_BYTES)
         engine->trim_more |= pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
+    if (engine->host_freed > ENGINE_KEEP_HOST) {
+        engine->host_freed = 0;
+        malloc_trim(0); /* a tenth of a second for some 500 MiB, but nobody is here who could wait for it */
+    }
 }
 
 /* Adds what has been signalled to what was left before, as a list of the owner's own: from then on a stream may be

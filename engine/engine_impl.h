@@ -35,7 +35,7 @@ struct engine {
     struct stream *streams_all;
     uint32_t streams_made;
     struct waiter *waiters_free;
-    struct tensor *tensors_free;
+    struct slab tensors;
     struct check *checks; /* that are given back when a launch has run */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
@@ -47,6 +47,7 @@ struct engine {
     uint64_t
         ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
+    uint64_t host_freed; /* bytes of host memory that ended sessions had, since the host got some back last */
     bool trim_more;   /* at rest, and more than one call's share is to be given back to the device */
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
@@ -147,7 +148,8 @@ void stall_blame(const struct engine *engine, struct fault *fault);
 /* Takes back chunks that have been used up, with the lock held. */
 void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks);
 /* The next record at a cursor in a stream's chunks. A chunk left behind is put before *done, where that is given. */
-struct record *engine_next_record(struct stream_chunk **head, size_t *used, struct stream_chunk **done);
+struct record *engine_next_record(struct stream *stream, struct stream_chunk **head, size_t *used,
+                                  struct stream_chunk **done);
 
 /* Reaper (reaper.c): only on devices whose launches run later. */
 void *reaper_main(void *engine);

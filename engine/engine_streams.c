@@ -34,6 +34,7 @@ static struct stream *engine_stream_create(struct engine *engine) {
     memset(stream, 0, sizeof *stream);
     stream->engine = engine;
     atomic_init(&stream->completed, 0);
+    atomic_init(&stream->chunks, 0);
     atomic_init(&stream->ops_done, 0);
     atomic_init(&stream->ops_skipped, 0);
     atomic_init(&stream->watched, UINT64_MAX);
@@ -164,7 +165,8 @@ void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks) {
     }
 }
 
-struct record *engine_next_record(struct stream_chunk **head, size_t *used, struct stream_chunk **done) {
+struct record *engine_next_record(struct stream *stream, struct stream_chunk **head, size_t *used,
+                                  struct stream_chunk **done) {
     struct record *record = (struct record *)((*head)->records + *used);
     if (record->kind == RECORD_CHUNK) {
         struct stream_chunk *left = *head;
@@ -173,6 +175,7 @@ struct record *engine_next_record(struct stream_chunk **head, size_t *used, stru
         if (done) {
             left->next = *done;
             *done = left;
+            atomic_fetch_sub_explicit(&stream->chunks, 1, memory_order_relaxed);
         }
         record = (struct record *)(*head)->records;
     }

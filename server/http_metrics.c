@@ -132,6 +132,8 @@ static const struct metrics_row metrics_devices[] = {
 static const struct metrics_row metrics_sessions[] = {
     {"tensord_session_memory_live_bytes", "gauge", "Bytes in the session's tensors.", SESSION(live), METRICS_UINT64},
     {"tensord_session_memory_peak_bytes", "gauge", "Highest live bytes of the session.", SESSION(peak), METRICS_UINT64},
+    {"tensord_session_host_bytes", "gauge", "Host memory for the session's tensors, causes and queues.", SESSION(host),
+     METRICS_UINT64},
     {"tensord_session_tensors", "gauge", "Tensors of the session.", SESSION(tensors), METRICS_UINT64},
     {"tensord_session_queue_depth", "gauge", "Operations of the session enqueued and not yet run.", SESSION(ops_queued),
      METRICS_UINT64},

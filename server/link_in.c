@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/host.h"
 #include "proto/frame.h"
 #include "server/cause.h"
 #include "server/connection.h"
@@ -80,6 +81,7 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     if (copy->next)
         copy->next->previous = copy->previous;
     table->n_copies--;
+    host_give(copy->connection->session, sizeof *copy);
     upload_finish(&copy->upload, cause);
     free(copy);
 }
@@ -332,6 +334,7 @@ static void copy_in_list(struct link_table *table, struct copy_in *copy) {
         copy->next->previous = &copy->next;
     table->copies = copy;
     table->n_copies++;
+    host_note(copy->connection->session, sizeof *copy);
 }
 
 int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,

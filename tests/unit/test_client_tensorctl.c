@@ -173,7 +173,8 @@ Test(client_tensorctl, principals_show_what_they_have_of_what_they_may) {
     shares[0].live = 3 << 20;
     shares[0].live_limit = 1 << 30;
     shares[0].ops_queued = 12;
-    shares[0].staging = 0;
+    shares[0].staging = 1 << 20;
+    shares[0].host = 512 << 10;
     shares[0].bytes_per_s = 2048;
     met[0].count = 7;
     met[1].count = 8;
@@ -184,7 +185,7 @@ Test(client_tensorctl, principals_show_what_they_have_of_what_they_may) {
     status.limits_met = met_list;
     char *text = shown(&status, TENSORCTL_STATUS);
     cr_expect(
-        strstr(text, "\nuid:1000 3/64    2    400 cpu:0  3.00 MiB/1.00 GiB     12     0 B 2.00 KiB/s"),
+        strstr(text, "\nuid:1000 3/64    2    400 cpu:0  3.00 MiB/1.00 GiB     12 1.50 MiB 2.00 KiB/s"),
         "%s", text);
     cr_expect(strstr(text, "limits met: principal-bytes 7, principal-bytes 8 (held)\n"), "%s", text);
     free(text);
