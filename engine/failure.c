@@ -43,7 +43,7 @@ bool failure_stands_in(const struct failure *failure) {
     return failure == &failure_no_memory;
 }
 
-struct failure *failure_of(struct failure *failure, uint64_t sequence) {
+struct failure *failure_numbered(struct failure *failure, uint64_t sequence) {
     struct fault fault = {.code = failure->code};
     if (failure->sequence == sequence || failure_stands_in(failure))
         return failure_ref(failure);

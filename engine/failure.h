@@ -26,7 +26,7 @@ struct failure *failure_ref(struct failure *failure);
 /* Whether it stands in for one for which there was no memory. */
 bool failure_stands_in(const struct failure *failure);
 /* The same failure of the operation with this number: itself, or a copy. Never NULL. */
-struct failure *failure_of(struct failure *failure, uint64_t sequence);
+struct failure *failure_numbered(struct failure *failure, uint64_t sequence);
 /* Whether they differ in nothing but their operations' numbers. */
 bool failure_same(const struct failure *failure, const struct fault *fault, const char *operation, const char *label);
 /* Takes NULL. */

@@ -322,7 +322,7 @@ void upload_finish(struct upload *upload, const struct failure *cause) {
     struct cause begun = cause ? upload_cause(upload, cause) : (struct cause){0};
     upload->tensor->uploading = false;
     if (upload->outside) {
-        struct failure *failure = cause ? failure_of(begun.failure, begun.sequence) : NULL;
+        struct failure *failure = cause ? failure_numbered(begun.failure, begun.sequence) : NULL;
         outside_settle(engine, upload->outside, upload->taint, failure);
         failure_unref(failure);
     }

@@ -161,13 +161,13 @@ struct failure *waiting_refusal(struct session *session, const char *operation, 
     struct cause cause;
     *tensor = session_tensor(session, id);
     if (!*tensor && session_refused(session, id, &cause))
-        return failure_of(cause.failure, cause.sequence);
+        return failure_numbered(cause.failure, cause.sequence);
     if (!*tensor)
         session_unknown_id(session, id, &fault);
     else if ((*tensor)->uploading)
         fault_set(&fault, STATUS_INVALID_ARGUMENT, "tensor %" PRIu64 " has not been uploaded completely", id);
     else if (tensor_settle(session, *tensor))
-        return failure_of((*tensor)->failure, (*tensor)->sequence);
+        return failure_numbered((*tensor)->failure, (*tensor)->sequence);
     else
         return NULL;
     return session_failure(session, &fault, operation, NULL, 0);
@@ -268,7 +268,7 @@ void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
     }
     if (!point.stream || point_reached(point.stream, point.number)) {
         bool failed = tensor_settle(session, tensor);
-        fetch_answer(fetch, failed ? failure_of(tensor->failure, tensor->sequence) : NULL);
+        fetch_answer(fetch, failed ? failure_numbered(tensor->failure, tensor->sequence) : NULL);
         return;
     }
     struct pending *pending = pending_at(session, &point, fetch, NULL, tensor->taint, &fault);
