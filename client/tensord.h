@@ -557,8 +557,9 @@ TD_API int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t
  * A name stands for a value that outlives the session that made it. It belongs to the caller's principal on one device:
  * other clients of that principal open it there, and nobody else sees it. What is published counts against the principal's
  * limits for named tensors, and no more against the session's, until the last tensor that shares its memory has gone. Names
- * last as long as the daemon, and beyond where the operator lets it save them (the daemon's setting state-dir); a worker
- * that breaks down loses what was published since. A name has 1 to 255 bytes of UTF-8 without control characters, and
+ * last as long as the daemon, and beyond where the operator lets it save them (the daemon's settings state-dir and
+ * state-sync: with `publish` the calls below return when the change is on the disk, else a crash may lose the changes of
+ * the last seconds). A name has 1 to 255 bytes of UTF-8 without control characters, and
  * "__metadata__" is none. */
 
 enum { TD_TENSOR_NAME_MAX = 255 };

@@ -63,6 +63,7 @@ struct channel_message {
             int32_t log_level, log_format;
             struct channel_limits limits;
             char state_dir[256]; /* "": named tensors are not saved */
+            uint64_t state_sync_ms, state_timeout_ms; /* as in struct state */
         } start;
         struct {
             uint64_t session; /* number for the new session */

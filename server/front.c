@@ -213,9 +213,10 @@ int front_run(struct config *config, int count, char **arguments) {
         supervisor_start(&front.supervisor);
         uv_run(&front.loop, UV_RUN_DEFAULT);
     }
+    bool unsaved = !error && supervisor_unsaved(&front.supervisor);
     front_finish(&front);
     if (!error)
-        return 0;
+        return unsaved ? FRONT_EXIT_FAILURE : 0; /* the log has told which */
     fprintf(stderr, "tensord: %s\n", fault.message);
     return error == STATUS_INVALID_ARGUMENT || error == STATUS_DENIED ? FRONT_EXIT_USAGE : FRONT_EXIT_FAILURE;
 }

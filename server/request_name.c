@@ -54,7 +54,8 @@ int request_remove_name(struct connection *connection, const struct frame_header
                               ((const Tensord__RemoveName *)message)->name, &wrong);
 
     (void)sink, (void)fault;
-    return request_done(connection, header->sequence, status ? &wrong : NULL);
+    return status ? request_done(connection, header->sequence, &wrong)
+                  : answer_saved(connection, header->sequence, connection->peer.principal.name);
 }
 
 /* ---- lists ---- */

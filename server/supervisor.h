@@ -42,6 +42,8 @@ void supervisor_drain(struct supervisor *supervisor);
 void supervisor_kill(struct supervisor *supervisor);
 /* Every worker has answered: ready, or quarantined. */
 bool supervisor_settled(const struct supervisor *supervisor);
+/* After it: changes of names are not on the disk, and the log has told which. */
+bool supervisor_unsaved(const struct supervisor *supervisor);
 /* No process is left (after supervisor_drain()). */
 bool supervisor_stopped(const struct supervisor *supervisor);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/log.h"
+#include "server/worker.h"
 
 enum {
     WORKER_BACKOFF_MAX_MS = 5000,
@@ -52,6 +53,8 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     message->start.log_level = (int32_t)log_level();
     message->start.log_format = (int32_t)log_format();
     snprintf(message->start.state_dir, sizeof message->start.state_dir, "%s", config->state_dir);
+    message->start.state_sync_ms = config->state_sync;
+    message->start.state_timeout_ms = config->state_timeout;
     message->start.limits = (struct channel_limits){
         .each = config->limits,
         .sessions = (uint32_t)config->max_sessions,
@@ -277,6 +280,26 @@ static void worker_slot_describe_exit(const struct worker_slot *slot, int64_t st
         snprintf(text, size, "the worker exited with status %lld", (long long)status);
 }
 
+/* A worker that ends in order tells by its status; of one that does not, the last page tells what it had not saved. */
+static void worker_slot_tell_unsaved(struct worker_slot *slot, bool meant, int64_t status) {
+    const struct stats_names *names = &slot->snapshot.device.names;
+    char count[24], bytes[24];
+    bool told = slot->draining && status == WORKER_EXIT_UNSAVED;
+    slot->unsaved = told || (!meant && atomic_load_explicit(&slot->process->page->names_dirty, memory_order_relaxed));
+    if (!slot->unsaved || told)
+        return;
+    if (!names->unsaved) /* so young that the page has not told whose */
+        log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "cause",
+                  "the worker ended before the last changes were on the disk", NULL);
+    for (unsigned i = 0; i < names->n_owners && i < STATS_OWNERS_MAX; i++)
+        if (names->owners[i].unsaved)
+            log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "principal",
+                      names->owners[i].principal, "changes",
+                      log_text(count, sizeof count, "%llu", (unsigned long long)names->owners[i].unsaved), "bytes_named",
+                      log_text(bytes, sizeof bytes, "%llu", (unsigned long long)names->owners[i].bytes), "cause",
+                      "the worker ended before they were on the disk", NULL);
+}
+
 static void worker_slot_exited(void *owner, int64_t status, int signal) {
     struct worker_slot *slot = owner;
     char cause[256], pid[16], code[24], number[16];
@@ -288,6 +311,7 @@ static void worker_slot_exited(void *owner, int64_t status, int signal) {
               log_text(number, sizeof number, "%d", signal), "cause", meant ? "drained" : cause, NULL);
     slot->taken = worker_slot_taken_on_page(slot); /* its messages have all been read */
     worker_slot_refresh(slot);                     /* an Xid may be its last word */
+    worker_slot_tell_unsaved(slot, meant, status);
     worker_process_destroy(slot->process);
     slot->process = NULL;
     worker_slot_clear_snapshot(slot);

@@ -269,7 +269,7 @@ Test(names_files, status_says_who_has_how_much) {
     OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(1), 1), "b"));
     status_until(tensord.url, names_are_counted, NULL, 30000);
     SUCCEEDS("status");
-    snprintf(line, sizeof line, "  names   2 of 3.00 MiB: uid:%u 3.00 MiB (2)\n", getuid());
+    snprintf(line, sizeof line, "  names   2 tensors, 3.00 MiB (uid:%u: 2)\n", getuid());
     cr_assert(strstr(command.out, line), "%s", command.out);
 }
 
