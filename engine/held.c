@@ -191,6 +191,15 @@ int held_charge(struct held *const values[], unsigned n, struct held_account *ac
                      account->limit, asked, before - spare);
 }
 
+void held_transfer(struct held *held, struct held_account *from, struct held_account *to) {
+    struct storage *storage = held->storage;
+    if (!storage || storage->holder != from)
+        return;
+    held_account_discharge(from, storage->charged);
+    storage->holder = to;
+    held_account_charge(to, storage->charged);
+}
+
 /* ---- to a session's tensor ---- */
 
 int session_bind_held(struct session *session, uint64_t id, struct held *held, struct fault *fault) {

@@ -59,5 +59,8 @@ struct held_place held_place(const struct held *held);
 int held_alias(const struct held *held, const struct tensor_type *type, int64_t begin, struct held **result,
                struct fault *fault);
 
+/* Moves the charge for a value from one account to another, beyond any limit; nothing where it is not the first one's. */
+void held_transfer(struct held *held, struct held_account *from, struct held_account *to);
+
 /* Binds an id to the value. On failure the id is not bound. */
 int session_bind_held(struct session *session, uint64_t id, struct held *held, struct fault *fault);

@@ -93,7 +93,7 @@ static const struct config_key config_keys[] = {
      "names of this host as browsers call it; needed beyond loopback"},
     {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept"},
     {"state-sync", CONFIG_SYNC, CONFIG_FIELD(state_sync), "5s", 100, CONFIG_HOUR,
-     "when they are saved: publish (before the answer), that long after a change, or drain (at the end)"},
+     "when: publish (before the answer), so long after a change, drain"},
     {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "60s", 0, 24 * CONFIG_HOUR,
      "for saving what is left at the end, on top of drain-timeout"},
 };

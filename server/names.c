@@ -73,12 +73,13 @@ static int names_add_owner(struct names *names, const char *principal, const str
     owner->next = names->owners;
     names->owners = owner;
     names->n_owners++;
+    names_know_owner(names, owner);
     *result = owner;
     return STATUS_OK;
 }
 
-static int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
-                            struct name_owner **result, struct fault *fault) {
+int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
+                     struct name_owner **result, struct fault *fault) {
     int status = STATUS_OK;
 
     *result = names_find_owner(names, principal);
@@ -174,6 +175,8 @@ void names_finish(struct names *names) {
         owner->disk = NULL;
     }
     names_let_go(names);
+    free(names->users);
+    names->users = NULL;
 }
 
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait) {
@@ -196,7 +199,7 @@ static void stats_insert(struct stats_names *stats, const struct name_owner *own
     if (stats->n_owners < STATS_OWNERS_MAX)
         stats->n_owners++;
     memmove(&stats->owners[place + 1], &stats->owners[place], (stats->n_owners - 1 - place) * sizeof *stats->owners);
-    memcpy(stats->owners[place].principal, owner->key, sizeof owner->key);
+    snprintf(stats->owners[place].principal, sizeof stats->owners[place].principal, "%s", names_shown(owner));
     stats->owners[place].count = owner->count;
     stats->owners[place].bytes = owner->bytes.bytes;
     stats->owners[place].unsaved = state_unsaved(owner, &since);
@@ -217,7 +220,7 @@ void names_stats(const struct names *names, struct stats_names *stats) {
         if (since && (!stats->unsaved_since_ns || since < stats->unsaved_since_ns))
             stats->unsaved_since_ns = since;
         if (!*stats->save_fault && *state_fault(owner))
-            snprintf(stats->save_fault, sizeof stats->save_fault, "those of %.64s: %.180s", owner->key,
+            snprintf(stats->save_fault, sizeof stats->save_fault, "those of %.64s: %.180s", names_shown(owner),
                      state_fault(owner));
         if (owner->count || owner->bytes.bytes || unsaved)
             stats_insert(stats, owner);

@@ -49,6 +49,7 @@ struct names {
     struct name_owner *owners;
     unsigned n_owners;
     struct state *state; /* NULL: nothing is saved */
+    char *users;         /* the users that there are: lines of their keys, front_users.c; NULL: there are none */
     char fault[256];     /* why saved ones could not be restored; "": they could */
 };
 
@@ -72,6 +73,29 @@ struct state_wait;
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait);
 /* Forgets owners that have nothing, pay for nothing, and have nothing to be saved. */
 void names_let_go(struct names *names);
+
+/* Finds a principal's owner, or makes it. It is gone after names_let_go() unless it is given names. */
+int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
+                     struct name_owner **result, struct fault *fault);
+
+/* ---- names of others (names_move.c). Here a principal is its key, principal_key(). ---- */
+
+/* Takes `users`, malloc'ed. */
+void names_set_users(struct names *names, char *users);
+/* Finds out whether its account is an orphan. */
+void names_know_owner(const struct names *names, struct name_owner *owner);
+/* Whose names they are, in words: of a user who has gone it is the key, which tells him from a later one. */
+const char *names_shown(const struct name_owner *owner);
+/* The key that somebody means by these words: a present user's name, or a key itself. For what is looked for, the present
+ * user goes first where it has names; for one that is `given` names, it has to be there. */
+int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
+                  struct fault *fault);
+/* Renames one (`name`), or gives it, or all (NULL), to somebody else, in one step. STATUS_DUPLICATE_ID where the new name is
+ * taken; STATUS_INVALID_ARGUMENT where memory would be shared by two principals. */
+int names_move(struct names *names, const char *from, const char *name, const char *to, const char *new_name,
+               struct fault *fault);
+/* Removes one, or all. */
+int names_remove_of(struct names *names, const char *from, const char *name, struct fault *fault);
 
 /* NULL: it has none. */
 struct name_owner *names_owner(const struct names *names, const char *principal);

@@ -63,7 +63,7 @@ static void publish_finish(struct publish *publish) {
     if (!values)
         fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
     else
-        names_publish(&connection->service->names, connection->peer.principal.name, &connection->account->limits,
+        names_publish(&connection->service->names, connection->account->key, &connection->account->limits,
                       values, publish->names, publish->n, publish->only_new, &fault);
     free(values);
     publish->failed = fault.code != STATUS_OK;
@@ -86,7 +86,7 @@ static void publish_step(struct publish *publish) {
     publish_let_go(publish);
     publish->saved.done = publish_saved;
     if (!publish->failed && names_wait(&publish->answer->connection->service->names,
-                                       publish->answer->connection->peer.principal.name, &publish->saved))
+                                       publish->answer->connection->account->key, &publish->saved))
         return;
     answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
 }

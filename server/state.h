@@ -37,6 +37,7 @@ struct state {
     void (*turn)(void *owner, bool wait);
     void *owner;
     bool sealed;  /* a folder could be neither restored nor put aside: nothing is saved over what is there */
+    bool paused;  /* several changes are one: nothing is begun between them */
     bool closing; /* all that is left is saved now, and what fails is not tried again */
     struct disk disk;
     struct save *saves; /* under way */
@@ -91,6 +92,10 @@ void state_unbound(struct name_owner *owner, struct name_entry *entry, bool repl
 /* All of these that make one change have been told. */
 void state_changed(struct state *state, struct name_owner *owner);
 void saved_value_unref(struct saved_value *value);
+
+/* What leaves `from` is on the disk of `to` before it is gone from its own. Between pausing and state_resume(). */
+void state_order(struct name_owner *from, struct name_owner *to);
+void state_resume(struct state *state);
 
 /* Changes of the owner's that are not on the disk, and since when (0: there is none). */
 unsigned state_unsaved(const struct name_owner *owner, uint64_t *since_ns);

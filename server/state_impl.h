@@ -29,6 +29,8 @@ struct state_owner {
     struct state_file *files; /* that names.json needs */
     size_t n_files;
     uint64_t next_file;
+    struct name_owner *behind; /* whose changes go first, up to */
+    uint64_t behind_revision;
     struct save *save; /* under way; NULL: none */
     struct state_wait *waits;
     uint64_t retry_ns; /* after a failure: not before */
@@ -69,8 +71,7 @@ struct index {
     size_t count;
 };
 /* The text of a file for these names; malloc'ed, NULL without memory. Any thread. */
-char *index_print(const char *device, const char *principal, const struct index_name *names, size_t count,
-                  size_t *bytes);
+char *index_print(const char *device, const struct index_name *names, size_t count, size_t *bytes);
 /* Reads one. STATUS_INVALID_ARGUMENT says what is wrong with it. */
 int index_read(struct index *index, const char *path, struct fault *fault);
 void index_finish(struct index *index);
@@ -80,7 +81,7 @@ void index_finish(struct index *index);
 /* What a save writes: decided on the disk's thread, from values that do not change. */
 struct save_plan {
     /* given */
-    const char *device, *principal;
+    const char *device;
     char folder[STATE_PATH_MAX + STATE_NAME_MAX + 2];
     struct name_entry **entries; /* in the order of their names */
     size_t count;

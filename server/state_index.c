@@ -1,6 +1,6 @@
 /* names.json: which names an owner has, and where their bytes lie.
  *
- *     {"device": "cpu:0", "principal": "uid:1000", "names": {
+ *     {"device": "cpu:0", "names": {
  *       "weights": {"dtype": "f32", "shape": [2, 3], "file": 17, "tensor": "weights", "begin": 0},
  *       "half": {"dtype": "f32", "shape": [3], "file": 17, "tensor": "weights", "begin": 0}}}
  *
@@ -19,7 +19,7 @@
 
 /* ---- writing ---- */
 
-/* Names and principals have no control characters, so that these two are all there is to escape. */
+/* Names have no control characters, so that these two are all there is to escape. */
 static void index_print_text(FILE *out, const char *text) {
     fputc('"', out);
     for (; *text; text++) {
@@ -44,16 +44,13 @@ static void index_print_name(FILE *out, const struct index_name *name) {
     fputc('}', out);
 }
 
-char *index_print(const char *device, const char *principal, const struct index_name *names, size_t count,
-                  size_t *bytes) {
+char *index_print(const char *device, const struct index_name *names, size_t count, size_t *bytes) {
     char *text = NULL;
     FILE *out = open_memstream(&text, bytes);
     if (!out)
         return NULL;
     fputs("{\"device\": ", out);
     index_print_text(out, device);
-    fputs(", \"principal\": ", out);
-    index_print_text(out, principal);
     fputs(", \"names\": {", out);
     for (size_t i = 0; i < count; i++) {
         fputs(i ? ",\n" : "\n", out);

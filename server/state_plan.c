@@ -294,7 +294,7 @@ static char *plan_print_index(const struct save_plan *plan, size_t *bytes) {
         names[i].key = (char *)(uintptr_t)value->key;
         names[i].begin = held_place(plan->entries[i]->held).begin - value->begin;
     }
-    char *text = names ? index_print(plan->device, plan->principal, names, plan->count, bytes) : NULL;
+    char *text = names ? index_print(plan->device, names, plan->count, bytes) : NULL;
     free(names);
     return text;
 }

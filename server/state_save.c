@@ -141,6 +141,30 @@ const char *state_fault(const struct name_owner *owner) {
     return owner->disk ? owner->disk->fault : "";
 }
 
+/* Those who waited for this one's changes. */
+static void state_let_pass(struct state *state, const struct name_owner *owner) {
+    for (struct name_owner *at = state->service->names.owners; at; at = at->next)
+        if (at->disk && at->disk->behind == owner && at->disk->behind_revision <= owner->disk->saved)
+            at->disk->behind = NULL;
+}
+
+/* Two that wait for each other would wait for ever: then a crash may leave names with both. */
+void state_order(struct name_owner *from, struct name_owner *to) {
+    if (!from->disk || !to->disk)
+        return;
+    for (const struct name_owner *at = to; at; at = at->disk->behind)
+        if (at == from)
+            return;
+    from->disk->behind = to;
+    from->disk->behind_revision = to->disk->revision;
+}
+
+void state_resume(struct state *state) {
+    state->paused = false;
+    if (!state->sync_ms)
+        state_go(state);
+}
+
 /* ---- those who wait ---- */
 
 bool state_wait(struct state *state, struct name_owner *owner, struct state_wait *wait) {
@@ -185,7 +209,7 @@ static void save_log(const struct save *save) {
     const struct state_owner *disk = save->owner->disk;
     char count[24], bytes[24];
     bool known = !save->state->closing && !disk->failures;
-    log_event(known ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "names_saved", "principal", save->owner->key, "names",
+    log_event(known ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "names_saved", "principal", names_shown(save->owner), "names",
               log_text(count, sizeof count, "%zu", save->plan.count), "bytes",
               log_text(bytes, sizeof bytes, "%" PRIu64, save->plan.bytes), "folder", save->plan.folder, NULL);
 }
@@ -194,7 +218,7 @@ static void state_log_unsaved(const struct name_owner *owner, const char *reason
     char count[24], bytes[24], age[24];
     uint64_t since;
     unsigned unsaved = state_unsaved(owner, &since);
-    log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", owner->key, "names",
+    log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", names_shown(owner), "names",
               log_text(count, sizeof count, "%u", unsaved), "bytes",
               log_text(bytes, sizeof bytes, "%" PRIu64, owner->disk->bytes), "since_s",
               log_text(age, sizeof age, "%.1f", since ? (double)(service_now_ns() - since) / 1e9 : 0.0), "cause",
@@ -270,6 +294,7 @@ static void save_succeeded(struct save *save) {
         state_count_dirty(state, -1);
     }
     save_destroy(save);
+    state_let_pass(state, owner);
     state_answer(disk, revision, NULL);
     names_let_go(&state->service->names);
 }
@@ -278,6 +303,7 @@ static void save_failed(struct save *save) {
     struct state_owner *disk = save->owner->disk;
     struct save_plan *plan = &save->plan;
     struct name_owner *owner = save->owner;
+    struct names *names = &save->state->service->names;
     struct fault told;
     uint64_t now = service_now_ns(), revision = save->revision;
     for (size_t i = 0; plan->values && i < plan->count; i++)
@@ -299,6 +325,9 @@ static void save_failed(struct save *save) {
     save_destroy(save);
     fault_set(&told, STATUS_INTERNAL, "named, but not on the daemon's disk: %.190s", disk->fault);
     state_answer(disk, revision, &told);
+    for (struct name_owner *at = names->owners; at; at = at->next) /* what waits for this one is not saved, either */
+        if (at->disk && at->disk->behind == owner)
+            state_answer(at->disk, UINT64_MAX, &told);
 }
 
 /* ---- reading ---- */
@@ -496,12 +525,12 @@ static void save_ran(struct disk_job *job) {
 
 static bool state_due(const struct state *state, const struct name_owner *owner, uint64_t now) {
     const struct state_owner *disk = owner->disk;
-    if (!disk || disk->save || disk->revision == disk->saved)
+    if (!disk || disk->save || disk->behind || disk->revision == disk->saved)
         return false;
     if (state->closing)
         return !disk->failures;
-    if (state->sync_ms == STATE_SYNC_DRAIN || now < disk->retry_ns)
-        return false;
+    if (state->sync_ms == STATE_SYNC_DRAIN || (now < disk->retry_ns && !disk->waits))
+        return false; /* who waits shall hear soon whether the disk still refuses */
     return !state->sync_ms || now - disk->since_ns >= state->sync_ms * 1000000;
 }
 
@@ -534,7 +563,6 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
     state_folder_name(state, owner->key, name);
     state_path(state, name, save->plan.folder, sizeof save->plan.folder);
     save->plan.device = state->service->device;
-    save->plan.principal = owner->key;
     save->plan.files = disk->files;
     save->plan.n_files = disk->n_files;
     save->plan.number = disk->next_file++;
@@ -576,7 +604,7 @@ static struct name_owner *state_pick(struct state *state) {
 }
 
 static void state_go(struct state *state) {
-    if (!*state->directory || state->sealed || state->service->failed || disk_busy(&state->disk))
+    if (!*state->directory || state->paused || state->sealed || state->service->failed || disk_busy(&state->disk))
         return;
     struct name_owner *owner = state_pick(state);
     struct save *save = owner ? owner->disk->save : NULL;
@@ -588,7 +616,18 @@ static void state_go(struct state *state) {
     disk_start(&state->disk, &save->job);
 }
 
+/* Nothing is saved any more, and nobody shall wait for it. */
+static void state_answer_sealed(struct state *state) {
+    struct fault fault;
+    fault_set(&fault, STATUS_INTERNAL, "named, but not on the daemon's disk: some names there could not be restored");
+    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
+        if (owner->disk)
+            state_answer(owner->disk, UINT64_MAX, &fault);
+}
+
 void state_tick(struct state *state) {
+    if (state->sealed)
+        state_answer_sealed(state);
     state_go(state);
 }
 

@@ -194,6 +194,11 @@ void supervisor_set_credentials(struct supervisor *supervisor, int fd) {
         worker_slot_set_credentials(&supervisor->slots[i], fd);
 }
 
+void supervisor_set_users(struct supervisor *supervisor, int fd) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_set_users(&supervisor->slots[i], fd);
+}
+
 void supervisor_kill(struct supervisor *supervisor) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_kill(&supervisor->slots[i], "killed at the end of the daemon");

@@ -68,20 +68,34 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     };
 }
 
-static void worker_slot_send_credentials(struct worker_slot *slot) {
+static void worker_slot_send_file(struct worker_slot *slot, enum channel_type type, int fd, const char *failed) {
     struct channel_message message;
     int copy;
-    if (slot->credentials < 0)
+    if (fd < 0)
         return;
-    copy = fcntl(slot->credentials, F_DUPFD_CLOEXEC, 0);
+    copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
-        worker_slot_kill(slot, "could not be given certificates: no descriptor left");
+        worker_slot_kill(slot, failed);
         return;
     }
     memset(&message, 0, sizeof message);
-    message.type = CHANNEL_CREDENTIALS;
+    message.type = type;
     if (worker_process_send(slot->process, &message, copy) == STATUS_LIMIT)
-        worker_slot_kill(slot, "could not be told of other certificates"); /* rather none than one that has ended */
+        worker_slot_kill(slot, failed);
+}
+
+static void worker_slot_send_credentials(struct worker_slot *slot) { /* rather none than one that has ended */
+    worker_slot_send_file(slot, CHANNEL_CREDENTIALS, slot->credentials, "could not be given certificates");
+}
+
+static void worker_slot_send_users(struct worker_slot *slot) {
+    worker_slot_send_file(slot, CHANNEL_USERS, slot->users, "could not be told of users");
+}
+
+void worker_slot_set_users(struct worker_slot *slot, int fd) {
+    slot->users = fd;
+    if (slot->process)
+        worker_slot_send_users(slot);
 }
 
 void worker_slot_set_credentials(struct worker_slot *slot, int fd) {
@@ -115,6 +129,7 @@ void worker_slot_start(struct worker_slot *slot) {
     worker_slot_fill_start(slot, &message);
     worker_process_send(slot->process, &message, -1);
     worker_slot_send_credentials(slot);
+    worker_slot_send_users(slot);
     char pid[16], epoch[24];
     log_event(LOG_LEVEL_DEBUG, "worker_start", "device", slot->device.name, "pid",
               log_text(pid, sizeof pid, "%d", slot->process->process.pid), "epoch",
@@ -394,6 +409,7 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
         .state = WORKER_STARTING,
         .backoff_ms = config->restart_backoff,
         .credentials = -1,
+        .users = -1,
     };
     /* Untouched pages of it cost no memory. */
     slot->snapshot.sessions = calloc(STATS_SESSIONS_MAX, sizeof *slot->snapshot.sessions);
