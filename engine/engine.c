@@ -96,6 +96,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     engine->pool.held_up = engine->staging.pool.held_up = engine_pool_held_up;
     engine->pool.owner = engine->staging.pool.owner = engine;
     slab_init(&engine->tensors, sizeof(struct tensor));
+    slab_init(&engine->waiters, sizeof(struct waiter));
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);
     trace_init(engine);
@@ -168,10 +169,7 @@ static void engine_free_lists(struct engine *engine) {
         next = share->free_next;
         free(share);
     }
-    for (struct waiter *waiter = engine->waiters_free, *next; waiter; waiter = next) {
-        next = waiter->next;
-        free(waiter);
-    }
+    slab_finish(&engine->waiters);
     for (struct stream_chunk *chunk = engine->chunks, *next; chunk; chunk = next) {
         next = chunk->next;
         free(chunk);
@@ -281,8 +279,7 @@ static void waiter_unlink(struct waiter *waiter) {
 }
 
 static void waiter_recycle(struct engine *engine, struct waiter *waiter) {
-    waiter->next = engine->waiters_free;
-    engine->waiters_free = waiter;
+    slab_give(&engine->waiters, waiter);
 }
 
 static void waiter_link(struct waiter *waiter) {
@@ -304,10 +301,8 @@ static void waiter_link(struct waiter *waiter) {
 
 struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint64_t number,
                              void (*reached)(struct waiter *waiter), void *owner) {
-    struct waiter *waiter = engine->waiters_free;
-    if (waiter)
-        engine->waiters_free = waiter->next;
-    else if (!(waiter = malloc(sizeof *waiter)))
+    struct waiter *waiter = slab_take(&engine->waiters);
+    if (!waiter)
         return NULL;
     *waiter = (struct waiter){.stream = stream, .number = number, .reached = reached, .owner = owner};
     waiter_link(waiter);
@@ -380,7 +375,9 @@ static void engine_trim(struct engine *engine) {
         engine->trim_more |= pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
     if (engine->staging.pool.reserved > ENGINE_KEEP_BYTES)
         engine->trim_more |= pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
-    if (engine->host_freed > ENGINE_KEEP_HOST) {
+    if (!engine->rested)
+        engine->rested = engine_streams_rest(engine) && reports_rest(&engine->reports);
+    if (engine->rested && engine->host_freed > ENGINE_KEEP_HOST) {
         engine->host_freed = 0;
         malloc_trim(0); /* a tenth of a second for some 500 MiB, but nobody is here who could wait for it */
     }

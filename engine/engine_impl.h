@@ -34,9 +34,9 @@ struct engine {
     struct run_share *shares_free;
     struct stream *streams_all;
     uint32_t streams_made;
-    struct waiter *waiters_free;
+    struct slab waiters;
     struct slab tensors;
-    struct check *checks; /* that are given back when a launch has run */
+    struct check *checks;            /* that are given back when a launch has run */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
@@ -48,9 +48,10 @@ struct engine {
         ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
     uint64_t host_freed; /* bytes of host memory that ended sessions had, since the host got some back last */
-    bool trim_more;   /* at rest, and more than one call's share is to be given back to the device */
-    bool kick_needed; /* a point was reached outside: blocked streams may go on */
-    struct {          /* stall.c */
+    bool rested;         /* since the last session went what streams and reports need no more has been given back */
+    bool trim_more;      /* at rest, and more than one call's share is to be given back to the device */
+    bool kick_needed;    /* a point was reached outside: blocked streams may go on */
+    struct {             /* stall.c */
         uint64_t completed, looked_ns;
         bool busy;        /* at the last look */
         uint64_t idle_ns; /* for so long nothing has completed of what the device has to do */
@@ -111,6 +112,9 @@ void engine_share_give(struct engine *engine, struct run_share *share);
 struct stream *engine_stream_take(struct engine *engine, struct run_group *group, int priority);
 /* The stream may still have work; it is used again when that has run. */
 void engine_stream_give(struct engine *engine, struct stream *stream);
+
+/* At rest: streams in reserve give back the memory of their records. True: all of them have; the others are not through yet. */
+bool engine_streams_rest(struct engine *engine);
 
 /* A callback at a point of a stream. Owner thread. `reached` runs once, from engine_poll(). */
 struct waiter {

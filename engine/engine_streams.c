@@ -117,6 +117,29 @@ void engine_stream_give(struct engine *engine, struct stream *stream) {
     engine->streams_free = stream;
 }
 
+/* With the lock held, so that the submitter and the reaper are not at it. */
+static bool stream_rest(struct stream *stream) {
+    bool through = point_reached(stream, stream->enqueued) && !stream->runnable && !stream->reaping &&
+                   !stream->marks_count && !stream->touched;
+    if (!stream->tail || !through)
+        return through;
+    free(stream->tail);
+    stream->tail = stream->head = stream->reap_head = NULL;
+    stream->newest = NULL;
+    atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
+    atomic_store_explicit(&stream->chunks, 0, memory_order_relaxed);
+    return true;
+}
+
+bool engine_streams_rest(struct engine *engine) {
+    bool all = true;
+    pthread_mutex_lock(&engine->lock);
+    for (struct stream *stream = engine->streams_free; stream; stream = stream->free_next)
+        all = stream_rest(stream) && all;
+    pthread_mutex_unlock(&engine->lock);
+    return all;
+}
+
 struct stream *engine_outside_take(struct engine *engine) {
     struct stream *stream = engine->outsides_free;
     if (stream)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/bytes.h"
 #include "engine/device_impl.h"
 #include "engine/host.h"
 #include "engine/session_impl.h"
@@ -53,6 +54,7 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
         session->next->previous = &session->next;
     engine->sessions_list = session;
     engine->sessions++;
+    engine->rested = false;
     if (session->tenant)
         session->tenant->sessions++;
     *result = session;
@@ -104,12 +106,16 @@ static int session_out_of_memory(struct session *session, uint64_t bytes, struct
         device->vtable->workspaces(device, &workspaces);
     if (workspaces.bytes && bytes <= pool->total - pool->reserved) /* it was the device that had no more */
         engine_trim_workspaces(session->engine);
+    uint64_t live = session->live - session->apart, free = pool->total - pool->live;
+    char asked[BYTES_TEXT_MAX], left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], block[BYTES_TEXT_MAX], own[BYTES_TEXT_MAX],
+        others[BYTES_TEXT_MAX], reserved[BYTES_TEXT_MAX], besides[BYTES_TEXT_MAX];
     return fault_set(fault, STATUS_OUT_OF_MEMORY,
-                     "out of device memory: asked for %" PRIu64 " bytes; of %" PRIu64 ", %" PRIu64
-                     " are reserved and %" PRIu64 " live, %" PRIu64 " of them in this session and %" PRIu64
-                     " in others; largest free block %" PRIu64 "; workspaces %" PRIu64,
-                     bytes, pool->total, pool->reserved, pool->live, session->live,
-                     pool->live - (session->live - session->apart), pool_largest_free(pool), workspaces.bytes);
+                     "out of device memory: %s asked, %s free of %s, the largest block %s; you hold %s, others %s; %s "
+                     "reserved, workspaces %s",
+                     bytes_text(asked, bytes), bytes_text(left, free), bytes_text(total, pool->total),
+                     bytes_text(block, pool_largest_free(pool)), bytes_text(own, session->live),
+                     bytes_text(others, pool->live - live), bytes_text(reserved, pool->reserved),
+                     bytes_text(besides, workspaces.bytes));
 }
 
 int session_charge_apart(struct session *session, uint64_t bytes, struct fault *fault) {

@@ -10,21 +10,28 @@ enum {
     SLAB_ALIGNMENT = 16,
 };
 
+static void slab_let_go(struct slab *slab) {
+    while (slab->kept) {
+        void *object = slab_take(slab);
+        slab_give_page(slab, object);
+    }
+}
+
 #if defined(__SANITIZE_ADDRESS__) /* which shall see each object's end */
 
 void slab_init(struct slab *slab, size_t bytes) {
-    *slab = (struct slab){.bytes = bytes};
+    *slab = (struct slab){.bytes = bytes, .n_kept = SLAB_KEPT}; /* none is ever kept */
 }
 
 void slab_finish(struct slab *slab) {
-    (void)slab;
+    slab_let_go(slab);
 }
 
-void *slab_take(struct slab *slab) {
+void *slab_take_page(struct slab *slab) {
     return malloc(slab->bytes);
 }
 
-void slab_give(struct slab *slab, void *object) {
+void slab_give_page(struct slab *slab, void *object) {
     (void)slab;
     free(object);
 }
@@ -74,6 +81,7 @@ static struct slab_page *page_create(const struct slab *slab) {
 }
 
 void slab_finish(struct slab *slab) {
+    slab_let_go(slab);
     for (struct slab_page *page = slab->unused, *next; page; page = next) {
         next = page->next;
         munmap(page, SLAB_PAGE);
@@ -94,7 +102,7 @@ static struct slab_page *slab_open(struct slab *slab) {
     return page;
 }
 
-void *slab_take(struct slab *slab) {
+void *slab_take_page(struct slab *slab) {
     struct slab_page *page = slab->open ? slab->open : slab_open(slab);
     if (!page)
         return NULL;
@@ -119,7 +127,7 @@ static void slab_close(struct slab *slab, struct slab_page *page) {
     page_link(&slab->unused, page);
 }
 
-void slab_give(struct slab *slab, void *object) {
+void slab_give_page(struct slab *slab, void *object) {
     struct slab_page *page = (struct slab_page *)((uintptr_t)object & ~(uintptr_t)(SLAB_PAGE - 1));
     if (!page->free && !page->fresh)
         page_link(&slab->open, page);

@@ -8,7 +8,12 @@
 #include "engine/host.h"
 #include "engine/plan.h"
 
-enum { FETCH_WHOLE_BYTES = 4 << 20 }; /* up to here a value is staged with the fetch, without another round */
+enum {
+    FETCH_WHOLE_BYTES = 4 << 20, /* up to here a value is staged with the fetch, without another round */
+    /* Up to so many points one who waits is charged, but not refused: a session at its limit can still be asked for what it
+     * has. How many may wait is the server's to limit. */
+    PENDING_USUAL = 80,
+};
 
 /* ---- pending answers ---- */
 
@@ -22,11 +27,14 @@ static uint64_t pending_bytes(unsigned n_waiters) {
 
 /* NULL: there is no memory, or the session may have no more, with words. */
 static struct pending *pending_create(struct session *session, unsigned n_waiters, struct fault *fault) {
-    if (host_take(session, pending_bytes(n_waiters), fault) != STATUS_OK)
+    uint64_t bytes = pending_bytes(n_waiters);
+    if (n_waiters > PENDING_USUAL && host_take(session, bytes, fault) != STATUS_OK)
         return NULL;
+    if (n_waiters <= PENDING_USUAL)
+        host_note(session, bytes);
     struct pending *pending = calloc(1, sizeof *pending + n_waiters * sizeof *pending->waiters);
     if (!pending) {
-        host_give(session, pending_bytes(n_waiters));
+        host_give(session, bytes);
         pending_no_memory(fault);
         return NULL;
     }
