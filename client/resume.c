@@ -33,7 +33,6 @@ void resume_hello(const struct resume *resume, Tensord__Hello *hello) {
     if (!resume->on)
         return;
     hello->resumable = true;
-    hello->process = (uint32_t)getpid();
     hello->heartbeat_ms = resume->silence_ms;
     if (!resume->session)
         return;

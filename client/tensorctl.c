@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/command.h"
 #include "client/secure.h"
@@ -77,7 +78,7 @@ static void tell_how_to_start(const char *url) {
         fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
 }
 
-static int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
+int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
     char url[CONTROL_URL_MAX];
     struct tls_context *tls = NULL;
     int error = control_url(ctl->url, url, fault);
@@ -115,6 +116,7 @@ int main(int argc, char **argv) {
         command_line_read(&ctl, argc, argv, tensorctl_commands, sizeof tensorctl_commands / sizeof *tensorctl_commands);
     if (code >= 0)
         return code;
+    text_columns_find(STDOUT_FILENO);
     if (ctl.command->device)
         return device_command(&ctl);
     int error = tensorctl_connect(&ctl, &fault);

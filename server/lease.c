@@ -50,6 +50,7 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
     struct lease *lease = &connection->lease;
 
     lease->process = lease_process(connection->transport.fd, hello->process);
+    remote_find(&connection->remote, connection->transport.fd, connection->tcp, hello);
     lease->heartbeat_ms = hello->heartbeat_ms;
     if (lease->heartbeat_ms && lease->heartbeat_ms < LEASE_HEARTBEAT_LEAST_MS)
         lease->heartbeat_ms = LEASE_HEARTBEAT_LEAST_MS;
@@ -316,6 +317,7 @@ void lease_take_over(struct connection *fresh) {
     lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;
+    connection->remote = fresh->remote;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;
     lease->heard_ms = lease->said_ms = service_now_ms();
     connection_adopt(connection, fresh);
