@@ -104,6 +104,8 @@ static const struct metrics_row metrics_devices[] = {
      DEVICE(names_unsaved), METRICS_UINT64},
     {"tensord_device_names_unsaved_seconds", "gauge", "Age of the oldest of them.", DEVICE(names_unsaved_s),
      METRICS_DOUBLE},
+    {"tensord_device_names_failing", "gauge", "Owners of named tensors whose last saving failed.",
+     DEVICE(names_failing), METRICS_UINT32},
     {"tensord_device_workspace_bytes", "gauge", "Bytes that kernels and libraries keep besides the pool.",
      DEVICE(workspaces), METRICS_UINT64},
     {"tensord_device_staging_total_bytes", "gauge", "Host memory for copies to and from the device.",

@@ -18,6 +18,7 @@ struct stats_names {
     uint64_t count, bytes;
     char fault[256]; /* why saved ones could not be restored; "": they could */
     uint64_t unsaved, unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there is none, or no disk */
+    uint32_t failing;                   /* owners whose last saving failed */
     char save_fault[256];               /* why not, where saving failed; "": it did not */
     unsigned n_owners;
     struct stats_owner {
