@@ -34,7 +34,7 @@ static void principals_row(struct table *table, size_t row, const Tensord__Princ
     table_set(table, row, 7, text_count(rate, device->ops_per_s));
     table_set(table, row, 8, principals_counts(text, device->ops_queued, device->ops_limit));
     table_set(table, row, 9, text_count(rate, (double)device->failures));
-    table_set(table, row, 10, text_bytes(rate, (double)device->staging + (double)device->host));
+    table_set(table, row, 10, text_bytes(rate, (double)device->staging + (double)device->host_bytes));
     snprintf(text, sizeof text, "%s/s", text_bytes(rate, device->bytes_per_s));
     table_set(table, row, 11, text);
 }
