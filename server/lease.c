@@ -272,7 +272,7 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
 
     if (hello->resume_epoch != service->epoch)
         return fault_set(fault, STATUS_DEVICE_LOST,
-                         "the worker of %s was restarted: session %lu ended with the old one", service->device,
+                         "device %s was restarted; session %lu and its tensors are lost", service->device,
                          hello->resume_session);
     if (!connection)
         return fault_set(fault, STATUS_DEVICE_LOST,
