@@ -46,6 +46,7 @@ static const struct large_row reductions[] = {
 
 static const struct large_row softmaxes[] = {
     {OP_SOFTMAX, false, 2, {3, 40000}, 1, {1}},     {OP_SOFTMAX, false, 2, {2, 16387}, 1, {1}},
+    {OP_SOFTMAX, false, 2, {3, 9000}, 1, {1}},      {OP_LOG_SOFTMAX, false, 2, {2, 16384}, 1, {1}},
     {OP_SOFTMAX, false, 2, {40000, 3}, 1, {0}},     {OP_SOFTMAX, false, 2, {2000, 40}, 1, {0}},
     {OP_SOFTMAX, false, 2, {50, 70}, 1, {0}},       {OP_SOFTMAX, false, 2, {9, 1000}, 1, {1}},
     {OP_SOFTMAX, false, 2, {70, 3000}, 1, {1}},     {OP_LOG_SOFTMAX, true, 2, {3, 30000}, 1, {1}},

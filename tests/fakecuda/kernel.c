@@ -87,6 +87,16 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     return error;
 }
 
+/* Dynamic shared memory beyond 48 KiB has to be asked for. */
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error == cudaSuccess && !function)
+        error = fakecuda_error(cudaErrorInvalidDeviceFunction);
+    if (error == cudaSuccess && (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > 227 << 10))
+        error = fakecuda_error(cudaErrorInvalidValue);
+    return error;
+}
+
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *function, int threads,
                                                                    size_t shared, unsigned flags) {
     cudaError_t error = fakecuda_call(__func__);
