@@ -18,9 +18,14 @@ struct large_row {
 };
 
 static const struct large_row transposes[] = {
-    {OP_COPY, true, 3, {3, 130, 70}, .n_ints = 0},          {OP_COPY, true, 2, {33, 64}, .n_ints = 0},
-    {OP_COPY, true, 3, {5, 32, 257}, .n_ints = 0},          {OP_COPY, true, 3, {20, 130, 70}, .n_ints = 0},
-    {OP_ADD, true, 3, {3, 130, 70}, .other = {3, 130, 70}}, {OP_ADD, true, 2, {7, 3001}, .other = {1, 3001}},
+    {OP_COPY, true, 3, {3, 130, 70}, .n_ints = 0},
+    {OP_COPY, true, 2, {33, 64}, .n_ints = 0},
+    {OP_COPY, true, 3, {5, 32, 257}, .n_ints = 0},
+    {OP_COPY, true, 3, {20, 130, 70}, .n_ints = 0},
+    {OP_COPY, true, 2, {128, 192}, .n_ints = 0},
+    {OP_COPY, true, 3, {2, 64, 96}, .n_ints = 0},
+    {OP_ADD, true, 3, {3, 130, 70}, .other = {3, 130, 70}},
+    {OP_ADD, true, 2, {7, 3001}, .other = {1, 3001}},
 };
 
 static const struct large_row reductions[] = {
@@ -38,6 +43,9 @@ static const struct large_row reductions[] = {
     {OP_ARGMAX, false, 1, {200003}, 2, {0, 0}},
     {OP_ARGMIN, false, 2, {20000, 9}, 2, {0, 0}},
     {OP_ARGMAX, true, 2, {3, 30001}, 2, {1, 1}},
+    {OP_ARGMAX, false, 2, {3000, 36}, 2, {0, 0}},
+    {OP_MAX, false, 2, {700, 132}, 2, {0, 0}},
+    {OP_SUM, false, 3, {30, 40, 44}, 2, {0, 1}},
     {OP_SUM, false, 1, {100003}, 2, {0, 0}, .skipped = 3},
     {OP_MEAN, false, 1, {100001}, 2, {0, 0}, .skipped = 1},
     {OP_MAX, false, 1, {200001}, 2, {0, 0}, .skipped = 5},
