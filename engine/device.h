@@ -15,6 +15,7 @@ struct device_options {
     unsigned threads;      /* threads for one launch; 0: one for each core this process may run on */
     uint64_t memory_total; /* bytes the pool may reserve; 0: four fifths of what the host (or its cgroup) has */
     bool readings;         /* keep device_readings() up to date, which takes a thread where the device has any */
+    bool preload;          /* do now, by threads, what would hold up work at first use: load kernels, pin host memory */
 };
 
 struct device_info {

@@ -133,6 +133,7 @@ static int worker_open(struct worker *worker, const struct channel_message *star
         .threads = start->start.threads,
         .memory_total = start->start.memory_total,
         .readings = true,
+        .preload = true,
     };
     struct engine_options engine_options = {
         .wake = service_wake,

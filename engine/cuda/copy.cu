@@ -145,6 +145,15 @@ static const struct copy_row copy_rows[] = {
     {8, elementwise_kernels<copy<uint64_t>>(), transpose_kernel<uint64_t, 32>, 32},
 };
 
+bool cuda_copy_walk(cuda_kernel_seen *seen, void *context) {
+    for (const struct copy_row &row : copy_rows) {
+        if (!space_walk(&row.kernels, true, seen, context) || !seen(context, true, (const void *)row.transpose)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static const struct copy_row *copy_find(int64_t size) {
     return &copy_rows[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];
 }

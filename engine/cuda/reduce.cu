@@ -40,6 +40,19 @@ static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dt
     return NULL;
 }
 
+bool cuda_reduce_walk(cuda_kernel_seen *seen, void *context) {
+    const struct reduce_kernel *const tables[] = {reduce_sums, reduce_extremes, reduce_positions, reduce_products};
+    for (const struct reduce_kernel *kernels : tables) {
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            bool common = cuda_dtype_common((enum dtype)dtype) && kernels != reduce_products;
+            if (kernels[dtype].walk && !kernels[dtype].walk(seen, context, common)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 bool cuda_reduce_has(unsigned opcode, enum dtype dtype) {
     return reduce_kernel_of(opcode, (unsigned)dtype) != NULL;
 }

@@ -67,6 +67,8 @@ struct reduce_kernel {
     cudaError_t (*whole)(const struct reduce_plan *plan, void *memory, size_t *bytes, cudaStream_t stream);
     int accumulator; /* bytes */
     int vector;      /* elements in one load */
+    /* Tells of its kernels (cuda_kernel_walk); CUB's are its own. */
+    bool (*walk)(bool (*seen)(void *context, bool common, const void *kernel), void *context, bool common);
 };
 /* By dtype; `launch` is NULL where there is no kernel. */
 extern const struct reduce_kernel reduce_sums[DTYPE_COUNT], reduce_products[DTYPE_COUNT];
@@ -419,11 +421,19 @@ template <class Op> static cudaError_t reduce_launch(const struct reduce_plan *p
     return error;
 }
 
+template <class Op>
+static bool reduce_walk(bool (*seen)(void *context, bool common, const void *kernel), void *context, bool common) {
+    return seen(context, common, (const void *)reduce_rows<Op>) &&
+           seen(context, common, (const void *)reduce_columns<Op, REDUCE_COLUMNS>) &&
+           seen(context, common, (const void *)reduce_columns<Op, 1>) &&
+           seen(context, common, (const void *)reduce_partials<Op>);
+}
+
 #define REDUCE_KERNEL(Op)                                                                                              \
-    { reduce_launch<Op>, reduce_whole<Op>, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n }
+    { reduce_launch<Op>, reduce_whole<Op>, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n, reduce_walk<Op> }
 /* Without CUB's kernels, which take as long to compile as all others: for dtypes and operations that are rare with large
  * tensors. */
 #define REDUCE_KERNEL_OWN(Op)                                                                                          \
-    { reduce_launch<Op>, nullptr, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n }
+    { reduce_launch<Op>, nullptr, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n, reduce_walk<Op> }
 #define REDUCE_NONE                                                                                                    \
-    { nullptr, nullptr, 0, 0 }
+    { nullptr, nullptr, 0, 0, nullptr }

@@ -551,7 +551,7 @@ template <class T> static cudaError_t softmax_launch_held(const struct softmax_p
 template <class T> static cudaError_t softmax_launch_shared(const struct softmax_plan *plan, cudaStream_t stream) {
     cudaError_t error =
         cudaFuncSetAttribute((const void *)(plan->vectors ? softmax_shared<T, true> : softmax_shared<T, false>),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, SOFTMAX_SHARED);
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared);
     if (error != cudaSuccess) {
         return error;
     }
@@ -579,20 +579,41 @@ template <class T> static cudaError_t softmax_launch_streamed(const struct softm
 
 typedef cudaError_t softmax_launcher(const struct softmax_plan *plan, cudaStream_t stream);
 
+template <class T> static bool softmax_walk(cuda_kernel_seen *seen, void *context, bool common) {
+    return seen(context, common, (const void *)softmax_held<T, true>) &&
+           seen(context, common, (const void *)softmax_held<T, false>) &&
+           seen(context, common, (const void *)softmax_shared<T, true>) &&
+           seen(context, common, (const void *)softmax_shared<T, false>) &&
+           seen(context, common, (const void *)softmax_streamed<T>);
+}
+
 static const struct softmax_kernel {
     softmax_launcher *held, *shared, *streamed;
     int elements, vector; /* held by a thread; in 16 bytes */
     int size, partial;    /* bytes of what is computed with, and of a part */
+    bool (*walk)(cuda_kernel_seen *seen, void *context, bool common);
 } kernels[] = {
     /* f16, bf16, f32, f64 */
-    {softmax_launch_held<__half>, softmax_launch_shared<__half>, softmax_launch_streamed<__half>, 16, 8, 4, 8},
+    {softmax_launch_held<__half>, softmax_launch_shared<__half>, softmax_launch_streamed<__half>, 16, 8, 4, 8,
+     softmax_walk<__half>},
     {softmax_launch_held<__nv_bfloat16>, softmax_launch_shared<__nv_bfloat16>, softmax_launch_streamed<__nv_bfloat16>,
-     16, 8, 4, 8},
-    {softmax_launch_held<float>, softmax_launch_shared<float>, softmax_launch_streamed<float>, 16, 4, 4, 8},
-    {softmax_launch_held<double>, softmax_launch_shared<double>, softmax_launch_streamed<double>, 8, 2, 8, 16},
+     16, 8, 4, 8, softmax_walk<__nv_bfloat16>},
+    {softmax_launch_held<float>, softmax_launch_shared<float>, softmax_launch_streamed<float>, 16, 4, 4, 8,
+     softmax_walk<float>},
+    {softmax_launch_held<double>, softmax_launch_shared<double>, softmax_launch_streamed<double>, 8, 2, 8, 16,
+     softmax_walk<double>},
 };
 static_assert(softmax_type<float>::held == 16 && softmax_type<double>::held == 8, "as in the table");
 static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
+
+bool cuda_softmax_walk(cuda_kernel_seen *seen, void *context) {
+    for (int i = 0; i < 4; i++) {
+        if (!kernels[i].walk(seen, context, cuda_dtype_common((enum dtype)(DTYPE_F16 + i)))) {
+            return false;
+        }
+    }
+    return true;
+}
 
 bool cuda_softmax_has(unsigned opcode, enum dtype dtype) {
     return (opcode == OP_SOFTMAX || opcode == OP_LOG_SOFTMAX) && dtype >= DTYPE_F16 && dtype <= DTYPE_F64;
@@ -686,7 +707,8 @@ static bool plan_held(struct softmax_plan *plan, const struct softmax_kernel *ke
 
 /* A block for each row; false where a row is too long, or there are too few of them. */
 static bool plan_shared(struct softmax_plan *plan, const struct cuda *cuda, const struct softmax_kernel *kernel) {
-    int most = cuda->shared_max < SOFTMAX_SHARED ? cuda->shared_max : SOFTMAX_SHARED;
+    enum { OTHER = 1 << 10 }; /* what the kernel itself has, and the system */
+    int most = cuda->shared_max < SOFTMAX_SHARED ? cuda->shared_max - OTHER : SOFTMAX_SHARED - OTHER;
     plan->vectors = plan_has_vectors(plan, kernel->vector);
     int64_t step = (int64_t)SOFTMAX_SHARED_THREADS * (plan->vectors ? kernel->vector : 1);
     int64_t bytes = (plan->n + step - 1) / step * step * kernel->size;

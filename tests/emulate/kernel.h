@@ -30,7 +30,7 @@
 
 #define DYNAMIC_SHARED(name) uint8_t *const name = emulated_shared
 enum { EMULATED_SHARED_MAX = 227 << 10 };
-static alignas(16) uint8_t emulated_shared[EMULATED_SHARED_MAX];
+alignas(16) static uint8_t emulated_shared[EMULATED_SHARED_MAX];
 
 #define threadIdx block_thread
 #define blockIdx block_index

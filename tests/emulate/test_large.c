@@ -61,12 +61,13 @@ static const struct large_row softmaxes[] = {
     {OP_LOG_SOFTMAX, false, 2, {3, 30000}, 1, {1}}, {OP_LOG_SOFTMAX, false, 2, {1200, 33}, 1, {0}},
 };
 
+/* So deep that they are cut (matmul_tiled.cu cuts from 512 on), and no deeper: each tile of 64 by 64 is walked over whole. */
 static const struct large_row products[] = {
-    {OP_MATMUL, false, 2, {3, 5000}, .other = {5000, 4}},
-    {OP_MATMUL, true, 2, {130, 700}, .other = {700, 5}},
-    {OP_MATMUL, false, 3, {2, 70, 300}, .other = {2, 300, 65}},
-    {OP_LINEAR, false, 2, {3, 5000}, 1, {OP_ACTIVATION_RELU}, {4, 5000}},
-    {OP_LINEAR, true, 2, {130, 700}, 1, {OP_ACTIVATION_NONE}, {70, 700}},
+    {OP_MATMUL, false, 2, {3, 650}, .other = {650, 4}},
+    {OP_MATMUL, true, 2, {130, 300}, .other = {300, 5}},
+    {OP_MATMUL, false, 3, {2, 70, 100}, .other = {2, 100, 65}},
+    {OP_LINEAR, false, 2, {3, 650}, 1, {OP_ACTIVATION_RELU}, {4, 650}},
+    {OP_LINEAR, true, 2, {130, 300}, 1, {OP_ACTIVATION_NONE}, {70, 300}},
 };
 
 static struct sample large_input(struct suite *suite, const struct op_case *kind, const struct large_row *row,
