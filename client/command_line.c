@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/command.h"
+#include "proto/utf8.h"
 
 /* ---- values ---- */
 
@@ -31,6 +32,16 @@ static bool take_reason(struct tensorctl *ctl, const char *value) {
 
 static bool take_user(struct tensorctl *ctl, const char *value) {
     ctl->user = value;
+    return *value;
+}
+
+static bool take_all(struct tensorctl *ctl, const char *value) {
+    (void)value;
+    return ctl->all = true;
+}
+
+static bool take_to(struct tensorctl *ctl, const char *value) {
+    ctl->to = value;
     return *value;
 }
 
@@ -86,7 +97,7 @@ static const struct option_row {
     [COMMAND_REASON] = {"reason", 0, required_argument, " TEXT", take_reason, NULL,
                         "for the session's client and the log"},
     [COMMAND_USER] = {"user", 0, required_argument, " NAME", take_user, "the name of a user, as status shows it",
-                      "all sessions of this user, as status names them"},
+                      "all sessions of this user, or the names, as status\nand names --all call him"},
     [COMMAND_SECONDS] = {"seconds", 0, required_argument, " S", take_seconds, "0.05 to 3600", "for so long"},
     [COMMAND_OUTPUT] = {"output", 'o', required_argument, " FILE", take_output, "a file, or - for standard output",
                         "where to (trace.json); - is standard output"},
@@ -95,6 +106,8 @@ static const struct option_row {
     [COMMAND_BATCH] = {"batch", 0, no_argument, "", take_batch, NULL, "plain text, a frame after the other"},
     [COMMAND_COUNT] = {"count", 0, required_argument, " N", take_count, "a number from 1 on", "how many"},
     [COMMAND_REPLACE] = {"replace", 0, no_argument, "", take_replace, NULL, "also names that are taken"},
+    [COMMAND_ALL] = {"all", 0, no_argument, "", take_all, NULL, "everybody's, for administrators; rm, mv: all names"},
+    [COMMAND_TO] = {"to", 0, required_argument, " NAME", take_to, "the name of a user", "mv: who is to have them"},
 };
 
 enum { LINE_URL = 256, LINE_VERSION, LINE_FIRST /* + enum command_option */ };
@@ -152,13 +165,18 @@ static void help_print_command(const struct command *command) {
 /* ---- what is wrong ---- */
 
 static int usage_error(const struct command *command, const char *problem, const char *word) {
-    fprintf(stderr, "tensorctl: %s%s%s\nTry 'tensorctl %s%s--help'.\n", problem, word ? ": " : "", word ? word : "",
+    char shown[256] = "";
+    if (word) /* it may come from a client's name, by way of a shell */
+        utf8_clean(shown, sizeof shown, word);
+    fprintf(stderr, "tensorctl: %s%s%s\nTry 'tensorctl %s%s--help'.\n", problem, word ? ": " : "", shown,
             command ? command->name : "", command ? " " : "");
     return COMMAND_USAGE_EXIT;
 }
 
 static int usage_unknown(const char *word) {
-    fprintf(stderr, "tensorctl: there is no command %s\nTry 'tensorctl --help'.\n", word);
+    char shown[256];
+    utf8_clean(shown, sizeof shown, word);
+    fprintf(stderr, "tensorctl: there is no command %s\nTry 'tensorctl --help'.\n", shown);
     return COMMAND_USAGE_EXIT;
 }
 

@@ -30,6 +30,7 @@ static const struct {
     {FRAME_DEVICE_LIST, &tensord__device_list__descriptor},
     {FRAME_STATUS, &tensord__status__descriptor},
     {FRAME_OPERATION_LIST, &tensord__operation_list__descriptor},
+    {FRAME_CONFIG, &tensord__config__descriptor},
 };
 
 int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault) {

@@ -8,6 +8,7 @@
 
 #include "proto/dtype.h"
 #include "proto/shape.h"
+#include "proto/utf8.h"
 
 /* One numbering, two headers. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " and " #b " differ")
@@ -73,9 +74,11 @@ int error_store(const td_error *error) {
 int error_set(enum status code, const char *format, ...) {
     td_error *error = &last_error;
     va_list arguments;
+    char text[sizeof error->message];
     va_start(arguments, format);
-    vsnprintf(error->message, sizeof error->message, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    utf8_clean(error->message, sizeof error->message, text);
     error->code = code;
     error->operation[0] = error->label[0] = 0;
     error->sequence = 0;
@@ -108,7 +111,7 @@ void error_compose(td_error *error, int code, const char *message, const char *o
     error->code = code;
     error->sequence = sequence;
     error->details = "";
-    copy_text(error->message, sizeof error->message, text);
+    utf8_clean(error->message, sizeof error->message, text); /* what peers and labels say ends in terminals */
     copy_text(error->operation, sizeof error->operation, operation);
     copy_text(error->label, sizeof error->label, label);
 }

@@ -82,6 +82,10 @@ static size_t entry_frame_bytes(const struct journal_entry *entry) {
     return entry->large ? entry->large->item.frame_bytes : entry->bytes;
 }
 
+static size_t entry_whole(const struct journal_entry *entry) {
+    return entry_frame_bytes(entry) + entry->payload_bytes;
+}
+
 static struct iovec part(const uint8_t *data, size_t bytes) {
     return (struct iovec){.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
 }
@@ -107,10 +111,9 @@ void journal_advance(struct journal *journal, size_t bytes) {
     journal->sent += bytes;
     while (journal->cursor != journal->head) {
         const struct journal_entry *entry = entry_at(journal, journal->cursor);
-        size_t whole = entry_frame_bytes(entry) + entry->payload_bytes;
-        if (journal->sent < whole)
+        if (journal->sent < entry_whole(entry))
             return;
-        journal->sent -= whole;
+        journal->sent -= entry_whole(entry);
         journal->cursor = entry_next(journal, journal->cursor + entry->span);
     }
 }
@@ -148,7 +151,7 @@ bool journal_handled(struct journal *journal, uint64_t frames) {
     return true;
 }
 
-void journal_rewind(struct journal *journal, void (*drop)(struct frame_item *large)) {
+bool journal_rewind(struct journal *journal, uint64_t bytes, void (*drop)(struct frame_item *large)) {
     for (uint64_t at = journal->tail; at != journal->head; at += entry_at(journal, at)->span) {
         struct journal_entry *entry = entry_at(journal, at);
         if (entry->skip || entry->counted)
@@ -159,6 +162,12 @@ void journal_rewind(struct journal *journal, void (*drop)(struct frame_item *lar
     }
     journal->cursor = entry_next(journal, journal->tail);
     journal->sent = 0;
+    if (bytes == 0)
+        return true;
+    if (!journal_unsent(journal) || bytes > entry_whole(entry_at(journal, journal->cursor)))
+        return false;
+    journal_advance(journal, (size_t)bytes);
+    return true;
 }
 
 void journal_abandon(struct journal *journal) {

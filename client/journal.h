@@ -72,8 +72,9 @@ void journal_pop(struct journal *journal);
 /* The daemon has handled so many counted frames; false where that cannot be. */
 bool journal_handled(struct journal *journal, uint64_t frames);
 
-/* Over a new connection: begins with the oldest entry again, without what is not counted, whose large frames are given to
- * `drop`. After journal_handled() and the popping of what is stale. */
-void journal_rewind(struct journal *journal, void (*drop)(struct frame_item *large));
+/* Over a new connection: begins again with the oldest entry, of which `bytes` have arrived, without what is not counted,
+ * whose large frames are given to `drop`. After journal_handled() and the popping of what is stale. False: that entry does
+ * not have so many bytes, or there is none. */
+bool journal_rewind(struct journal *journal, uint64_t bytes, void (*drop)(struct frame_item *large));
 /* Whatever there is has become stale: the session is over. */
 void journal_abandon(struct journal *journal);

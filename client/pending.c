@@ -176,6 +176,15 @@ void pending_fail_all(td_device *device, const td_error *error) {
         pending_complete(device, device->pending.first, error);
 }
 
+void pending_cut(td_device *device) {
+    struct frame_reader *reader = &device->pending.reader;
+    uint64_t begun = frame_reader_payload_begun(reader);
+    struct request *request = begun ? pending_find(&device->pending, reader->header.sequence) : NULL;
+    if (request && request->reply == FRAME_FETCH_CHUNK)
+        request->received += begun;
+    frame_reader_reset(reader);
+}
+
 /* The reply was lost with the connection: asks again. What is not in the request itself must be asked by whoever waits for
  * it and still knows it. */
 static struct item *request_ask_again(td_device *device, struct request *request, struct item *after) {

@@ -77,6 +77,8 @@ struct request *pending_find(struct pending *pending, uint64_t sequence);
 /* Ends a request with `error`, or (NULL) with success, and takes it off the list. */
 void pending_complete(struct td_device *device, struct request *request, const td_error *error);
 void pending_fail_all(struct td_device *device, const td_error *error);
+/* The connection was lost: the reader forgets it, but not what has come of a tensor. Nobody reads. */
+void pending_cut(struct td_device *device);
 /* After a connection was lost and the session went on: what has been sent is asked again, before all that has not. */
 void pending_ask_again(struct td_device *device);
 /* Asks for a sign of life, which also tells what has been handled; unless that has been asked, or there is no memory. */

@@ -246,9 +246,13 @@ static void queue_retire(td_device *device) {
 }
 
 bool queue_handled(td_device *device, uint64_t frames) {
-    if (!journal_handled(&device->queue.journal, frames))
+    struct queue *queue = &device->queue;
+    bool stuck = queue_stuck(queue);
+    if (!journal_handled(&queue->journal, frames))
         return false;
     queue_retire(device);
+    if (stuck && queue_sendable(queue) && io_urgent(device))
+        io_wake(device);
     return true;
 }
 
@@ -342,16 +346,21 @@ static bool upload_sent(const struct queue *queue, const struct upload *upload) 
     return upload->finished || (upload->end && queue->journal.cursor >= upload->end);
 }
 
+/* Whoever ends the connection shuts the socket down, which ends the poll, and waits for that (queue_wait_roles). */
 static void queue_wait_socket(td_device *device, int64_t deadline_ms) {
+    struct queue *queue = &device->queue;
     int timeout = -1;
     if (deadline_ms != INT64_MAX) {
         int64_t left = deadline_ms - control_now_ms();
         timeout = left > 0 ? (int)left : 0;
     }
+    queue->polling++;
     pthread_mutex_unlock(&device->lock);
     struct pollfd entry = {.fd = device->transport.fd, .events = POLLOUT};
     poll(&entry, 1, timeout);
     pthread_mutex_lock(&device->lock);
+    if (--queue->polling == 0 && queue->waiters)
+        pthread_cond_broadcast(&queue->progress);
 }
 
 void queue_pump_wait(td_device *device, const struct upload *upload, int64_t deadline_ms) {
@@ -379,7 +388,7 @@ void queue_wait_finished(td_device *device, const struct upload *upload) {
 }
 
 void queue_wait_roles(td_device *device) {
-    while (device->queue.sender.busy || device->pending.reading)
+    while (device->queue.sender.busy || device->queue.polling || device->pending.reading)
         queue_wait_progress(device, INT64_MAX);
 }
 

@@ -79,8 +79,9 @@ struct queue {
     bool unflushed;          /* the last of what left the journal lies encrypted in the transport */
     bool broken;             /* the socket takes no more: the reader will find out why; or there is none now */
     int error;               /* where only the sender knows: an errno */
-    unsigned pumpers;        /* callers who wait for room in the socket themselves */
-    pthread_cond_t progress; /* an upload finished, or the sender's or the reader's role is free */
+    unsigned pumpers;        /* callers who wait for room in the socket themselves, */
+    unsigned polling;        /* and those of them who are inside poll() now: a role too, but one of several */
+    pthread_cond_t progress; /* an upload finished, or a role is free */
     unsigned waiters;        /* on that */
     struct sender sender;
     struct journal journal;
@@ -105,14 +106,17 @@ bool queue_idle(const struct queue *queue);
 void queue_pump(struct td_device *device);
 /* Whether the journal is full, and the daemon's word is waited for. */
 bool queue_stuck(const struct queue *queue);
-/* The daemon has handled so many counted frames: gives back what they needed. False where that cannot be. */
+/* The daemon has handled so many counted frames: gives back what they needed, and where there is room again has the I/O
+ * thread send. False where that cannot be. */
 bool queue_handled(struct td_device *device, uint64_t frames);
 /* Pumps and waits for the socket until `upload` has been sent, or (NULL) until the queue is idle or the deadline of
  * CLOCK_MONOTONIC has passed. */
 void queue_pump_wait(struct td_device *device, const struct upload *upload, int64_t deadline_ms);
 /* Waits until an upload that has been sent is not needed any more. */
 void queue_wait_finished(struct td_device *device, const struct upload *upload);
-/* Waits until nobody is the sender, or the reader (pending.h). */
+/* Waits until nobody is the sender, the reader (pending.h), or polls the socket. It is shut down, so all of them find its
+ * end; only then may another one take its number. A thread that is still inside poll() would go on waiting for the old
+ * socket, which never becomes ready, even where the new one is. */
 void queue_wait_roles(struct td_device *device);
 /* Puts an item in front of all others, or behind `after`, which is there. */
 void queue_push_front(struct queue *queue, struct item *item, struct item *after);

@@ -78,14 +78,10 @@ static int receive_ack(td_device *device, const struct frame_header *header, con
     uint64_t frames = ((const Tensord__Ack *)ack)->frames;
     protobuf_c_message_free_unpacked(ack, NULL);
     pthread_mutex_lock(&device->lock);
-    bool stuck = queue_stuck(&device->queue);
     if (!queue_handled(device, frames))
         code = fault_set(fault, STATUS_PROTOCOL, "the daemon has handled %llu frames, more than were sent",
                          (unsigned long long)frames);
-    bool wake = stuck && queue_sendable(&device->queue) && io_urgent(device);
     pthread_mutex_unlock(&device->lock);
-    if (wake)
-        io_wake(device);
     return code;
 }
 

@@ -39,6 +39,7 @@ void resume_hello(const struct resume *resume, Tensord__Hello *hello) {
         return;
     hello->resume_session = resume->session;
     hello->resume_epoch = resume->epoch;
+    hello->resume_within = true;
     hello->resume_secret = (ProtobufCBinaryData){sizeof resume->secret, (uint8_t *)(uintptr_t)resume->secret};
 }
 
@@ -97,9 +98,9 @@ static bool resume_attempting(void *owner, int fd) {
     return go_on;
 }
 
-/* Without the lock: a connection to the session, of which `frames` have been handled. */
-static int resume_attempt(td_device *device, int64_t deadline_ms, struct transport *transport, uint64_t *frames,
-                          struct fault *fault) {
+/* Without the lock: a connection to the session, and how far that has come. */
+static int resume_attempt(td_device *device, int64_t deadline_ms, struct transport *transport,
+                          struct resume_point *point, struct fault *fault) {
     const struct resume *resume = &device->resume;
     const td_connection *connection = resume->connection;
     Tensord__Welcome *welcome;
@@ -120,7 +121,7 @@ static int resume_attempt(td_device *device, int64_t deadline_ms, struct transpo
                          until_ms, &welcome, fault);
     (void)resume_attempting(device, -1);
     if (!code) {
-        *frames = welcome->frames;
+        *point = (struct resume_point){welcome->frames, welcome->frame_bytes};
         if (welcome->session != resume->session || welcome->epoch != resume->epoch)
             code = fault_set(fault, STATUS_PROTOCOL, "the daemon gave session %llu of epoch %llu instead",
                              (unsigned long long)welcome->session, (unsigned long long)welcome->epoch);
@@ -138,9 +139,10 @@ static void resume_drop_frame(struct frame_item *frame) {
 }
 
 /* Under the lock, with nobody at the old socket: goes on over the new one, which it takes. */
-static int resume_adopt(td_device *device, struct transport *fresh, uint64_t frames, struct fault *fault) {
+static int resume_adopt(td_device *device, struct transport *fresh, struct resume_point point, struct fault *fault) {
     struct resume *resume = &device->resume;
     struct journal *journal = &device->queue.journal;
+    uint64_t frames = point.frames;
     if (frames < journal->gone || frames > journal->frames) {
         transport_finish(fresh);
         return fault_set(fault, STATUS_PROTOCOL, "the daemon has handled %llu messages, of which it had %llu to %llu",
@@ -149,14 +151,16 @@ static int resume_adopt(td_device *device, struct transport *fresh, uint64_t fra
     }
     transport_replace(&device->transport, fresh);
     device->queue.unflushed = false; /* what the old one had is lost, and repeated like the rest */
-    frame_reader_reset(&device->pending.reader);
+    pending_cut(device);
     journal->cursor = journal->head; /* what the daemon has handled has been sent */
     (void)queue_handled(device, frames);
-    journal_rewind(journal, resume_drop_frame);
+    if (!journal_rewind(journal, point.bytes, resume_drop_frame))
+        return fault_set(fault, STATUS_PROTOCOL, "the daemon has %llu bytes of message %llu, which has less",
+                         (unsigned long long)point.bytes, (unsigned long long)frames + 1);
     resume->repeated += journal->frames - frames;
-    resume->attempts =
-        frames == resume->frames; /* a row of connections that are of no use waits a little, but not longer */
-    resume->frames = frames;
+    /* A row of connections that are of no use waits a little, but not longer. */
+    resume->attempts = frames == resume->point.frames && point.bytes == resume->point.bytes;
+    resume->point = point;
     pending_ask_again(device);
     device->queue.broken = false;
     device->queue.error = 0;
@@ -222,7 +226,7 @@ static void resume_try(td_device *device) {
     struct resume *resume = &device->resume;
     struct fault fault = {0};
     struct transport fresh;
-    uint64_t frames;
+    struct resume_point point;
     resume_sleep(device, resume_backoff(resume->attempts++));
     if (device->io.stop)
         return;
@@ -232,10 +236,10 @@ static void resume_try(td_device *device) {
         return;
     }
     pthread_mutex_unlock(&device->lock);
-    int code = resume_attempt(device, resume->deadline_ms, &fresh, &frames, &fault);
+    int code = resume_attempt(device, resume->deadline_ms, &fresh, &point, &fault);
     pthread_mutex_lock(&device->lock);
     if (!code)
-        code = resume_adopt(device, &fresh, frames, &fault);
+        code = resume_adopt(device, &fresh, point, &fault);
     if (code && !device->io.stop && (!resume_worth_another(code) || control_now_ms() >= resume->deadline_ms))
         resume_fail(device, &fault);
 }

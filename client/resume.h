@@ -21,6 +21,12 @@ enum {
     RESUME_PARTING_MS = 500, /* for the daemon to take a goodbye, and before that for a lost connection to come back */
 };
 
+/* How far the daemon had come when a connection ended. */
+struct resume_point {
+    uint64_t frames; /* counted ones that it has handled, */
+    uint64_t bytes;  /* and bytes of the next one that it has */
+};
+
 struct resume {
     /* constant */
     const struct td_connection *connection;
@@ -40,8 +46,8 @@ struct resume {
     int attempt;         /* the socket of the present one; -1: none */
     uint64_t reconnects;
     uint64_t repeated;      /* counted frames that were sent again */
-    uint64_t frames;        /* handled when the last connection began, */
-    uint64_t heard_at_once; /* and pending.heard then */
+    struct resume_point point; /* when the last connection began, */
+    uint64_t heard_at_once;    /* and pending.heard then */
 
     int64_t look_ms;         /* when to look next, */
     int64_t heard_ms;        /* when something had come, as far as was seen, */

@@ -33,13 +33,31 @@ static const struct command tensorctl_commands[] = {
      .run = command_trace},
     {"ping", "", "the time that the daemon takes to answer", .text = "--count is 5 where it is left out.\n",
      .options = COMMAND_TAKES(COMMAND_COUNT), .run = command_ping},
+    {"bench", "[DEVICE]", "how fast a device is from here: round trip, small operations, bulk, products",
+     .text = "Medians, with whatever else runs there meanwhile. --seconds, for each row, is 1\n"
+             "where it is left out. Takes 320 MiB of the device.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_SECONDS), .words_max = 1,
+     .device = tensorctl_bench},
+    {"config", "", "the daemon's configuration, and where each value comes from",
+     .text = "As a configuration file. Behind each value is its origin (default, flag, or a\n"
+             "file), and whether SIGHUP has the daemon read it again.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON), .run = command_config},
     {"kill", "ID... | --user NAME", "end sessions: their clients are told, their memory given back",
      .options = COMMAND_TAKES(COMMAND_REASON) | COMMAND_TAKES(COMMAND_USER), .words_max = INT_MAX,
      .check = command_kill_check, .run = command_kill},
     {"drain", "", "have the daemon finish what is queued, and end; waits for that", .run = command_drain,
      .timeout_ms = DRAIN_TIMEOUT_MS},
-    {"names", "[DEVICE]", "your named tensors there", .options = COMMAND_TAKES(COMMAND_JSON), .words_max = 1,
-     .device = tensorctl_names},
+    {"names", "[rm | mv] [DEVICE] [NAME]...", "named tensors: yours, or with --all everybody's",
+     .text = "names [DEVICE]             lists them; without a device those of all devices\n"
+             "names rm DEVICE NAME...    removes these; with --all, and no name, all\n"
+             "names mv DEVICE NAME NEW   renames one\n"
+             "names mv DEVICE NAME... --to USER\n"
+             "                           gives these to somebody else; with --all all\n"
+             "Names of a user who was removed are nobody's: --all lists them as NAME#ID, which\n"
+             "--user takes, too.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_ALL) | COMMAND_TAKES(COMMAND_USER) |
+                COMMAND_TAKES(COMMAND_TO),
+     .words_max = INT_MAX, .check = command_names_check, .device = tensorctl_names},
     {"save", "DEVICE FILE [NAME]...", "writes named tensors, or these, to a safetensors file", .words_min = 2,
      .words_max = INT_MAX, .missing = "which device, to which file?", .device = tensorctl_save},
     {"load", "DEVICE FILE", "names the tensors of a safetensors file", .options = COMMAND_TAKES(COMMAND_REPLACE),
@@ -74,7 +92,8 @@ static int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
 
 static int device_command(const struct tensorctl *ctl) {
     struct tensorctl_device about = {
-        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace};
+        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace, .seconds = ctl->seconds,
+        .all = ctl->all, .owner = ctl->user, .to = ctl->to, .words = ctl->words, .n_words = ctl->n_words};
     struct fault fault = {0};
     if (ctl->n_words > 1) {
         about.file = ctl->words[1];

@@ -20,12 +20,10 @@ static bool rune_in(uint32_t rune, const struct rune_range *ranges, size_t count
     return false;
 }
 
-/* Names come from clients: what could move the cursor, hide, or reverse text must not reach an operator's terminal. */
+/* Names come from clients: what could move the cursor, hide, or reverse text must not reach an operator's terminal. One
+ * column stands for each, so that tables stay tables. */
 static uint32_t rune_shown(uint32_t rune) {
-    static const struct rune_range unsafe[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},
-                                               {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
-                                               {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
-    return rune_in(rune, unsafe, sizeof unsafe / sizeof *unsafe) ? '?' : rune;
+    return utf8_is_unsafe(rune) ? '?' : rune;
 }
 
 /* Columns on a terminal. Combining characters count as 1, so a width is at times too large, never too small. */

@@ -217,7 +217,7 @@ int bind_push_taint(struct stream *stream, struct taint *result, struct taint *c
 }
 
 /* The output's taint, made in advance, is settled behind its launch. More than three tainted inputs (concat) settle in
- * several steps. Where a step cannot be enqueued the check stays alive for good: a launch may report to it. */
+ * several steps. Where a step cannot be enqueued the check is still the caller's. */
 static int bind_taint(struct binding *binding, struct taint *taint) {
     struct taint *inputs[3] = {NULL, NULL, NULL};
     unsigned n = 0;
@@ -298,14 +298,9 @@ static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
     return *taint ? STATUS_OK : plan_no_memory(&binding->fault);
 }
 
-/* A launch that has been enqueued may still report to the check, so that after a failure it is left to live on. */
-static void bind_check_finish(struct binding *binding, uint64_t enqueued) {
-    if (binding->check && binding->stream->enqueued == enqueued)
-        check_unref(binding->check);
-}
-
 int bind_operation(struct binding *binding) {
     binding->check = NULL;
+    binding->reported = false;
     binding->step = NULL;
     int code = bind_supported(binding);
     if (code != STATUS_OK)
@@ -313,7 +308,6 @@ int bind_operation(struct binding *binding) {
     if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
         return STATUS_OK;
     struct taint *taint;
-    uint64_t enqueued = binding->stream->enqueued;
     code = bind_taint_prepare(binding, &taint);
     if (code == STATUS_OK)
         code = binding->info->family == OP_FAMILY_VIEW ? bind_view_copied(binding) : bind_compute(binding);
@@ -321,6 +315,7 @@ int bind_operation(struct binding *binding) {
         code = bind_taint(binding, taint);
     else
         taint_unref(taint);
-    bind_check_finish(binding, enqueued);
+    if (binding->check) /* it has not become a record's */
+        engine_check_give(binding->engine, binding->check, binding->reported ? binding->stream : NULL);
     return code;
 }

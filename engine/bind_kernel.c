@@ -295,8 +295,8 @@ static int binding_launch(struct kernel_binding *binding) {
         code = binding_settle(binding);
     if (code == STATUS_OK)
         binding_done(binding);
-    else if (!pushed) /* else the launch may report to it, and it is left to live on */
-        check_unref(binding->check);
+    else if (binding->check)
+        engine_check_give(binding->engine, binding->check, pushed ? binding->stream : NULL);
     taint_unref(binding->taint);
     binding_finish_views(binding);
     return code;

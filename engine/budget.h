@@ -39,6 +39,12 @@ static inline bool budget_spent(struct budget *budget, int steps) {
     return budget->steps <= 0 && budget_look(budget);
 }
 
+/* There are `ns` from the last look on, which was a moment ago. */
+static inline void budget_go_on(struct budget *budget, uint64_t ns) {
+    budget->until_ns = budget->now_ns + ns;
+    budget->steps = BUDGET_STEPS;
+}
+
 /* From now on there are `ns`; UINT64_MAX: any. */
 static inline void budget_begin(struct budget *budget, uint64_t ns) {
     budget->until_ns = BUDGET_UNLIMITED;

@@ -13,10 +13,6 @@ enum {
     ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
     ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
     ENGINE_STAGING_BYTES = 1 << 30,
-    /* Times are taken of one operation in so many publications, and in each one with so much estimated work: two looks at
-     * the clock cost 50 ns, as much as half of a small operation. */
-    ENGINE_SAMPLE_EVERY = 64,
-    ENGINE_SAMPLE_NS = 20 * 1000,
     ENGINE_CALLBACK_STEPS = 8, /* of the budget: an answer is made, */
     ENGINE_CALLBACKS = 32,     /* and so many for one stream before others have their turn */
 };
@@ -100,6 +96,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);
     trace_init(engine);
+    samples_init(&engine->samples);
     int error = device->vtable->async ? pthread_create(&engine->reaper, NULL, reaper_main, engine) : 0;
     if (error)
         return error;
@@ -182,12 +179,15 @@ static void engine_free_lists(struct engine *engine) {
     }
 }
 
+static void engine_check_sweep(struct engine *engine, bool all);
+
 void engine_destroy(struct engine *engine) {
     if (!engine)
         return;
     engine->budget.until_ns = BUDGET_UNLIMITED;
     session_end_some(engine);
     engine_stop(engine);
+    engine_check_sweep(engine, true);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
     trace_finish(engine);
@@ -211,17 +211,8 @@ static bool engine_kick_due(const struct engine *engine) {
 }
 
 bool engine_due(const struct engine *engine) {
-    return engine_kick_due(engine) || staging_due(&engine->staging) || engine->polled || engine->ending;
-}
-
-/* Of what is being published the middle one stands for all: the first waits shortest, the last one longest. */
-static void engine_sample(struct engine *engine, struct stream *stream) {
-    if (stream->weight < ENGINE_SAMPLE_NS && ++engine->publications % ENGINE_SAMPLE_EVERY)
-        return;
-    if (stream->sample)
-        return;
-    stream->sample = stream->published + (stream->enqueued - stream->published + 1) / 2;
-    stream->sample_ns = engine_clock();
+    return engine_kick_due(engine) || staging_due(&engine->staging) || engine->polled || engine->ending ||
+           engine->trim_more;
 }
 
 /* Hands what has been enqueued to the run queue; with the lock held. */
@@ -231,7 +222,6 @@ static void engine_publish(struct engine *engine) {
     for (struct stream *next; touched; touched = next) {
         next = touched->touched_next;
         touched->touched = false;
-        engine_sample(engine, touched);
         touched->published = touched->enqueued;
         engine->run_weight += touched->weight;
         touched->weight = 0;
@@ -355,14 +345,38 @@ static bool engine_fire(struct engine *engine, struct stream *stream) {
     return true;
 }
 
+void engine_check_give(struct engine *engine, struct check *check, struct stream *stream) {
+    if (!stream) {
+        check_unref(check);
+        return;
+    }
+    check->stream = stream;
+    check->number = stream->enqueued;
+    check->next = engine->checks;
+    engine->checks = check;
+}
+
+/* `all`: nothing runs any more. */
+static void engine_check_sweep(struct engine *engine, bool all) {
+    for (struct check **link = &engine->checks, *check; (check = *link);) {
+        if (!all && !point_reached(check->stream, check->number)) {
+            link = &check->next;
+            continue;
+        }
+        *link = check->next;
+        check_unref(check);
+    }
+}
+
 /* Not on a broken device: giving memory back may wait for it, and for ever. */
 static void engine_trim(struct engine *engine) {
+    engine->trim_more = false;
     if (engine->sessions || engine->ending || atomic_load(&engine->broken))
         return;
     if (engine->pool.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
+        engine->trim_more |= pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
     if (engine->staging.pool.reserved > ENGINE_KEEP_BYTES)
-        pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
+        engine->trim_more |= pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
 }
 
 /* Adds what has been signalled to what was left before, as a list of the owner's own: from then on a stream may be
@@ -413,6 +427,8 @@ void engine_poll(struct engine *engine) {
                 continue; /* the sessions end now, and with them what the budget is for */
     if (engine->kernels.running)
         kernel_store_sweep(engine);
+    if (engine->checks)
+        engine_check_sweep(engine, false);
     session_end_some(engine);
     engine_trim(engine);
     staging_poll(engine);

@@ -71,11 +71,13 @@ struct engine_stats {
     uint64_t stalled_ns;  /* as of the last engine_stalled(): for so long nothing has completed of what is due */
     uint64_t queue_depth; /* operations enqueued and not yet run */
     uint64_t ops_total;   /* operations completed since start, failed ones included; never falls */
+    uint64_t busy_ns;     /* for so long since start the device has had something to do; never falls */
     uint64_t refusals[ENGINE_REFUSALS]; /* since start */
     unsigned sessions;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */
-    /* Of some operations: from being enqueued to being launched, and from there, or from the end of what the device had
-     * to do before it, to completion. Every one that is estimated to take long, and one of many short ones. */
+    /* Of launches (an operation has one, as a rule): from being enqueued to being launched, and from there, or from the end
+     * of what the device had to do before it, to completion. Of a sample (engine/samples.h), in which each counts for all
+     * that it stands for. */
     struct histogram queue_time, run_time;
 };
 void engine_stats(struct engine *engine, struct engine_stats *stats);

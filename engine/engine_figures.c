@@ -41,6 +41,23 @@ static void engine_stats_workspaces(struct engine *engine, struct engine_stats *
     stats->workspace_growths = workspaces.growths;
 }
 
+/* With the lock held. What goes on counts up to now. */
+static uint64_t engine_busy(const struct engine *engine, uint64_t now) {
+    if (engine->device->vtable->async)
+        return engine->busy_ns + (engine->marked ? now - engine->busy_since_ns : 0);
+    return engine->busy_ns + (engine->turn ? now - engine->turn_end_ns : 0);
+}
+
+uint64_t engine_stream_time(const struct engine *engine, const struct stream *stream, uint64_t now) {
+    const struct stream_mark *mark = &stream->marks[stream->marks_first];
+    uint64_t ns = stream->device_ns - stream->device_ns_before;
+    if (engine->turn == stream && !engine->device->vtable->async)
+        return ns + now - engine->turn_end_ns;
+    if (!stream->marks_count || !mark->event)
+        return ns;
+    return ns + now - (stream->reached_ns > mark->began_ns ? stream->reached_ns : mark->began_ns);
+}
+
 void engine_stats(struct engine *engine, struct engine_stats *stats) {
     memset(stats, 0, sizeof *stats);
     device_describe(engine->device, &stats->device);
@@ -61,6 +78,7 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     pthread_mutex_lock(&engine->lock);
     stats->queue_time = engine->queue_time;
     stats->run_time = engine->run_time;
+    stats->busy_ns = engine_busy(engine, engine_clock());
     pthread_mutex_unlock(&engine->lock);
 }
 

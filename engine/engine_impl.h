@@ -8,6 +8,7 @@
 #include "engine/history.h"
 #include "engine/kernel_impl.h"
 #include "engine/pool.h"
+#include "engine/samples.h"
 #include "engine/staging.h"
 #include "engine/tensor.h"
 #include "engine/trace_impl.h"
@@ -35,6 +36,7 @@ struct engine {
     uint32_t streams_made;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
+    struct check *checks; /* that are given back when a launch has run */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
@@ -42,8 +44,10 @@ struct engine {
     struct budget budget;
     struct stream *polled, **polled_last; /* those with callbacks that are due, in order */
     uint64_t refusals[ENGINE_REFUSALS];
-    uint64_t ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
+    uint64_t
+        ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
+    bool trim_more;   /* at rest, and more than one call's share is to be given back to the device */
     bool kick_needed; /* a point was reached outside: blocked streams may go on */
     struct {          /* stall.c */
         uint64_t completed, looked_ns;
@@ -57,9 +61,10 @@ struct engine {
     pthread_cond_t work;     /* the submitter sleeps on it */
     pthread_cond_t progress; /* engine_wait() sleeps on it */
     struct run_queue run;
-    uint64_t run_weight; /* published and not yet run, in nanoseconds, roughly */
-    bool submitting;     /* somebody has the submitter's role, */
-    struct stream *turn; /* and this stream's turn it is; its records stay until that is over. NULL: between two */
+    uint64_t run_weight;  /* published and not yet run, in nanoseconds, roughly */
+    bool submitting;      /* somebody has the submitter's role, */
+    struct stream *turn;  /* and this stream's turn it is; its records stay until that is over. NULL: between two */
+    uint64_t turn_end_ns; /* when the turn before it ended, and it began */
     bool submitter_asleep;
     bool trim_due; /* the submitter shall give workspaces back */
     bool stopping;
@@ -71,7 +76,10 @@ struct engine {
     unsigned chunks_count;
     struct fault latched; /* a sticky failure of the device */
     struct histogram queue_time, run_time;
-    unsigned publications;  /* for the choice of operations whose times are taken */
+    /* For so long the device has had something to do, up to the end of the last turn or, where launches run later, of the
+     * last time without a mark; and since when it is at something. */
+    uint64_t busy_ns, busy_since_ns, busy_until_ns;
+    unsigned marked;        /* marks whose events are on the device */
     struct flight flight;   /* user kernels that may have caused it */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */
@@ -80,6 +88,7 @@ struct engine {
     bool submitted; /* nothing more will be marked */
     pthread_t thread, reaper;
     struct history history; /* the submitter's */
+    struct samples samples; /* the submitter's */
     struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
 };
@@ -88,6 +97,8 @@ struct engine {
 void engine_trim_workspaces(struct engine *engine);
 /* Nanoseconds of CLOCK_MONOTONIC. Any thread. */
 uint64_t engine_clock(void);
+/* For so long the device has been at the work of the session that has the stream now; with the lock held. */
+uint64_t engine_stream_time(const struct engine *engine, const struct stream *stream, uint64_t now);
 
 /* Owner thread. */
 void engine_touch(struct engine *engine, struct stream *stream);
@@ -112,6 +123,9 @@ struct waiter {
 struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint64_t number,
                              void (*reached)(struct waiter *waiter), void *owner);
 void engine_waiter_cancel(struct engine *engine, struct waiter *waiter);
+
+/* Gives back a check that no record holds. `stream`: a launch that is enqueued there reports to it; NULL: none does. */
+void engine_check_give(struct engine *engine, struct check *check, struct stream *stream);
 
 /* A timeline without records, for what happens outside the device: its numbers are handed out by the taker and reached
  * by engine_outside_reached() alone. Never mixed with the other streams, whose records the submitter counts. */

@@ -102,6 +102,7 @@ struct stream *engine_stream_take(struct engine *engine, struct run_group *group
     atomic_store(&stream->cancelled, false);
     stream->ops_before = atomic_load_explicit(&stream->ops_done, memory_order_relaxed);
     pthread_mutex_lock(&engine->lock);
+    stream->device_ns_before = stream->device_ns;
     stream->group = group;
     stream->session = group->session;
     stream->role = 0;

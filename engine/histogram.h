@@ -1,4 +1,5 @@
-/* Times, counted by their magnitude. Plain data that processes share as it is; one writer. */
+/* Times, counted by their magnitude. Where only some are measured, each counts for all that it stands for, so that what the
+ * counts say is of all. Plain data that processes share as it is; one writer. */
 #pragma once
 
 #include <stdint.h>
@@ -9,6 +10,7 @@ enum { HISTOGRAM_BUCKETS = 28 };
 struct histogram {
     uint64_t counts[HISTOGRAM_BUCKETS];
     uint64_t sum_ns;
+    uint64_t samples; /* times that were measured */
 };
 
 static inline unsigned histogram_bucket(uint64_t ns) {
@@ -17,7 +19,13 @@ static inline unsigned histogram_bucket(uint64_t ns) {
     return bucket < HISTOGRAM_BUCKETS ? bucket : HISTOGRAM_BUCKETS - 1;
 }
 
+/* A time that stands for `weight` of them. */
+static inline void histogram_add_sample(struct histogram *histogram, uint64_t ns, uint64_t weight) {
+    histogram->counts[histogram_bucket(ns)] += weight;
+    histogram->sum_ns += ns * weight;
+    histogram->samples++;
+}
+
 static inline void histogram_add(struct histogram *histogram, uint64_t ns) {
-    histogram->counts[histogram_bucket(ns)]++;
-    histogram->sum_ns += ns;
+    histogram_add_sample(histogram, ns, 1);
 }

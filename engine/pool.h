@@ -2,10 +2,18 @@
  *
  * Storage is taken and freed when operations are *enqueued*. Freed storage remembers its last uses; whoever takes it
  * next on another stream waits for them (stream order, no synchronisation), and taking it again on the same stream
- * costs nothing. Recently freed storage waits in bins by size, the newest first; idle storage is merged with its
- * neighbours when a bin has nothing that fits, and so is busy storage before anybody is refused; but for storage whose
- * users wait for bytes from another device, which only their own session may have before they are done: others could
- * come to wait for each other in a circle. Segments come from the device and go back when nobody needs them.
+ * costs nothing. What was freed lately waits in bins by size, the newest first. When a bin has nothing that fits, or there
+ * are POOL_BINNED_MAX of these, they are settled: merged with their neighbours and filed by size (pool_set.c), those that
+ * nothing uses any more apart from those that are still busy. Unlike neighbours stay apart, so that nobody waits for more
+ * than he must, until somebody needs the whole. Memory whose users wait for bytes from another device is had by its own
+ * session alone before they are done: others could come to wait for each other in a circle. Segments come from the device
+ * and go back when nobody needs them.
+ *
+ * No call walks all pieces. Each free pays for settling its piece once, in bounded time; what fits best, what is
+ * largest, and whether whole segments would help, is known from the files by size; a request for more than is free at all is
+ * refused at once. Two searches have limits, POOL_SWEEP and POOL_RUN_LOOKS: for busy memory that has become idle, which the
+ * host alone needs, and for neighbours that are unlike. They go on where they stopped, so that with more pieces than that
+ * a later request finds what an earlier one did not.
  *
  * Why not CUDA's own stream-ordered allocator, cudaMallocAsync, for tensors, too: who may have a block is decided here when
  * an operation is enqueued, on the owner's thread, which knows the session to charge and can refuse the one operation
@@ -26,21 +34,42 @@ struct segment;
 /* One block of memory; live while somebody holds a reference. Owner thread. */
 struct storage {
     uint8_t *data;
-    size_t bytes;   /* a multiple of POOL_ALIGNMENT */
-    size_t charged; /* of them asked for, rounded: what accounts and figures count */
+    size_t bytes; /* a multiple of POOL_ALIGNMENT */
     unsigned references;
+    enum storage_state {
+        STORAGE_LIVE,
+        STORAGE_BINNED, /* freed, and not settled since */
+        STORAGE_IDLE,   /* settled: nothing uses it, */
+        STORAGE_BUSY,   /* or something did, at the last look, that ends by itself, */
+        STORAGE_TIED,   /* or that may wait for another device */
+    } state;
     struct uses uses;
-    struct session *session;     /* whose account it is charged to; NULL when free */
-    struct held_account *holder; /* or this one (engine/held.h) */
+    union {
+        struct {                         /* live */
+            size_t charged;              /* bytes asked for, rounded: what accounts and figures count */
+            struct session *session;     /* whose account it is charged to */
+            struct held_account *holder; /* or this one (engine/held.h) */
+        };
+        struct { /* settled: private to pool_set.c */
+            struct storage *up, *down[2];
+        };
+    };
 
     /* private to the pool */
     struct segment *segment;
-    struct storage *before, *after; /* neighbours by address within the segment */
-    struct storage *next, **previous;
-    enum { STORAGE_LIVE, STORAGE_BINNED, STORAGE_IDLE } state;
+    struct storage *before, *after;   /* neighbours by address within the segment */
+    struct storage *next, **previous; /* in a bin; settled: among those of one size */
+    struct storage *older, *newer;    /* BUSY, TIED: in the order of the looks at them */
+    bool mate;                        /* settled: hangs on another one of its size */
 };
 
-enum { POOL_ALIGNMENT = 64, POOL_BINS = 512 };
+enum { POOL_ALIGNMENT = 64, POOL_BINS = 512, POOL_BINNED_MAX = 1024, POOL_SWEEP = 1024, POOL_RUN_LOOKS = 4096 };
+
+/* Settled storage of one state, by size (pool_set.c). */
+struct pool_set {
+    uint64_t filled[POOL_BINS / 64]; /* bins that have some */
+    struct storage *bins[POOL_BINS];
+};
 
 struct pool {
     struct device *device;
@@ -53,12 +82,25 @@ struct pool {
     uint64_t reserved;               /* taken from the device */
     uint64_t reservations, releases; /* of segments, ever: neither moves while work goes its usual way */
     uint64_t live, peak;
-    struct segment *segments;
-    struct storage *binned[POOL_BINS]; /* freed, perhaps not yet idle; newest first */
-    struct storage *idle[POOL_BINS];   /* idle and merged */
-    struct storage *spare;             /* unused storage objects */
-    size_t pieces;                     /* storage objects in segments, live or not */
-    size_t unsettled;                  /* of these, freed since all that were idle were merged last */
+    struct segment *segments;          /* all of them */
+    struct segment *idle_segments;     /* of which nothing is in use */
+    uint64_t idle_bytes;               /* of these */
+    uint64_t free_bytes;               /* of segments of which all is settled, idle or not */
+    struct storage *binned[POOL_BINS]; /* newest first */
+    struct pool_set idle, busy, tied;
+    struct storage *oldest, *newest; /* of BUSY and TIED */
+    size_t n_waiting;                /* of these */
+    size_t n_binned;
+    size_t pieces; /* storage objects in segments, live or not */
+    /* Seams: where one settled piece follows another. Nowhere do neighbours with a seam between them come to more than
+     * `run_most` bytes. A round looks at all of them, in as many calls as it takes. */
+    size_t seams;
+    uint64_t run_most;
+    bool round;               /* one is under way: */
+    struct storage *round_at; /* the next piece; NULL: that was the last */
+    uint64_t round_most;      /* so far */
+    struct storage *spare;    /* unused storage objects */
+    unsigned n_spare;
 };
 
 void pool_init(struct pool *pool, struct device *device);
@@ -77,7 +119,9 @@ void storage_unref(struct pool *pool, struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
 size_t pool_rounded(uint64_t bytes);
-/* The largest size that pool_take() would find if all queued work had run. */
+/* The largest size that pool_take() would find if all queued work had run; less where more than POOL_RUN_LOOKS pieces would
+ * have to be looked at. */
 uint64_t pool_largest_free(struct pool *pool);
-/* Gives segments without live or busy storage back to the device, down to `keep` reserved bytes. */
-void pool_trim(struct pool *pool, uint64_t keep);
+/* Gives segments without live or busy storage back to the device, down to `keep` reserved bytes, and no more than a few
+ * at a time: true if there are more. */
+bool pool_trim(struct pool *pool, uint64_t keep);

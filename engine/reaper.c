@@ -44,11 +44,19 @@ static struct stream_span span_join(const struct stream_span *a, const struct st
     };
 }
 
+/* The device is busy while there is a mark that has not been reached. */
+static void reaper_count(struct engine *engine, bool one, uint64_t began_ns) {
+    if (one && !engine->marked++)
+        engine->busy_since_ns = began_ns > engine->busy_until_ns ? began_ns : engine->busy_until_ns;
+}
+
 void reaper_take(struct engine *engine, struct stream *stream, struct stream_mark mark) {
     if (stream->marks_count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
         struct stream_mark *last = &stream->marks[(stream->marks_first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
-        mark.launched_ns = 0;
+        mark.sample_weight = 0;
+        mark.began_ns = last->event ? last->began_ns : mark.began_ns;
+        reaper_count(engine, !last->event && mark.event, mark.began_ns);
         if (mark.event && last->event)
             engine->device->vtable->async->event_release(engine->device, last->event);
         else if (!mark.event)
@@ -56,6 +64,7 @@ void reaper_take(struct engine *engine, struct stream *stream, struct stream_mar
         *last = mark;
         return;
     }
+    reaper_count(engine, mark.event, mark.began_ns);
     stream->marks[(stream->marks_first + stream->marks_count++) % STREAM_MARKS] = mark;
     if (stream->reaping)
         return;
@@ -108,6 +117,21 @@ static bool reaper_reached(struct engine *engine, struct device_event *event) {
     return true;
 }
 
+/* What the mark says of the device's time, with the lock held: of the clock, too, so that whoever has looked before has seen
+ * less. */
+static void reaper_book_time(struct engine *engine, struct stream *stream, const struct stream_mark *mark) {
+    uint64_t now = engine_clock();
+    uint64_t ns = now - (stream->reached_ns > mark->began_ns ? stream->reached_ns : mark->began_ns);
+    stream->reached_ns = now;
+    stream->device_ns += ns;
+    if (mark->sample_weight && !atomic_load(&engine->broken))
+        histogram_add_sample(&engine->run_time, ns, mark->sample_weight);
+    if (--engine->marked)
+        return;
+    engine->busy_ns += now - engine->busy_since_ns;
+    engine->busy_until_ns = now;
+}
+
 /* The stream's first mark, whose event is taken out once it has been reached. */
 static bool reaper_pass_mark(struct engine *engine, struct stream *stream, uint64_t *number) {
     pthread_mutex_lock(&engine->lock);
@@ -117,13 +141,9 @@ static bool reaper_pass_mark(struct engine *engine, struct stream *stream, uint6
     if (!any || (mark.event && !reaper_reached(engine, mark.event)))
         return false;
     if (mark.event) {
-        uint64_t before = stream->reached_ns;
-        stream->reached_ns = engine_clock();
         engine->device->vtable->async->event_release(engine->device, mark.event);
         pthread_mutex_lock(&engine->lock);
-        if (mark.launched_ns && !atomic_load(&engine->broken))
-            histogram_add(&engine->run_time,
-                          stream->reached_ns - (before > mark.launched_ns ? before : mark.launched_ns));
+        reaper_book_time(engine, stream, &mark);
         stream->marks[stream->marks_first].event = NULL;
         stream->marks[stream->marks_first].span = (struct stream_span){0};
         pthread_mutex_unlock(&engine->lock);

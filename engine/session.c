@@ -158,6 +158,13 @@ static uint64_t stream_done(const struct stream *stream) {
     return atomic_load_explicit(&stream->ops_done, memory_order_relaxed) - stream->ops_before;
 }
 
+static uint64_t session_stream_time(const struct session *session, const struct stream *stream) {
+    pthread_mutex_lock(&session->engine->lock);
+    uint64_t ns = engine_stream_time(session->engine, stream, engine_clock());
+    pthread_mutex_unlock(&session->engine->lock);
+    return ns;
+}
+
 /* Gives back closed streams that have run out of work, and counts the open ones. */
 static uint32_t session_reap_streams(struct session *session) {
     uint32_t kept = 0, open = 0;
@@ -165,6 +172,7 @@ static uint32_t session_reap_streams(struct session *session) {
         struct session_stream entry = session->streams[i];
         if (entry.closed && point_reached(entry.stream, entry.stream->enqueued)) {
             session->ops_ended += stream_done(entry.stream);
+            session->device_ns_ended += session_stream_time(session, entry.stream);
             engine_stream_give(session->engine, entry.stream);
             continue;
         }
@@ -370,12 +378,27 @@ static void session_stats_operations(const struct session *session, struct sessi
     }
 }
 
+static void session_stats_time(const struct session *session, struct session_stats *stats) {
+    struct engine *engine = session->engine;
+    stats->device_ns = session->device_ns_ended;
+    pthread_mutex_lock(&engine->lock);
+    uint64_t now = engine_clock();
+    stats->device_ns += engine_stream_time(engine, session->stream, now);
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        stats->device_ns += engine_stream_time(engine, session->streams[i].stream, now);
+    for (int i = 0; i < TRANSFER_STREAMS; i++)
+        if (session->transfers[i])
+            stats->device_ns += engine_stream_time(engine, session->transfers[i], now);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 void session_stats(struct session *session, struct session_stats *stats) {
     memset(stats, 0, sizeof *stats);
     stats->tensors = session->tensors.count;
     stats->live = session->live;
     stats->peak = session->peak;
     session_stats_operations(session, stats);
+    session_stats_time(session, stats);
     memcpy(stats->failures, session->failures, sizeof stats->failures);
     snprintf(stats->last_failure, sizeof stats->last_failure, "%s", session->last_failure);
     snprintf(stats->label, sizeof stats->label, "%s", session->label);

@@ -170,10 +170,11 @@ void wait_cancel(struct wait *wait);
 bool session_type(const struct session *session, uint64_t id, struct tensor_type *type);
 
 struct session_stats {
-    uint64_t tensors;    /* live ids */
-    uint64_t live, peak; /* bytes */
-    uint64_t ops_queued; /* enqueued and not yet run */
-    uint64_t ops_done;   /* completed, failed ones included; never falls */
+    uint64_t tensors;                /* live ids */
+    uint64_t live, peak;             /* bytes */
+    uint64_t ops_queued;             /* enqueued and not yet run */
+    uint64_t ops_done;               /* completed, failed ones included; never falls */
+    uint64_t device_ns;              /* the device has been at its work for so long; never falls */
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
     char last_failure[SESSION_FAILURE_MAX]; /* "matmul forward/logits: shapes do not fit: …" */
     char label[FAILURE_LABEL_MAX + 1];      /* of the newest operation that has one: what the client is at */

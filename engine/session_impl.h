@@ -32,9 +32,10 @@ struct session {
     uint64_t refused_id;     /* the first that was not bound for the limit of tensors; 0: none */
     uint32_t refused_stream; /* the last that was not opened for the limit of streams; 0: none */
 
-    uint64_t live, peak; /* bytes */
-    uint64_t apart;      /* of the live ones, outside the pool */
-    uint64_t ops_ended; /* completed operations that are not counted by one of its streams now */
+    uint64_t live, peak;      /* bytes */
+    uint64_t apart;           /* of the live ones, outside the pool */
+    uint64_t device_ns_ended; /* the device's time on streams that were closed */
+    uint64_t ops_ended;       /* completed operations that are not counted by one of its streams now */
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
@@ -116,6 +117,7 @@ struct binding {
     const struct tensor_type *types[OP_INPUTS_MAX];
     struct tensor *output; /* type set; storage and the rest to be set */
     struct check *check;   /* OP_FAMILY_TAKE: what its kernels report to */
+    bool reported;         /* one that does has been enqueued */
     struct taint *step;    /* while the taints of many inputs are settled */
     struct fault fault;
 };

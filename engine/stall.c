@@ -11,6 +11,7 @@
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
 #include "engine/session_impl.h"
+#include "proto/utf8.h"
 
 enum { STALL_STEP_NS = 1000 * 1000 * 1000, STALL_PATIENCE = 4 };
 /* Workspaces are given back after this long without work, and again after the same time: what CUDA frees by then, it has
@@ -52,17 +53,17 @@ static void suspect_running(const struct engine *engine, struct suspect *suspect
 
 /* ---- words ---- */
 
-/* "matmul (forward/logits)" */
+/* "matmul", "user kernel scan". Without its label: these words reach everybody on the device, and a label is its owner's. */
 static void record_describe(const struct record *record, char *text, size_t size) {
     bool kernel = record->kind == RECORD_KERNEL; /* a client's: it lives as long as one of its launches */
     const char *name = kernel ? record->kernel.name : op_info(record->launch.opcode)->name;
-    const char *label = record->label ? (const char *)record + record->label : "";
-    snprintf(text, size, "%s%.*s%s%.128s%s", kernel ? "user kernel " : "", FAILURE_OPERATION_MAX, name,
-             *label ? " (" : "", label, *label ? ")" : "");
+    char clean[FAILURE_OPERATION_MAX + 1];
+    utf8_clean(clean, sizeof clean, name);
+    snprintf(text, size, "%s%s", kernel ? "user kernel " : "", clean);
 }
 
 static void span_describe(const struct stream_span *span, char *text, size_t size) {
-    char first[FAILURE_LABEL_MAX + FAILURE_OPERATION_MAX + 24], last[sizeof first];
+    char first[FAILURE_OPERATION_MAX + 24], last[sizeof first];
     text[0] = 0;
     if (!span->launches)
         return;

@@ -61,6 +61,9 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
     record->label = 0;
     record->sequence = stream->sequence;
     record->weight = weight;
+    if (!stream->touched || stream->enqueued % STREAM_CLOCK_RECORDS == 0)
+        stream->now_ns = engine_clock();
+    record->enqueued_ns = stream->now_ns;
     stream->tail_used += bytes;
     stream->weight += weight;
     stream->enqueued++;

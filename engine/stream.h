@@ -42,6 +42,7 @@ struct record {
     uint16_t label;    /* of a launch: where in the record its operation's label is, NUL-terminated; 0: it has none */
     uint64_t weight;   /* rough cost in nanoseconds */
     uint64_t sequence; /* number of its operation in the session; 0: of none */
+    uint64_t enqueued_ns;
     union {
         struct launch launch;
         struct kernel_launch kernel;
@@ -59,6 +60,7 @@ struct record {
 
 enum {
     STREAM_CHUNK_BYTES = 64 << 10,
+    STREAM_CLOCK_RECORDS = 64, /* a power of two: so many records may have one time */
     STREAM_MARKS = 8,
     STREAM_HOLDS = 8,
     STREAM_PRIORITIES = 3 /* above, at and below the default */
@@ -83,7 +85,8 @@ struct stream_mark {
     struct device_event *event; /* NULL: none of them is on the device */
     uint64_t number;
     struct stream_span span;
-    uint64_t launched_ns; /* when the one launch in it began, whose time is taken; 0: none is */
+    uint64_t began_ns;      /* when the first of it was put on the device */
+    uint32_t sample_weight; /* it is one launch, whose time is taken, and stands for so many; 0: it is none */
 };
 
 /* What the watch over the device found when it looked at a stream last (stall.c). */
@@ -108,7 +111,9 @@ struct stream {
     uint64_t weight;   /* of what was enqueued since the last publication */
     struct record *newest;
     uint64_t ops_enqueued; /* operations whose last record is here, */
-    uint64_t ops_before;   /* and those of them that its session did not enqueue, for they came before it had the stream */
+    uint64_t
+        ops_before;    /* and those of them that its session did not enqueue, for they came before it had the stream */
+    uint64_t now_ns;   /* when the newest records were enqueued, roughly */
     const char *label; /* of the operation that is being enqueued; NULL: it has none */
     uint64_t sequence; /* of the same; 0 between two */
     struct stream_chunk *tail;
@@ -141,8 +146,9 @@ struct stream {
     unsigned marks_first, marks_count;
     struct stream *reap_next;
     bool reaping; /* in the reaper's list */
-    /* The next launch from this record on is the one whose times are taken, and when it was published; 0: none is. */
-    uint64_t sample, sample_ns;
+    /* For so long the device has been at this stream's work, up to the last turn or mark that ended, and, of that, for
+     * sessions that had the stream before. Never falls. */
+    uint64_t device_ns, device_ns_before;
 
     /* submitter */
     _Alignas(64) struct stream_chunk *head;
@@ -162,7 +168,7 @@ struct stream {
     _Alignas(64) struct stream_chunk *reap_head;
     size_t reap_used;
     uint64_t reaped;
-    uint64_t reached_ns; /* when its last event had been reached */
+    uint64_t reached_ns; /* when its last event had been reached; written with the engine's lock held */
 
     /* written by the submitter, or by the reaper where there is one; read by the owner */
     _Alignas(64) _Atomic uint64_t completed;

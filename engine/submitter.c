@@ -122,7 +122,7 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
         history_note(&engine->history, stream, record);
-        if (trace_is_on(&engine->trace))
+        if (trace_is_on(&engine->trace) && trace_wants(&engine->trace, stream))
             submitter_launch_traced(engine, stream, record);
         else
             submitter_launch_record(engine, stream, record);
@@ -147,9 +147,8 @@ struct turn {
     struct stream_chunk *chunks;
     struct stream_mark mark; /* number 0: none */
     struct stream_span span;
-    /* The launch whose times are taken. */
-    uint64_t sample; /* from this record on; UINT64_MAX: none, or no more */
-    uint64_t sample_ns, launched_ns, done_ns;
+    uint64_t began_ns;
+    uint32_t sample_weight; /* on a device that runs later: it is one launch, whose time is taken; 0: it is not */
 };
 
 static void turn_note(struct turn *turn, const struct record *record) {
@@ -176,8 +175,17 @@ static bool submitter_complete(struct stream *stream, struct turn *turn) {
     return turn->signalled;
 }
 
-static bool turn_samples(const struct turn *turn, const struct stream *stream, const struct record *record) {
-    return stream->executed + 1 >= turn->sample && (record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL);
+static bool record_launches(const struct record *record) {
+    return record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL;
+}
+
+/* On devices that run later the reaper sees how long it ran. */
+static void submitter_note(struct engine *engine, const struct stream *stream, const struct record *record,
+                           uint64_t launched_ns, uint32_t weight) {
+    uint64_t ran_ns = engine->device->vtable->async ? 0 : engine_clock() - launched_ns;
+    if (!submitter_skips(engine, stream)) /* else it may not have run */
+        samples_note(&engine->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0,
+                     ran_ns, weight);
 }
 
 static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
@@ -185,17 +193,29 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        bool stopped = submitter_far_ahead(engine, stream) || (turn->full && record->kind == RECORD_KERNEL);
-        if (!stopped && turn_samples(turn, stream, record)) {
-            if (async && turn->moved)
-                break; /* an event before it and one behind it tell how long it runs */
-            turn->launched_ns = engine_clock();
-            i = SUBMITTER_TURN_RECORDS; /* the turn ends with it */
-        }
-        if (stopped || !submitter_step(engine, stream, record)) {
+        uint32_t sample = 0; /* for how many its times stand; 0: they are not taken */
+        uint64_t launched_ns = 0;
+        if (submitter_far_ahead(engine, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
             turn->blocked = true;
             break;
         }
+        if (record_launches(record)) {
+            struct sampler *sampler = samples_of(&engine->samples, record, async);
+            if (!sampler_due(sampler) || turn->full) {
+                sampler->since++;
+            } else if (async && turn->moved) {
+                break; /* an event before it and one behind it tell how long it runs */
+            } else {
+                sample = samples_take(&engine->samples, sampler, async);
+                launched_ns = engine_clock();
+            }
+        }
+        if (!submitter_step(engine, stream, record)) {
+            turn->blocked = true;
+            break;
+        }
+        if (sample)
+            submitter_note(engine, stream, record, launched_ns, sample);
         if (async)
             turn_note(turn, record);
         turn->weight += record->weight;
@@ -206,16 +226,17 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         if (!async)
             stream_count(stream, record, submitter_skips(engine, stream));
         if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS ||
-            (async && kernels == SUBMITTER_TURN_KERNELS))
+            (async && (sample || kernels == SUBMITTER_TURN_KERNELS)) || engine->samples.count == SAMPLES_MAX) {
+            turn->sample_weight = sample;
             break;
+        }
     }
-    if (turn->launched_ns)
-        turn->done_ns = engine_clock();
     if (async) {
         turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
         if (turn->mark.event) {
             turn->mark.span = turn->span;
-            turn->mark.launched_ns = turn->launched_ns;
+            turn->mark.began_ns = turn->began_ns;
+            turn->mark.sample_weight = turn->sample_weight;
         }
         return;
     }
@@ -229,14 +250,16 @@ void submitter_enqueue(struct engine *engine, struct stream *stream) {
     atomic_store_explicit(&engine->work_hint, true, memory_order_relaxed);
 }
 
-/* On devices that run later the reaper sees how long it ran. */
-static void submitter_book_sample(struct engine *engine, struct stream *stream, const struct turn *turn) {
-    stream->sample = 0;
-    if (submitter_skips(engine, stream))
-        return; /* it may have been skipped */
-    histogram_add(&engine->queue_time, turn->launched_ns - turn->sample_ns);
-    if (!engine->device->vtable->async)
-        histogram_add(&engine->run_time, turn->done_ns - turn->launched_ns);
+/* Where launches have run when they return, the device was at the turn's stream all the time. */
+static void submitter_book_time(struct engine *engine, struct stream *stream, const struct turn *turn) {
+    bool async = engine->device->vtable->async;
+    uint64_t ns = engine->turn_end_ns - turn->began_ns;
+    if (!async) {
+        stream->device_ns += ns;
+        engine->busy_ns += ns;
+    }
+    if (engine->samples.count)
+        samples_book(&engine->samples, &engine->queue_time, async ? NULL : &engine->run_time);
 }
 
 /* Books a turn, with the lock held. */
@@ -247,10 +270,7 @@ static void submitter_book(struct engine *engine, struct stream *stream, struct 
         atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
     turns_end(&engine->run, share, turn->moved ? (skipped ? 0 : turn->weight) + SUBMITTER_TURN_COST_NS : 0);
     engine_return_chunks(engine, turn->chunks);
-    if (turn->launched_ns)
-        submitter_book_sample(engine, stream, turn);
-    else if (stream->executed >= stream->sample)
-        stream->sample = 0; /* no launch came, and the next one is another publication's */
+    submitter_book_time(engine, stream, turn);
     if (turn->mark.number)
         reaper_take(engine, stream, turn->mark);
     if (turn->signalled)
@@ -279,17 +299,17 @@ void submitter_run(struct engine *engine) {
     engine->outside_moved = false;
     struct run_share *share;
     struct stream *stream;
+    engine->turn_end_ns = engine->run.first ? engine_clock() : 0;
     while ((stream = turns_begin(&engine->run, &share))) {
         uint64_t published = stream->published;
-        struct turn turn = {.full = stream->marks_count == STREAM_MARKS,
-                            .sample = stream->sample ? stream->sample : UINT64_MAX,
-                            .sample_ns = stream->sample_ns};
+        struct turn turn = {.full = stream->marks_count == STREAM_MARKS, .began_ns = engine->turn_end_ns};
         engine->turn = stream;
         atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
         pthread_mutex_unlock(&engine->lock);
         submitter_turn(engine, stream, published, &turn);
         pthread_mutex_lock(&engine->lock);
         engine->turn = NULL;
+        engine->turn_end_ns = engine_clock(); /* with the lock held: whoever has looked before has seen less */
         submitter_book(engine, stream, share, &turn);
         bool outside_moved = engine->outside_moved; /* perhaps just after this stream was found blocked */
         engine->outside_moved = false;

@@ -7,6 +7,7 @@
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
+#include "engine/tenant_impl.h"
 
 enum {
     TRACE_RING = 1 << 18, /* events: 64 MiB */
@@ -51,7 +52,14 @@ void trace_init(struct engine *engine) {
     pthread_mutex_init(&engine->trace.lock, NULL);
 }
 
-int trace_start(struct engine *engine, struct fault *fault) {
+bool trace_wants(const struct trace *trace, const struct stream *stream) {
+    if (!atomic_load_explicit(&trace->on, memory_order_acquire))
+        return false;
+    const struct run_share *share = atomic_load_explicit(&trace->share, memory_order_relaxed);
+    return !share || (stream->group && stream->group->share == share);
+}
+
+int trace_start(struct engine *engine, const struct tenant *tenant, struct fault *fault) {
     const struct device_async *async = engine->device->vtable->async;
     struct trace *trace = &engine->trace;
     if (async && (!async->timed_record || !async->event_elapsed))
@@ -66,6 +74,7 @@ int trace_start(struct engine *engine, struct fault *fault) {
     atomic_store(&trace->read, atomic_load(&trace->written));
     atomic_store(&trace->dropped, 0);
     trace->began_ns = engine_clock();
+    atomic_store(&trace->share, tenant ? tenant->share : NULL);
     atomic_store(&trace->on, true); /* whoever sees this has not seen an older ring */
     return STATUS_OK;
 }

@@ -19,8 +19,11 @@ struct trace_event {
     char label[FAILURE_LABEL_MAX + 1];
 };
 
-/* STATUS_UNSUPPORTED where the device cannot tell the time; STATUS_NO_HOST_MEMORY. */
-int trace_start(struct engine *engine, struct fault *fault);
+struct tenant;
+
+/* Of all sessions, or of one tenant's alone, which must be there until the trace is stopped. STATUS_UNSUPPORTED where the
+ * device cannot tell the time; STATUS_NO_HOST_MEMORY. */
+int trace_start(struct engine *engine, const struct tenant *tenant, struct fault *fault);
 /* What has not run to its end by then is not recorded. */
 void trace_stop(struct engine *engine);
 /* The next event, in the order in which launches ended; false: there is none now. */

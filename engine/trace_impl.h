@@ -24,6 +24,7 @@ struct trace_pending {
 
 struct trace {
     _Atomic bool on;
+    const struct run_share *_Atomic share; /* whose launches alone; NULL: everybody's */
     struct trace_event *ring; /* TRACE_RING of them, made at the first start, and kept */
     uint64_t began_ns;
     _Atomic uint64_t dropped;
@@ -44,6 +45,9 @@ void trace_finish(struct engine *engine);
 static inline bool trace_is_on(const struct trace *trace) {
     return __builtin_expect(atomic_load_explicit(&trace->on, memory_order_relaxed), 0);
 }
+
+/* Whether it is on, and notes what this stream runs. By the submitter, while the stream has records to run. */
+bool trace_wants(const struct trace *trace, const struct stream *stream);
 
 /* By the submitter, around the launch of the stream's next record, with the stream on the device. */
 struct trace_mark {

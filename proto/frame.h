@@ -65,6 +65,8 @@ enum {
     X(LIST_OPERATIONS, 53, ListOperations, "client")                                                                   \
     X(OPERATION_LIST, 54, OperationList, "server")                                                                     \
     X(KILL_SESSION, 58, KillSession, "client")                                                                         \
+    X(GET_CONFIG, 59, GetConfig, "client")                                                                             \
+    X(CONFIG, 60, Config, "server")                                                                                    \
     X(LINK_DATA, 64, LinkData, "worker")                                                                               \
     X(PUBLISH, 80, Publish, "client")                                                                                  \
     X(OPEN_NAME, 81, OpenName, "client")                                                                               \
@@ -72,6 +74,7 @@ enum {
     X(LIST_NAMES, 83, ListNames, "client")                                                                             \
     X(NAME_LIST, 84, NameList, "server")                                                                               \
     X(REMOVE_NAME, 85, RemoveName, "client")                                                                           \
+    X(MOVE_NAME, 86, MoveName, "client")                                                                               \
     X(TRACE_START, 96, TraceStart, "client")                                                                           \
     X(TRACE_DATA, 97, TraceData, "server")
 
@@ -154,6 +157,17 @@ int frame_reader_init(struct frame_reader *reader, size_t capacity);
 void frame_reader_finish(struct frame_reader *reader);
 /* Forgets what has been read of a stream that has ended, for another one with the same limits. */
 void frame_reader_reset(struct frame_reader *reader);
+/* How many bytes of the frame in hand have come: of all of it, and of its payload. 0: none is in hand, whose header is
+ * whole. */
+uint64_t frame_reader_begun(const struct frame_reader *reader);
+uint64_t frame_reader_payload_begun(const struct frame_reader *reader);
+/* The stream has ended, and another one will go on within the frame in hand: forgets what was read behind that. */
+void frame_reader_cut(struct frame_reader *reader);
+/* Takes what `next` has read of that other stream, and pauses: frame_reader_resume() handles it. STATUS_NO_HOST_MEMORY:
+ * nothing has changed. */
+int frame_reader_follow(struct frame_reader *reader, struct frame_reader *next);
+/* A second reader for the rest of the stream, which drops the payload in hand. STATUS_NO_HOST_MEMORY. */
+int frame_reader_copy(const struct frame_reader *reader, struct frame_reader *copy);
 void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max);
 /* Where the next read should put its bytes, and how many at most; never 0 but for a paused reader with
  * a full buffer. Ask before each read: what it says holds until the next call. */

@@ -22,6 +22,15 @@ void frame_reader_finish(struct frame_reader *reader) {
     reader->capacity = reader->begin = reader->end = 0;
 }
 
+/* Unread bytes to the front. What is left between two reads is less than one header or message, unless paused. */
+static void compact(struct frame_reader *reader) {
+    if (reader->begin > 0) {
+        memmove(reader->buffer, reader->buffer + reader->begin, reader->end - reader->begin);
+        reader->end -= reader->begin;
+        reader->begin = 0;
+    }
+}
+
 void frame_reader_reset(struct frame_reader *reader) {
     *reader = (struct frame_reader){
         .buffer = reader->buffer,
@@ -31,6 +40,67 @@ void frame_reader_reset(struct frame_reader *reader) {
     };
 }
 
+uint64_t frame_reader_payload_begun(const struct frame_reader *reader) {
+    return reader->state == FRAME_READER_PAYLOAD ? reader->header.payload_bytes - reader->payload_left : 0;
+}
+
+/* Bytes of the frame in hand that wait in the buffer. */
+static uint64_t buffered(const struct frame_reader *reader) {
+    uint64_t bytes = reader->end - reader->begin;
+    uint64_t due = reader->header.message_bytes + reader->header.payload_bytes;
+    if (reader->state != FRAME_READER_MESSAGE) {
+        return 0; /* of a payload everything is handled at once */
+    }
+    return bytes < due ? bytes : due;
+}
+
+uint64_t frame_reader_begun(const struct frame_reader *reader) {
+    switch (reader->state) {
+    case FRAME_READER_MESSAGE:
+        return FRAME_HEADER_BYTES + buffered(reader);
+    case FRAME_READER_PAYLOAD:
+        return FRAME_HEADER_BYTES + reader->header.message_bytes + frame_reader_payload_begun(reader);
+    default:
+        return 0;
+    }
+}
+
+void frame_reader_cut(struct frame_reader *reader) {
+    reader->end = reader->begin + (size_t)buffered(reader);
+    reader->direct = false;
+}
+
+int frame_reader_follow(struct frame_reader *reader, struct frame_reader *next) {
+    size_t bytes = next->end - next->begin;
+    compact(reader);
+    if (bytes > reader->capacity - reader->end) {
+        uint8_t *grown = realloc(reader->buffer, reader->end + bytes);
+        if (!grown) {
+            return STATUS_NO_HOST_MEMORY;
+        }
+        reader->buffer = grown;
+        reader->capacity = reader->end + bytes;
+    }
+    memcpy(reader->buffer + reader->end, next->buffer + next->begin, bytes);
+    reader->end += bytes;
+    next->begin = next->end = 0;
+    reader->paused = true;
+    return STATUS_OK;
+}
+
+int frame_reader_copy(const struct frame_reader *reader, struct frame_reader *copy) {
+    uint8_t *buffer = malloc(reader->capacity);
+    if (!buffer) {
+        return STATUS_NO_HOST_MEMORY;
+    }
+    *copy = *reader;
+    copy->buffer = buffer;
+    copy->sink = NULL;
+    copy->direct = false;
+    memcpy(buffer + copy->begin, reader->buffer + reader->begin, reader->end - reader->begin);
+    return STATUS_OK;
+}
+
 void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max) {
     reader->message_max = message_max;
     reader->payload_max = payload_max;
@@ -38,15 +108,6 @@ void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint
 
 void frame_reader_pause(struct frame_reader *reader) {
     reader->paused = true;
-}
-
-/* Unread bytes to the front. What is left between two reads is less than one header or message, unless paused. */
-static void compact(struct frame_reader *reader) {
-    if (reader->begin > 0) {
-        memmove(reader->buffer, reader->buffer + reader->begin, reader->end - reader->begin);
-        reader->end -= reader->begin;
-        reader->begin = 0;
-    }
 }
 
 void frame_reader_want(struct frame_reader *reader, uint8_t **place, size_t *bytes) {

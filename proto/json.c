@@ -13,7 +13,9 @@ static void json_string(struct json *json, const char *text) {
         uint32_t rune = utf8_next(&text);
         if (rune == '"' || rune == '\\')
             fprintf(json->out, "\\%c", (int)rune);
-        else if (rune < 0x20 || rune == 0x7f)
+        else if (utf8_is_unsafe(rune) && rune > 0xffff)
+            fprintf(json->out, "\\u%04x\\u%04x", 0xd7c0 + (unsigned)(rune >> 10), 0xdc00 + (unsigned)(rune & 0x3ff));
+        else if (utf8_is_unsafe(rune))
             fprintf(json->out, "\\u%04x", (unsigned)rune);
         else
             fwrite(utf8, 1, utf8_put(rune, utf8), json->out);

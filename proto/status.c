@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "proto/utf8.h"
+
 static const struct {
     const char *name, *text;
 } status_rows[STATUS_COUNT] = {
@@ -18,13 +20,20 @@ const char *status_name(int code) {
     return code >= 0 && code < STATUS_COUNT ? status_rows[code].name : "UNKNOWN";
 }
 
+int fault_set_list(struct fault *fault, enum status code, const char *format, va_list arguments) {
+    char text[sizeof fault->message];
+    if (!fault)
+        return code;
+    fault->code = code;
+    vsnprintf(text, sizeof text, format, arguments);
+    utf8_clean(fault->message, sizeof fault->message, text);
+    return code;
+}
+
 int fault_set(struct fault *fault, enum status code, const char *format, ...) {
-    if (fault) {
-        va_list arguments;
-        va_start(arguments, format);
-        fault->code = code;
-        vsnprintf(fault->message, sizeof(fault->message), format, arguments);
-        va_end(arguments);
-    }
+    va_list arguments;
+    va_start(arguments, format);
+    fault_set_list(fault, code, format, arguments);
+    va_end(arguments);
     return code;
 }

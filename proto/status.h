@@ -51,5 +51,8 @@ const char *status_text(int code);
 /* The constant's name without prefix, "OUT_OF_MEMORY"; never NULL. */
 const char *status_name(int code);
 
-/* Fills `fault` (may be NULL) and returns `code`, so that a check is one line: `return fault_set(fault, …)`. */
+/* Fills `fault` (may be NULL) and returns `code`, so that a check is one line: `return fault_set(fault, …)`. What others
+ * have named may stand in a message, which terminals and logs show: it is escaped here (utf8_clean()). */
 int fault_set(struct fault *fault, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int fault_set_list(struct fault *fault, enum status code, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));

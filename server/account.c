@@ -35,20 +35,21 @@ static uint64_t account_burst(const struct account *account) {
     return part > PRINCIPAL_BURST_LEAST ? part : PRINCIPAL_BURST_LEAST;
 }
 
-static int account_create(struct service *service, const char *name, const struct limits *limits,
+static int account_create(struct service *service, const char *key, const struct limits *limits,
                           struct account **result, struct fault *fault) {
     struct account *account = calloc(1, sizeof *account);
     int status;
 
     if (!account)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a principal");
-    status = tenant_create(service->engine, name, &(struct tenant_limits){0}, &account->tenant, fault);
+    status = tenant_create(service->engine, key, &(struct tenant_limits){0}, &account->tenant, fault);
     if (status) {
         free(account);
         return status;
     }
     account->service = service;
-    snprintf(account->name, sizeof account->name, "%s", name);
+    snprintf(account->key, sizeof account->key, "%s", key);
+    principal_key_name(key, account->name);
     account->refilled_ns = account->measured_ns = service_now_ns();
     account->limits = *limits;
     account->tokens = (int64_t)account_burst(account);
@@ -61,15 +62,15 @@ static int account_create(struct service *service, const char *name, const struc
     return STATUS_OK;
 }
 
-int account_join(struct service *service, const char *name, const struct limits *limits, struct account **result,
+int account_join(struct service *service, const char *key, const struct limits *limits, struct account **result,
                  struct fault *fault) {
     struct account *account = service->accounts;
     int status;
 
-    while (account && strcmp(account->name, name) != 0)
+    while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
-        status = account_create(service, name, limits, &account, fault);
+        status = account_create(service, key, limits, &account, fault);
         if (status)
             return status;
     }
@@ -92,7 +93,10 @@ void account_change_limits(struct service *service, const char *name, const stru
     for (struct account *at = service->accounts; at; at = at->next) {
         if (*name ? strcmp(at->name, name) != 0 : users_is_name(at->name))
             continue;
-        account_set_limits(at, limits);
+        struct limits now = *limits;
+        if (now.principal_sessions == LIMITS_QUARTER && !at->limits.principal_sessions)
+            now.principal_sessions = 0; /* an admin's, by default; a login sets it again */
+        account_set_limits(at, &now);
         account_set_session_limits(service, at);
         account_wake(at);
     }
@@ -115,14 +119,14 @@ void account_leave(struct account *account) {
     account_destroy_unused(account);
 }
 
-int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **result,
+int account_keep(struct service *service, const char *key, const struct limits *limits, struct account **result,
                  struct fault *fault) {
     struct account *account = service->accounts;
 
-    while (account && strcmp(account->name, name) != 0)
+    while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
-        int status = account_create(service, name, limits, &account, fault);
+        int status = account_create(service, key, limits, &account, fault);
 
         if (status)
             return status;
@@ -133,6 +137,11 @@ int account_keep(struct service *service, const char *name, const struct limits 
     return STATUS_OK;
 }
 
+void account_retire(struct account *account) {
+    account->connections--;
+    account->kept++;
+}
+
 void account_let_go(struct account *account) {
     account->kept--;
     account_destroy_unused(account);
@@ -141,7 +150,7 @@ void account_let_go(struct account *account) {
 /* ---- sessions ---- */
 
 int account_open_session(struct account *account, struct fault *fault) {
-    uint64_t limit = account->limits.principal_sessions;
+    uint64_t limit = limits_of_places(account->limits.principal_sessions, account->service->limits.sessions);
 
     if (limit && account->sessions >= limit) {
         account->service->refusals[REFUSAL_PRINCIPAL_SESSIONS]++;

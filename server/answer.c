@@ -9,14 +9,19 @@
 #include "server/connection.h"
 #include "server/publish.h"
 
-/* Queues the reply that has been put into `answer`. */
-static void answer_queue(struct answer *answer) {
-    struct connection *connection = answer->connection;
+void answer_print(const struct connection *connection, const struct reply *reply) {
     struct frame_header header;
 
     if (connection->service->wire &&
-        frame_header_decode(answer->reply.head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) == STATUS_OK)
-        wire_print(stderr, "->", &header, answer->reply.head + FRAME_HEADER_BYTES);
+        frame_header_decode(reply->head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) == STATUS_OK)
+        wire_print(stderr, "->", &header, reply->head + FRAME_HEADER_BYTES);
+}
+
+/* Queues the reply that has been put into `answer`. */
+static void answer_queue(struct answer *answer) {
+    struct connection *connection = answer->connection;
+
+    answer_print(connection, &answer->reply);
     if (answer->once)
         outcome_remember(&connection->lease.outcomes, &answer->reply);
     reply_queue_add(&connection->queue, &answer->reply);
@@ -49,6 +54,8 @@ static void answer_destroy(struct answer *answer) {
         compile_let_go(answer->compile);
     else if (answer->kind == ANSWER_PUBLISH)
         publish_destroy(answer->publish);
+    else if (answer->kind == ANSWER_SAVED)
+        state_wait_cancel(&answer->saved);
     else if (answer->kind == ANSWER_DATA)
         free(answer->data);
     answer_unlink(answer);
@@ -293,6 +300,30 @@ void answer_published(struct answer *answer, const struct failure *failure) {
     answer_queue(answer);
 }
 
+static void answer_on_saved(struct state_wait *wait, const struct fault *fault) {
+    struct answer *answer = (struct answer *)((char *)wait - offsetof(struct answer, saved));
+    const Tensord__Done done = TENSORD__DONE__INIT;
+
+    answer_unlink(answer);
+    if (fault)
+        reply_fault(&answer->reply, FRAME_DONE, answer->sequence, fault);
+    else
+        reply_message(&answer->reply, FRAME_DONE, answer->sequence, &done.base);
+    answer_queue(answer);
+}
+
+int answer_saved(struct connection *connection, uint64_t sequence, const char *principal) {
+    struct answer *answer = answer_create(connection, ANSWER_SAVED, sequence, 0);
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    answer->saved.done = answer_on_saved;
+    answer_link(answer);
+    if (!names_wait(&connection->service->names, principal, &answer->saved))
+        answer_on_saved(&answer->saved, NULL);
+    return STATUS_OK;
+}
+
 int answer_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                 uint8_t *data, size_t bytes) {
     struct answer *answer = answer_create(connection, ANSWER_DATA, sequence, bytes);
@@ -307,30 +338,34 @@ int answer_data(struct connection *connection, unsigned type, uint64_t sequence,
     return STATUS_OK;
 }
 
-void answer_cancel_all(struct connection *connection) {
-    while (connection->pending)
-        answer_destroy(connection->pending);
+void answer_cancel(struct connection *connection) {
+    answer_destroy(connection->pending);
 }
 
-void answer_fail_all(struct connection *connection, const struct fault *fault) {
-    while (connection->pending) {
-        struct answer *answer = connection->pending;
-        unsigned type = FRAME_DONE;
+void answer_cancel_all(struct connection *connection) {
+    while (connection->pending)
+        answer_cancel(connection);
+}
 
-        if (answer->kind == ANSWER_FETCH) {
-            type = FRAME_FETCH_CHUNK;
-            feed_finish(&answer->feed);
-        } else if (answer->kind == ANSWER_COMPILE) {
-            type = FRAME_KERNEL_COMPILED;
-            compile_let_go(answer->compile);
-        } else if (answer->kind == ANSWER_PUBLISH) {
-            publish_destroy(answer->publish);
-        } else {
-            wait_cancel(&answer->wait);
-        }
-        answer_unlink(answer);
-        answer->kind = ANSWER_PLAIN;
-        reply_fault(&answer->reply, type, answer->sequence, fault);
-        answer_queue(answer);
+void answer_fail(struct connection *connection, const struct fault *fault) {
+    struct answer *answer = connection->pending;
+    unsigned type = FRAME_DONE;
+
+    if (answer->kind == ANSWER_FETCH) {
+        type = FRAME_FETCH_CHUNK;
+        feed_finish(&answer->feed);
+    } else if (answer->kind == ANSWER_COMPILE) {
+        type = FRAME_KERNEL_COMPILED;
+        compile_let_go(answer->compile);
+    } else if (answer->kind == ANSWER_PUBLISH) {
+        publish_destroy(answer->publish);
+    } else if (answer->kind == ANSWER_SAVED) {
+        state_wait_cancel(&answer->saved);
+    } else {
+        wait_cancel(&answer->wait);
     }
+    answer_unlink(answer);
+    answer->kind = ANSWER_PLAIN;
+    reply_fault(&answer->reply, type, answer->sequence, fault);
+    answer_queue(answer);
 }

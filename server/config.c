@@ -19,10 +19,12 @@ struct config_key {
         CONFIG_URLS,
         CONFIG_DEVICE_LIST,
         CONFIG_LEVEL,
+        CONFIG_LOG_FORMAT,
         CONFIG_MODE,
         CONFIG_BYTES,
         CONFIG_COUNT,
         CONFIG_DURATION,
+        CONFIG_SYNC,
         CONFIG_PRINCIPALS,
         CONFIG_PATH,
         CONFIG_SWITCH,
@@ -44,6 +46,7 @@ static const struct config_key config_keys[] = {
      "unix:/path, tcp://host:port, tls://host:port; may be repeated"},
     {"devices", CONFIG_DEVICE_LIST, CONFIG_FIELD(devices), "auto", 0, 0, "auto, cpu, cuda, cpu:0,cuda:1"},
     {"log-level", CONFIG_LEVEL, CONFIG_FIELD(log_level), "info", 0, 0, "debug, info, warning or error"},
+    {"log-format", CONFIG_LOG_FORMAT, CONFIG_FIELD(log_format), "text", 0, 0, "text or json, one event a line"},
     {"socket-mode", CONFIG_MODE, CONFIG_FIELD(socket_mode), "0660", 0, 0777, "mode of Unix sockets, octal"},
     {"memory", CONFIG_BYTES, CONFIG_FIELD(memory), "0", 0, INT64_MAX, "bytes of each device; 0: automatic"},
     {"staging", CONFIG_BYTES, CONFIG_FIELD(staging), "1G", 16u << 20, UINT64_C(1) << 40,
@@ -88,17 +91,26 @@ static const struct config_key config_keys[] = {
     {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health"},
     {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
      "names of this host as browsers call it; needed beyond loopback"},
-    {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept from end to start"},
+    {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept"},
+    {"state-sync", CONFIG_SYNC, CONFIG_FIELD(state_sync), "5s", 100, CONFIG_HOUR,
+     "when: publish (before the answer), so long after a change, drain"},
     {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "60s", 0, 24 * CONFIG_HOUR,
-     "for saving them, on top of drain-timeout"},
+     "for saving what is left at the end, on top of drain-timeout"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
+_Static_assert(CONFIG_KEYS + LIMITS_KEYS <= CONFIG_ROWS_MAX, "an origin for each row");
 
 static const struct config_key *config_key_find(const char *name) {
     for (const struct config_key *key = config_keys; key < config_keys + CONFIG_KEYS; key++)
         if (!strcmp(key->name, name))
             return key;
     return NULL;
+}
+
+/* Of a key in either table; there is one. */
+static unsigned config_row_of(const char *name) {
+    const struct config_key *key = config_key_find(name);
+    return key ? (unsigned)(key - config_keys) : CONFIG_KEYS + limits_number(name);
 }
 
 /* In either table. */
@@ -141,15 +153,26 @@ static int config_set_level(uint64_t *field, const char *value, struct fault *fa
     return STATUS_OK;
 }
 
+static int config_set_log_format(uint64_t *field, const char *value, struct fault *fault) {
+    bool json = !strcmp(value, "json");
+    if (!json && strcmp(value, "text") != 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" is neither text nor json", value);
+    *field = json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+    return STATUS_OK;
+}
+
 static int config_key_set(struct config *config, const struct config_key *key, const char *value, struct fault *fault) {
     uint64_t *number = (uint64_t *)((char *)config + key->offset);
     switch (key->kind) {
     case CONFIG_URLS:
         return config_set_urls(config, value, fault);
     case CONFIG_DEVICE_LIST:
+        snprintf(config->device_list, sizeof config->device_list, "%s", value);
         return config->ignore_devices ? STATUS_OK : config_value_devices(config, value, fault);
     case CONFIG_LEVEL:
         return config_set_level(number, value, fault);
+    case CONFIG_LOG_FORMAT:
+        return config_set_log_format(number, value, fault);
     case CONFIG_MODE:
         return config_value_octal(value, key->maximum, number, fault);
     case CONFIG_BYTES:
@@ -158,6 +181,8 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_count(value, key->minimum, key->maximum, number, fault);
     case CONFIG_DURATION:
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
+    case CONFIG_SYNC:
+        return config_value_sync(value, key->minimum, key->maximum, number, fault);
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
     case CONFIG_PATH:
@@ -184,13 +209,15 @@ void config_init(struct config *config) {
 
 int config_set(struct config *config, const char *name, const char *value, struct fault *fault) {
     const struct config_key *key = config_key_find(name);
-    if (!key && limits_has(name))
-        return limits_set(&config->limits, name, value, fault);
-    if (!key)
+    int error;
+    if (!config_has(name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown key \"%s\"", name);
     if (!*value)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" has no value", name);
-    return config_key_set(config, key, value, fault);
+    error = key ? config_key_set(config, key, value, fault) : limits_set(&config->limits, name, value, fault);
+    if (!error)
+        config->origins[config_row_of(name)] = (uint8_t)config->reading;
+    return error;
 }
 
 /* ---- a change while the daemon runs ---- */
@@ -229,10 +256,12 @@ static bool config_key_same(const struct config_key *key, const struct config *a
     case CONFIG_HOSTS:
         return !strcmp(x, y);
     case CONFIG_LEVEL:
+    case CONFIG_LOG_FORMAT:
     case CONFIG_MODE:
     case CONFIG_BYTES:
     case CONFIG_COUNT:
     case CONFIG_DURATION:
+    case CONFIG_SYNC:
     case CONFIG_SWITCH:
     case CONFIG_CLIENT_AUTH:
         break;
@@ -254,6 +283,7 @@ static void config_take_limits(struct config *config, const struct config *fresh
     for (unsigned row = 0; limits_row(&config->limits, row, &key, &was, &unit); row++)
         if (limits_row(&fresh->limits, row, &key, &is, &unit) && is != was)
             changed(owner, key, true);
+    memcpy(config->origins + CONFIG_KEYS, fresh->origins + CONFIG_KEYS, LIMITS_KEYS);
     config->limits = fresh->limits;
 }
 
@@ -263,8 +293,10 @@ void config_take(struct config *config, const struct config *fresh,
         if (config_key_same(key, config, fresh))
             continue;
         bool taken = config_key_reloadable(key);
-        if (taken)
+        if (taken) {
             config_key_copy(key, config, fresh);
+            config->origins[key - config_keys] = fresh->origins[key - config_keys];
+        }
         changed(owner, key->name, taken);
     }
     config_take_limits(config, fresh, changed, owner);
@@ -281,7 +313,10 @@ int config_read(struct config *config, const char *path, struct fault *fault) {
     FILE *stream = fopen(path, "re");
     if (!stream)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
+    snprintf(config->file, sizeof config->file, "%s", path);
+    config->reading = CONFIG_FROM_FILE;
     int error = ini_file_read(stream, path, &events, config, fault);
+    config->reading = CONFIG_FROM_DEFAULT;
     fclose(stream);
     return error;
 }
@@ -301,7 +336,7 @@ static int config_flag_split(struct config_flag *flag, int count, char **argumen
     if (strncmp(text, "--", 2) != 0 || length - 2 >= sizeof flag->name)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is no flag; see tensord --help", text);
     snprintf(flag->name, sizeof flag->name, "%.*s", (int)length - 2, text + 2);
-    bool alone = !strcmp(flag->name, "help") || !strcmp(flag->name, "version");
+    bool alone = !strcmp(flag->name, "help") || !strcmp(flag->name, "version") || !strcmp(flag->name, "check-config");
     if (equals)
         flag->value = equals + 1;
     else
@@ -357,17 +392,109 @@ int config_read_flags(struct config *config, int count, char **arguments, enum c
         *action = CONFIG_HELP;
     else if (config_asks(count, arguments, "--version"))
         *action = CONFIG_VERSION;
-    if (*action != CONFIG_RUN)
+    else if (config_asks(count, arguments, "--check-config"))
+        *action = CONFIG_CHECK;
+    if (*action == CONFIG_HELP || *action == CONFIG_VERSION)
         return STATUS_OK;
     int error = config_read_file_flag(config, count, arguments, fault);
     bool listens = false;
     struct config_flag flag = {.width = 1};
     for (int i = 1; !error && i < count; i += flag.width) {
         error = config_flag_split(&flag, count - i, arguments + i, fault);
-        if (!error && strcmp(flag.name, "config") != 0)
-            error = config_flag_set(config, &flag, &listens, fault);
+        if (error || !strcmp(flag.name, "config") || !strcmp(flag.name, "check-config"))
+            continue;
+        config->reading = CONFIG_FROM_FLAG;
+        error = config_flag_set(config, &flag, &listens, fault);
+        config->reading = CONFIG_FROM_DEFAULT;
     }
     return error;
+}
+
+/* ---- values as text ---- */
+
+static void config_urls_text(const struct config *config, char *out, size_t size) {
+    size_t used = 0;
+    *out = 0;
+    for (unsigned i = 0; i < config->n_listen && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? "," : "", config->listen[i]);
+}
+
+static void config_key_text(const struct config *config, const struct config_key *key, char *out, size_t size) {
+    static const char *const switches[] = {"no", "yes"};
+    static const char *const levels[] = {"debug", "info", "warning", "error"};
+    static const char *const auths[] = {"", "none", "optional", "required"};
+    const char *text = (const char *)config + key->offset;
+    uint64_t number = *(const uint64_t *)(const void *)text;
+    switch (key->kind) {
+    case CONFIG_URLS:
+        config_urls_text(config, out, size);
+        return;
+    case CONFIG_DEVICE_LIST:
+        text = config->device_list;
+        break;
+    case CONFIG_LEVEL:
+        text = levels[number % 4];
+        break;
+    case CONFIG_LOG_FORMAT:
+        text = number == LOG_FORMAT_JSON ? "json" : "text";
+        break;
+    case CONFIG_MODE:
+        snprintf(out, size, "%04llo", (unsigned long long)number);
+        return;
+    case CONFIG_BYTES:
+        config_value_bytes_text(number, out, size);
+        return;
+    case CONFIG_COUNT:
+        snprintf(out, size, "%llu", (unsigned long long)number);
+        return;
+    case CONFIG_DURATION:
+        config_value_duration_text(number, out, size);
+        return;
+    case CONFIG_SYNC:
+        config_value_sync_text(number, out, size);
+        return;
+    case CONFIG_SWITCH:
+        text = switches[number % 2];
+        break;
+    case CONFIG_CLIENT_AUTH:
+        text = auths[number % 4];
+        break;
+    case CONFIG_PRINCIPALS:
+    case CONFIG_PATH:
+    case CONFIG_ADDRESS:
+    case CONFIG_HOSTS:
+        break;
+    }
+    snprintf(out, size, "%s", text);
+}
+
+bool config_row(const struct config *config, unsigned number, struct config_row *row) {
+    const char *unit;
+    uint64_t value;
+    if (number >= CONFIG_KEYS + LIMITS_KEYS)
+        return false;
+    row->origin = (enum config_origin)config->origins[number];
+    row->reloadable = number >= CONFIG_KEYS || config_key_reloadable(&config_keys[number]);
+    if (number < CONFIG_KEYS) {
+        row->key = config_keys[number].name;
+        config_key_text(config, &config_keys[number], row->value, sizeof row->value);
+        return true;
+    }
+    limits_row(&config->limits, number - CONFIG_KEYS, &row->key, &value, &unit);
+    if (!strcmp(unit, "ms"))
+        config_value_duration_text(value, row->value, sizeof row->value);
+    else if (*unit)
+        config_value_bytes_text(value, row->value, sizeof row->value);
+    else if (value == LIMITS_QUARTER)
+        snprintf(row->value, sizeof row->value, "quarter");
+    else
+        snprintf(row->value, sizeof row->value, "%llu", (unsigned long long)value);
+    return true;
+}
+
+const char *config_origin_text(const struct config *config, enum config_origin origin) {
+    static const char *const texts[] = {[CONFIG_FROM_DEFAULT] = "default", [CONFIG_FROM_FLAG] = "flag"};
+    return origin == CONFIG_FROM_FILE ? config->file : texts[origin];
 }
 
 void config_print_help(FILE *out) {
@@ -375,6 +502,7 @@ void config_print_help(FILE *out) {
           "usage: tensord [--config FILE] [--listen URL]... [--devices LIST] [--KEY VALUE]...\n"
           "       tensord user COMMAND      maintains the file of users; see tensord user --help\n\n"
           "  --config FILE             read `KEY = VALUE` lines first; flags win over them\n"
+          "  --check-config            say what is wrong with all of it, and start nothing\n"
           "  --help                    show this\n"
           "  --version                 show the version\n\n"
           "keys, in the file and as flags:\n",

@@ -13,6 +13,10 @@ enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 256 };
 /* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
 enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
 
+/* Where a value comes from. */
+enum config_origin { CONFIG_FROM_DEFAULT, CONFIG_FROM_FILE, CONFIG_FROM_FLAG };
+enum { CONFIG_ROWS_MAX = 96, CONFIG_VALUE_MAX = 4096 };
+
 struct config_device {
     char name[32]; /* "cpu:0" */
     char kind[16];
@@ -34,6 +38,7 @@ struct config {
     char http[CONFIG_URL_MAX];              /* address and port to serve HTTP on; "" not at all */
     char http_hosts[CONFIG_PRINCIPALS_MAX]; /* names of this host in HTTP, with commas between them */
     uint64_t log_level;                     /* enum log_level */
+    uint64_t log_format;                    /* enum log_format */
     uint64_t socket_mode;
     uint64_t memory;  /* bytes of each device; 0: automatic */
     uint64_t staging; /* bytes of host memory for copies to and from a device */
@@ -42,7 +47,8 @@ struct config {
     uint64_t max_sessions;           /* of each device */
     struct limits limits;            /* of everybody */
     char state_dir[CONFIG_PATH_MAX]; /* where named tensors are saved; "": nowhere */
-    uint64_t state_timeout;          /* milliseconds for that */
+    uint64_t state_sync;             /* when: struct state, sync_ms */
+    uint64_t state_timeout;          /* milliseconds for that, at the end */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */
@@ -56,10 +62,22 @@ struct config {
     bool ignore_devices;                      /* the key `devices` is not looked at */
     char tls_certificate[CONFIG_PATH_MAX], tls_key[CONFIG_PATH_MAX], tls_client_ca[CONFIG_PATH_MAX]; /* PEM files */
     uint64_t tls_client_auth;                                                                        /* as above */
+    char file[CONFIG_PATH_MAX];       /* read last; "": none */
+    char device_list[256];            /* `devices` as it was written */
+    enum config_origin reading;       /* what is being read */
+    uint8_t origins[CONFIG_ROWS_MAX]; /* enum config_origin, by row */
+};
+
+/* A key as `tensorctl config` shows it. */
+struct config_row {
+    const char *key;
+    char value[CONFIG_VALUE_MAX]; /* as it would stand in the file */
+    enum config_origin origin;
+    bool reloadable; /* SIGHUP changes it */
 };
 
 /* What the command line asks for besides. */
-enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
+enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 
 /* Every key at its default. */
 void config_init(struct config *config);
@@ -81,4 +99,8 @@ void config_take(struct config *config, const struct config *fresh,
 bool config_wants_certificates(const struct config *config);
 /* Whether this principal may bring kernels of its own, by such a list. */
 bool config_allows_kernels(const char list[CONFIG_PRINCIPALS_MAX], const char *principal);
+/* The rows in their order, keys and then limits; false past the last. */
+bool config_row(const struct config *config, unsigned number, struct config_row *row);
+/* "default", "flag", or the file's name. */
+const char *config_origin_text(const struct config *config, enum config_origin origin);
 void config_print_help(FILE *out);

@@ -41,8 +41,9 @@ void connection_watch(struct connection *connection) {
 
 static void connection_refused(struct connection *connection, const char *reason) {
     snprintf(connection->reason, sizeof connection->reason, "%s", reason);
-    log_event(LOG_LEVEL_INFO, "connection_refused", "peer", connection->peer.address, "principal",
-              connection->peer.principal.name, "reason", connection->reason, NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "connection_refused", "peer",
+                   connection->peer.address, "principal", connection->peer.principal.name, "cause", connection->reason,
+                   NULL);
 }
 
 /* Goes on with the handshake. True: it is done. */
@@ -144,8 +145,14 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
         connection_half_close(connection);
     }
     if (events & UV_READABLE && connection->state == CONNECTION_OPEN && !connection->reader.paused &&
-        !connection->eof && !connection_read(connection))
-        return;
+        !connection->eof) {
+        if (service_is_late(connection->service)) {
+            connection->unread = true;
+            service_mark_more(connection->service, connection);
+        } else if (!connection_read(connection)) {
+            return;
+        }
+    }
     connection_watch(connection);
 }
 
@@ -170,13 +177,14 @@ static void connection_check_use(struct connection *connection, uint64_t now_ms)
 void connection_tick(struct connection *connection, uint64_t now_ms) {
     struct fault fault;
 
+    connection->used_ns = 0;
     if (!lease_tick(connection, now_ms))
         return;
     /* The engine could not promise to tell when it had no memory for that. */
     if (connection->wait_room &&
         session_queued(connection->session) <= connection->account->limits.session_operations / 2)
         connection_on_room(connection);
-    if (connection->wait_rate && connection->leave_ms)
+    if ((connection->wait_rate || connection->batch.begun) && connection->leave_ms)
         connection_stay(connection); /* it is not the client that keeps its answers waiting */
     /* Its login could not be sent when it came. */
     if (!connection->session && connection->reader.held && connection->login == CONNECTION_STRANGER)
@@ -218,11 +226,13 @@ static void connection_list(struct connection *connection) {
 /* The connection is this principal's from now on. */
 static int connection_identify(struct connection *connection, const struct principal *principal, struct fault *fault) {
     struct limits limits = principal->limits;
+    char key[PRINCIPAL_NAME_BYTES];
     struct account *account;
     int status;
 
     limits_fill(&limits);
-    status = account_join(connection->service, principal->name, &limits, &account, fault);
+    principal_key(principal, key);
+    status = account_join(connection->service, key, &limits, &account, fault);
     if (status)
         return status;
     if (connection->account)
@@ -301,6 +311,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
     reply_queue_init(&connection->queue);
     lease_init(&connection->lease);
+    link_ends_init(&connection->links);
     connection_list(connection);
     connection_watch(connection);
     *out = connection;

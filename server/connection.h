@@ -15,13 +15,16 @@
 #include "server/lease.h"
 #include "server/peer.h"
 #include "server/reply.h"
+#include "server/request.h"
 #include "server/service.h"
 
 enum {
     CONNECTION_NAME_BYTES = 64,
-    CONNECTION_READ_BYTES = 1 << 20,    /* read in one turn, */
-    CONNECTION_READ_FRAMES = 64,        /* and frames handled in one */
+    CONNECTION_READ_BYTES = 1 << 20,    /* read in one turn */
     CONNECTION_WRITE_BYTES = 512 << 10, /* written in one turn */
+    CONNECTION_FRAME_STEPS = 16,        /* of the budget, for each frame, */
+    CONNECTION_STEP_BYTES = 1024,       /* and one for so many bytes */
+    CONNECTION_ANSWER_STEPS = 4,        /* for each answer that is taken back */
     CONNECTION_BUFFER_BYTES = 64 << 10,
     CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
     /* For the next answer over TCP, where a client that died looks like one that still reads. It is short, because a
@@ -40,15 +43,20 @@ struct connection_options {
 
 enum connection_state {
     CONNECTION_OPEN,
+    CONNECTION_GIVING_UP, /* reads nothing; its pending requests are being answered with `verdict`, which is its last word */
     CONNECTION_CLOSING, /* writes what is left, reads nothing */
     CONNECTION_LINGER,  /* has said its last; drops what comes until the client closes */
+    CONNECTION_ENDED,   /* is in no list but service->ending: what it has is being given back */
 };
 
 struct connection {
     struct service *service;
     struct connection *next, **previous;
-    struct connection *next_dirty, *next_more;
-    bool dirty, more;
+    TAILQ_ENTRY(connection) dirty_link, more_link, end_link;
+    bool dirty;
+    struct connection_queue *more; /* the one where it waits; NULL: none */
+    uint64_t used_ns;              /* of the loop's time since the last tick */
+    bool unread;                   /* there is something to read, and there was no time for it */
     enum connection_state state;
 
     uv_poll_t *poll; /* NULL: the session has no socket now */
@@ -60,7 +68,6 @@ struct connection {
     bool eof;          /* and all that it sent has been read */
     bool draining;
     struct frame_reader reader;
-    unsigned turn_frames;
     struct reply_queue queue;
     struct answer *pending;
     uint64_t out_cost;
@@ -73,6 +80,7 @@ struct connection {
     bool heard;                                /* from the client since the last tick, more than a Ping */
     uint64_t idle_ms;                          /* since when it has not been used */
     char reason[256];
+    struct fault verdict; /* while it is given up */
 
     uint64_t guest; /* by which the front counts its socket; 0: it has none */
     bool kept;      /* its place is one for those that come back, and it has not yet */
@@ -88,6 +96,8 @@ struct connection {
     struct request_upload *uploads, *receiving;
     struct request_upload *held; /* its chunk's frame has been put off, or was cut; NULL: none */
     unsigned n_uploads;
+    struct request_batch batch; /* the rest of the one that has been put off, or was cut */
+    struct link_ends links;
     struct lease lease;
 };
 
@@ -95,15 +105,18 @@ struct connection {
  * the client goes; service_finish() destroys what is left. */
 int connection_create(const struct connection_options *options, int fd, struct connection **connection,
                       struct fault *fault);
-/* Gives everything back at once. Not from within a frame handler or a callback of the engine. Takes NULL. */
+/* Gone for everybody at once; what it has is given back from the end of this turn on. Not from within a frame handler or a
+ * callback of the engine. Takes NULL. */
 void connection_destroy(struct connection *connection, const char *reason);
 /* An Error frame after what is ready to be sent, then the end. Nothing that is pending will be answered. */
 void connection_fail(struct connection *connection, const struct fault *fault);
-/* As by connection_fail(), but pending requests get `fault` first. */
+/* As by connection_fail(), but pending requests get `fault` first, from the end of this turn on. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
 
 /* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it. */
 void connection_unplug(struct connection *connection);
+/* It has said Hello: the front is told. */
+void connection_greet(struct connection *connection);
 /* It goes on with a session, and its place is as good as any. */
 void connection_settle(struct connection *connection);
 /* The front need not count its socket any more. */
@@ -124,6 +137,9 @@ void connection_on_rate(struct connection *connection);
 void connection_resume(struct connection *connection);
 void connection_flush(struct connection *connection);
 void connection_tick(struct connection *connection, uint64_t now_ms);
+/* As far as the budget goes. True: it has been given up, and waits for its last word to leave; it has been freed. */
+bool connection_give_up_some(struct connection *connection);
+bool connection_end_some(struct connection *connection);
 /* Takes what has been received until now and reads no more. */
 void connection_drain(struct connection *connection);
 /* Nothing pending, queued or buffered. */

@@ -9,14 +9,12 @@
 #include "server/log.h"
 #include "server/request.h"
 
-static void connection_release(struct connection *connection) {
+/* The session is gone for everybody. */
+static void connection_end_session(struct connection *connection) {
     struct session_stats stats;
     uint64_t failures = 0;
     char number[24], operations[24], failed[24];
 
-    answer_cancel_all(connection);
-    link_drop_connection(connection);
-    request_drop_uploads(connection);
     trace_feed_drop(connection);
     connection->wait_room = false;
     if (!connection->session)
@@ -25,18 +23,32 @@ static void connection_release(struct connection *connection) {
     for (unsigned i = 0; i < STATUS_COUNT; i++)
         failures += stats.failures[i];
     session_notify_room(connection->session, 0, NULL, NULL);
-    session_destroy(connection->session);
-    connection->session = NULL;
     account_close_session(connection);
     connection->service->sessions--;
-    log_event(LOG_LEVEL_INFO, "session_close", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
-              connection->reason, "operations", log_text(operations, sizeof operations, "%lu", connection->operations),
-              "failures", log_text(failed, sizeof failed, "%lu", failures), NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_close", "session",
+                   log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
+                   "principal", connection->peer.principal.name, "cause", connection->reason, "operations",
+                   log_text(operations, sizeof operations, "%lu", connection->operations), "failures",
+                   log_text(failed, sizeof failed, "%lu", failures), NULL);
+}
+
+/* Nobody waits for an answer any more. */
+static void connection_release(struct connection *connection) {
+    link_drop_connection(connection);
+    request_drop_uploads(connection);
+    session_destroy(connection->session);
+    connection->session = NULL;
 }
 
 static void connection_closed(uv_handle_t *handle) {
     free(handle);
+}
+
+void connection_greet(struct connection *connection) {
+    struct service *service = connection->service;
+
+    if (service->options.greeted && connection->guest)
+        service->options.greeted(service->options.owner, connection->guest);
 }
 
 void connection_settle(struct connection *connection) {
@@ -57,9 +69,8 @@ void connection_leave(struct connection *connection) {
     connection->guest = 0;
 }
 
-void connection_unplug(struct connection *connection) {
-    answer_cancel_all(connection);
-    reply_queue_clear(&connection->queue);
+/* Nothing is read or written any more. */
+static void connection_close(struct connection *connection) {
     trace_feed_drop(connection);
     connection_let_rate(connection);
     frame_reader_finish(&connection->reader);
@@ -70,6 +81,13 @@ void connection_unplug(struct connection *connection) {
     connection->poll = NULL;
     transport_end(&connection->transport);
     transport_finish(&connection->transport);
+}
+
+void connection_unplug(struct connection *connection) {
+    connection->lease.ack_due = false;
+    answer_cancel_all(connection);
+    reply_queue_clear(&connection->queue);
+    connection_close(connection);
 }
 
 void connection_adopt(struct connection *connection, struct connection *fresh) {
@@ -84,6 +102,7 @@ void connection_adopt(struct connection *connection, struct connection *fresh) {
     connection->peer = fresh->peer;
     connection->guest = fresh->guest;
     fresh->guest = 0;
+    connection_greet(connection);
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     fresh->poll = NULL;
     fresh->transport = (struct transport){.fd = -1};
@@ -93,18 +112,15 @@ void connection_adopt(struct connection *connection, struct connection *fresh) {
 
 static void connection_unlist(struct connection *connection) {
     struct service *service = connection->service;
-    struct connection **at;
 
-    for (at = &service->dirty; connection->dirty && *at; at = &(*at)->next_dirty)
-        if (*at == connection) {
-            *at = connection->next_dirty;
-            break;
-        }
-    for (at = &service->more; connection->more && *at; at = &(*at)->next_more)
-        if (*at == connection) {
-            *at = connection->next_more;
-            break;
-        }
+    if (connection->dirty)
+        TAILQ_REMOVE(&service->dirty, connection, dirty_link);
+    if (connection->more)
+        TAILQ_REMOVE(connection->more, connection, more_link);
+    if (connection->state == CONNECTION_GIVING_UP)
+        TAILQ_REMOVE(&service->giving_up, connection, end_link);
+    connection->dirty = false;
+    connection->more = NULL;
     *connection->previous = connection->next;
     if (connection->next)
         connection->next->previous = connection->previous;
@@ -115,14 +131,34 @@ void connection_destroy(struct connection *connection, const char *reason) {
         return;
     if (connection->state == CONNECTION_OPEN)
         snprintf(connection->reason, sizeof connection->reason, "%s", reason);
-    connection_unplug(connection);
-    connection_release(connection);
+    connection_close(connection);
+    connection_end_session(connection);
     connection_unlist(connection);
-    account_leave(connection->account);
+    account_retire(connection->account);
     lease_finish(connection);
-    outcome_list_finish(&connection->lease.outcomes);
     connection_leave(connection);
+    connection->state = CONNECTION_ENDED;
+    service_mark_ending(connection->service, connection);
+}
+
+bool connection_end_some(struct connection *connection) {
+    struct budget *budget = service_budget(connection->service);
+
+    while (connection->pending) {
+        answer_cancel(connection);
+        if (budget_spent(budget, CONNECTION_ANSWER_STEPS))
+            return false;
+    }
+    while (!reply_queue_empty(&connection->queue)) {
+        reply_queue_clear_one(&connection->queue);
+        if (budget_spent(budget, CONNECTION_ANSWER_STEPS))
+            return false;
+    }
+    connection_release(connection);
+    outcome_list_finish(&connection->lease.outcomes);
+    account_let_go(connection->account);
     free(connection);
+    return true;
 }
 
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
@@ -134,9 +170,9 @@ static void connection_finish_with(struct connection *connection, const struct f
     /* Failed logins are logged by the front, and not as often as strangers like. */
     if (!connection->session) {
         connection->service->rejections[fault->code]++;
-        log_event(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "connection_refused",
-                  "peer", connection->peer.address, "principal", connection->peer.principal.name, "reason",
-                  connection->reason, NULL);
+        log_event_from(connection->login == CONNECTION_LOGGING_IN ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO,
+                       PEER_SOURCE(&connection->peer), "connection_refused", "peer", connection->peer.address,
+                       "principal", connection->peer.principal.name, "cause", connection->reason, NULL);
     }
     connection->state = CONNECTION_CLOSING;
     connection->deadline_ms = service_now_ms() + (connection->poll ? SERVICE_FLUSH_MS : 0);
@@ -154,13 +190,30 @@ void connection_fail(struct connection *connection, const struct fault *fault) {
 void connection_give_up(struct connection *connection, const struct fault *fault) {
     if (connection->state != CONNECTION_OPEN)
         return;
-    answer_fail_all(connection, fault);
-    connection_finish_with(connection, fault);
+    connection->state = CONNECTION_GIVING_UP;
+    connection->verdict = *fault;
+    service_mark_giving_up(connection->service, connection);
+    connection_watch(connection);
+}
+
+bool connection_give_up_some(struct connection *connection) {
+    struct service *service = connection->service;
+
+    while (connection->pending) {
+        answer_fail(connection, &connection->verdict);
+        if (budget_spent(service_budget(service), CONNECTION_ANSWER_STEPS))
+            return false;
+    }
+    TAILQ_REMOVE(&service->giving_up, connection, end_link);
+    connection_finish_with(connection, &connection->verdict);
+    return true;
 }
 
 /* All is said. Closing now could destroy the last frame on its way if the client is still sending, so what comes is
  * dropped until the client closes. The session ends at once. */
 void connection_linger(struct connection *connection) {
+    answer_cancel_all(connection);
+    connection_end_session(connection);
     connection_release(connection);
     connection->state = CONNECTION_LINGER;
     connection->blocked = false;

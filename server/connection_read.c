@@ -10,7 +10,7 @@
 /* Whether somebody may still wait for something: the client itself, or a device to which a copy is on its way. */
 static bool connection_owes(const struct connection *connection) {
     return connection->pending || !reply_queue_empty(&connection->queue) || transport_unsent(&connection->transport) ||
-           link_busy(connection);
+           connection->batch.begun || link_busy(connection);
 }
 
 bool connection_is_dead(const struct connection *connection) {
@@ -55,11 +55,12 @@ bool connection_is_over(const struct connection *connection, uint64_t now_ms) {
 
 /* ---- frames ---- */
 
-/* After each frame: pauses the reader where the session is full or this turn's share is used up. */
-static void connection_throttle(struct connection *connection) {
+/* After each frame: pauses the reader where the session is full or its share of this turn is used up. */
+static void connection_throttle(struct connection *connection, uint32_t message_bytes) {
     if (connection_over(connection)) {
         frame_reader_pause(&connection->reader);
-    } else if (++connection->turn_frames >= CONNECTION_READ_FRAMES) {
+    } else if (budget_spent(service_budget(connection->service),
+                            CONNECTION_FRAME_STEPS + (int)(message_bytes / CONNECTION_STEP_BYTES))) {
         frame_reader_pause(&connection->reader);
         service_mark_more(connection->service, connection);
     }
@@ -73,7 +74,7 @@ static int connection_on_message(void *owner, const struct frame_header *header,
     connection->heard |= header->type != FRAME_PING;
     if (status == STATUS_OK && header->payload_bytes == 0) {
         lease_handled(connection, header);
-        connection_throttle(connection);
+        connection_throttle(connection, header->message_bytes);
     }
     return status;
 }
@@ -84,17 +85,18 @@ static int connection_on_payload(void *owner, const struct frame_header *header,
 
     if (status == STATUS_OK) {
         lease_handled(connection, header);
-        connection_throttle(connection);
+        connection_throttle(connection, header->message_bytes);
     }
     return status;
 }
 
 static const struct frame_handler connection_handler = {connection_on_message, connection_on_payload};
 
-bool connection_read(struct connection *connection) {
+/* Reads until nothing is there, or the share is used up. */
+static bool connection_read_share(struct connection *connection) {
+    struct budget *budget = service_budget(connection->service);
     size_t left = CONNECTION_READ_BYTES;
 
-    connection->turn_frames = 0;
     while (left > 0 && !connection->reader.paused) {
         struct fault fault = {0};
         uint8_t *place;
@@ -107,6 +109,7 @@ bool connection_read(struct connection *connection) {
         }
         frame_reader_want(&connection->reader, &place, &want);
         want = want < most ? want : most;
+        want = want < left ? want : left;
         got = transport_read(&connection->transport, place, want);
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
@@ -130,29 +133,46 @@ bool connection_read(struct connection *connection) {
         if ((size_t)got < want && !transport_more(&connection->transport))
             break; /* that was all there is */
         left -= (size_t)got < left ? (size_t)got : left;
+        if (budget_spent(budget, 1 + (int)got / CONNECTION_STEP_BYTES))
+            break; /* what else there is, the next poll tells of */
     }
     connection_keep_reading(connection);
     return true;
 }
 
-void connection_resume(struct connection *connection) {
+bool connection_read(struct connection *connection) {
+    connection->unread = false;
+    connection_begin_share(connection);
+    if (!connection_read_share(connection))
+        return false;
+    connection_end_share(connection);
+    return true;
+}
+
+/* With what the reader has, and had put off. False: the connection is gone. */
+static bool connection_go_on(struct connection *connection) {
     struct fault fault = {0};
 
+    connection_begin_share(connection);
+    if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
+        connection_fail(connection, &fault);
+    if (connection->lease.claimed) {
+        lease_take_over(connection);
+        return false;
+    }
+    connection_keep_reading(connection);
+    connection_end_share(connection);
+    return true;
+}
+
+void connection_resume(struct connection *connection) {
     if (connection->state != CONNECTION_OPEN || !connection->poll)
         return;
     if (connection->reader.paused) {
-        if (connection_over(connection))
+        if (connection_over(connection) || !connection_go_on(connection))
             return;
-        connection->turn_frames = 0;
-        if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
-            connection_fail(connection, &fault);
-        if (connection->lease.claimed) {
-            lease_take_over(connection);
-            return;
-        }
-        connection_keep_reading(connection);
-    } else if (!connection->eof && !connection->draining && transport_more(&connection->transport) &&
-               !connection_read(connection)) {
+    } else if (!connection->eof && !connection->draining && !transport_opening(&connection->transport) &&
+               (connection->unread || transport_more(&connection->transport)) && !connection_read(connection)) {
         return;
     }
     connection_watch(connection);

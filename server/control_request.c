@@ -9,6 +9,7 @@
 #include "server/packet.h"
 #include "server/role.h"
 #include "server/status.h"
+#include "server/status_config.h"
 #include "server/status_operations.h"
 
 /* One that is malformed and one there is no memory for look the same from outside. */
@@ -48,7 +49,7 @@ static int control_list_devices(struct control *control, const struct frame_head
 static int control_status(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                           struct fault *fault) {
     (void)bytes;
-    if (status_append(control->front, header->sequence, &control->out, &control->out_size))
+    if (status_append(control->front, header->sequence, &control->peer.principal, &control->out, &control->out_size))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a status");
     return STATUS_OK;
 }
@@ -58,6 +59,14 @@ static int control_list_operations(struct control *control, const struct frame_h
     (void)bytes;
     if (status_append_operations(control->front, header->sequence, &control->out, &control->out_size))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list of operations");
+    return STATUS_OK;
+}
+
+static int control_config(struct control *control, const struct frame_header *header, const uint8_t *bytes,
+                          struct fault *fault) {
+    (void)bytes;
+    if (status_append_config(control->front->config, header->sequence, &control->out, &control->out_size))
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the configuration");
     return STATUS_OK;
 }
 
@@ -75,8 +84,8 @@ static int control_done(struct control *control, uint64_t sequence, const struct
 /* Whatever the reply is otherwise: a request that is not allowed does not end the connection. */
 static int control_deny(struct control *control, const struct frame_header *header, const struct fault *denial,
                         struct fault *fault) {
-    log_event(LOG_LEVEL_INFO, "request_denied", "peer", control->peer.address, "principal",
-              control->peer.principal.name, "cause", denial->message, NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&control->peer), "request_denied", "peer", control->peer.address,
+                   "principal", control->peer.principal.name, "cause", denial->message, NULL);
     return control_done(control, header->sequence, denial, fault);
 }
 
@@ -131,9 +140,14 @@ static const struct control_request {
     int (*handle)(struct control *control, const struct frame_header *header, const uint8_t *bytes,
                   struct fault *fault);
 } control_requests[] = {
-    {FRAME_HELLO, control_hello},       {FRAME_PING, control_ping},   {FRAME_LIST_DEVICES, control_list_devices},
-    {FRAME_GET_STATUS, control_status}, {FRAME_DRAIN, control_drain}, {FRAME_LIST_OPERATIONS, control_list_operations},
+    {FRAME_HELLO, control_hello},
+    {FRAME_PING, control_ping},
+    {FRAME_LIST_DEVICES, control_list_devices},
+    {FRAME_GET_STATUS, control_status},
+    {FRAME_DRAIN, control_drain},
+    {FRAME_LIST_OPERATIONS, control_list_operations},
     {FRAME_KILL_SESSION, control_kill},
+    {FRAME_GET_CONFIG, control_config},
 };
 
 static int control_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
@@ -151,6 +165,7 @@ static int control_on_message(void *owner, const struct frame_header *header, co
     if (header->type != FRAME_HELLO && !control->welcomed)
         return fault_set(fault, STATUS_PROTOCOL, "%s came before Hello", frame_type_name(header->type));
     frame_reader_pause(&control->reader);
+    control->used_ns = uv_hrtime();
     if (header->type != FRAME_HELLO &&
         role_check(ROLE_ON_CONTROL, header->type, control->peer.principal.role, control->peer.principal.name, &denial))
         return control_deny(control, header, &denial, fault);

@@ -105,14 +105,12 @@ static void crash_append(char *text, size_t size, const char *more) {
     text[length + added] = 0;
 }
 
-/* For the front, which tells it with the worker's end: "matmul (forward/logits) of session 4". */
+/* For the front, which tells it everybody with the worker's end: "matmul of session 4". The label, its owner's, stands in
+ * the log alone. */
 static void crash_leave_words(struct stats_page *page, const struct engine_operation *operation) {
     char number[LOG_NUMBER_MAX], *text = page->crash;
     text[0] = 0;
     crash_append(text, sizeof page->crash, operation->name);
-    crash_append(text, sizeof page->crash, *operation->label ? " (" : "");
-    crash_append(text, sizeof page->crash, operation->label);
-    crash_append(text, sizeof page->crash, *operation->label ? ")" : "");
     crash_append(text, sizeof page->crash, " of session ");
     crash_append(text, sizeof page->crash, log_number(number, operation->session));
 }

@@ -93,7 +93,14 @@ static void front_session_killed(void *owner, const struct worker_slot *slot, co
 }
 
 static void front_ticked(void *owner) {
+    log_tick();
+    control_tick(owner);
     kill_tick(owner);
+}
+
+static void front_connection_greeted(void *owner, const struct worker_slot *slot, uint64_t session) {
+    struct front *front = owner;
+    roster_greet(&front->roster, slot, session);
 }
 
 static void front_connection_ended(void *owner, const struct worker_slot *slot, uint64_t session) {
@@ -139,6 +146,11 @@ static int front_listen(struct front *front, struct fault *fault) {
     return inherited || config->n_listen ? STATUS_OK : listener_open_default(&front->listeners, fault);
 }
 
+void front_set_places(struct front *front) {
+    front->roster.places = front->config->max_connections;
+    front->roster.session_places = front->config->max_sessions * front->config->n_devices;
+}
+
 static void front_watch_signals(struct front *front) {
     static const int numbers[FRONT_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
     for (int i = 0; i < FRONT_SIGNALS; i++) {
@@ -150,12 +162,14 @@ static void front_watch_signals(struct front *front) {
 
 static int front_init(struct front *front, struct config *config, struct fault *fault) {
     front->config = config;
+    front->users = -1;
     front->started_ns = uv_hrtime();
     notify_init(&front->notify);
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
     LIST_INIT(&front->kills.head);
     roster_init(&front->roster);
+    front_set_places(front);
     farewell_list_init(&front->farewells, &front->loop);
     listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
     uv_timer_init(&front->loop, &front->leaving);
@@ -167,10 +181,15 @@ static int front_init(struct front *front, struct config *config, struct fault *
     front->supervisor.killed = front_session_killed;
     front->supervisor.ticked = front_ticked;
     front->supervisor.ended = front_connection_ended;
+    front->supervisor.greeted = front_connection_greeted;
     front->supervisor.login = front_login;
     if (!error)
         error = front_tls_start(front, fault);
-    return error ? error : login_init(&front->login, &front->loop, config, fault);
+    if (!error)
+        error = login_init(&front->login, &front->loop, config, fault);
+    if (!error && front->login.users)
+        front_tell_users(front);
+    return error;
 }
 
 static void front_finish(struct front *front) {
@@ -178,6 +197,8 @@ static void front_finish(struct front *front) {
     uv_run(&front->loop, UV_RUN_DEFAULT);
     uv_loop_close(&front->loop);
     roster_finish(&front->roster);
+    if (front->users >= 0)
+        close(front->users);
     supervisor_free(&front->supervisor);
 }
 
@@ -212,9 +233,10 @@ int front_run(struct config *config, int count, char **arguments) {
         supervisor_start(&front.supervisor);
         uv_run(&front.loop, UV_RUN_DEFAULT);
     }
+    bool unsaved = !error && supervisor_unsaved(&front.supervisor);
     front_finish(&front);
     if (!error)
-        return 0;
+        return unsaved ? FRONT_EXIT_FAILURE : 0; /* the log has told which */
     fprintf(stderr, "tensord: %s\n", fault.message);
     return error == STATUS_INVALID_ARGUMENT || error == STATUS_DENIED ? FRONT_EXIT_USAGE : FRONT_EXIT_FAILURE;
 }

@@ -36,6 +36,7 @@ struct front {
     struct roster roster;
     uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     struct login login;
+    int users; /* what the workers know of them (front_tell_users()); -1: nothing */
     struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
@@ -56,7 +57,12 @@ void front_drain(struct front *front, const char *why);
  * read first, and where anything is wrong nothing changes, and the log says why. */
 void front_reload(struct front *front);
 
+/* The places of which by default a principal may have a quarter: as many as the configuration says now. */
+void front_set_places(struct front *front);
 /* A worker asks who a client of its is; answers it, maybe later. */
 void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message);
-/* Whoever was let in as this, by its credential, may not stay, here and at the workers. */
-void front_revoke(void *owner, const struct principal *principal);
+/* The users are others now. */
+void front_tell_users(struct front *front);
+/* Whoever was let in as `was`, by its credential, may not stay, here and at the workers; `is`: what that means now (NULL:
+ * nothing). */
+void front_revoke(void *owner, const struct principal *was, const struct principal *is);

@@ -59,9 +59,15 @@ void front_login(void *owner, struct worker_slot *slot, const struct channel_mes
     OPENSSL_cleanse(token, sizeof token);
 }
 
-void front_revoke(void *owner, const struct principal *principal) {
+void front_revoke(void *owner, const struct principal *was, const struct principal *is) {
     struct front *front = owner;
-    log_event(LOG_LEVEL_INFO, "revoked", "principal", principal->name, "credential", principal->credential, NULL);
-    supervisor_revoke(&front->supervisor, principal);
-    control_revoke(front, principal);
+    bool same = is && !strcmp(is->name, was->name);
+    if (same)
+        log_event(LOG_LEVEL_INFO, "role_changed", "principal", was->name, "credential", was->credential, "from",
+                  role_name(was->role), "to", role_name(is->role), NULL);
+    else
+        log_event(LOG_LEVEL_INFO, "revoked", "principal", was->name, "credential", was->credential,
+                  is ? "means_now" : NULL, is ? is->name : NULL, NULL);
+    supervisor_revoke(&front->supervisor, was);
+    control_revoke(front, was);
 }

@@ -18,7 +18,7 @@ enum {
     HTTP_ANSWERING_MAX = 48,    /* of these with an answer on its way, but for health */
     HTTP_PEER_BYTES = 16 << 10, /* of the library's memory for one connection; a longer request is refused */
     HTTP_SILENCE_S = 15,
-    HTTP_FIRST_S = 5, /* for the first request of a connection to be here */
+    HTTP_FIRST_S = 5,    /* for the first request of a connection to be here */
     HTTP_REQUEST_S = 30, /* for one request, however slowly it comes and its answer goes, and for the silence before */
     HTTP_PAUSE_MS = 100,
     HTTP_ACCEPTS_AT_ONCE = 16,
@@ -245,20 +245,33 @@ static int http_check_address(const struct config *config, const struct url_addr
                      missing);
 }
 
+static int http_resolve(const struct config *config, struct url_address addresses[HTTP_ADDRESSES_MAX], size_t *count,
+                        struct fault *fault) {
+    char text[CONFIG_URL_MAX + 8];
+    struct url url;
+    snprintf(text, sizeof text, "tcp://%s", config->http);
+    int error = url_parse(text, &url, fault);
+    if (!error)
+        error = url_resolve(&url, true, addresses, HTTP_ADDRESSES_MAX, count, fault);
+    for (size_t i = 0; !error && i < *count; i++)
+        error = http_check_address(config, &addresses[i], fault);
+    return error;
+}
+
+int http_check(const struct config *config, struct fault *fault) {
+    struct url_address addresses[HTTP_ADDRESSES_MAX];
+    size_t count = 0;
+    return *config->http ? http_resolve(config, addresses, &count, fault) : STATUS_OK;
+}
+
 /* The first of the name's addresses that works. */
 static int http_bind(struct http *http, const struct config *config, struct fault *fault) {
     struct url_address addresses[HTTP_ADDRESSES_MAX];
     struct sockaddr_storage bound;
     socklen_t length = sizeof bound;
     char text[CONFIG_URL_MAX + 8];
-    struct url url;
     size_t count = 0;
-    snprintf(text, sizeof text, "tcp://%s", config->http);
-    int error = url_parse(text, &url, fault);
-    if (!error)
-        error = url_resolve(&url, true, addresses, HTTP_ADDRESSES_MAX, &count, fault);
-    for (size_t i = 0; !error && i < count; i++)
-        error = http_check_address(config, &addresses[i], fault);
+    int error = http_resolve(config, addresses, &count, fault);
     if (error)
         return error;
     for (size_t i = 0; i < count && http->fd < 0; i++)
@@ -288,10 +301,9 @@ static int http_start_library(struct http *http, struct fault *fault) {
     http->daemon = http->library.start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG, 0, NULL, NULL, http_on_request, http,
         MHD_OPTION_EXTERNAL_LOGGER, http_on_log, http, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(HTTP_PEERS_MAX + 2 * HTTP_ACCEPTS_AT_ONCE),
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_PEER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)HTTP_SILENCE_S, MHD_OPTION_NOTIFY_CONNECTION, http_on_connection, http, MHD_OPTION_NOTIFY_COMPLETED,
-        http_on_completed, http, MHD_OPTION_END);
+        (unsigned)(HTTP_PEERS_MAX + 2 * HTTP_ACCEPTS_AT_ONCE), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HTTP_PEER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_SILENCE_S, MHD_OPTION_NOTIFY_CONNECTION,
+        http_on_connection, http, MHD_OPTION_NOTIFY_COMPLETED, http_on_completed, http, MHD_OPTION_END);
     return http->daemon ? STATUS_OK : fault_set(fault, STATUS_INTERNAL, "http: libmicrohttpd does not start");
 }
 

@@ -15,6 +15,7 @@
 #include "server/http_library.h"
 #include "server/peer.h"
 
+struct config;
 struct front;
 struct http_route;
 
@@ -51,12 +52,15 @@ struct http {
     LIST_HEAD(, http_peer) peers;
     unsigned n_peers, n_evicted; /* the first with the second */
     bool ended;
-    size_t held; /* bytes of answers that the library has */
-    struct http_answer answers[HTTP_ROUTES_MAX];
+    size_t held;                                    /* bytes of answers that the library has */
+    struct http_answer answers[HTTP_ROUTES_MAX][2]; /* for everybody, and for admins */
+    bool admin;                                     /* asks now */
     struct http_history history;
     uint64_t requests[HTTP_CODES]; /* answered, by the first digit of the code */
 };
 
+/* Whether the configuration's address may be listened on; listens nowhere. */
+int http_check(const struct config *config, struct fault *fault);
 /* Listens on config->http. STATUS_DENIED where others could reach it, and that was not said to be meant. */
 int http_create(struct front *front, struct http **http, struct fault *fault);
 /* Cuts all connections. Freed when the loop has closed its handles. Takes NULL. */

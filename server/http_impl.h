@@ -18,7 +18,7 @@ void http_route_finish(struct http *http);
  * this address (DNS rebinding) still sends that name. Addresses cannot be names of others; `hosts` are this one's. */
 bool http_host_is_ours(const char *host, const char *hosts);
 
-/* Whether the request shows a token that may read status, where such are needed: MHD_HTTP_OK, MHD_HTTP_UNAUTHORIZED, or
+/* Whether the request shows a token that may read status, where such are needed (then http->admin is set): MHD_HTTP_OK, MHD_HTTP_UNAUTHORIZED, or
  * MHD_HTTP_TOO_MANY_REQUESTS after failures from the same address, and for how many seconds more. */
 unsigned http_login_check(struct http *http, struct MHD_Connection *connection, unsigned *wait_s);
 

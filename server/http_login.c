@@ -49,6 +49,7 @@ static unsigned http_login_code(struct http *http, struct MHD_Connection *connec
     *wait_s = (unsigned)((wait_ms + 999) / 1000);
     if (!status)
         status = role_check(ROLE_ON_CONTROL, FRAME_GET_STATUS, principal.role, principal.name, &fault);
+    http->admin = !status && principal.role == ROLE_ADMIN;
     return !status ? MHD_HTTP_OK : *wait_s ? MHD_HTTP_TOO_MANY_REQUESTS : MHD_HTTP_UNAUTHORIZED;
 }
 

@@ -18,16 +18,19 @@ static void metrics_head(FILE *out, const char *name, const char *type, const ch
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Names of sessions and users come from outside: whatever they hold stays within the quotes. */
+/* Names of sessions and users come from outside: whatever they hold stays within the quotes, and is text. */
 static void metrics_label(FILE *out, const char *name, const char *value) {
-    char utf8[4];
+    char utf8[4], shown[UTF8_SHOWN_MAX];
     fprintf(out, "%s=\"", name);
     while (*value) {
+        const char *at = value;
         uint32_t rune = utf8_next(&value);
         if (rune == '\n')
             fputs("\\n", out);
         else if (rune == '"' || rune == '\\')
             fprintf(out, "\\%c", (int)rune);
+        else if (utf8_is_unsafe(rune)) /* the format knows no other escapes: the backslash stands for itself */
+            fprintf(out, "\\%.*s", (int)utf8_show(&at, shown), shown);
         else
             fwrite(utf8, 1, utf8_put(rune, utf8), out);
     }
@@ -97,6 +100,10 @@ static const struct metrics_row metrics_devices[] = {
     {"tensord_device_names", "gauge", "Named tensors.", DEVICE(names), METRICS_UINT64},
     {"tensord_device_names_bytes", "gauge", "Live bytes that are charged to named tensors.", DEVICE(names_bytes),
      METRICS_UINT64},
+    {"tensord_device_names_unsaved", "gauge", "Changes of named tensors that are not on the disk.",
+     DEVICE(names_unsaved), METRICS_UINT64},
+    {"tensord_device_names_unsaved_seconds", "gauge", "Age of the oldest of them.", DEVICE(names_unsaved_s),
+     METRICS_DOUBLE},
     {"tensord_device_workspace_bytes", "gauge", "Bytes that kernels and libraries keep besides the pool.",
      DEVICE(workspaces), METRICS_UINT64},
     {"tensord_device_staging_total_bytes", "gauge", "Host memory for copies to and from the device.",
@@ -454,5 +461,5 @@ unsigned http_write_metrics(struct http *http, FILE *out) {
         .out = out,
         .extra = {.now_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9, .requests = http->requests},
     };
-    return status_use(http->front, metrics_use_status, &use) == STATUS_OK ? MHD_HTTP_OK : 0;
+    return status_use(http->front, NULL, metrics_use_status, &use) == STATUS_OK ? MHD_HTTP_OK : 0;
 }

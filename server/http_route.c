@@ -170,12 +170,13 @@ static void http_answer_drop(struct http *http, struct http_answer *answer) {
 
 void http_route_finish(struct http *http) {
     for (int i = 0; i < HTTP_ROUTES; i++)
-        http_answer_drop(http, &http->answers[i]);
+        for (int admin = 0; admin < 2; admin++)
+            http_answer_drop(http, &http->answers[i][admin]);
 }
 
 static enum MHD_Result http_send_route(struct http *http, struct MHD_Connection *connection,
                                        const struct http_route *route) {
-    struct http_answer *answer = &http->answers[route - http_routes];
+    struct http_answer *answer = &http->answers[route - http_routes][http->admin];
     uint64_t now = uv_hrtime();
     uint64_t fresh = route->open ? 0 : HTTP_FRESH_NS; /* health is short, and what it says is acted upon */
     if (!answer->response || now - answer->made_ns >= fresh) {
@@ -221,6 +222,7 @@ enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *conn
         return http_send_text(http, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     if (!route->open && http_is_busy(http))
         return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "too many answers are on their way\n");
+    http->admin = false;
     unsigned wait_s = 0, login = route->open ? MHD_HTTP_OK : http_login_check(http, connection, &wait_s);
     if (login != MHD_HTTP_OK)
         return http_deny(http, connection, login, wait_s);

@@ -12,7 +12,8 @@ static int http_use_status(void *owner, const Tensord__Status *status) {
 }
 
 unsigned http_write_status(struct http *http, FILE *out) {
-    return status_use(http->front, http_use_status, out) == STATUS_OK ? HTTP_OK : 0;
+    static const struct principal admin = {.role = ROLE_ADMIN};
+    return status_use(http->front, http->admin ? &admin : NULL, http_use_status, out) == STATUS_OK ? HTTP_OK : 0;
 }
 
 unsigned http_write_history(struct http *http, FILE *out) {

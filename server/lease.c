@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -25,6 +26,7 @@ void lease_finish(struct connection *connection) {
     if (lease->pidfd >= 0)
         close(lease->pidfd);
     lease->pidfd = -1;
+    frame_reader_finish(&lease->cut);
     if (lease->until_ms)
         service_count_detached(connection->service, false);
     lease->until_ms = 0;
@@ -49,6 +51,8 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
 
     lease->process = lease_process(connection->transport.fd, hello->process);
     lease->heartbeat_ms = hello->heartbeat_ms;
+    if (lease->heartbeat_ms && lease->heartbeat_ms < LEASE_HEARTBEAT_LEAST_MS)
+        lease->heartbeat_ms = LEASE_HEARTBEAT_LEAST_MS;
     lease->heard_ms = lease->said_ms = service_now_ms();
 }
 
@@ -74,16 +78,36 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
     welcome->lease_ms = (uint32_t)connection->account->limits.session_lease; /* a week at most */
     welcome->heartbeat_ms = limits->heartbeat_timeout_ms;
     welcome->frames = lease->frames;
+    welcome->frame_bytes = lease->cut_bytes;
 }
 
 /* ---- counting ---- */
 
+static void lease_acked(struct reply *reply) {
+    struct lease *lease = (struct lease *)((char *)reply - offsetof(struct lease, ack));
+    struct connection *connection = (struct connection *)((char *)lease - offsetof(struct connection, lease));
+
+    lease->acking = false;
+    if (lease->ack_due && connection->poll && connection->state == CONNECTION_OPEN)
+        lease_ack(connection);
+}
+
+/* A client that does not read gets one: the next one says as much. */
 void lease_ack(struct connection *connection) {
+    struct lease *lease = &connection->lease;
     Tensord__Ack ack = TENSORD__ACK__INIT;
 
-    connection->lease.unacked = 0;
-    ack.frames = connection->lease.frames;
-    answer_message(connection, FRAME_ACK, 0, &ack.base); /* without memory for it the next one says as much */
+    lease->ack_due = lease->acking;
+    if (lease->acking)
+        return;
+    lease->unacked = 0;
+    lease->acking = true;
+    ack.frames = lease->frames;
+    lease->ack.sent = lease_acked;
+    reply_message(&lease->ack, FRAME_ACK, 0, &ack.base);
+    answer_print(connection, &lease->ack);
+    reply_queue_add(&connection->queue, &lease->ack);
+    service_mark_dirty(connection->service, connection);
 }
 
 void lease_handled(struct connection *connection, const struct frame_header *header) {
@@ -123,12 +147,11 @@ static size_t lease_left(const struct connection *connection) {
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
  * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, and charged
  * to the principal's rate afterwards. */
-static void lease_scan(struct connection *connection) {
+static void lease_scan_with(struct connection *connection, struct frame_reader *reader) {
     static const struct frame_handler handler = {lease_scan_message, NULL};
-    struct frame_reader *reader = &connection->reader;
     size_t left = lease_left(connection);
 
-    if (connection->eof || frame_reader_resume(reader, &handler, connection, NULL))
+    if (frame_reader_resume(reader, &handler, connection, NULL))
         return;
     while (left > 0) {
         uint8_t *place;
@@ -146,20 +169,44 @@ static void lease_scan(struct connection *connection) {
     }
 }
 
+/* The session's own reader stays within the frame in hand. */
+static void lease_scan(struct connection *connection) {
+    struct frame_reader rest;
+
+    if (connection->eof || frame_reader_copy(&connection->reader, &rest))
+        return;
+    lease_scan_with(connection, &rest);
+    frame_reader_finish(&rest);
+}
+
+/* What has come of a frame that will be counted is kept for a client that goes on within it. */
+static void lease_cut(struct connection *connection) {
+    struct lease *lease = &connection->lease;
+    struct frame_reader *reader = &connection->reader;
+
+    lease->cut_bytes = frame_reader_begun(reader);
+    if (lease->cut_bytes == 0 || !request_counted(reader->header.type) || reader->stopped)
+        return;
+    frame_reader_cut(reader);
+    lease->cut = *reader;
+    *reader = (struct frame_reader){0};
+}
+
 /* The session loses its socket, and what was under way on that. */
 static void lease_unplug(struct connection *connection) {
+    lease_cut(connection);
     connection_unplug(connection);
     connection_leave(connection); /* or its limits would keep it from coming back */
-    request_cut(connection);
     connection->wait_output = false; /* nothing waits to be sent any more */
 }
 
 static void lease_log(const struct connection *connection, const char *event, const char *reason) {
     char number[24], left[24];
 
-    log_event(LOG_LEVEL_INFO, event, "session", log_text(number, sizeof number, "%lu", connection->number), "peer",
-              connection->peer.address, "principal", connection->peer.principal.name, "reason", reason, "frames",
-              log_text(left, sizeof left, "%lu", connection->lease.frames), NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), event, "session",
+                   log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
+                   "principal", connection->peer.principal.name, "cause", reason, "frames",
+                   log_text(left, sizeof left, "%lu", connection->lease.frames), NULL);
 }
 
 /* Whether the client's process is known to have ended. */
@@ -175,6 +222,7 @@ static void lease_detach(struct connection *connection, const char *reason) {
     service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
     lease_unplug(connection); /* and only then its connection's given back */
+    link_in_extend(connection);
     if (lease->process > 0) {
         lease->pidfd = pidfd_open(lease->process, 0);
         if (lease->pidfd < 0 && errno == ESRCH)
@@ -236,25 +284,42 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     fresh->lease.claimed = connection;
     fresh->lease.claim_sequence = sequence;
     fresh->lease.version = hello->version_max;
+    fresh->lease.within = hello->resume_within;
     frame_reader_pause(&fresh->reader);
     return STATUS_OK;
+}
+
+/* After the session has a socket again: its reader goes on within the frame that was cut, or that comes once more. */
+static void lease_go_on(struct connection *connection, struct frame_reader *cut, bool within) {
+    if (within && cut->buffer && frame_reader_follow(cut, &connection->reader) == STATUS_OK) {
+        frame_reader_finish(&connection->reader);
+        connection->reader = *cut;
+        return;
+    }
+    connection->lease.cut_bytes = 0;
+    frame_reader_finish(cut);
+    request_cut(connection);
 }
 
 void lease_take_over(struct connection *fresh) {
     struct connection *connection = fresh->lease.claimed;
     struct lease *lease = &connection->lease;
+    struct frame_reader cut;
     char reason[64];
 
     connection_settle(
         fresh); /* before the place of the other one is free, or there seems to be one more for a moment */
     if (connection->poll)
         lease_unplug(connection); /* the client knows better than we that it is of no use */
+    cut = lease->cut;
+    lease->cut = (struct frame_reader){0};
     lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;
     lease->heard_ms = lease->said_ms = service_now_ms();
     connection_adopt(connection, fresh);
+    lease_go_on(connection, &cut, fresh->lease.within);
     link_in_extend(connection);
     lease_log(connection, "session_resume", "");
     request_welcome(connection, fresh->lease.version, fresh->lease.claim_sequence);

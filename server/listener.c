@@ -206,15 +206,36 @@ static int listener_check_reach(const struct listener_list *list, const char *ur
     return STATUS_OK;
 }
 
+static int listener_resolve(const struct listener_list *list, const struct url *url, const char *text,
+                            struct url_address addresses[LISTENER_ADDRESSES_MAX], size_t *count, struct fault *fault) {
+    int error = url_resolve(url, true, addresses, LISTENER_ADDRESSES_MAX, count, fault);
+    for (size_t i = 0; !error && i < *count; i++)
+        if (!url_is_loopback(&addresses[i]))
+            error = listener_check_reach(list, text, url->kind == URL_TLS, fault);
+    return error;
+}
+
+static int listener_parse(const struct listener_list *list, const char *text, struct url *url, struct fault *fault) {
+    int error = url_parse(text, url, fault);
+    if (error)
+        return error;
+    if (url->kind == URL_TLS && !list->have_certificate)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: no certificate to show there: set tls-certificate", text);
+    return STATUS_OK;
+}
+
+int listener_check(const struct listener_list *list, const char *text, struct fault *fault) {
+    struct url_address addresses[LISTENER_ADDRESSES_MAX];
+    struct url url = {.kind = URL_UNIX};
+    size_t count = 0;
+    int error = listener_parse(list, text, &url, fault);
+    return error || url.kind == URL_UNIX ? error : listener_resolve(list, &url, text, addresses, &count, fault);
+}
+
 static int listener_open_tcp(struct listener_list *list, const struct url *url, const char *text, struct fault *fault) {
     struct url_address addresses[LISTENER_ADDRESSES_MAX];
     size_t count = 0;
-    int error = url_resolve(url, true, addresses, LISTENER_ADDRESSES_MAX, &count, fault);
-    if (error)
-        return error;
-    for (size_t i = 0; i < count && !error; i++)
-        if (!url_is_loopback(&addresses[i]))
-            error = listener_check_reach(list, text, url->kind == URL_TLS, fault);
+    int error = listener_resolve(list, url, text, addresses, &count, fault);
     if (error)
         return error;
     /* Port 0 would give each address of a name another port: one address is what the caller can find. */
@@ -231,11 +252,9 @@ static int listener_open_tcp(struct listener_list *list, const struct url *url, 
 
 int listener_open(struct listener_list *list, const char *text, struct fault *fault) {
     struct url url = {.kind = URL_UNIX};
-    int error = url_parse(text, &url, fault);
+    int error = listener_parse(list, text, &url, fault);
     if (error)
         return error;
-    if (url.kind == URL_TLS && !list->have_certificate)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: no certificate to show there: set tls-certificate", text);
     return url.kind == URL_UNIX ? listener_open_unix(list, url.path, fault)
                                 : listener_open_tcp(list, &url, text, fault);
 }

@@ -41,6 +41,8 @@ struct listener_list {
 void listener_list_init(struct listener_list *list, uv_loop_t *loop, mode_t socket_mode,
                         void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer, bool tls),
                         void *owner);
+/* Whether listener_open() would be allowed to; opens nothing, and looks at the list's first fields alone. */
+int listener_check(const struct listener_list *list, const char *text, struct fault *fault);
 /* Listens on every address that the URL means. STATUS_DENIED for an address that other hosts can reach
  * where nothing says who they are, STATUS_INVALID_ARGUMENT for tls:// without a certificate, STATUS_CONNECTION where the system refuses or another daemon is there. */
 int listener_open(struct listener_list *list, const char *url, struct fault *fault);

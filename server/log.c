@@ -5,9 +5,14 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "proto/utf8.h"
+#include "server/log_limit.h"
 
 enum { LOG_LINE_MAX = 1024 };
 
@@ -21,6 +26,9 @@ enum { LOG_LEVEL_COUNT = sizeof log_level_names / sizeof *log_level_names };
 
 static enum log_level log_threshold = LOG_LEVEL_INFO;
 static char log_process[32] = "front";
+static enum log_format log_shape = LOG_FORMAT_TEXT;
+static bool log_journal; /* standard error is the journal's */
+static struct log_limit log_limits;
 static unsigned long log_lost; /* lines, since the last one that was written */
 static int log_patience_ms;    /* for standard error to take a line */
 
@@ -28,7 +36,7 @@ static int log_patience_ms;    /* for standard error to take a line */
  * closing quote and the final newline. */
 struct log_line {
     char text[LOG_LINE_MAX];
-    size_t length;
+    size_t length, begin; /* begin: of the first field */
     bool quoted, cut;
 };
 
@@ -39,9 +47,27 @@ int log_level_parse(const char *text) {
     return -1;
 }
 
+/* Whether standard error is the stream that the service manager names (systemd.exec(5)). */
+static bool log_is_journal(void) {
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long device, inode;
+    struct stat file;
+    return stream && sscanf(stream, "%lu:%lu", &device, &inode) == 2 && !fstat(STDERR_FILENO, &file) &&
+           file.st_dev == device && file.st_ino == inode;
+}
+
 void log_init(enum log_level level, const char *process) {
     log_threshold = level;
+    log_journal = log_is_journal();
     snprintf(log_process, sizeof log_process, "%s", process);
+}
+
+void log_set_format(enum log_format format) {
+    log_shape = format;
+}
+
+enum log_format log_format(void) {
+    return log_shape;
 }
 
 enum log_level log_level(void) {
@@ -49,7 +75,7 @@ enum log_level log_level(void) {
 }
 
 static void log_line_add(struct log_line *line, const void *bytes, size_t n) {
-    size_t end = LOG_LINE_MAX - 1 - line->quoted;
+    size_t end = LOG_LINE_MAX - 1 - line->quoted - (log_shape == LOG_FORMAT_JSON);
     line->cut = line->cut || n > end - line->length;
     if (line->cut)
         return;
@@ -61,76 +87,59 @@ static void log_line_text(struct log_line *line, const char *text) {
     log_line_add(line, text, strlen(text));
 }
 
-/* Bytes of the UTF-8 character at `c`, a zero-terminated text; 0 where there is none: a lone or missing continuation
- * byte, a form longer than needed, a surrogate, beyond U+10FFFF (the Unicode Standard, table 3-7). */
-static size_t log_utf8_bytes(const unsigned char *c) {
-    static const struct {
-        unsigned char first_low, first_high, second_low, second_high, bytes;
-    } rows[] = {
-        {0x01, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        size_t n = 1;
-        if (*c < rows[i].first_low || *c > rows[i].first_high || c[1] < rows[i].second_low ||
-            c[1] > rows[i].second_high)
-            continue;
-        while (n < rows[i].bytes && (c[n] & 0xc0) == 0x80)
-            n++;
-        return n == rows[i].bytes ? n : 0;
+/* What stands for a character within quotes of JSON where it may not stand itself; its bytes. */
+static size_t log_json_escape(uint32_t rune, char out[12]) {
+    static const char digits[] = "0123456789abcdef";
+    uint32_t halves[2] = {rune > 0xffff ? 0xd7c0 + (rune >> 10) : rune, 0xdc00 + (rune & 0x3ff)};
+    size_t n = 0;
+    if (rune == '"' || rune == '\\')
+        return out[0] = '\\', out[1] = (char)rune, 2;
+    for (int half = 0; half < (rune > 0xffff ? 2 : 1); half++) {
+        out[n++] = '\\';
+        out[n++] = 'u';
+        for (int shift = 12; shift >= 0; shift -= 4)
+            out[n++] = digits[halves[half] >> shift & 15];
     }
-    return 0;
+    return n;
 }
 
-/* Whether a terminal or a log reader might take this character for more than itself: a control character (U+0080 to
- * U+009F as well), a separator of lines or paragraphs (U+2028, U+2029), or one that turns the direction of what follows
- * (U+202A to U+202E, U+2066 to U+2069). */
-static bool log_is_control(const unsigned char *c, size_t bytes) {
-    return (bytes == 1 && (*c < ' ' || *c == 0x7f)) || (bytes == 2 && c[0] == 0xc2 && c[1] < 0xa0) ||
-           (bytes == 3 && c[0] == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae) ||
-           (bytes == 3 && c[0] == 0xe2 && c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+/* One character within quotes. */
+static void log_line_escaped(struct log_line *line, const char **text) {
+    char out[12];
+    const char *at = *text;
+    uint32_t rune = utf8_next(text);
+    bool quote = rune == '"' || rune == '\\';
+    if (log_shape == LOG_FORMAT_JSON)
+        log_line_add(line, out, quote || utf8_is_unsafe(rune) ? log_json_escape(rune, out) : utf8_put(rune, out));
+    else if (quote)
+        log_line_add(line, (char[]){'\\', (char)rune}, 2);
+    else
+        log_line_add(line, out, utf8_show(&at, out));
 }
 
+/* Whether it can stand without quotes. */
 static bool log_is_plain(const char *value) {
-    const unsigned char *c = (const unsigned char *)value;
-    size_t bytes = 0;
-    for (; *c; c += bytes) {
-        bytes = log_utf8_bytes(c);
-        if (!bytes || log_is_control(c, bytes) || strchr(" \"=\\", *c))
+    char out[UTF8_SHOWN_MAX];
+    const char *at = value;
+    while (*at) {
+        const char *before = at;
+        if (strchr(" \"=\\", *at) || utf8_show(&at, out) != (size_t)(at - before) ||
+            memcmp(out, before, (size_t)(at - before)))
             return false;
     }
     return *value;
 }
 
-/* One character, or one byte that is none; returns how many bytes that was. */
-static size_t log_line_escaped(struct log_line *line, const unsigned char *c) {
-    static const char digits[] = "0123456789abcdef";
-    size_t bytes = log_utf8_bytes(c);
-    if (bytes == 1 && (*c == '"' || *c == '\\')) {
-        log_line_add(line, (char[]){'\\', (char)*c}, 2);
-    } else if (*c == '\n') {
-        log_line_text(line, "\\n");
-    } else if (!bytes || log_is_control(c, bytes)) {
-        bytes = bytes ? bytes : 1;
-        char text[4 * 4];
-        for (size_t i = 0; i < bytes; i++)
-            memcpy(text + 4 * i, (char[]){'\\', 'x', digits[c[i] >> 4], digits[c[i] & 15]}, 4);
-        log_line_add(line, text, 4 * bytes);
-    } else {
-        log_line_add(line, c, bytes);
-    }
-    return bytes;
-}
-
 static void log_line_value(struct log_line *line, const char *value) {
-    line->quoted = !log_is_plain(value);
+    line->quoted = log_shape == LOG_FORMAT_JSON || !log_is_plain(value);
     if (line->quoted)
         log_line_text(line, "\"");
-    if (line->cut)
+    if (line->cut) {
+        line->quoted = false;
         return;
-    for (const unsigned char *c = (const unsigned char *)value; *c;)
-        c += log_line_escaped(line, c);
+    }
+    while (*value && !line->cut)
+        log_line_escaped(line, &value);
     if (line->quoted)
         line->text[line->length++] = '"';
     line->quoted = false;
@@ -139,10 +148,15 @@ static void log_line_value(struct log_line *line, const char *value) {
 /* The key and its value whole, or neither. */
 static void log_line_field(struct log_line *line, const char *key, const char *value) {
     size_t before = line->length;
-    if (before)
-        log_line_text(line, " ");
+    bool json = log_shape == LOG_FORMAT_JSON;
+    if (before > line->begin)
+        log_line_text(line, json ? "," : " ");
+    log_line_text(line, json ? "\"" : "");
     log_line_text(line, key);
-    log_line_text(line, "=");
+    log_line_text(line, json ? "\":" : "=");
+    /* There must be room for the quotes at least. */
+    if (json && LOG_LINE_MAX - line->length < 5)
+        line->cut = true;
     if (line->cut)
         line->length = before;
     else
@@ -185,8 +199,15 @@ static void log_line_time(struct log_line *line) {
 }
 
 static void log_line_begin(struct log_line *line, enum log_level level, const char *event) {
+    static const char *const priorities[] = {
+        [LOG_LEVEL_DEBUG] = "<7>", [LOG_LEVEL_INFO] = "<6>", [LOG_LEVEL_WARNING] = "<4>", [LOG_LEVEL_ERROR] = "<3>"};
     line->length = 0;
     line->quoted = line->cut = false;
+    if (log_journal)
+        log_line_text(line, priorities[level]);
+    if (log_shape == LOG_FORMAT_JSON)
+        log_line_text(line, "{");
+    line->begin = line->length;
     log_line_time(line);
     log_line_field(line, "level", log_level_names[level]);
     log_line_field(line, "process", log_process);
@@ -194,6 +215,8 @@ static void log_line_begin(struct log_line *line, enum log_level level, const ch
 }
 
 static void log_line_write(struct log_line *line) {
+    if (log_shape == LOG_FORMAT_JSON)
+        line->text[line->length++] = '}';
     line->text[line->length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line->text, line->length);
     (void)written; /* there is nobody to tell */
@@ -219,9 +242,7 @@ static void log_tell_lost(void) {
     log_lost = 0;
 }
 
-void log_event(enum log_level level, const char *event, ...) {
-    if (level < log_threshold)
-        return;
+static void log_write(enum log_level level, const char *event, va_list fields) {
     if (!log_is_writable()) {
         log_lost++;
         log_patience_ms = 0;
@@ -231,14 +252,43 @@ void log_event(enum log_level level, const char *event, ...) {
         log_tell_lost();
     struct log_line line;
     log_line_begin(&line, level, event);
-    va_list fields;
-    va_start(fields, event);
     for (const char *key; (key = va_arg(fields, const char *));) {
         const char *value = va_arg(fields, const char *);
         log_line_field(&line, key, value ? value : "");
     }
-    va_end(fields);
     log_line_write(&line);
+}
+
+void log_event(enum log_level level, const char *event, ...) {
+    if (level < log_threshold)
+        return;
+    va_list fields;
+    va_start(fields, event);
+    log_write(level, event, fields);
+    va_end(fields);
+}
+
+static uint64_t log_now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void log_event_from(enum log_level level, const char *source, const char *event, ...) {
+    if (level < log_threshold ||
+        (log_threshold > LOG_LEVEL_DEBUG && !log_limit_take(&log_limits, source, log_now_ns())))
+        return;
+    va_list fields;
+    va_start(fields, event);
+    log_write(level, event, fields);
+    va_end(fields);
+}
+
+void log_tick(void) {
+    char source[LOG_LIMIT_NAME_BYTES], lines[LOG_NUMBER_MAX];
+    uint64_t count;
+    while (log_limit_tell(&log_limits, log_now_ns(), source, &count))
+        log_event(LOG_LEVEL_WARNING, "log_suppressed", "source", source, "lines", log_number(lines, count), NULL);
 }
 
 char *log_text(char *buffer, unsigned long size, const char *format, ...) {

@@ -7,11 +7,6 @@
 
 #include "server/log.h"
 
-enum {
-    LOGIN_LOGGED_MAX = 10, /* lines a second */
-};
-#define LOGIN_SECOND_NS UINT64_C(1000000000)
-
 /* One that is put off. */
 struct login_waiting {
     struct login *login;
@@ -24,37 +19,18 @@ struct login_waiting {
 
 /* ---- failures ---- */
 
-/* Strangers must not fill the log. */
-static bool login_may_log(struct login *login) {
-    uint64_t second = uv_hrtime() / LOGIN_SECOND_NS;
-    if (second != login->log_second) {
-        login->log_second = second;
-        login->logged = 0;
-    }
-    if (login->logged < LOGIN_LOGGED_MAX) {
-        login->logged++;
-        return true;
-    }
-    login->unlogged++;
-    return false;
-}
-
-static void login_log(struct login *login, const struct login_request *request, const char *reason) {
-    char id[TOKEN_ID_CHARS + 1] = "", unlogged[24];
-    if (!login_may_log(login))
-        return;
+static void login_log(const struct login_request *request, const char *cause) {
+    char id[TOKEN_ID_CHARS + 1] = "";
     token_text_id(request->token, id); /* the id alone, which is no secret */
-    log_event(LOG_LEVEL_WARNING, "login_failed", "peer", request->peer->address, "reason", reason, "token", id,
-              "unlogged", log_text(unlogged, sizeof unlogged, "%llu", (unsigned long long)login->unlogged), NULL);
-    login->unlogged = 0;
+    log_event_from(LOG_LEVEL_WARNING, PEER_SOURCE(request->peer), "login_failed", "peer", request->peer->address,
+                   "cause", cause, "token", id, NULL);
 }
 
-static void login_count_failure(struct login *login, struct login_source_table *sources,
-                                const struct login_request *request) {
+static void login_count_failure(struct login_source_table *sources, const struct login_request *request) {
     unsigned failures = login_source_fail(sources, &request->peer->source, uv_hrtime());
-    if (failures == LOGIN_FREE_FAILURES && login_may_log(login))
-        log_event(LOG_LEVEL_WARNING, "login_slowed", "peer", request->peer->address, "cause",
-                  "repeated failures from there", NULL);
+    if (failures == LOGIN_FREE_FAILURES)
+        log_event_from(LOG_LEVEL_WARNING, PEER_SOURCE(request->peer), "login_slowed", "peer", request->peer->address,
+                       "cause", "repeated failures from there", NULL);
 }
 
 static int login_deny(struct login *login, struct login_source_table *sources, const struct login_request *request,
@@ -68,18 +44,18 @@ static int login_deny(struct login *login, struct login_source_table *sources, c
                                 [USERS_UNKNOWN] = &login->counts.unknown,
                                 [USERS_WRONG] = &login->counts.wrong};
     ++*counts[denial];
-    login_log(login, request, reasons[denial]);
+    login_log(request, reasons[denial]);
     if (denial == USERS_NO_TOKEN) /* nothing was tried, so there is nothing to slow down */
         return fault_set(fault, STATUS_DENIED,
                          "a token is needed here (TENSORD_TOKEN, TENSORD_TOKEN_FILE, or the client's options)");
-    login_count_failure(login, sources, request);
+    login_count_failure(sources, request);
     return fault_set(fault, STATUS_DENIED, "the token is not valid");
 }
 
 /* Its CA has vouched for the name, so there is nothing to guess, and nothing to slow down. */
 static int login_deny_certificate(struct login *login, const struct login_request *request, struct fault *fault) {
     login->counts.unknown++;
-    login_log(login, request, "a certificate whose name is no user's");
+    login_log(request, "a certificate whose name is no user's");
     return fault_set(
         fault, STATUS_DENIED,
         "the certificate's name \"%s\" is no user of this daemon's; add it to the file of users, or show a "
@@ -89,14 +65,35 @@ static int login_deny_certificate(struct login *login, const struct login_reques
 
 /* ---- logins ---- */
 
+/* Admins have no bound by default, for they are to help others; what is said for them holds. */
+static void login_exempt(struct limits *limits) {
+    if (limits->principal_sessions == LIMITS_QUARTER)
+        limits->principal_sessions = 0;
+    if (limits->principal_connections == LIMITS_QUARTER)
+        limits->principal_connections = 0;
+}
+
+static bool login_is_admin(const struct login *login, const char *name) {
+    struct principal principal = {.role = ROLE_NONE};
+    const struct user *user = login->users ? users_find(login->users, name) : NULL;
+    unsigned uid;
+    if (!user && sscanf(name, "uid:%u", &uid) == 1)
+        users_by_uid(login->users, uid, &principal);
+    return (user ? user->role : principal.role) == ROLE_ADMIN;
+}
+
 void login_limits(const struct login *login, const char *name, struct limits *limits) {
     users_limits(login->users, name, &login->config->limits, limits);
+    if (login_is_admin(login, name))
+        login_exempt(limits);
 }
 
 /* What the configuration and the user's own settings let it do and take. */
 static void login_allow(const struct login *login, struct principal *principal) {
     principal->user_kernels = config_allows_kernels(login->config->user_kernels, principal->name);
-    login_limits(login, principal->name, &principal->limits);
+    users_limits(login->users, principal->name, &login->config->limits, &principal->limits);
+    if (principal->role == ROLE_ADMIN)
+        login_exempt(&principal->limits);
 }
 
 bool login_strangers(const struct login *login, bool tls) {
@@ -122,7 +119,7 @@ void login_certify(const struct login *login, struct peer *peer) {
 
 static int login_turn_away(struct login *login, const struct login_request *request, struct fault *fault) {
     login->counts.turned_away++;
-    login_log(login, request, "too many at once");
+    login_log(request, "too many at once");
     return fault_set(fault, STATUS_LIMIT, "too many failed logins from this address; try again later");
 }
 

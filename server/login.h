@@ -43,9 +43,6 @@ struct login {
     LIST_HEAD(, login_waiting) waiting;
     unsigned n_waiting;
     struct login_counts counts;
-    uint64_t log_second; /* in which `logged` failures were logged, */
-    unsigned logged;
-    uint64_t unlogged; /* and since when these were not */
 };
 
 /* Of zeroed memory, most of which is not touched until it is needed. Reads the file of users, where there is one. */

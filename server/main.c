@@ -10,6 +10,7 @@
 
 #include "server/compile_child.h"
 #include "server/config.h"
+#include "server/config_check.h"
 #include "server/crash.h"
 #include "server/front.h"
 #include "server/log.h"
@@ -82,10 +83,19 @@ int main(int count, char **arguments) {
         puts("tensord " TENSORD_VERSION);
         return EXIT_SUCCESS;
     }
+    if (action == CONFIG_CHECK) {
+        if (config_check(&config, &fault)) {
+            fprintf(stderr, "tensord: %s\n", fault.message);
+            return EXIT_USAGE;
+        }
+        puts("The configuration is valid.");
+        return EXIT_SUCCESS;
+    }
     main_find_devices(&config);
     main_fill_standard_descriptors();
     loop_limit_descriptors(config.max_connections);
     log_init((enum log_level)config.log_level, "front");
+    log_set_format((enum log_format)config.log_format);
     crash_init();
     return front_run(&config, count, arguments);
 }

@@ -20,6 +20,11 @@ struct source {
 struct sockaddr_storage;
 void source_find(struct source *source, const struct sockaddr_storage *address);
 bool source_same(const struct source *a, const struct source *b);
+/* "uid:1000", "192.0.2.1", "2001:db8:1:2::/64", "unix"; in `text`, which is returned. */
+enum { SOURCE_TEXT_BYTES = 48 };
+const char *source_text(const struct source *source, char text[SOURCE_TEXT_BYTES]);
+/* For log_event_from(). */
+#define PEER_SOURCE(peer) source_text(&(peer)->source, (char[SOURCE_TEXT_BYTES]){0})
 
 struct peer {
     struct principal principal; /* before a token has been shown */

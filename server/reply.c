@@ -155,16 +155,21 @@ static void reply_queue_give_back(struct reply *reply) {
     reply->sent(reply);
 }
 
-void reply_queue_clear(struct reply_queue *queue) {
+void reply_queue_clear_one(struct reply_queue *queue) {
     struct reply *final = queue->final;
 
-    queue->current = queue->final = NULL;
-    while (queue->small)
-        reply_queue_give_back(reply_queue_take(queue, false));
-    while (queue->bulk)
-        reply_queue_give_back(reply_queue_take(queue, true));
-    if (final)
+    queue->current = NULL;
+    if (queue->small || queue->bulk) {
+        reply_queue_give_back(reply_queue_take(queue, !queue->small));
+    } else if (final) {
+        queue->final = NULL;
         reply_queue_give_back(final);
+    }
+}
+
+void reply_queue_clear(struct reply_queue *queue) {
+    while (!reply_queue_empty(queue))
+        reply_queue_clear_one(queue);
 }
 
 bool reply_queue_empty(const struct reply_queue *queue) {

@@ -66,8 +66,9 @@ struct reply_queue {
 };
 
 void reply_queue_init(struct reply_queue *queue);
-/* Gives every reply back through `sent`. */
+/* Give replies back through `sent`: all of them, or one, where there is one. */
 void reply_queue_clear(struct reply_queue *queue);
+void reply_queue_clear_one(struct reply_queue *queue);
 bool reply_queue_empty(const struct reply_queue *queue);
 void reply_queue_add(struct reply_queue *queue, struct reply *reply);
 /* Gives back what has not been begun of the large replies, and ends the one in hand with its present frame; `final` is

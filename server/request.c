@@ -14,11 +14,20 @@
 /* A batch of this size is handed to the engine at once, so that it runs while the next one is read. */
 enum { REQUEST_KICK_OPERATIONS = 256 };
 
+enum {
+    REQUEST_OPERATION_STEPS = 2, /* of the budget */
+    REQUEST_ADMINS_PART = 16,    /* of max-sessions are for admins alone */
+    REQUEST_LARGE_BYTES = 64 << 10,
+    /* The parser takes memory and time for each field of a message, also for an empty one. */
+    REQUEST_FIELDS_MAX = 32768,
+};
+
 /* ---- Hello and what needs no session state ---- */
 
 static int request_session(struct connection *connection, bool allow_tf32, struct fault *fault) {
     struct service *service = connection->service;
     struct account *account = connection->account;
+    bool admin = connection->peer.principal.role == ROLE_ADMIN;
     struct session_limits limits = {
         .bytes = account->limits.session_bytes,
         .tensors = (uint32_t)account->limits.session_tensors,
@@ -29,7 +38,8 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
     };
     int status;
 
-    if (service->sessions >= service->limits.sessions) {
+    uint32_t kept = admin ? 0 : service->limits.sessions / REQUEST_ADMINS_PART;
+    if (service->sessions >= service->limits.sessions - kept) {
         service->refusals[REFUSAL_MAX_SESSIONS]++;
         return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (max-sessions)",
                          service->device, service->sessions);
@@ -50,9 +60,10 @@ static void request_log_open(const struct connection *connection) {
     const char *cipher = transport_cipher(&connection->transport);
     char number[24];
 
-    log_event(LOG_LEVEL_INFO, "session_open", "session", log_text(number, sizeof number, "%lu", connection->number),
-              "peer", connection->peer.address, "principal", connection->peer.principal.name, "client",
-              connection->client, *cipher ? "tls" : NULL, cipher, NULL);
+    log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_open", "session",
+                   log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
+                   "principal", connection->peer.principal.name, "client", connection->client, *cipher ? "tls" : NULL,
+                   cipher, NULL);
 }
 
 /* Who the client is, by its token or its certificate. STATUS_AGAIN: the front has been asked, or is to be. */
@@ -102,6 +113,7 @@ static int request_hello(struct connection *connection, const struct frame_heade
     connection->deadline_ms = 0;
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     request_log_open(connection);
+    connection_greet(connection);
     lease_grant(connection, hello);
     return request_welcome(connection, hello->version_max, header->sequence);
 }
@@ -182,21 +194,82 @@ void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape
         *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
 }
 
+/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that had to
+ * reconnect meanwhile. */
+static int request_batch_begin(struct connection *connection, const Tensord__Batch *message,
+                               struct batch_cursor *cursor, struct fault *fault) {
+    struct request_batch *batch = &connection->batch;
+
+    batch_cursor_init(cursor, message);
+    if (!batch->begun) {
+        if (request_sequence(connection, message->first_sequence, fault))
+            return STATUS_PROTOCOL;
+        *batch = (struct request_batch){
+            .first = message->first_sequence,
+            .heads = message->n_heads,
+            .sequence = message->first_sequence,
+            .output = message->first_output,
+        };
+        return STATUS_OK;
+    }
+    if (batch->first != message->first_sequence || batch->heads != message->n_heads)
+        return REQUEST_PROTOCOL(fault,
+                                "a batch of %zu operations from number %lu came where %zu from %lu were due again",
+                                message->n_heads, message->first_sequence, batch->heads, batch->first);
+    if (batch->op > message->n_heads || batch->input > message->n_inputs || batch->integer > message->n_ints ||
+        batch->floating > message->n_floats || batch->label > message->n_labels)
+        return REQUEST_PROTOCOL(fault, "a batch came again with less in it");
+    cursor->op = batch->op;
+    cursor->input = batch->input;
+    cursor->integer = batch->integer;
+    cursor->floating = batch->floating;
+    cursor->label = batch->label;
+    return STATUS_OK;
+}
+
+/* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
+static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
+    struct request_batch *batch = &connection->batch;
+
+    batch->begun = true;
+    batch->op = cursor->op;
+    batch->input = cursor->input;
+    batch->integer = cursor->integer;
+    batch->floating = cursor->floating;
+    batch->label = cursor->label;
+    service_mark_more(connection->service, connection);
+    return STATUS_AGAIN;
+}
+
+/* Reading a large message has taken a part of the share already: it must not take all of it, turn by turn. */
+static void request_batch_share(struct connection *connection, const struct frame_header *header) {
+    struct budget *budget = service_budget(connection->service);
+    uint64_t began_ns = budget->until_ns - SERVICE_SHARE_NS, spent_ns;
+
+    if (header->message_bytes < REQUEST_LARGE_BYTES)
+        return;
+    budget_look(budget);
+    spent_ns = budget->now_ns - began_ns;
+    budget_go_on(budget, spent_ns > SERVICE_SHARE_NS / 2 ? spent_ns : SERVICE_SHARE_NS / 2);
+}
+
 static int request_batch(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__Batch *batch = (const Tensord__Batch *)message;
     struct session *session = connection->session;
-    struct op_request request = {.stream = batch->stream, .output = batch->first_output};
-    uint64_t sequence = batch->first_sequence;
-    struct batch_cursor cursor;
+    struct budget *budget = service_budget(connection->service);
+    struct op_request request = {.stream = batch->stream};
+    struct batch_cursor cursor, before;
     struct batch_op op;
     int more;
 
-    (void)header, (void)sink;
-    if (request_sequence(connection, sequence, fault))
+    (void)sink;
+    if (request_batch_begin(connection, batch, &cursor, fault))
         return STATUS_PROTOCOL;
-    batch_cursor_init(&cursor, batch);
-    while ((more = batch_cursor_next(&cursor, &op, fault)) > 0) {
+    request_batch_share(connection, header);
+    request.sequence = connection->batch.sequence;
+    request.output = connection->batch.output;
+    while (before = cursor, (more = batch_cursor_next(&cursor, &op, fault)) > 0) {
         if (op.label && request_label(op.label, fault))
             return STATUS_PROTOCOL;
         request.opcode = op.opcode;
@@ -207,12 +280,20 @@ static int request_batch(struct connection *connection, const struct frame_heade
         request.inputs = op.inputs;
         request.ints = op.ints;
         request.floats = op.floats;
-        request.sequence = sequence++;
         request.label = op.label;
-        session_submit(session, &request);
-        request.output += op.opcode != OP_FREE;
+        bool again = session_submit(session, &request) == STATUS_AGAIN;
+        if (!again) {
+            request.sequence++;
+            request.output += op.opcode != OP_FREE;
+        }
+        if (again || (budget_spent(budget, REQUEST_OPERATION_STEPS) && cursor.op < batch->n_heads)) {
+            connection->batch.sequence = request.sequence;
+            connection->batch.output = request.output;
+            return request_batch_put_off(connection, again ? &before : &cursor);
+        }
     }
-    connection->operations = sequence - 1;
+    connection->batch.begun = false;
+    connection->operations = request.sequence - 1;
     if (more < 0)
         return STATUS_PROTOCOL;
     if (batch->n_heads >= REQUEST_KICK_OPERATIONS)
@@ -289,9 +370,12 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
         return STATUS_PROTOCOL;
     if (length > LINK_DEVICE_MAX)
         return REQUEST_PROTOCOL(fault, "a device's name has 1 to %d bytes, not %zu", LINK_DEVICE_MAX, length);
-    connection->operations++;
     request_type(&type, copy->dtype, copy->shape, copy->n_shape, &bad);
-    link_in_expect(connection, &request, copy->source, copy->ticket.data, bad.code ? &bad : NULL);
+    if (link_in_expect(connection, &request, copy->source, copy->ticket.data, bad.code ? &bad : NULL)) {
+        service_mark_more(connection->service, connection);
+        return STATUS_AGAIN;
+    }
+    connection->operations++;
     return STATUS_OK;
 }
 
@@ -339,6 +423,7 @@ static const struct request_row request_rows[] = {
     [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true, .once = true},
     [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .answered = true},
     [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true, .once = true},
+    [FRAME_MOVE_NAME] = {&tensord__move_name__descriptor, request_move_name, .answered = true, .once = true},
     [FRAME_TRACE_START] = {&tensord__trace_start__descriptor, request_trace_start, .answered = true},
 };
 
@@ -395,7 +480,10 @@ int request_handle(struct connection *connection, const struct frame_header *hea
 
     if (!row)
         return (int)fault->code;
-    if (connection->service->wire)
+    if (!request_fields_few(message, header->message_bytes, REQUEST_FIELDS_MAX))
+        return REQUEST_PROTOCOL(fault, "%s: more than %d fields in one message", frame_type_name(header->type),
+                                REQUEST_FIELDS_MAX);
+    if (connection->service->wire && !connection->batch.begun)
         wire_print(stderr, "<-", header, message);
     arena_reset(arena);
     unpacked = protobuf_c_message_unpack(row->descriptor, &arena->allocator, header->message_bytes, message);

@@ -11,6 +11,15 @@
 
 struct connection;
 
+/* Where a Batch goes on whose operations were more than its turn had time for. */
+struct request_batch {
+    bool begun;
+    uint64_t first; /* sequence of its first operation, */
+    size_t heads;   /* and how many it has */
+    size_t op, input, integer, floating, label;
+    uint64_t sequence, output; /* of the next operation */
+};
+
 /* One frame's message. Where tensor bytes follow, *sink is set to where they belong. */
 int request_handle(struct connection *connection, const struct frame_header *header, const uint8_t *message,
                    uint8_t **sink, struct fault *fault);

@@ -29,16 +29,20 @@ int request_kernel_launch(struct connection *connection, const struct frame_head
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
-/* Publish, OpenName, ListNames and RemoveName, likewise. */
+/* Publish, OpenName, ListNames, RemoveName and MoveName, likewise. */
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                     uint8_t **sink, struct fault *fault);
 int request_open_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                       uint8_t **sink, struct fault *fault);
 int request_list_names(struct connection *connection, const struct frame_header *header,
                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_move_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                      uint8_t **sink, struct fault *fault);
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
+/* Whether a message has at most so many fields. */
+bool request_fields_few(const uint8_t *message, size_t bytes, size_t most);
 /* Whether no text in a message has a NUL byte. protobuf-c ends a text at its first one without a word, so what was sent
  * is looked at before. */
 bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes);

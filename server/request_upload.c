@@ -42,8 +42,9 @@ static void request_upload_end(struct request_upload *upload, const struct failu
     upload->bound = false;
 }
 
-/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. */
-static void request_upload_bind(struct connection *connection, const Tensord__Upload *message,
+/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. False: there is no memory for
+ * it yet. */
+static bool request_upload_bind(struct connection *connection, const Tensord__Upload *message,
                                 struct request_upload *upload) {
     struct tensor_type type;
     struct failure cause;
@@ -60,13 +61,17 @@ static void request_upload_bind(struct connection *connection, const Tensord__Up
     upload->id = message->id;
     upload->dtype = type.dtype;
     upload->total = bad.code ? INT64_MAX : type_bytes(&type);
+    int status = session_upload(connection->session, &request, &upload->upload);
+    if (status == STATUS_AGAIN)
+        return false;
     connection->operations++;
-    upload->bound = session_upload(connection->session, &request, &upload->upload) == STATUS_OK;
+    upload->bound = status == STATUS_OK;
     upload->upload.room = request_upload_room;
     if (bad.code) {
         cause_set(&cause, &bad);
         request_upload_end(upload, &cause);
     }
+    return true;
 }
 
 /* `payload` bytes follow; 0 where the frame brings none. STATUS_AGAIN: there is no place for them now, and the connection
@@ -118,7 +123,11 @@ int request_upload(struct connection *connection, const struct frame_header *hea
     entry->next = connection->uploads;
     connection->uploads = entry;
     connection->n_uploads++;
-    request_upload_bind(connection, upload, entry);
+    if (!request_upload_bind(connection, upload, entry)) {
+        request_upload_remove(connection, entry);
+        service_mark_more(connection->service, connection);
+        return STATUS_AGAIN;
+    }
     return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
 }
 

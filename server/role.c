@@ -39,6 +39,8 @@
     X(LIST_OPERATIONS, OBSERVE, NOBODY)                                                                                \
     X(OPERATION_LIST, NOBODY, NOBODY)                                                                                  \
     X(KILL_SESSION, ADMIN, NOBODY)                                                                                     \
+    X(GET_CONFIG, ADMIN, NOBODY)                                                                                       \
+    X(CONFIG, NOBODY, NOBODY)                                                                                          \
     X(LINK_DATA, NOBODY, NOBODY)                                                                                       \
     X(PUBLISH, NOBODY, RUN)                                                                                            \
     X(OPEN_NAME, NOBODY, RUN)                                                                                          \
@@ -46,7 +48,8 @@
     X(LIST_NAMES, NOBODY, RUN)                                                                                         \
     X(NAME_LIST, NOBODY, NOBODY)                                                                                       \
     X(REMOVE_NAME, NOBODY, RUN)                                                                                        \
-    X(TRACE_START, NOBODY, ADMIN)                                                                                      \
+    X(MOVE_NAME, NOBODY, RUN)                                                                                          \
+    X(TRACE_START, NOBODY, RUN)                                                                                        \
     X(TRACE_DATA, NOBODY, NOBODY)
 
 enum {

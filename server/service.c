@@ -13,7 +13,8 @@ enum {
     SERVICE_ARENA_BYTES = 2 << 20,
     /* A message of 1 MiB unpacks into less than this even when it is made of the worst there is, empty strings. */
     SERVICE_ARENA_MAX = 64 << 20,
-    SERVICE_ROUNDS = 4, /* of going on with buffered frames in one turn */
+    SERVICE_ROUNDS = 4, /* of going on with frames in one turn */
+    SERVICE_ENDS_STEPS = 4,
 };
 
 uint64_t service_now_ns(void) {
@@ -38,6 +39,10 @@ void service_wake(void *owner) {
 
 void service_busy(struct service *service) {
     service->active = true;
+    if (!service->turn_ns) {
+        budget_look(service_budget(service));
+        service->turn_ns = service_budget(service)->now_ns;
+    }
     /* Only ever changed by exchanges: each then sees what was done before the one that it overwrites. */
     if (!atomic_load_explicit(&service->awake, memory_order_relaxed))
         atomic_exchange(&service->awake, true);
@@ -53,54 +58,97 @@ static void service_on_idle(uv_idle_t *idle) {
 
 /* ---- the turn ---- */
 
+bool service_is_late(const struct service *service) {
+    return engine_budget(service->engine)->now_ns - service->turn_ns >= SERVICE_TURN_NS;
+}
+
+/* Small replies are not held up by large ones of others. */
 void service_mark_dirty(struct service *service, struct connection *connection) {
-    if (connection->dirty)
+    if (connection->dirty || connection->state == CONNECTION_ENDED)
         return;
     connection->dirty = true;
-    connection->next_dirty = service->dirty;
-    service->dirty = connection;
+    if (connection->queue.bulk)
+        TAILQ_INSERT_TAIL(&service->dirty, connection, dirty_link);
+    else
+        TAILQ_INSERT_HEAD(&service->dirty, connection, dirty_link);
 }
 
 void service_mark_more(struct service *service, struct connection *connection) {
-    if (connection->more)
+    if (connection->more || connection->state == CONNECTION_ENDED)
         return;
-    connection->more = true;
-    connection->next_more = service->more;
-    service->more = connection;
+    connection->more = connection->used_ns < SERVICE_LIGHT_NS ? &service->light : &service->heavy;
+    TAILQ_INSERT_TAIL(connection->more, connection, more_link);
 }
 
-static void service_flush(struct service *service) {
-    while (service->dirty) {
-        struct connection *connection = service->dirty;
+void service_mark_ending(struct service *service, struct connection *connection) {
+    TAILQ_INSERT_TAIL(&service->ending, connection, more_link);
+}
 
-        service->dirty = connection->next_dirty;
+void service_mark_giving_up(struct service *service, struct connection *connection) {
+    TAILQ_INSERT_TAIL(&service->giving_up, connection, end_link);
+}
+
+/* All that is small, and of what is large as much as the turn's time allows. */
+static void service_flush(struct service *service) {
+    struct connection *connection;
+    bool some = false;
+
+    while ((connection = TAILQ_FIRST(&service->dirty))) {
+        if (connection->queue.bulk && some && (budget_look(service_budget(service)), service_is_late(service)))
+            return;
+        some |= connection->queue.bulk != NULL;
+        TAILQ_REMOVE(&service->dirty, connection, dirty_link);
         connection->dirty = false;
         connection_flush(connection);
     }
 }
 
-/* Each connection that was marked before, once. */
-static void service_resume(struct service *service) {
-    struct connection *last = NULL;
+/* Those that wait there now, each once, as the turn's time allows; at least one. */
+static void service_resume_queue(struct service *service, struct connection_queue *queue) {
+    struct connection *connection, *last = TAILQ_LAST(queue, connection_queue);
+    bool end = !last;
 
-    for (struct connection *connection = service->more; connection; connection = connection->next_more)
-        last = connection;
-    while (last) {
-        struct connection *connection = service->more;
-        bool end = connection == last;
-
-        service->more = connection->next_more;
-        connection->more = false;
+    while (!end && (connection = TAILQ_FIRST(queue))) {
+        end = connection == last;
+        TAILQ_REMOVE(queue, connection, more_link);
+        connection->more = NULL;
         connection_resume(connection);
-        if (end)
-            break;
-        /* One that marked itself again went in front; it waits for the next round behind the others. */
-        if (service->more == connection) {
-            service->more = connection->next_more;
-            connection->next_more = last->next_more;
-            last->next_more = connection;
-        }
+        end |= service_is_late(service);
     }
+}
+
+static void service_resume(struct service *service) {
+    service_resume_queue(service, &service->light);
+    service_resume_queue(service, &service->heavy);
+}
+
+/* Whose end has begun: each turn takes some steps of it. */
+static void service_end_some(struct service *service) {
+    struct budget *budget = service_budget(service);
+    struct connection *connection;
+    bool over = false;
+
+    while (!over && (connection = TAILQ_FIRST(&service->giving_up))) {
+        if (!connection_give_up_some(connection))
+            return;
+        over = budget_spent(budget, SERVICE_ENDS_STEPS);
+    }
+    while (!over && (connection = TAILQ_FIRST(&service->ending))) {
+        TAILQ_REMOVE(&service->ending, connection, more_link);
+        if (!connection_end_some(connection)) {
+            TAILQ_INSERT_HEAD(&service->ending, connection, more_link);
+            return;
+        }
+        over = budget_spent(budget, SERVICE_ENDS_STEPS);
+    }
+}
+
+static bool service_is_ending(const struct service *service) {
+    return !TAILQ_EMPTY(&service->ending) || !TAILQ_EMPTY(&service->giving_up);
+}
+
+static bool service_has_more(const struct service *service) {
+    return !TAILQ_EMPTY(&service->light) || !TAILQ_EMPTY(&service->heavy);
 }
 
 static void service_check_device(struct service *service) {
@@ -132,7 +180,8 @@ static void service_check_drain(struct service *service) {
 static void service_check_end(struct service *service) {
     if (!service->failed && service->draining)
         service_check_drain(service);
-    if ((!service->failed && !service->draining) || service->connections || service->ended)
+    if ((!service->failed && !service->draining) || service->connections || service->ended ||
+        service_is_ending(service))
         return;
     service->ended = true;
     if (service->options.ended)
@@ -142,31 +191,36 @@ static void service_check_end(struct service *service) {
 /* Everything that the loop's handles have read has been submitted by now. */
 static void service_on_check(uv_check_t *check) {
     struct service *service = check->data;
+    struct budget *budget = service_budget(service);
     unsigned rounds = 0;
 
     do {
         engine_kick(service->engine);
         /* What completes from here on wakes the loop; what completed before is found by this poll. */
         atomic_exchange(&service->awake, false);
+        budget_go_on(budget, SERVICE_TURN_NS);
         engine_poll(service->engine);
         compile_release_unused(service);
         service_check_device(service);
         if (service->trace.connection && trace_feed_turn(service))
             service_wake(service);
+        service_end_some(service);
         service_flush(service);
         /* Callbacks and replies may have enqueued more, such as the next parts of a fetch. */
-        if (!service->more && !engine_due(service->engine))
+        if (!service_has_more(service) && !engine_due(service->engine))
             break;
         service_busy(service);
         service_resume(service);
-    } while (++rounds < SERVICE_ROUNDS);
-    if (rounds == SERVICE_ROUNDS)
+    } while (++rounds < SERVICE_ROUNDS && !service_is_late(service));
+    if (rounds)
         engine_kick(service->engine);
     service_check_end(service);
-    if (service->more || service->dirty || rounds == SERVICE_ROUNDS)
+    if (service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
+        engine_due(service->engine))
         uv_idle_start(&service->idle, service_on_idle);
     else
         uv_idle_stop(&service->idle);
+    service->turn_ns = 0;
 }
 
 static void service_on_timer(uv_timer_t *timer) {
@@ -186,7 +240,8 @@ static void service_on_timer(uv_timer_t *timer) {
         trace_feed_tick(service);
     if (service->options.tick)
         service->options.tick(service->options.owner);
-    if (service->more || service->dirty)
+    if (service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
+        engine_due(service->engine))
         uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at them */
 }
 
@@ -236,6 +291,11 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     service->options.kind = service->kind;
     service->wire = debug && strstr(debug, "wire");
     service_limits(&service->limits);
+    TAILQ_INIT(&service->dirty);
+    TAILQ_INIT(&service->light);
+    TAILQ_INIT(&service->heavy);
+    TAILQ_INIT(&service->ending);
+    TAILQ_INIT(&service->giving_up);
     link_table_init(&service->links);
     compile_queue_init(&service->compiles);
     names_init(&service->names, service);
@@ -258,8 +318,10 @@ int service_start(struct service *service, struct engine *engine, struct fault *
 
 void service_finish(struct service *service) {
     for (;;) {
+        service_budget(service)->until_ns = BUDGET_UNLIMITED;
         while (service->connections)
             connection_destroy(service->connections, "the device is closed");
+        service_end_some(service);
         if (!service->compiles.busy)
             break;
         uv_run(service->loop, UV_RUN_ONCE); /* until the compilers that have no client any more notice */

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "engine/engine.h"
@@ -24,9 +25,18 @@
 struct answer;
 struct connection;
 
+/* A connection is at most once in each. */
+TAILQ_HEAD(connection_queue, connection);
+
 enum {
     SERVICE_TICK_MS = 100,
     SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is being closed */
+    /* The loop works in turns: after so much time with clients' frames those connections that have not been read yet wait
+     * for a later one, and so for each of a turn's other parts: callbacks, ends, large replies. */
+    SERVICE_TURN_NS = 1000 * 1000,
+    SERVICE_SHARE_NS = 250 * 1000, /* of a turn for one connection, */
+    SERVICE_LIGHT_NS =
+        1000 * 1000, /* and one that has taken less than this since the last tick comes before the others */
 };
 
 struct service_options {
@@ -34,9 +44,11 @@ struct service_options {
     uint64_t epoch;
     struct channel_limits limits; /* a 0 becomes a usable default */
     /* All may be NULL. */
-    /* A link to `device` is wanted: 0, or -EAGAIN to be asked again. Without it CopyOut ends in nothing. */
-    int (*want_link)(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
-    void (*left)(void *owner, uint64_t session); /* the connection of this number is gone */
+    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. Without it CopyOut ends in
+     * nothing. */
+    int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
+    void (*left)(void *owner, uint64_t session);    /* the connection of this number is gone */
+    void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
     /* Who is the client with this token ("" for none)? Answered by connection_granted() or connection_denied(); 0, or
      * -EAGAIN to be asked again. Without it the peer is who it is, and one that has to show a token is denied. */
     int (*login)(void *owner, const struct connection *connection, const char *token);
@@ -65,8 +77,12 @@ struct service {
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */
     uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
-    struct connection *dirty;         /* have replies to write */
-    struct connection *more;          /* may have frames buffered to go on with */
+    struct connection_queue dirty;    /* have replies to write; those with large ones last */
+    /* May have frames to go on with: those that have taken little time lately, and the others. */
+    struct connection_queue light, heavy;
+    struct connection_queue ending; /* are gone for everybody, and have something to give back */
+    struct connection_queue giving_up;
+    uint64_t turn_ns; /* when this turn began; 0: it has not */
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
@@ -99,8 +115,18 @@ void service_wake(void *owner);
 /* At the end of this turn: write `connection`'s replies; go on with its frames. */
 void service_mark_dirty(struct service *service, struct connection *connection);
 void service_mark_more(struct service *service, struct connection *connection);
+/* It is gone for everybody: what it has is given back from the end of this turn on. Its pending requests are answered with
+ * the fault that it has been given, from then on, and then it ends. */
+void service_mark_ending(struct service *service, struct connection *connection);
+void service_mark_giving_up(struct service *service, struct connection *connection);
 /* To be called by callbacks of the loop's own handles before they do work. */
 void service_busy(struct service *service);
+/* Whether this turn has lasted long enough: what can wait for the next one should. */
+bool service_is_late(const struct service *service);
+/* How long what is being done now may take. */
+static inline struct budget *service_budget(struct service *service) {
+    return engine_budget(service->engine);
+}
 
 /* No new work: what has been received is finished within limits.drain_timeout_ms and answered, then each connection
  * gets an Error STATUS_DRAINING and is closed. */

@@ -1,6 +1,7 @@
 #include "server/status.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/tensord.pb-c.h"
 #include "server/packet.h"
@@ -238,19 +239,26 @@ static size_t status_count_sessions(const struct supervisor *supervisor) {
     return count;
 }
 
-static void status_fill_sessions(const struct supervisor *supervisor, uint64_t now, struct status_session *rows,
-                                 Tensord__SessionStatus **pointers) {
+static bool status_may_see(const struct principal *viewer, const struct principal *owner) {
+    return viewer && (viewer->role == ROLE_ADMIN || !strcmp(viewer->name, owner->name));
+}
+
+static void status_fill_sessions(const struct supervisor *supervisor, const struct principal *viewer, uint64_t now,
+                                 struct status_session *rows, Tensord__SessionStatus **pointers) {
     size_t next = 0;
     for (unsigned i = 0; i < supervisor->n_slots; i++) {
         const struct worker_slot *slot = &supervisor->slots[i];
         for (unsigned s = 0; s < slot->snapshot.n_sessions; s++, next++) {
             status_fill_session(slot, &slot->snapshot.sessions[s], now, &rows[next]);
             pointers[next] = &rows[next].status;
+            if (!status_may_see(viewer, &slot->snapshot.sessions[s].principal))
+                rows[next].status.label = rows[next].status.last_failure = (char *)"";
         }
     }
 }
 
-int status_use(struct front *front, int (*use)(void *owner, const Tensord__Status *status), void *owner) {
+int status_use(struct front *front, const struct principal *viewer,
+               int (*use)(void *owner, const Tensord__Status *status), void *owner) {
     const struct supervisor *supervisor = &front->supervisor;
     Tensord__Device devices[CONFIG_DEVICES_MAX];
     Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
@@ -282,7 +290,7 @@ int status_use(struct front *front, int (*use)(void *owner, const Tensord__Statu
     if (!error) {
         for (unsigned i = 0; i < supervisor->n_slots; i++)
             status_fill_names(&supervisor->slots[i], &names[i], &states[i]);
-        status_fill_sessions(supervisor, now, rows, row_pointers);
+        status_fill_sessions(supervisor, viewer, now, rows, row_pointers);
         status.version = TENSORD_VERSION;
         status.uptime_s = status_seconds(now, front->started_ns);
         status.draining = front->draining;
@@ -320,7 +328,8 @@ static int status_pack(void *owner, const Tensord__Status *status) {
     return packet_append(packet->bytes, packet->size, FRAME_STATUS, packet->sequence, &status->base);
 }
 
-int status_append(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
+int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, uint8_t **bytes,
+                  size_t *size) {
     struct status_packet packet = {sequence, bytes, size};
-    return status_use(front, status_pack, &packet);
+    return status_use(front, viewer, status_pack, &packet);
 }

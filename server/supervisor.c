@@ -76,8 +76,8 @@ static void supervisor_link_wanted(void *owner, struct worker_slot *from, const 
     answer.type = CHANNEL_LINK_OUT;
     answer.link = wanted->link;
     if (supervisor_link(supervisor, from, to, wanted, &fd, &answer.link_fault))
-        log_event(LOG_LEVEL_WARNING, "link_refused", "from", from->device.name, "to", to, "cause",
-                  answer.link_fault.message, NULL);
+        log_event_from(LOG_LEVEL_WARNING, from->device.name, "link_refused", "from", from->device.name, "to", to,
+                       "cause", answer.link_fault.message, NULL);
     else
         log_event(LOG_LEVEL_DEBUG, "link", "from", from->device.name, "to", to, NULL);
     worker_slot_send(from, &answer, fd);
@@ -114,6 +114,12 @@ static void supervisor_slot_killed(void *owner, struct worker_slot *slot, const 
         supervisor->killed(supervisor->owner, slot, message);
 }
 
+static void supervisor_slot_greeted(void *owner, struct worker_slot *slot, uint64_t session) {
+    struct supervisor *supervisor = owner;
+    if (supervisor->greeted)
+        supervisor->greeted(supervisor->owner, slot, session);
+}
+
 static void supervisor_slot_ended(void *owner, struct worker_slot *slot, uint64_t session) {
     struct supervisor *supervisor = owner;
     supervisor->ended(supervisor->owner, slot, session);
@@ -126,6 +132,7 @@ static void supervisor_slot_login(void *owner, struct worker_slot *slot, const s
 
 static const struct worker_slot_events supervisor_slot_events = {
     .ended = supervisor_slot_ended,
+    .greeted = supervisor_slot_greeted,
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,
@@ -194,6 +201,11 @@ void supervisor_set_credentials(struct supervisor *supervisor, int fd) {
         worker_slot_set_credentials(&supervisor->slots[i], fd);
 }
 
+void supervisor_set_users(struct supervisor *supervisor, int fd) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_set_users(&supervisor->slots[i], fd);
+}
+
 void supervisor_kill(struct supervisor *supervisor) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_kill(&supervisor->slots[i], "killed at the end of the daemon");
@@ -205,9 +217,10 @@ static void supervisor_out_of_patience(uv_timer_t *timer) {
     supervisor_kill(supervisor);
 }
 
-/* Queued work first, then what has names. */
+/* Queued work first, then what has names; the worker itself gives up after that time and tells what is not saved. */
 static uint64_t supervisor_drain_ms(const struct config *config) {
-    return config->drain_timeout + SUPERVISOR_GRACE_MS + (*config->state_dir ? config->state_timeout : 0);
+    uint64_t names = *config->state_dir ? config->state_timeout + SUPERVISOR_GRACE_MS : 0;
+    return config->drain_timeout + SUPERVISOR_GRACE_MS + names;
 }
 
 void supervisor_drain(struct supervisor *supervisor) {
@@ -258,6 +271,13 @@ bool supervisor_stopped(const struct supervisor *supervisor) {
         if (supervisor->slots[i].process || supervisor->slots[i].state != WORKER_STOPPED)
             return false;
     return true;
+}
+
+bool supervisor_unsaved(const struct supervisor *supervisor) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (supervisor->slots[i].unsaved)
+            return true;
+    return false;
 }
 
 struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target) {

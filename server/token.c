@@ -101,6 +101,11 @@ bool token_verify(const struct token *token, const char *text) {
     return hashed && same && token;
 }
 
+bool token_same(const struct token *a, const struct token *b) {
+    return !strcmp(a->id, b->id) && !memcmp(a->salt, b->salt, sizeof a->salt) &&
+           !memcmp(a->hash, b->hash, sizeof a->hash);
+}
+
 /* ---- the record ---- */
 
 void token_record_write(const struct token *token, char text[TOKEN_RECORD_BYTES]) {

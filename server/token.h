@@ -32,6 +32,9 @@ bool token_is_id(const char *text);
  * `token` NULL: does the same work for nothing, so that an unknown id takes as long as a known one. */
 bool token_verify(const struct token *token, const char *text);
 
+/* Whether both have the same id and secret. */
+bool token_same(const struct token *a, const struct token *b);
+
 /* As the file of users has them: "ID SALT HASH" in hexadecimal digits. */
 void token_record_write(const struct token *token, char text[TOKEN_RECORD_BYTES]);
 bool token_record_parse(const char *text, struct token *token);

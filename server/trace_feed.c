@@ -5,13 +5,17 @@
 #include <string.h>
 
 #include "engine/trace.h"
+#include "server/account.h"
+#include "server/answer.h"
 #include "server/connection.h"
+#include "server/role.h"
 
 enum {
     TRACE_FEED_EVENTS = 3072, /* of a frame, which the longest texts make as large as a frame may be */
     TRACE_FEED_COUNTERS = 64, /* waiting to be sent; the oldest give way */
     TRACE_FEED_IN_FLIGHT = 8, /* frames */
     TRACE_FEED_MS_MAX = 3600000,
+    TRACE_FEED_OWN_MS_MAX = 60000, /* of one's own sessions: others shall have their turn */
 };
 
 /* Where a frame is put together. */
@@ -134,20 +138,42 @@ void trace_feed_tick(struct service *service) {
     counters->queue_depth = stats.queue_depth;
 }
 
+static bool trace_feed_is_admin(const struct connection *connection) {
+    return connection->peer.principal.role >= ROLE_ADMIN;
+}
+
+/* An admin has no need to wait for the end of a user's trace. STATUS_OK: nobody traces any more. */
+static int trace_feed_make_room(struct service *service, const struct connection *newcomer, struct fault *fault) {
+    struct connection *connection = service->trace.connection;
+    uint64_t sequence = service->trace.sequence;
+    struct fault ended;
+
+    if (!connection)
+        return STATUS_OK;
+    if (!trace_feed_is_admin(newcomer) || trace_feed_is_admin(connection))
+        return fault_set(fault, STATUS_LIMIT, "%s is being traced for session %lu; try again when that has ended",
+                         service->device, connection->number);
+    trace_feed_finish(service);
+    fault_set(&ended, STATUS_CANCELLED, "the trace has ended, for an admin began one");
+    answer_fault(connection, FRAME_TRACE_DATA, sequence, &ended);
+    return STATUS_OK;
+}
+
 int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, struct fault *fault) {
     struct service *service = connection->service;
     struct trace_feed *feed = &service->trace;
+    bool all = trace_feed_is_admin(connection);
+    uint32_t most = all ? TRACE_FEED_MS_MAX : TRACE_FEED_OWN_MS_MAX;
 
-    if (milliseconds == 0 || milliseconds > TRACE_FEED_MS_MAX)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "a trace takes 1 to %d ms, not %u", TRACE_FEED_MS_MAX,
-                         milliseconds);
-    if (feed->connection)
-        return fault_set(fault, STATUS_LIMIT, "%s is being traced for session %lu", service->device,
-                         feed->connection->number);
+    if (milliseconds == 0 || milliseconds > most)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "a trace takes 1 to %u ms%s, not %u", most,
+                         all ? "" : " with the role run", milliseconds);
+    if (trace_feed_make_room(service, connection, fault))
+        return fault->code;
     struct trace_feed_room *room = malloc(sizeof *room);
     if (!room)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
-    int status = trace_start(service->engine, fault);
+    int status = trace_start(service->engine, all ? NULL : connection->account->tenant, fault);
     if (status) {
         free(room);
         return status;

@@ -86,6 +86,17 @@ static int users_set_role(struct user *user, const char *value, struct fault *fa
     return STATUS_OK;
 }
 
+static int users_set_id(struct user *user, const char *value, struct fault *fault) {
+    size_t length = strlen(value);
+    if (length < 8 || length >= sizeof user->id || strspn(value, "0123456789abcdef") != length)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" is no id of 8 to %zu hexadecimal digits", value,
+                         sizeof user->id - 1);
+    if (*user->id)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s has two ids", user->name);
+    memcpy(user->id, value, length + 1);
+    return STATUS_OK;
+}
+
 static const struct users_token *users_find_token(const struct users *users, const char *id) {
     for (unsigned i = 0; i < users->n_tokens; i++)
         if (!strcmp(users->tokens[i].token.id, id))
@@ -138,6 +149,8 @@ static int users_pair(void *owner, const char *key, const char *value, struct fa
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" has no value", key);
     if (!strcmp(key, "role"))
         return users_set_role(user, value, fault);
+    if (!strcmp(key, "id"))
+        return users_set_id(user, value, fault);
     if (!strcmp(key, "token"))
         return users_add_token(users, value, fault);
     if (!strcmp(key, "uid"))
@@ -250,6 +263,7 @@ void users_destroy(struct users *users) {
 static void users_fill(struct principal *principal, const struct user *user, const char *credential) {
     *principal = (struct principal){.role = user->role};
     snprintf(principal->name, sizeof principal->name, "%s", user->name);
+    snprintf(principal->id, sizeof principal->id, "%s", user->id);
     snprintf(principal->credential, sizeof principal->credential, "%s", credential);
 }
 
@@ -298,20 +312,21 @@ void users_limits(const struct users *users, const char *name, const struct limi
 /* ---- two tables ---- */
 
 static bool users_same(const struct principal *a, const struct principal *b) {
-    return a->role == b->role && !strcmp(a->name, b->name);
+    return a->role == b->role && !strcmp(a->name, b->name) && !strcmp(a->id, b->id);
 }
 
-static bool users_token_lives(const struct users *now, const struct users_token *was, const struct user *user) {
-    const struct users_token *is = users_find_token(now, was->token.id);
-    if (!is || memcmp(&is->token, &was->token, sizeof is->token) != 0)
+/* Whether the table still has this token; then *means is whose it is. */
+static bool users_has_token(const struct users *users, const struct users_token *token, struct principal *means) {
+    const struct users_token *is = users_find_token(users, token->token.id);
+    if (!is || !token_same(&is->token, &token->token))
         return false;
-    const struct user *means = &now->users[is->user];
-    return means->role == user->role && !strcmp(means->name, user->name);
+    users_fill(means, &users->users[is->user], is->token.id);
+    return true;
 }
 
 /* Certificates are in no table; the users whom their names mean are. */
-static void users_compare_certificates(const struct users *before, const struct users *now,
-                                       void (*ended)(void *owner, const struct principal *principal), void *owner) {
+static void users_compare_certificates(const struct users *before, const struct users *now, users_ended *ended,
+                                       void *owner) {
     struct principal was, is;
     for (unsigned side = 0; side < 2; side++) {
         const struct users *table = side ? now : before;
@@ -322,22 +337,21 @@ static void users_compare_certificates(const struct users *before, const struct 
             users_by_certificate(before, name, &was);
             users_by_certificate(now, name, &is);
             if (!users_same(&was, &is))
-                ended(owner, &was);
+                ended(owner, &was, is.role == ROLE_NONE ? NULL : &is);
         }
     }
 }
 
-void users_compare(const struct users *before, const struct users *now,
-                   void (*ended)(void *owner, const struct principal *principal), void *owner) {
+void users_compare(const struct users *before, const struct users *now, users_ended *ended, void *owner) {
     struct principal was, is;
     users_compare_certificates(before, now, ended, owner);
     for (unsigned i = 0; i < before->n_tokens; i++) {
         const struct users_token *token = &before->tokens[i];
         const struct user *user = &before->users[token->user];
-        if (users_token_lives(now, token, user))
-            continue;
+        bool lives = users_has_token(now, token, &is);
         users_fill(&was, user, token->token.id);
-        ended(owner, &was);
+        if (!lives || !users_same(&was, &is))
+            ended(owner, &was, lives ? &is : NULL);
     }
     for (unsigned side = 0; side < 2; side++) {
         const struct users *table = side ? now : before;
@@ -348,7 +362,7 @@ void users_compare(const struct users *before, const struct users *now,
             users_by_uid(before, uid, &was);
             users_by_uid(now, uid, &is);
             if (!users_same(&was, &is))
-                ended(owner, &was);
+                ended(owner, &was, &is);
         }
     }
 }

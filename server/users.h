@@ -2,6 +2,7 @@
  *
  *     [alice]
  *     role = run
+ *     id = 5d1c20aa0f3b7e21            what is hers is no later alice's; `tensord user add` writes it
  *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these
  *     uid = 1000                       the peer of a Unix socket with this uid is alice
  *     principal-bytes = 20G            and other limits of hers (server/limits.h), in place of the configuration's
@@ -26,6 +27,7 @@ enum {
 
 struct user {
     char name[USERS_NAME_MAX + 1];
+    char id[PRINCIPAL_ID_BYTES]; /* ""; two users of one name, one after the other, have different ones */
     enum role role;
     struct limits limits; /* those that are its own, */
     uint32_t own;         /* which are these, as bits of LIMITS_KEYS */
@@ -74,9 +76,9 @@ void users_by_uid(const struct users *users, uid_t uid, struct principal *princi
 void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
 
 /* For each credential that means something else in `now` than it did in `before`, or nothing any more: calls with what it
- * meant. Those who were let in by it may not stay. */
-void users_compare(const struct users *before, const struct users *now,
-                   void (*ended)(void *owner, const struct principal *principal), void *owner);
+ * meant, and what it means (NULL: nothing). Those who were let in by it may not stay. */
+typedef void users_ended(void *owner, const struct principal *was, const struct principal *is);
+void users_compare(const struct users *before, const struct users *now, users_ended *ended, void *owner);
 
 /* What a principal of this name may take: the limits of everybody, and in place of some its own. `users` may be NULL. */
 void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits);

@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/channel.h"
 #include "server/connection.h"
 #include "server/credentials.h"
+#include "server/farewell.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
@@ -58,6 +60,14 @@ void worker_on_left(void *owner, uint64_t session) {
     worker->left[worker->n_left++] = session;
 }
 
+/* Where this is lost the connection may be told to go, and does not. */
+void worker_on_greeted(void *owner, uint64_t session) {
+    struct worker *worker = owner;
+    const struct channel_message greeted = {.type = CHANNEL_GREETED, .connection.session = session};
+
+    channel_send(worker->channel, &greeted, -1);
+}
+
 void worker_tell_left(struct worker *worker) {
     size_t told = 0;
 
@@ -92,7 +102,7 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     else
         error = connection_create(&options, fd, &connection, &fault);
     if (error) {
-        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "reason", fault.message, NULL);
+        log_event(LOG_LEVEL_ERROR, "connection_failed", "peer", options.peer->address, "cause", fault.message, NULL);
         worker_refuse(worker, options.session);
     }
     worker_take(worker);
@@ -112,6 +122,27 @@ static void worker_connection(struct worker *worker, const struct channel_messag
     }
 }
 
+/* Its place is wanted, if it still has not said Hello. */
+static void worker_evict(struct worker *worker, uint64_t session) {
+    struct connection *connection = worker->service.connections;
+    struct fault fault;
+
+    while (connection && connection->guest != session)
+        connection = connection->next;
+    if (!connection)
+        return;
+    if (connection->session) {
+        worker_on_greeted(worker, session);
+        return;
+    }
+    /* At once: whoever wants the place does not wait for this one's client to read. */
+    fault_set(&fault, STATUS_LIMIT, "%s", CHANNEL_EVICTED);
+    worker->service.rejections[STATUS_LIMIT]++;
+    if (!connection->peer.tls)
+        farewell_send(connection->transport.fd, &fault);
+    connection_destroy(connection, fault.message);
+}
+
 /* Connections that are open go on with what they began with. */
 static void worker_credentials(struct worker *worker, int fd) {
     struct tls_context *context = NULL;
@@ -125,6 +156,21 @@ static void worker_credentials(struct worker *worker, int fd) {
     }
     tls_context_release(worker->tls);
     worker->tls = context;
+}
+
+/* Without it names are only shown, and found, by other words. */
+static void worker_users(struct worker *worker, int fd) {
+    struct stat stat_now;
+    char *text = fd >= 0 && !fstat(fd, &stat_now) ? malloc((size_t)stat_now.st_size + 1) : NULL;
+    ssize_t bytes = text ? pread(fd, text, (size_t)stat_now.st_size, 0) : -1;
+
+    if (bytes < 0) {
+        log_event(LOG_LEVEL_ERROR, "users_unknown", "cause", "no descriptor or no memory left", NULL);
+        free(text);
+        return;
+    }
+    text[bytes] = 0;
+    names_set_users(&worker->service.names, text);
 }
 
 /* Before its Hello a session has no tensors, but it has its number. */
@@ -161,7 +207,7 @@ static void worker_revoke(struct worker *worker, const struct principal *princip
     struct connection *connection = worker->service.connections;
     struct fault fault;
 
-    fault_set(&fault, STATUS_DENIED, "%s may not stay: its token or role was revoked or changed", principal->name);
+    fault_set(&fault, STATUS_DENIED, "%s's token or role was revoked or changed", principal->name);
     while (connection) {
         struct connection *next = connection->next;
 
@@ -191,7 +237,7 @@ static void worker_message(struct worker *worker, const struct channel_message *
         worker_connection(worker, message, fd);
         return;
     case CHANNEL_LINK_IN:
-        link_in_accept(&worker->service, message->link.device, message->link.ticket, fd);
+        link_in_accept(&worker->service, message->link.device, message->link.principal, message->link.ticket, fd);
         return;
     case CHANNEL_LINK_OUT:
         link_out_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
@@ -201,6 +247,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
         break;
     case CHANNEL_CREDENTIALS:
         worker_credentials(worker, fd);
+        break;
+    case CHANNEL_USERS:
+        worker_users(worker, fd);
         break;
     case CHANNEL_KILL:
         worker_kill(worker, message);
@@ -217,6 +266,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
         break;
     case CHANNEL_KERNELS:
         worker_kernels(worker, message->kernels);
+        break;
+    case CHANNEL_EVICT:
+        worker_evict(worker, message->connection.session);
         break;
     case CHANNEL_PLACES:
         worker_places(worker, message->places);
@@ -248,11 +300,12 @@ void worker_on_channel(uv_poll_t *poll, int status, int events) {
 
 /* ---- questions ---- */
 
-int worker_want_link(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]) {
+int worker_want_link(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]) {
     struct worker *worker = owner;
     struct channel_message message = {.type = CHANNEL_LINK_WANTED};
 
     snprintf(message.link.device, sizeof message.link.device, "%s", device);
+    snprintf(message.link.principal, sizeof message.link.principal, "%s", principal);
     memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
     return channel_send(worker->channel, &message, -1);
 }
@@ -272,6 +325,6 @@ int worker_login(void *owner, const struct connection *connection, const char *t
 void worker_report(int channel, const struct fault *fault) {
     struct channel_message message = {.type = CHANNEL_FAULT, .fault = *fault};
 
-    log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "message", fault->message, NULL);
+    log_event(LOG_LEVEL_ERROR, "device_fault", "code", status_name((int)fault->code), "cause", fault->message, NULL);
     worker_tell(channel, &message);
 }

@@ -62,7 +62,9 @@ static void worker_slot_watch(struct worker_slot *slot, uint64_t now, bool late)
     uint64_t written = atomic_load_explicit(&slot->process->page->written_ns, memory_order_relaxed);
     uint64_t let_go = atomic_load_explicit(&slot->process->page->let_go_ns, memory_order_relaxed);
     since = written > since ? written : since;
+    uint64_t alive = atomic_load_explicit(&slot->process->page->alive_ns, memory_order_relaxed);
     since = let_go > since ? let_go : since;
+    since = alive > since ? alive : since;
     uint64_t silent_ms = now > since ? (now - since) / WORKER_MS_NS : 0;
     if (slot->state == WORKER_LOST && (now - slot->lost_ns) / WORKER_MS_NS > WORKER_LOST_GRACE_MS) {
         worker_process_kill(slot->process);

@@ -11,6 +11,10 @@ _tensord() {
         mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$current")
         return
         ;;
+    --log-format)
+        mapfile -t COMPREPLY < <(compgen -W 'text json' -- "$current")
+        return
+        ;;
     --log-level)
         mapfile -t COMPREPLY < <(compgen -W 'debug info warning error' -- "$current")
         return
@@ -20,7 +24,8 @@ _tensord() {
         mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp://127.0.0.1:' -- "$current")
         return
         ;;
-    --*) [[ $previous == --help || $previous == --version ]] || return ;;
+    --help | --version | --check-config) ;;
+    --*) return ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" --help 2>/dev/null | sed -n 's/^  \(--[a-z0-9-]*\).*/\1/p')" -- "$current")
 }

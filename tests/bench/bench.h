@@ -123,3 +123,4 @@ void bench_matmul(const struct bench_placement *placement, const struct bench_da
 void bench_add(const struct bench_placement *placement);
 void bench_clients(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_start(void);
+void bench_pool(void);

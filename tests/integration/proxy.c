@@ -39,6 +39,8 @@ static int64_t pair_budget(struct proxy *proxy) {
     unsigned random = (unsigned)rand_r(&proxy->seed);
     if (proxy->cuts >= proxy->cuts_max)
         return -1;
+    if (proxy->every)
+        return proxy->every;
     return (unsigned)rand_r(&proxy->seed) % most[random % 4];
 }
 

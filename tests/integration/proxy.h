@@ -28,6 +28,7 @@ struct proxy {
     /* settings; may change at any time */
     atomic_uint cuts_max;  /* so many are made, */
     atomic_uint cuts;      /* and have been made */
+    atomic_uint every;     /* bytes after which each connection is cut; 0: some number of them */
     atomic_uint taken;     /* connections that it has let in */
     atomic_bool frozen;    /* nothing is passed on, and nothing is closed */
     atomic_bool shut;      /* new connections are closed at once */

@@ -328,3 +328,35 @@ Test(cli, passed_socket_that_was_shut_down_does_not_spin) {
     close(fd);
     daemon_directory_remove(directory);
 }
+
+Test(cli, a_configuration_is_checked_without_a_start) {
+    char folder[64], path[80];
+    TENSORD("--check-config", "--listen", "unix:/tmp/x", "--listen", "tcp://127.0.0.1:7077", "--threads", "2");
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert_str_eq(command.out, "The configuration is valid.\n");
+    command_finish(&command);
+    TENSORD("--check-config", "--listen", "tcp://0.0.0.0:7077");
+    refused_with("there is no authentication");
+    TENSORD("--check-config", "--listen", "tls://127.0.0.1:7077");
+    refused_with("no certificate to show");
+    TENSORD("--check-config", "--tls-certificate", "/nonexistent/c.pem");
+    refused_with("/nonexistent/c.pem");
+    TENSORD("--check-config", "--users", "/nonexistent/users");
+    refused_with("/nonexistent/users");
+    TENSORD("--check-config", "--http", "0.0.0.0:9137");
+    refused_with("http");
+    TENSORD("--check-config", "--threads", "many");
+    refused_with("many");
+    TENSORD("--check-config=yes");
+    refused_with("takes no value");
+    daemon_directory_make(folder);
+    snprintf(path, sizeof path, "%s/state", folder);
+    TENSORD("--check-config", "--state-dir", path);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    cr_assert(access(path, F_OK) != 0, "it was made");
+    command_finish(&command);
+    cr_assert(!mkdir(path, 0755) && !chmod(path, 0755));
+    TENSORD("--check-config", "--state-dir", path);
+    refused_with("has mode 0755");
+    daemon_directory_remove(folder);
+}

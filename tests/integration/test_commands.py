@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Every command of tensorctl with everything that may be wrong on its command line, with every role, and on a daemon that is not there:
 it ends by itself with a status of its own and one line that says what is wrong; it never crashes."""
+import json
 import os
 import re
 import shutil
@@ -17,9 +18,9 @@ FAILED, USAGE = 1, 2
 WORK = {
     "status": ([], "observe"), "devices": (["cpu:0"], "observe"), "sessions": ([], "observe"), "ops": ([], "observe"),
     "top": (["--batch", "--count", "1"], "observe"), "ping": (["--count", "2"], "observe"),
-    "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "admin"), "kill": (["--user", "nobody-at-all"], "observe"),
+    "trace": (["--seconds", "0.05", "-o", "-", "cpu:0"], "run"), "kill": (["--user", "nobody-at-all"], "observe"),
     "names": (["cpu:0"], "run"), "save": (["cpu:0", "FOLDER/s"], "run"), "load": (["cpu:0", "FOLDER/none"], "run"),
-    "drain": ([], "admin"),
+    "bench": (["--seconds", "0.05", "cpu:0"], "run"), "config": ([], "admin"), "drain": ([], "admin"),
 }
 
 
@@ -112,11 +113,24 @@ class Commands(unittest.TestCase):
             self.refused(self.run_ctl(url, "admin", "kill", "--", word), USAGE)
         self.refused(self.run_ctl(url, "admin", "kill", "123456"), FAILED)
 
+    def test_the_configuration_in_force_is_shown_with_its_origins(self):
+        url = self.start()
+        rows = {r["key"]: r for r in json.loads(self.run_ctl(url, "admin", "config", "--json").stdout)["config"]}
+        self.assertEqual((rows["listen"]["value"], rows["listen"]["origin"]), (url, "flag"))
+        self.assertEqual((rows["users"]["value"], rows["users"]["origin"]), (self.users, "flag"))
+        self.assertEqual((rows["staging"]["value"], rows["staging"]["origin"]), ("1G", "default"))
+        self.assertTrue(rows["weight"]["reloadable"] and not rows["threads"]["reloadable"])
+        path = os.path.join(self.folder, "again.conf")
+        with open(path, "w", encoding="utf-8") as file:  # what it prints is a configuration file
+            file.write(self.run_ctl(url, "admin", "config").stdout)
+        done = subprocess.run([TENSORD, "--check-config", "--config", path], capture_output=True, text=True, timeout=WAIT_S)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_every_command_with_every_role(self):
         url = self.start()
         order = ["observe", "run", "admin"]
         for role in order:
-            for command in self.commands():
+            for command in sorted(self.commands(), key=lambda name: name == "drain"):  # which is the end
                 words, least = WORK[command]
                 done = self.run_ctl(url, role, command, *words)
                 if order.index(role) < order.index(least):

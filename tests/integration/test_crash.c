@@ -74,7 +74,7 @@ Test(crash, in_a_launch_is_reported_with_the_operation_and_others_go_on) {
     expect_log("function=submitter_main+0x");
     expect_log("process=late:0 event=crash_end signal=SIGSEGV\n");
     expect_log("event=worker_exit device=late:0");
-    snprintf(text, sizeof text, "killed by signal 11 (Segmentation fault); its last operation was tanh (cul=prit\n");
+    snprintf(text, sizeof text, "killed by signal 11 (Segmentation fault); its last operation was tanh of session ");
     expect_fault("late:0", text);
     client_expect(td_add(kept, kept), (float[]){2, 4, 6}, 3);
     status_until(tensord.url, status_device_is, &(struct status_is){"late:0", "ready", 2}, WAIT_MS);

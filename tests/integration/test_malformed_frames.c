@@ -106,6 +106,8 @@ EMPTY(sends_get_status, FRAME_GET_STATUS)
 EMPTY(sends_drain, FRAME_DRAIN)
 EMPTY(sends_list_operations, FRAME_LIST_OPERATIONS)
 EMPTY(sends_operation_list, FRAME_OPERATION_LIST)
+EMPTY(sends_get_config, FRAME_GET_CONFIG)
+EMPTY(sends_config, FRAME_CONFIG)
 EMPTY(sends_ping, FRAME_PING)
 EMPTY(sends_batch, FRAME_BATCH)
 EMPTY(sends_upload, FRAME_UPLOAD)
@@ -208,6 +210,7 @@ static const struct hostile_row rows[] = {
     ROW(SESSION, sends_get_status, CLOSES, STATUS_PROTOCOL),
     ROW(SESSION, sends_drain, CLOSES, STATUS_PROTOCOL),
     ROW(SESSION, sends_list_operations, CLOSES, STATUS_PROTOCOL),
+    ROW(SESSION, sends_get_config, CLOSES, STATUS_PROTOCOL),
     ROW(PREAMBLE, sends_ping, CLOSES, STATUS_PROTOCOL),
     ROW(PREAMBLE, sends_batch, CLOSES, STATUS_PROTOCOL),
     ROW(PREAMBLE, sends_upload, CLOSES, STATUS_PROTOCOL),
@@ -239,6 +242,7 @@ static const struct hostile_row rows[] = {
     ROW(CONTROL, sends_fetch, CLOSES, STATUS_PROTOCOL),
     ROW(CONTROL, sends_status, CLOSES, STATUS_PROTOCOL),
     ROW(CONTROL, sends_operation_list, CLOSES, STATUS_PROTOCOL),
+    ROW(CONTROL, sends_config, CLOSES, STATUS_PROTOCOL),
     ROW(CONTROL, sends_link_data, CLOSES, STATUS_PROTOCOL),
 };
 

@@ -1,5 +1,6 @@
 /* Sessions that outlive their connections, by hand: what is counted, who may come back, and what becomes of cut frames. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,7 +25,8 @@ TestSuite(resume_wire, .init = start, .fini = stop, .timeout = 60);
 
 /* What Welcome says, and what Hello presents. */
 struct pass {
-    uint64_t session, epoch, frames;
+    uint64_t session, epoch, frames, frame_bytes;
+    bool within; /* it goes on within a frame */
     uint8_t secret[16];
     size_t secret_bytes;
 };
@@ -36,6 +38,7 @@ static void hello(struct wire *wire, const struct pass *pass) {
     message.resumable = true;
     if (pass) {
         message.resume_session = pass->session;
+        message.resume_within = pass->within;
         message.resume_epoch = pass->epoch;
         message.resume_secret = (ProtobufCBinaryData){pass->secret_bytes, (uint8_t *)(uintptr_t)pass->secret};
     }
@@ -50,7 +53,11 @@ static struct pass welcome(struct wire *wire) {
     Tensord__Welcome *message = tensord__welcome__unpack(NULL, frame.header.message_bytes, frame.message);
     cr_assert_not_null(message);
     cr_assert_leq(message->resume_secret.len, sizeof pass.secret);
-    pass = (struct pass){message->session, message->epoch, message->frames, {0}, message->resume_secret.len};
+    pass = (struct pass){.session = message->session,
+                         .epoch = message->epoch,
+                         .frames = message->frames,
+                         .frame_bytes = message->frame_bytes,
+                         .secret_bytes = message->resume_secret.len};
     if (pass.secret_bytes)
         memcpy(pass.secret, message->resume_secret.data, pass.secret_bytes);
     tensord__welcome__free_unpacked(message, NULL);
@@ -218,6 +225,67 @@ Test(resume_wire, frame_that_was_cut_counts_as_not_sent) {
     wire_close(&wire);
 }
 
+/* An upload of one frame, as bytes. */
+static void upload_bytes(struct wire_buffer *buffer, const float *data, int64_t n) {
+    Tensord__Upload upload = TENSORD__UPLOAD__INIT;
+    upload.id = upload.sequence = 1;
+    upload.dtype = DTYPE_F32;
+    upload.n_shape = 1;
+    upload.shape = &n;
+    upload.label = "";
+    wire_buffer_frame(buffer, FRAME_UPLOAD, 0, &upload, data, (size_t)n * sizeof *data);
+}
+
+/* Within its header, its message, its payload; from there each connection brings the next part. */
+Test(resume_wire, frame_goes_on_where_it_was_cut) {
+    static const size_t cuts[] = {31, 32, 40, 60, 1000, 1001, 100000, 150000};
+    struct wire wire;
+    struct wire_buffer buffer = {0};
+    static float data[CUT_FLOATS], got[CUT_FLOATS];
+    size_t sent = 0;
+    client_noise(data, sizeof data, 1);
+    upload_bytes(&buffer, data, CUT_FLOATS);
+    struct pass pass = open_new(&wire), back;
+    pass.within = true;
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        cr_assert(wire_write(&wire, buffer.bytes + sent, cuts[i] - sent));
+        detach(&wire, &pass);
+        back = come_back(&wire, &pass);
+        sent = cuts[i] < FRAME_HEADER_BYTES ? 0 : cuts[i];
+        cr_assert(back.frames == 0 && back.frame_bytes == sent, "%lu bytes of %zu", back.frame_bytes, cuts[i]);
+    }
+    cr_assert(wire_write(&wire, buffer.bytes + sent, buffer.n - sent));
+    cr_assert_eq(wire_fetch(&wire, 1, got, sizeof got, NULL), STATUS_OK);
+    cr_assert(!memcmp(got, data, sizeof data));
+    detach(&wire, &pass);
+    back = come_back(&wire, &pass);
+    cr_assert(back.frames == 1 && back.frame_bytes == 0);
+    cr_assert(wire_full(&wire, 2, 2, 3, 9), "numbers go on");
+    cr_assert_eq(wire_fetch(&wire, 2, got, 3 * sizeof *got, NULL), STATUS_OK);
+    wire_close(&wire);
+    wire_buffer_finish(&buffer);
+}
+
+/* A question has no part that is kept: it is asked again. */
+Test(resume_wire, question_that_was_cut_is_forgotten) {
+    struct wire wire;
+    struct wire_buffer buffer = {0};
+    float got[3];
+    Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+    struct pass pass = open_new(&wire);
+    pass.within = true;
+    fetch.id = 1;
+    wire_buffer_frame(&buffer, FRAME_FETCH, 7, &fetch, NULL, 0);
+    cr_assert(wire_full(&wire, 1, 1, 3, 7) && wire_ping(&wire));
+    cr_assert(wire_write(&wire, buffer.bytes, buffer.n - 2));
+    detach(&wire, &pass);
+    struct pass back = come_back(&wire, &pass);
+    cr_assert(back.frames == 1 && back.frame_bytes == 0, "%lu, %lu", back.frames, back.frame_bytes);
+    cr_assert_eq(wire_fetch(&wire, 1, got, sizeof got, NULL), STATUS_OK);
+    wire_close(&wire);
+    wire_buffer_finish(&buffer);
+}
+
 Test(resume_wire, cut_chunk_that_comes_back_with_another_size_breaks_the_protocol) {
     struct wire wire;
     static float data[CUT_FLOATS];
@@ -289,6 +357,44 @@ Test(resume_wire, acks_tell_how_many_frames_have_been_handled) {
         wire_frame_finish(&frame);
     }
     cr_assert(acks >= 3 && acks <= 16, "%u", acks);
+    wire_buffer_finish(&buffer);
+    wire_close(&wire);
+}
+
+static bool has_tensors(const Tensord__Status *status, const void *tensors) {
+    return status->n_sessions == 1 && status->sessions[0]->tensors >= *(const uint64_t *)tensors;
+}
+
+/* Whether it reads is the client's choice, and must not decide how much is kept for it. */
+Test(resume_wire, client_that_does_not_read_has_one_ack_on_its_way) {
+    enum { N = 20000, LARGE = 2 << 20 };
+    struct wire wire;
+    struct wire_frame frame;
+    struct wire_buffer buffer = {0};
+    uint64_t all = N + 1;
+    unsigned acks = 0;
+    (void)open_new(&wire);
+    cr_assert(wire_full(&wire, 1, 1, LARGE, 1));
+    Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+    fetch.id = 1;
+    cr_assert(wire_request(&wire, FRAME_FETCH, &fetch)); /* more than a socket holds */
+    struct pollfd readable = {.fd = wire.fd, .events = POLLIN};
+    cr_assert_eq(poll(&readable, 1, WIRE_TIMEOUT_MS), 1);
+    for (uint64_t i = 2; i <= N + 1; i++)
+        wire_buffer_op(
+            &buffer,
+            &(struct wire_op){.opcode = OP_FULL, .output = i, .sequence = i, WIRE_INTS(DTYPE_F32, 0), WIRE_FLOATS(1)});
+    cr_assert(wire_write(&wire, buffer.bytes, buffer.n));
+    status_until(tensord.url, has_tensors, &all, 30000);
+    Tensord__Ping ping = TENSORD__PING__INIT;
+    cr_assert(wire_request(&wire, FRAME_PING, &ping));
+    for (bool over = false; !over;) {
+        cr_assert_eq(wire_receive(&wire, &frame, WIRE_TIMEOUT_MS), WIRE_FRAME);
+        over = frame.header.type == FRAME_PONG;
+        acks += frame.header.type == FRAME_ACK;
+        wire_frame_finish(&frame);
+    }
+    cr_assert(acks >= 1 && acks <= 2, "%u", acks);
     wire_buffer_finish(&buffer);
     wire_close(&wire);
 }
@@ -374,4 +480,43 @@ Test(resume_wire, error_ends_a_session_that_could_be_resumed) {
     cr_assert_eq(wire_until_closed(&wire, WIRE_TIMEOUT_MS, text), STATUS_PROTOCOL);
     wire_close(&wire);
     cr_assert_eq(refusal(tensord.url, &pass, text), STATUS_DEVICE_LOST);
+}
+
+/* Batches that take many turns are cut within, too: what has been done of them is not done again. */
+Test(resume_wire, batch_that_was_cut_within_its_operations_goes_on) {
+    enum { MANY = 6000 }; /* many turns, and fewer bytes than bring an Ack */
+    Tensord__Batch batch = TENSORD__BATCH__INIT;
+    struct wire wire;
+    float got = 0;
+    uint64_t *heads = malloc(MANY * sizeof *heads);
+    int64_t *ints = malloc(3 * MANY * sizeof *ints);
+    double *floats = malloc(MANY * sizeof *floats);
+    for (int i = 0; i < MANY; i++) {
+        heads[i] = batch_head(OP_FULL, 0, 3, 1, 0, 0);
+        ints[3 * i] = DTYPE_F32, ints[3 * i + 1] = 0, ints[3 * i + 2] = 1;
+        floats[i] = i + 1;
+    }
+    batch.first_output = batch.first_sequence = 1;
+    batch.n_heads = batch.n_floats = MANY;
+    batch.n_ints = 3 * MANY;
+    batch.heads = heads, batch.ints = ints, batch.floats = floats;
+    struct pass pass = open_new(&wire);
+    cr_assert(wire_send(&wire, FRAME_BATCH, &batch, NULL, 0));
+    detach(&wire, &pass);
+    pass = come_back(&wire, &pass);
+    if (pass.frames == 0)
+        cr_assert(wire_send(&wire, FRAME_BATCH, &batch, NULL, 0));
+    cr_assert(wire_full(&wire, MANY + 1, MANY + 1, 1, 7));
+    char why[256] = "";
+    cr_assert_eq(wire_fetch(&wire, MANY + 1, &got, sizeof got, why), STATUS_OK, "%s", why);
+    cr_assert_eq(got, 7);
+    for (uint64_t id = 1; id <= MANY; id += MANY / 64) {
+        cr_assert_eq(wire_fetch(&wire, id, &got, sizeof got, NULL), STATUS_OK);
+        cr_assert_eq(got, (float)id);
+    }
+    Tensord__Status *status = status_get(tensord.url);
+    cr_assert_eq(status_device(status, "cpu:0")->n_failures, 0);
+    status_free(status);
+    wire_close(&wire);
+    free(heads), free(ints), free(floats);
 }

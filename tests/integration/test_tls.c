@@ -255,7 +255,7 @@ Test(tls, end_without_close_notify_is_told_from_an_orderly_one) {
     char byte;
     START("--session-lease", "0");
     works(tensord.tcp);
-    cr_assert(daemon_log_has(&tensord, "reason=\"closed by the client\"", LOG_MS));
+    cr_assert(daemon_log_has(&tensord, "cause=\"closed by the client\"", LOG_MS));
     cr_assert(!pipe(ready));
     pid_t pid = client_fork(hold, &ready[1]);
     cr_assert_eq(read(ready[0], &byte, 1), 1);

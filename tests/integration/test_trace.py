@@ -46,8 +46,8 @@ class TraceTest(unittest.TestCase):
     def status(self):
         return json.loads(self.run_ctl("status", "--json").stdout)
 
-    def job(self, device):
-        job = subprocess.Popen([JOB, self.url, device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def job(self, device, url=None):
+        job = subprocess.Popen([JOB, url or self.url, device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(lambda: job.poll() is None and job.communicate(timeout=WAIT_S))
         self.assertEqual(job.stdout.readline(), "ready\n")
         return job
@@ -57,6 +57,14 @@ class TraceTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(self.file, encoding="utf-8") as file:
             return json.load(file)["traceEvents"]
+
+    def start_trace(self, seconds, url):
+        tracing = subprocess.Popen([TENSORCTL, "--url", url, "trace", "--seconds", seconds, "-o", self.file, "cpu:0"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(tracing.stderr.close)
+        self.addCleanup(tracing.stdout.close)
+        self.addCleanup(lambda: tracing.poll() is None and (tracing.kill(), tracing.wait(WAIT_S)))
+        return tracing
 
     @staticmethod
     def nanoseconds(event):
@@ -203,17 +211,42 @@ class TraceTest(unittest.TestCase):
 
     def test_wrong_use_is_told(self):
         for arguments, words in ((["cpu:7"], "no device \"cpu:7\""), (["--seconds", "0"], "--seconds"),
-                                 (["-o", "/nonexistent/file"], "/nonexistent/file"), (["--batch"], "for top")):
+                                 (["-o", "/nonexistent/file"], "/nonexistent/file"), (["--batch"], "--batch")):
             done = self.run_ctl("trace", "--seconds", "0.1", "-o", self.file, *arguments)
             self.assertIn(done.returncode, (1, 2), arguments)
             self.assertIn(words, done.stderr)
 
-    def test_only_admins_trace(self):
+    def tcp(self):
         with open(os.path.join(self.directory, "log"), encoding="utf-8") as log:
-            tcp = next(w for w in log.read().split() if w.startswith("url=tcp://"))[len("url="):]
-        done = self.run_ctl("trace", "--seconds", "0.1", "-o", self.file, "cpu:0", url=tcp)
+            return next(w for w in log.read().split() if w.startswith("url=tcp://"))[len("url="):]
+
+    def test_who_is_no_admin_sees_their_own_sessions_alone(self):
+        """Over TCP, without a file of users, all are one principal, and not the one of the socket."""
+        self.job("cpu:0")
+        self.job("cpu:0", self.tcp())
+        by_principal = collections.defaultdict(set)
+        self.until(lambda: len(self.status()["sessions"]) >= 2, "no sessions")
+        for session in self.status()["sessions"]:
+            by_principal[session["peer"] == "unix"].add(session["id"])
+        tracing = self.start_trace("1", self.tcp())
+        said = tracing.communicate(timeout=WAIT_S)
+        self.assertEqual(tracing.returncode, 0, said)
+        with open(self.file, encoding="utf-8") as file:
+            found = {e["args"]["session"] for e in self.slices(json.load(file)["traceEvents"])}
+        self.assertTrue(found)
+        self.assertLessEqual(found, by_principal[False])
+        done = self.run_ctl("trace", "--seconds", "61", "-o", self.file, "cpu:0", url=self.tcp())
         self.assertEqual(done.returncode, 1)
-        self.assertIn("admin", done.stderr)
+        self.assertIn("60000 ms", done.stderr)
+
+    def test_an_admins_trace_ends_a_users(self):
+        tracing = self.start_trace("60", self.tcp())
+        self.until(lambda: [s for s in self.status()["sessions"] if s["client"].startswith("tensorctl trace")], "no session")
+        self.until(lambda: tracing.poll() is not None or
+                   self.run_ctl("trace", "--seconds", "0.05", "-o", "-", "cpu:0").returncode == 0 and
+                   tracing.wait(WAIT_S) is not None, "the user's trace goes on")
+        self.assertEqual(tracing.returncode, 1)
+        self.assertIn("an admin began one", tracing.stderr.read())
 
 
 if __name__ == "__main__":

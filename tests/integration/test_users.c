@@ -179,7 +179,7 @@ Test(users, failures_are_counted_by_their_reason_and_logged) {
     cr_assert_eq(status->logins->malformed, 1);
     cr_assert_eq(status->logins->unknown, 0);
     status_free(status);
-    snprintf(line, sizeof line, "reason=\"wrong secret\" token=%s", users_token_id(alice));
+    snprintf(line, sizeof line, "cause=\"wrong secret\" token=%s", users_token_id(alice));
     cr_assert(daemon_log_has(&tensord, line, RUN_MS));
 }
 

@@ -43,14 +43,14 @@ Test(watchdog, endless_kernel_costs_its_own_device_a_worker_and_is_named) {
     td_label(NULL);
     td_tensor *z = td_add(y, y);
     const td_error *error = client_expect_failure(z, TD_E_DEVICE_LOST);
-    cr_assert(strstr(error->message, "no progress for ") && strstr(error->message, "tanh (stuck here)") &&
+    cr_assert(strstr(error->message, "no progress for ") && strstr(error->message, "tanh") &&
                   strstr(error->message, "of session "),
               "%s", error->message);
     cr_assert_eq(td_sync(victim.device), TD_E_DEVICE_LOST);
     client_expect(client_ramp(bystander.device, 3, 1), (float[]){1, 2, 3}, 3);
     status_until(tensord.url, status_device_is, &(struct status_is){"late:0", "ready", 2}, 30000);
     Tensord__Status *status = status_get(tensord.url);
-    cr_assert(strstr(status_device(status, "late:0")->last_fault, "tanh (stuck here)"), "%s",
+    cr_assert(strstr(status_device(status, "late:0")->last_fault, "tanh"), "%s",
               status_device(status, "late:0")->last_fault);
     cr_assert_eq(status_device(status, "cpu:0")->restarts, 0);
     status_free(status);
@@ -81,9 +81,10 @@ Test(watchdog, endless_kernel_is_noticed_on_a_busy_device) {
         td_release(sum);
     }
     cr_assert_eq(code, TD_E_DEVICE_LOST, "%d rounds", rounds);
+    cr_expect(!strstr(td_last_error()->message, "stuck here"), "another's label: %s", td_last_error()->message);
     cr_expect_gt(rounds, 10);
     const td_error *error = client_expect_failure(y, TD_E_DEVICE_LOST);
-    cr_expect(strstr(error->message, "no progress for ") && strstr(error->message, "tanh (stuck here)"), "%s",
+    cr_expect(strstr(error->message, "no progress for ") && strstr(error->message, "tanh"), "%s",
               error->message);
     client_close(&victim);
     client_close(&busy);

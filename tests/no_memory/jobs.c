@@ -224,6 +224,7 @@ static int questions(const char *url) {
     } ASKED[] = {
         {FRAME_PING, FRAME_PONG},         {FRAME_LIST_DEVICES, FRAME_DEVICE_LIST},
         {FRAME_GET_STATUS, FRAME_STATUS}, {FRAME_LIST_OPERATIONS, FRAME_OPERATION_LIST},
+        {FRAME_GET_CONFIG, FRAME_CONFIG},
         {FRAME_KILL_SESSION, FRAME_DONE}, /* of session 0, which there is not */
     };
     struct wire wire;

@@ -158,6 +158,7 @@ Test(config, a_wrong_file_is_refused_with_its_line) {
         {"memory = 99999999999999999999\n", ":1: \"99999999999999999999\" is no size"},
         {"memory = 18446744073709551615G\n", ":1: \"18446744073709551615G\" is no size"},
         {"hello-timeout = 5\n", ":1: \"5\" is no duration"},
+        {"state-sync = soon\n", ":1: \"soon\" is none of publish, drain, and a duration such as 5s"},
         {"hello-timeout = 5h\n", ":1: \"5h\" is no duration"},
         {"socket-mode = 0999\n", ":1: \"0999\" is no octal mode"},
         {"log-level = loud\n", ":1: \"loud\" is none of debug"},
@@ -182,6 +183,21 @@ Test(config, a_wrong_file_is_refused_with_its_line) {
         cr_expect(read_text(&config, rows[i].text, &fault) == STATUS_INVALID_ARGUMENT, "row %zu is taken", i);
         cr_expect(!strncmp(fault.message, rows[i].message, strlen(rows[i].message)), "row %zu: \"%s\"", i,
                   fault.message);
+    }
+}
+
+Test(config, state_sync_is_a_word_or_a_time) {
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } rows[] = {{"publish", 0}, {"drain", UINT64_MAX}, {"5s", 5000}, {"7", 7000}, {"250ms", 250}};
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    cr_assert_eq(config.state_sync, 5000);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert_eq(config_set(&config, "state-sync", rows[i].text, &fault), STATUS_OK, "%s", fault.message);
+        cr_assert_eq(config.state_sync, rows[i].value, "%s", rows[i].text);
     }
 }
 
@@ -298,4 +314,52 @@ Test(config, help_and_version_are_actions) {
     enum config_action action;
     cr_assert(!read_flags(&config, &action, &fault, FLAGS("--version")) && action == CONFIG_VERSION);
     cr_assert(!read_flags(&config, &action, &fault, FLAGS("--threads", "2", "--help")) && action == CONFIG_HELP);
+}
+
+/* What a row shows is what a file would have to say. */
+Test(config, rows_read_back_are_the_same_configuration) {
+    struct config config, again;
+    struct config_row row, same;
+    struct fault fault;
+    enum config_action action;
+    cr_assert(
+        !read_flags(&config, &action, &fault,
+                    FLAGS("--listen", "unix:/a", "--listen", "tcp://127.0.0.1:1", "--memory", "1536M", "--staging",
+                          "17M", "--socket-mode", "0600", "--watchdog-timeout", "1500ms", "--allow-plaintext", "yes",
+                          "--user-kernels", "alice,uid:7", "--log-level", "warning", "--session-bytes", "1000")));
+    config_init(&again);
+    for (unsigned i = 0; config_row(&config, i, &row); i++)
+        if (*row.value)
+            cr_assert(!config_set(&again, row.key, row.value, &fault), "%s: %s", row.key, fault.message);
+    for (unsigned i = 0; config_row(&config, i, &row) && config_row(&again, i, &same); i++)
+        cr_assert_str_eq(row.value, same.value, "%s", row.key);
+    cr_assert(again.memory == UINT64_C(1536) << 20 && again.watchdog_timeout == 1500 && again.n_listen == 2);
+    cr_assert(again.limits.session_bytes == 1000 && again.socket_mode == 0600);
+}
+
+static enum config_origin origin_of(const struct config *config, const char *key) {
+    static struct config_row row;
+    for (unsigned i = 0; config_row(config, i, &row); i++)
+        if (!strcmp(row.key, key))
+            return row.origin;
+    cr_assert_fail("no row %s", key);
+    return CONFIG_FROM_DEFAULT;
+}
+
+Test(config, rows_say_where_their_values_come_from) {
+    struct config config;
+    struct fault fault;
+    enum config_action action;
+    char path[] = "/tmp/tensord-config.XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert(fd >= 0 && dprintf(fd, "memory = 1G\nthreads = 2\nweight = 7\n") > 0);
+    close(fd);
+    cr_assert(!read_flags(&config, &action, &fault, FLAGS("--threads", "3", "--check-config", "--config", path)));
+    unlink(path);
+    cr_assert_eq(action, CONFIG_CHECK);
+    cr_assert_eq(origin_of(&config, "memory"), CONFIG_FROM_FILE);
+    cr_assert_eq(origin_of(&config, "weight"), CONFIG_FROM_FILE);
+    cr_assert_eq(origin_of(&config, "threads"), CONFIG_FROM_FLAG);
+    cr_assert_eq(origin_of(&config, "staging"), CONFIG_FROM_DEFAULT);
+    cr_assert_str_eq(config_origin_text(&config, CONFIG_FROM_FILE), path);
 }

@@ -286,7 +286,7 @@ Test(engine_kernels, loss_of_the_device_names_the_kernel) {
     cr_assert_eq(fetched(1), -STATUS_DEVICE_LOST);
     cr_assert_eq(engine_fault(engine, &fault), STATUS_DEVICE_LOST);
     cr_assert(strstr(fault.message, "illegal memory access") && strstr(fault.message, "user kernel ran: crash") &&
-                  strstr(fault.message, "the device was at user kernel crash (label of it)"),
+                  strstr(fault.message, "the device was at user kernel crash"),
               "%s", fault.message);
 }
 
@@ -319,7 +319,7 @@ Test(engine_kernels, endless_one_is_noticed_and_named) {
     cr_assert_eq(session_launch(session, &request), STATUS_OK);
     engine_kick(engine);
     cr_assert(stalled(&stall), "never noticed");
-    cr_assert(strstr(stall.operation, "user kernel count (mine)"), "%s", stall.operation);
+    cr_assert(strstr(stall.operation, "user kernel count"), "%s", stall.operation);
     cr_assert_eq(stall.session, session);
     late_hang(engine->device, NULL);
     cr_assert_eq(fetched(2), 1);

@@ -471,3 +471,22 @@ Test(engine_staging, parts_asked_for_by_a_callback_are_due_at_once) {
     fetch_release(&eager.fetch);
     close_late();
 }
+
+/* ---- reports ---- */
+
+/* x is copied first, since it is not contiguous; then its indices, as 64-bit numbers, do not fit on the device. Nothing that
+ * has been enqueued reports anything, so the check is free again. */
+Test(engine_staging, a_take_that_fails_behind_its_copies_gives_its_report_back) {
+    open_late(8 * MIB);
+    full_of(session, DTYPE_U8, 1, 4, 0);
+    apply(OP_SLICE, 3, 1, (const uint64_t[]){1}, 3, (const int64_t[]){0, 4, 2}, 0, 0);
+    full_of(session, DTYPE_I32, 4, 1, 0);
+    apply(OP_BROADCAST_TO, 5, 1, (const uint64_t[]){4}, 1, (const int64_t[]){200 << 20}, 0, 0);
+    for (uint64_t id = 10; id < 6000; id++) {
+        int code = apply(OP_TAKE, id, 2, (const uint64_t[]){3, 5}, 1, (const int64_t[]){0}, 0, 0);
+        cr_assert_eq(code, STATUS_OUT_OF_MEMORY, "%s: %s", status_name(code), session->last_failure);
+        cr_assert_eq(release(id), STATUS_OK);
+    }
+    cr_expect_leq(reports_reservations(&engine->reports), 1);
+    close_late();
+}

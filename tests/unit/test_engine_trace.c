@@ -11,7 +11,7 @@ static void begin(void) {
     struct session_limits numbered = limits;
     numbered.number = 77;
     open_limited(MEMORY, &numbered);
-    cr_assert_eq(trace_start(engine, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
 }
 
 /* Runs `n` operations of one launch each, the first of which binds `id`. */
@@ -100,16 +100,16 @@ Test(engine_trace, nothing_is_recorded_before_and_after) {
     cr_assert(!trace_next(engine, &event));
     run(1, 10, NULL);
     cr_assert(!trace_next(engine, &event));
-    cr_assert_eq(trace_start(engine, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
     run(100, 10, NULL);
     trace_stop(engine);
     run(200, 10, NULL);
     cr_assert_eq(drain(&event), 10);
-    cr_assert_eq(trace_start(engine, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
     cr_assert(!trace_next(engine, &event));
     run(300, 3, NULL);
     trace_stop(engine); /* unread */
-    cr_assert_eq(trace_start(engine, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
     run(400, 2, NULL);
     cr_assert_eq(drain(&event), 2);
     close_engine();
@@ -123,7 +123,7 @@ Test(engine_trace, device_that_tells_no_times_is_not_traced) {
     struct device_vtable vtable = *before;
     vtable.async = &async;
     engine->device->vtable = &vtable;
-    cr_assert_eq(trace_start(engine, &fault), STATUS_UNSUPPORTED);
+    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_UNSUPPORTED);
     engine->device->vtable = before;
     close_engine();
 }

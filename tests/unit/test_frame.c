@@ -283,6 +283,68 @@ Test(frame, a_message_that_is_put_off_comes_again_with_its_payload) {
     }
 }
 
+/* Whatever the one connection brought behind the frame in hand comes again; the next one begins within that frame. */
+Test(frame, a_reader_goes_on_within_a_frame_on_another_stream) {
+    static uint8_t stream[64 << 10];
+    size_t size = put_frame(stream, 3000, 20000, 1), all = size + put_frame(stream + size, 10, 0, 2);
+    for (size_t cut = 0; cut < size; cut += cut < 40 || cut > 3000 + 25 ? 7 : 501) {
+        struct notes *notes = notes_create(8192);
+        struct frame_reader next;
+        uint8_t *place;
+        size_t room;
+        cr_assert_eq(feed(notes, stream, cut, 8192, NULL), STATUS_OK);
+        size_t begun = frame_reader_begun(&notes->reader);
+        cr_assert_eq(begun, cut < FRAME_HEADER_BYTES ? 0 : cut);
+        cr_assert_eq(frame_reader_payload_begun(&notes->reader), cut > 3032 ? cut - 3032 : 0);
+        frame_reader_cut(&notes->reader);
+        cr_assert_eq(frame_reader_init(&next, 8192), STATUS_OK);
+        frame_reader_want(&next, &place, &room);
+        next.end = all - begun < 8000 ? all - begun : 8000; /* read ahead by who has not looked at it yet */
+        memcpy(place, stream + begun, next.end);
+        begun += next.end;
+        cr_assert_eq(frame_reader_follow(&notes->reader, &next), STATUS_OK);
+        frame_reader_finish(&next);
+        cr_assert_eq(frame_reader_resume(&notes->reader, &notes->handler, notes, NULL), STATUS_OK);
+        cr_assert_eq(feed(notes, stream + begun, all - begun, 8192, NULL), STATUS_OK);
+        cr_assert(notes->messages == 2 && notes->payloads == 1, "cut %zu: %u, %u", cut, notes->messages,
+                  notes->payloads);
+        cr_assert_eq(memcmp(notes->sink, stream + FRAME_HEADER_BYTES + 3000, 20000), 0, "cut %zu", cut);
+        notes_destroy(notes);
+    }
+}
+
+Test(frame, what_lies_behind_the_frame_in_hand_is_cut_off) {
+    static uint8_t stream[8192];
+    size_t size = put_frame(stream, 10, 50, 1), all = size + put_frame(stream + size, 10, 0, 2);
+    struct notes *notes = notes_create(8192);
+    notes->put_off = 1;
+    cr_assert_eq(feed(notes, stream, all, all, NULL), STATUS_OK);
+    cr_assert_eq(frame_reader_begun(&notes->reader), size);
+    frame_reader_cut(&notes->reader);
+    cr_assert_eq(frame_reader_resume(&notes->reader, &notes->handler, notes, NULL), STATUS_OK);
+    cr_assert(notes->messages == 1 && notes->payloads == 1);
+    cr_assert_eq(feed(notes, stream + size, all - size, all, NULL), STATUS_OK);
+    cr_assert(notes->messages == 2 && notes->payloads == 1);
+    notes_destroy(notes);
+}
+
+Test(frame, a_copy_reads_on_and_leaves_the_reader_as_it_is) {
+    static uint8_t stream[8192];
+    size_t size = put_frame(stream, 10, 2000, 1), all = size + put_frame(stream + size, 10, 0, 2);
+    struct notes *notes = notes_create(8192), *copied = notes_create(8192);
+    cr_assert_eq(feed(notes, stream, 1000, 1000, NULL), STATUS_OK);
+    frame_reader_finish(&copied->reader);
+    cr_assert_eq(frame_reader_copy(&notes->reader, &copied->reader), STATUS_OK);
+    cr_assert_eq(feed(copied, stream + 1000, all - 1000, all, NULL), STATUS_OK);
+    cr_assert(copied->messages == 1 && copied->payloads == 1 && copied->sequences[0] == 2);
+    cr_assert_eq(notes->sink[1500], 0, "the copy drops the payload");
+    cr_assert_eq(feed(notes, stream + 1000, all - 1000, all, NULL), STATUS_OK);
+    cr_assert(notes->messages == 2 && notes->payloads == 1);
+    cr_assert_eq(memcmp(notes->sink, stream + FRAME_HEADER_BYTES + 10, 2000), 0);
+    notes_destroy(notes);
+    notes_destroy(copied);
+}
+
 Test(frame, a_handler_stops_the_reader_for_good) {
     static uint8_t stream[8192];
     size_t size = put_frame(stream, 10, 50, 1);

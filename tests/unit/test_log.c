@@ -2,10 +2,13 @@
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/log.h"
+#include "server/log_limit.h"
 
 /* Standard error as a pipe while a test logs; what came is read back. */
 static int log_pipe[2], log_saved;
@@ -59,13 +62,13 @@ Test(log, values_that_would_break_the_line_are_quoted) {
         {"grün", "v=grün\n"},
         {"\xf0\x9f\x98\x80", "v=\xf0\x9f\x98\x80\n"}, /* U+1F600 */
         {"\t\r", "v=\"\\x09\\x0d\"\n"},
-        {"next\xc2\x85line", "v=\"next\\xc2\\x85line\"\n"},
+        {"next\xc2\x85line", "v=\"next\\u0085line\"\n"},
         {"a\xe2\x80\xa8"
          "b\xe2\x80\xa9",
-         "v=\"a\\xe2\\x80\\xa8b\\xe2\\x80\\xa9\"\n"},
+         "v=\"a\\u2028b\\u2029\"\n"},
         {"\xe2\x80\xae"
          "dlrow",
-         "v=\"\\xe2\\x80\\xaedlrow\"\n"},
+         "v=\"\\u202edlrow\"\n"},
         {"\xff", "v=\"\\xff\"\n"},
         {"a\x80z", "v=\"a\\x80z\"\n"},
         {"\xc3", "v=\"\\xc3\"\n"}, /* cut off */
@@ -151,4 +154,102 @@ Test(log, levels_have_names) {
     cr_assert(log_level_parse("debug") == LOG_LEVEL_DEBUG);
     cr_assert(log_level_parse("error") == LOG_LEVEL_ERROR);
     cr_assert(log_level_parse("Error") == -1 && log_level_parse("") == -1);
+}
+
+/* ---- JSON ---- */
+
+Test(log, a_line_of_json_is_one_object_of_texts) {
+    char text[2048];
+    log_init(LOG_LEVEL_INFO, "cpu:0");
+    log_set_format(LOG_FORMAT_JSON);
+    capture();
+    log_event(LOG_LEVEL_WARNING, "e", "v", "say \"hi\"\n\\ \x1b gr\xc3\xbcn \xe2\x80\xae \xff \xf3\xa0\x80\x81", "w",
+              "", NULL);
+    captured(text, sizeof text);
+    const char *level = strstr(text, ",\"level\"");
+    cr_assert(!strncmp(text, "{\"ts\":\"20", 9) && level, "%s", text);
+    cr_assert_str_eq(level,
+                     ",\"level\":\"warning\",\"process\":\"cpu:0\",\"event\":\"e\",\"v\":\"say \\\"hi\\\"\\u000a\\\\ "
+                     "\\u001b gr\xc3\xbcn \\u202e \xef\xbf\xbd \\udb40\\udc01\",\"w\":\"\"}\n");
+}
+
+Test(log, cut_lines_of_json_are_whole_objects) {
+    log_set_format(LOG_FORMAT_JSON);
+    for (size_t fill = 880; fill < 960; fill++) {
+        char value[1100], text[2048];
+        memset(value, 'x', fill);
+        value[fill] = 0;
+        for (int i = 0; i < 10; i++)
+            strcat(value, "\xe2\x82\xac\x01\xff");
+        capture();
+        log_event(LOG_LEVEL_ERROR, "e", "v", value, "after", "y", NULL);
+        captured(text, sizeof text);
+        size_t n = strlen(text);
+        cr_assert(n <= 1024 && !strcmp(text + n - 3, "\"}\n"), "%zu: %s", fill, text);
+        cr_assert(!strstr(text, "after") || strstr(text, "\"after\":\"y\"}\n"), "%zu: %s", fill, text);
+    }
+}
+
+/* ---- the journal ---- */
+
+Test(log, the_journal_gets_priorities_and_others_do_not) {
+    char text[2048], stream[64];
+    struct stat file;
+    capture();
+    cr_assert(!fstat(STDERR_FILENO, &file));
+    snprintf(stream, sizeof stream, "%lu:%lu", (unsigned long)file.st_dev, (unsigned long)file.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    log_init(LOG_LEVEL_DEBUG, "front");
+    log_event(LOG_LEVEL_DEBUG, "a", NULL);
+    log_event(LOG_LEVEL_INFO, "b", NULL);
+    log_event(LOG_LEVEL_WARNING, "c", NULL);
+    log_event(LOG_LEVEL_ERROR, "d", NULL);
+    setenv("JOURNAL_STREAM", "1:2", 1);
+    log_init(LOG_LEVEL_DEBUG, "front");
+    log_event(LOG_LEVEL_ERROR, "e", NULL);
+    captured(text, sizeof text);
+    cr_assert(!strncmp(text, "<7>ts=", 6) && strstr(text, "\n<6>ts=") && strstr(text, "\n<4>ts=") &&
+                  strstr(text, "\n<3>ts=") && strstr(text, "\nts="),
+              "%s", text);
+}
+
+/* ---- what others may write ---- */
+
+enum { SECOND = 1000000000 };
+
+Test(log, a_source_writes_a_burst_and_then_at_its_rate) {
+    static struct log_limit limit;
+    char name[LOG_LIMIT_NAME_BYTES];
+    uint64_t now = 5 * (uint64_t)SECOND, lines = 0, written = 0;
+    for (int i = 0; i < 10000; i++)
+        written += log_limit_take(&limit, "10.0.0.1", now);
+    cr_assert_eq(written, LOG_LIMIT_BURST);
+    cr_assert(log_limit_take(&limit, "10.0.0.2", now), "another source is not held to it");
+    cr_assert(!log_limit_tell(&limit, now, name, &lines), "too early");
+    now += LOG_LIMIT_TELL_S * (uint64_t)SECOND;
+    cr_assert(log_limit_tell(&limit, now, name, &lines));
+    cr_assert_str_eq(name, "10.0.0.1");
+    cr_assert_eq(lines, 10000 - LOG_LIMIT_BURST);
+    cr_assert(!log_limit_tell(&limit, now, name, &lines), "it has been told");
+    written = 0;
+    for (int i = 0; i < 10000; i++)
+        written += log_limit_take(&limit, "10.0.0.1", now);
+    cr_assert_eq(written, LOG_LIMIT_PER_S * LOG_LIMIT_TELL_S);
+}
+
+Test(log, any_number_of_sources_write_no_more_than_a_bound) {
+    static struct log_limit limit;
+    char name[LOG_LIMIT_NAME_BYTES];
+    uint64_t now = 5 * (uint64_t)SECOND, lines, written = 0, told = 0;
+    enum { SECONDS = 100 };
+    for (unsigned second = 0; second < SECONDS; second++, now += SECOND) {
+        for (unsigned i = 0; i < 1000; i++) {
+            snprintf(name, sizeof name, "10.0.%u.%u", second, i);
+            written += log_limit_take(&limit, name, now);
+        }
+        while (log_limit_tell(&limit, now, name, &lines))
+            told++;
+    }
+    cr_assert_leq(written + told, LOG_LIMIT_ALL_BURST + SECONDS * LOG_LIMIT_ALL_PER_S, "%lu and %lu", written, told);
+    cr_assert_eq(limit.n_sources, LOG_LIMIT_SOURCES);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/pool.h"
+#include "engine/pool_impl.h"
 #include "engine/turns.h"
 #include "tests/unit/null_device.h"
 
@@ -119,10 +119,131 @@ static void check_figures(struct storage *const live[]) {
     cr_assert_eq(pool.reserved, device.memory_reserved);
 }
 
-static void walk(uint64_t memory, int steps) {
+/* ---- what the pool knows of its pieces, counted anew ---- */
+
+static bool settled(const struct storage *storage) {
+    return storage && storage->state >= STORAGE_IDLE;
+}
+
+static size_t count_tree(const struct storage *node, const struct storage *up) {
+    size_t n = 0;
+    if (!node)
+        return 0;
+    cr_assert_eq(node->up, up);
+    cr_assert_not(node->mate);
+    for (const struct storage *mate = node->next; mate; mate = mate->next, n++)
+        cr_assert(mate->mate && mate->bytes == node->bytes && mate->state == node->state);
+    return n + 1 + count_tree(node->down[0], node) + count_tree(node->down[1], node);
+}
+
+static size_t count_set(const struct pool_set *set) {
+    size_t n = 0;
+    for (unsigned bin = 0; bin < POOL_BINS; bin++) {
+        cr_assert_eq(!!set->bins[bin], set->filled[bin / 64] >> bin % 64 & 1);
+        n += count_tree(set->bins[bin], NULL);
+    }
+    return n;
+}
+
+static void check_structure(void) {
+    size_t counts[STORAGE_TIED + 1] = {0}, seams = 0, pieces = 0, waiting = 0, binned = 0;
+    size_t largest[STORAGE_TIED + 1] = {0};
+    uint64_t idle_bytes = 0, free_bytes = 0, longest = 0;
+    for (const struct segment *segment = pool.segments; segment; segment = segment->next) {
+        size_t bytes = 0, free = 0;
+        uint64_t run = 0;
+        bool seamed = false;
+        for (const struct storage *at = segment->first; at; at = at->after) {
+            pieces++;
+            counts[at->state]++;
+            cr_assert_eq(at->data, segment->data + bytes);
+            cr_assert_eq(at->segment, segment);
+            cr_assert(!at->after || at->after->before == at);
+            largest[at->state] = at->bytes > largest[at->state] ? at->bytes : largest[at->state];
+            bytes += at->bytes;
+            free += settled(at) ? at->bytes : 0;
+            seams += settled(at) && settled(at->after);
+            seamed = settled(at) && settled(at->before);
+            run = !settled(at) ? 0 : seamed ? run + at->bytes : at->bytes;
+            longest = seamed && run > longest ? run : longest;
+            cr_assert_not(at->state == STORAGE_IDLE && at->after && at->after->state == STORAGE_IDLE);
+        }
+        cr_assert_eq(bytes, segment->bytes);
+        cr_assert_eq(free, segment->settled);
+        free_bytes += free == segment->bytes ? free : 0;
+        bool idle = segment->first->state == STORAGE_IDLE && !segment->first->after;
+        cr_assert_eq(idle, segment->idle_previous != NULL);
+        idle_bytes += idle ? segment->bytes : 0;
+    }
+    for (const struct storage *at = pool.oldest; at; at = at->newer, waiting++)
+        cr_assert(at->state == STORAGE_BUSY || at->state == STORAGE_TIED);
+    for (unsigned bin = 0; bin < POOL_BINS; bin++)
+        for (const struct storage *at = pool.binned[bin]; at; at = at->next, binned++)
+            cr_assert_eq(at->state, STORAGE_BINNED);
+    cr_assert_eq(pool.pieces, pieces);
+    cr_assert_eq(pool.seams, seams);
+    cr_assert_eq(pool.n_binned, binned);
+    cr_assert_eq(pool.n_waiting, waiting);
+    cr_assert_eq(waiting, counts[STORAGE_BUSY] + counts[STORAGE_TIED]);
+    cr_assert_eq(pool.idle_bytes, idle_bytes);
+    cr_assert_eq(pool.free_bytes, free_bytes);
+    cr_assert_leq(longest, pool.run_most);
+    cr_assert_eq(count_set(&pool.idle), counts[STORAGE_IDLE]);
+    cr_assert_eq(count_set(&pool.busy), counts[STORAGE_BUSY]);
+    cr_assert_eq(count_set(&pool.tied), counts[STORAGE_TIED]);
+    cr_assert_eq(pool_set_largest(&pool.idle), largest[STORAGE_IDLE]);
+    cr_assert_eq(pool_set_largest(&pool.busy), largest[STORAGE_BUSY]);
+    cr_assert_eq(pool_set_largest(&pool.tied), largest[STORAGE_TIED]);
+}
+
+static bool may_have(const struct storage *storage, const struct stream *taker) {
+    struct uses uses = storage->uses;
+    if (storage->state == STORAGE_LIVE || (!taker && !uses_idle(&uses)))
+        return false;
+    for (unsigned i = 0; i < uses.count; i++)
+        if (uses.use[i].stream->group != taker->group && !stream_certain(uses.use[i].stream, uses.use[i].number))
+            return false;
+    return true;
+}
+
+static bool uses_fit(struct uses *uses, const struct uses *more) {
+    for (unsigned i = 0; i < more->count; i++)
+        if (!uses_add(uses, more->use[i].stream, more->use[i].number))
+            return false;
+    return true;
+}
+
+/* A refusal is right where no neighbours come to so much that the taker may have, by a look at everything there is; and where
+ * segments that are idle would not help. */
+static void check_refusal(size_t bytes, const struct stream *stream) {
+    uint64_t fresh = pool.total - pool.reserved;
+    for (const struct segment *segment = pool.segments; segment; segment = segment->next) {
+        struct uses uses = {.count = 0};
+        size_t run = 0;
+        bool idle = true;
+        for (const struct storage *at = segment->first; at; at = at->after) {
+            idle = idle && may_have(at, NULL);
+            if (!may_have(at, stream) || !uses_fit(&uses, &at->uses)) {
+                uses = at->uses;
+                run = 0;
+            }
+            run += may_have(at, stream) ? at->bytes : 0;
+            cr_assert_lt(run, bytes, "%zu bytes are refused, and %zu may be had", bytes, run);
+        }
+        fresh += idle ? segment->bytes : 0;
+    }
+    cr_assert_lt(fresh & ~UINT64_C(4095), bytes, "%zu bytes are refused, and %zu can be reserved", bytes,
+                 (size_t)fresh);
+}
+
+static void walk(uint64_t memory, int steps, bool outside) {
     static struct storage *live[LIVE];
+    static struct run_group groups[2];
     memset(live, 0, sizeof live);
     open_pool(memory);
+    for (int i = 0; i < STREAMS; i++)
+        streams[i]->group = &groups[i % 2];
+    streams[STREAMS - 1]->outside = streams[0]->outside = outside;
     for (int step = 0; step < steps; step++) {
         unsigned i = pick(LIVE), s = pick(STREAMS);
         if (live[i]) {
@@ -153,6 +274,7 @@ static void walk(uint64_t memory, int steps) {
                     use(live[i], stream);
             } else {
                 live[i] = NULL;
+                check_refusal(pool_rounded(bytes), stream);
             }
         }
         if (pick(4) == 0) {
@@ -163,6 +285,10 @@ static void walk(uint64_t memory, int steps) {
             pool_trim(&pool, pick(2) ? 0 : memory / 2);
         if (step % 16 == 0)
             check_figures(live);
+        if (step % 16 == 0)
+            check_structure();
+        if (pick(300) == 0)
+            pool_largest_free(&pool); /* settles everything */
     }
     for (int i = 0; i < LIVE; i++)
         storage_unref(&pool, live[i]);
@@ -174,12 +300,17 @@ static void walk(uint64_t memory, int steps) {
 }
 
 Test(pool, never_gives_memory_out_twice) {
-    walk(UINT64_C(1) << 30, 20000);
+    walk(UINT64_C(1) << 30, 20000, false);
 }
 
 Test(pool, never_gives_memory_out_twice_when_it_is_nearly_full) {
-    walk(24 << 20, 20000);
-    walk((5 << 20) + 12345, 10000);
+    walk(24 << 20, 20000, false);
+    walk((5 << 20) + 12345, 10000, false);
+}
+
+Test(pool, never_gives_memory_out_twice_beside_what_waits_for_other_devices) {
+    walk(24 << 20, 20000, true);
+    walk((5 << 20) + 12345, 10000, true);
 }
 
 Test(pool, idle_memory_in_pieces_is_merged_again) {
@@ -326,4 +457,36 @@ Test(pool, what_fits_is_found_behind_many_that_do_not) {
         storage_unref(&pool, rest[--n]);
     complete_all();
     close_pool();
+}
+
+/* A device full of small pieces, every second one of which is free, idle or still in use on several streams: a walk over all of
+ * them for each of these refusals would take longer than a test may. */
+Test(pool, refusals_walk_no_pieces) {
+    enum { PIECES = 1 << 18, REFUSALS = 100000 };
+    static struct storage *pieces[PIECES];
+    for (int busy = 0; busy < 2; busy++) {
+        struct storage *found = NULL;
+        open_pool((uint64_t)PIECES * 64);
+        for (int i = 0; i < PIECES; i++) {
+            cr_assert_eq(pool_take(&pool, 64, streams[i % STREAMS], &pieces[i]), STATUS_OK);
+            uses_add(&pieces[i]->uses, streams[i % STREAMS], ++streams[i % STREAMS]->enqueued);
+        }
+        if (!busy)
+            complete_all();
+        for (int i = 0; i < PIECES; i += 2)
+            storage_unref(&pool, pieces[i]);
+        for (int i = 0; i < REFUSALS; i++) {
+            size_t bytes = i % 3 ? 128 : (size_t)PIECES * 64; /* there is so much, but not in one place; there is less */
+            cr_assert_eq(pool_take(&pool, bytes, i % 2 ? streams[0] : NULL, &found), STATUS_OUT_OF_MEMORY);
+            cr_assert_eq(pool_largest_free(&pool), 64);
+        }
+        for (int i = 1; i < PIECES; i += 2)
+            storage_unref(&pool, pieces[i]);
+        complete_all();
+        for (int i = 0; i < PIECES / POOL_SWEEP && !found; i++) /* looks are limited, and go on where they stopped */
+            pool_take(&pool, (size_t)PIECES * 64, NULL, &found);
+        cr_assert_not_null(found);
+        storage_unref(&pool, found);
+        close_pool();
+    }
 }

@@ -30,10 +30,10 @@ static enum role expected(enum role_place place, unsigned type) {
     case FRAME_LIST_OPERATIONS:
         return place == ROLE_ON_CONTROL ? ROLE_OBSERVE : ROLE_NOBODY;
     case FRAME_DRAIN:
+    case FRAME_GET_CONFIG:
     case FRAME_KILL_SESSION:
         return place == ROLE_ON_CONTROL ? ROLE_ADMIN : ROLE_NOBODY;
     case FRAME_TRACE_START:
-        return place == ROLE_ON_DEVICE ? ROLE_ADMIN : ROLE_NOBODY;
     case FRAME_BATCH:
     case FRAME_UPLOAD:
     case FRAME_UPLOAD_CHUNK:
@@ -51,6 +51,7 @@ static enum role expected(enum role_place place, unsigned type) {
     case FRAME_OPEN_NAME:
     case FRAME_LIST_NAMES:
     case FRAME_REMOVE_NAME:
+    case FRAME_MOVE_NAME:
         return place == ROLE_ON_DEVICE ? ROLE_RUN : ROLE_NOBODY;
     default:
         return ROLE_NONE;

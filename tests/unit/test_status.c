@@ -33,3 +33,34 @@ Test(status, fault_cuts_long_words_and_may_be_null) {
     cr_assert_eq(strlen(fault.message), sizeof(fault.message) - 1);
     cr_assert_eq(fault_set(NULL, STATUS_LIMIT, "%s", words), STATUS_LIMIT);
 }
+
+Test(status, faults_are_text_whatever_others_have_named) {
+    static const struct {
+        const char *given, *shown;
+    } rows[] = {
+        {"\x1b]0;owned\x07", "\\x1b]0;owned\\x07"},
+        {"two\nlines", "two\\nlines"},
+        {"\xc2\x9b"
+         "31m",
+         "\\u009b31m"},
+        {"\xe2\x80\xae", "\\u202e"},
+        {"\xe2\x80\xa8", "\\u2028"},
+        {"\xff", "\\xff"},
+        {"gr\xc3\xbcn \\", "gr\xc3\xbcn \\"},
+        {"\xf3\xa0\x80\x81", "\\ue0001"},
+        {"\xe2\x82", "\\xe2\\x82"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fault fault, again;
+        fault_set(&fault, STATUS_SHAPE, "%s", rows[i].given);
+        cr_expect_str_eq(fault.message, rows[i].shown, "row %zu: %s", i, fault.message);
+        fault_set(&again, STATUS_SHAPE, "%s", fault.message);
+        cr_expect_str_eq(again.message, fault.message, "row %zu", i);
+    }
+    struct fault fault;
+    char words[1000];
+    memset(words, 27, sizeof words);
+    words[sizeof words - 1] = 0;
+    fault_set(&fault, STATUS_SHAPE, "%s", words);
+    cr_assert_eq(strlen(fault.message), 252, "no escape is cut");
+}

@@ -149,6 +149,9 @@ Test(users, a_malformed_file_is_refused_with_its_line) {
         {ALICE "role = admin\n", ":3: the user alice has two roles"},
         {ALICE ALICE, ":3: the user alice is there twice"},
         {ALICE "[bob]\nrole = run\n[alice]\nuid = 3\n", ":5: the user alice is there twice"},
+        {ALICE "id = 12\n", ":3: \"12\" is no id"},
+        {ALICE "id = 0123456789ABCDEF\n", ":3: \"0123456789ABCDEF\" is no id"},
+        {ALICE "id = 01234567\nid = 01234567\n", ":4: the user alice has two ids"},
         {"[]\nrole = run\n", ":1: \"\" is no name"},
         {"[Alice]\nrole = run\n", ":1: \"Alice\" is no name"},
         {"[ alice ]\nrole = run\n", ":1: \" alice \" is no name"},
@@ -269,7 +272,8 @@ Test(users, a_file_with_a_byte_changed_is_taken_or_refused) {
 struct ended {
     char text[512];
 };
-static void note(void *owner, const struct principal *principal) {
+static void note(void *owner, const struct principal *principal, const struct principal *is) {
+    (void)is;
     struct ended *ended = owner;
     size_t used = strlen(ended->text);
     snprintf(ended->text + used, sizeof ended->text - used, "%s/%s ", principal->name, principal->credential);
