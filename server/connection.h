@@ -61,6 +61,8 @@ struct connection {
 
     uv_poll_t *poll; /* NULL: the session has no socket now */
     struct transport transport;
+    struct handshake
+        *handshake; /* of TLS, while another thread takes a step of it, and has the transport; NULL: none */
     bool tcp;
     int events;        /* asked of the poll handle */
     bool blocked;      /* the socket took no more */

@@ -79,6 +79,12 @@ static void connection_close(struct connection *connection) {
         return;
     uv_close((uv_handle_t *)connection->poll, connection_closed);
     connection->poll = NULL;
+    if (connection->handshake) {
+        handshake_leave(connection->handshake);
+        connection->handshake = NULL;
+        connection->transport = (struct transport){.fd = -1};
+        return;
+    }
     transport_end(&connection->transport);
     transport_finish(&connection->transport);
 }

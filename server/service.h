@@ -16,6 +16,7 @@
 #include "server/arena.h"
 #include "server/channel.h"
 #include "server/compile.h"
+#include "server/handshake.h"
 #include "server/link.h"
 #include "server/names.h"
 #include "server/refusal.h"
@@ -70,6 +71,7 @@ struct service {
     struct service_options options;
     struct arena arena;
     struct link_table links;
+    struct handshakes handshakes;
     struct compile_queue compiles;
     struct trace_feed trace;
     struct names names;
