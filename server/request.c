@@ -110,6 +110,7 @@ static int request_hello(struct connection *connection, const struct frame_heade
     if (status)
         return status;
     snprintf(connection->client, sizeof connection->client, "%s", hello->client);
+    remote_find(&connection->remote, connection->transport.fd, connection->tcp, hello);
     connection->deadline_ms = 0;
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     request_log_open(connection);

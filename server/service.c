@@ -330,6 +330,7 @@ void service_finish(struct service *service) {
     handshakes_finish(&service->handshakes);
     link_table_finish(service);
     names_finish(&service->names);
+    account_forget_all(service);
     arena_finish(&service->arena);
     answer_unreserve(service);
     engine_destroy(service->engine); /* before the handle that its submitter wakes */

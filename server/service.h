@@ -78,6 +78,7 @@ struct service {
     struct answer *spare;             /* for an Error when there is no memory; NULL while in use */
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */
+    struct account_past *pasts;       /* whose they were (account.c) */
     uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
     struct connection_queue dirty;    /* have replies to write; those with large ones last */
     /* May have frames to go on with: those that have taken little time lately, and the others. */
