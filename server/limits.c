@@ -24,6 +24,8 @@ struct limits_key {
 static const struct limits_key limits_keys[] = {
     {"session-bytes", LIMITS_BYTES, LIMITS_FIELD(session_bytes), "0", 0, INT64_MAX,
      "live bytes of a session; 0: the device's"},
+    {"session-host-bytes", LIMITS_BYTES, LIMITS_FIELD(session_host_bytes), "512M", 0, INT64_MAX,
+     "host memory for tensors, causes and queues of a session; 0: any"},
     {"session-tensors", LIMITS_COUNT, LIMITS_FIELD(session_tensors), "1048576", 1, 1u << 30,
      "live tensors of a session"},
     {"session-streams", LIMITS_COUNT, LIMITS_FIELD(session_streams), "64", 1, 65536, "open streams of a session"},
@@ -33,6 +35,8 @@ static const struct limits_key limits_keys[] = {
      "reply bytes in flight of a session"},
     {"principal-bytes", LIMITS_BYTES, LIMITS_FIELD(principal_bytes), "0", 0, INT64_MAX,
      "live bytes of a principal on a device; 0: the device's"},
+    {"principal-host-bytes", LIMITS_BYTES, LIMITS_FIELD(principal_host_bytes), "2G", 0, INT64_MAX,
+     "the same of a principal on a device; 0: any"},
     {"principal-operations", LIMITS_COUNT, LIMITS_FIELD(principal_operations), "1048576", 1, 1u << 30,
      "operations in flight of a principal on a device"},
     {"principal-staging", LIMITS_BYTES, LIMITS_FIELD(principal_staging), "0", 0, LIMITS_TERABYTE,
