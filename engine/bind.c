@@ -281,16 +281,40 @@ static int bind_compute(struct binding *binding) {
     return code;
 }
 
+/* Whether it may take so long that it is stopped: from here on a check costs little beside the operation, and below no limit of
+ * time is reached. Where it has elements in all; a product's arithmetic counts. */
+static bool bind_is_long(const struct binding *binding) {
+    static const double long_elements = 1 << 20, long_products = 1 << 24;
+    const struct op_request *request = binding->request;
+    const struct tenant *tenant = binding->session->tenant;
+    if (!tenant || !tenant->limits.operation_ns || !binding->engine->device->vtable->launch_part)
+        return false;
+    if (binding->info->family == OP_FAMILY_REDUCE)
+        return (double)type_elements(binding->types[0]) >= long_elements;
+    double elements = (double)type_elements(&binding->output->type);
+    if (binding->info->family == OP_FAMILY_MATMUL) {
+        const struct tensor_type *a = binding->types[0];
+        double depth = a->rank > 0 ? (double)a->shape[a->rank - 1] : 1;
+        return elements * (depth > 16 ? depth : 16) >= long_products;
+    }
+    return request->opcode != OP_FREE && elements >= long_elements;
+}
+
 /* What a tainted result needs, before anything is enqueued for it. */
 static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
     const struct op_request *request = binding->request;
     *taint = NULL;
-    if (binding->info->family == OP_FAMILY_TAKE) {
-        int axis = request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
+    bool take = binding->info->family == OP_FAMILY_TAKE, is_long = bind_is_long(binding);
+    if (take || is_long) {
+        int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
         binding->check =
             check_create(&binding->engine->reports, binding->info->name, request->label, request->sequence, axis);
         if (!binding->check)
             return plan_no_memory(&binding->fault);
+    }
+    if (is_long) {
+        binding->stream->report = binding->check->report;
+        binding->reported = true;
     }
     if (!binding->check && !inputs_tainted(binding))
         return STATUS_OK;
@@ -311,6 +335,7 @@ int bind_operation(struct binding *binding) {
     code = bind_taint_prepare(binding, &taint);
     if (code == STATUS_OK)
         code = binding->info->family == OP_FAMILY_VIEW ? bind_view_copied(binding) : bind_compute(binding);
+    binding->stream->report = NULL;
     if (taint && code == STATUS_OK)
         code = bind_taint(binding, taint);
     else

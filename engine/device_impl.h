@@ -1,7 +1,7 @@
 /* What a backend implements. Callers include device.h; only backends and engine/ itself include this.
  *
  * Threads: open, close, describe, supports, reserve, release, host_reserve and host_release are called by the engine's
- * owner thread; launch and what makes and uses streams by whichever thread holds the submitter role, never by two at
+ * owner thread; launch, launch_part, abandon and what makes and uses streams by whichever thread holds the submitter role, never by two at
  * once; event_reached by the reaper. event_release may be called by either of these two at the same time. */
 #pragma once
 
@@ -16,7 +16,8 @@ struct device_event;
 struct device_async {
     /* A higher priority is a greater number; 0 is the default. */
     int (*stream_create)(struct device *device, int priority, struct device_stream **stream, struct fault *fault);
-    /* Nothing runs on it any more, or the device has failed. Owner thread, when the submitter has stopped. */
+    /* Nothing runs on it any more, or the device has failed: then this returns when nothing of it touches memory any
+     * more. Owner thread, when the submitter has stopped. */
     void (*stream_destroy)(struct device *device, struct device_stream *stream);
 
     /* An event that is reached when everything put on the stream so far has run. */
@@ -38,6 +39,20 @@ struct device_async {
     /* Gives back memory that launches keep from one to the next (struct device_workspaces). By the submitter. May be
      * NULL. */
     void (*trim)(struct device *device);
+};
+
+/* A launch that has begun and not ended; the backend's. */
+struct device_begun;
+
+/* One call's time on a device whose launches can be left. Any thread may set the flags, which the device looks at every few
+ * milliseconds; either may be NULL. */
+struct device_turn {
+    const _Atomic bool *cancelled; /* nobody wants the result any more */
+    const _Atomic bool *wanted;    /* somebody else waits for the device: */
+    uint64_t turn_ns;              /* it is left after so long, if so */
+    uint64_t most_ns;              /* and after so long in any case; 0: never */
+    _Atomic uint64_t *progress;    /* NULL, or grows while the device works */
+    uint64_t used_ns; /* result: for so long it has worked; 0: it was too little for a look at the clock */
 };
 
 /* Memory that kernels and libraries need besides their operands. It is the device's own, outside the pool and charged to
@@ -70,6 +85,13 @@ struct device_vtable {
     int (*launch)(struct device *device, struct device_stream *stream, const struct launch *launch,
                   struct fault *fault);
     const struct device_async *async; /* NULL: launch() returns when the launch has run */
+    /* As launch() on a device without `async`, but it may return before the launch has ended: then *begun, NULL before the
+     * first call, is not, and another call goes on with it. Several launches may have been begun. NULL: there is no such
+     * way. */
+    int (*launch_part)(struct device *device, const struct launch *launch, struct device_turn *turn,
+                       struct device_begun **begun, struct fault *fault);
+    /* Forgets one that has begun; its output is unspecified. */
+    void (*abandon)(struct device *device, struct device_begun *begun);
 
     /* NULL: there are none. Owner thread, while the submitter runs. */
     void (*workspaces)(struct device *device, struct device_workspaces *workspaces);

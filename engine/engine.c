@@ -125,11 +125,11 @@ int engine_create(struct device *device, const struct engine_options *options, s
 static void engine_drain(struct engine *engine) {
     pthread_mutex_lock(&engine->lock);
     engine->submitting = true;
-    submitter_run(engine);
+    submitter_run(engine, false);
     while (engine->blocked && engine->device->vtable->async) {
         while (!engine->outside_moved)
             pthread_cond_wait(&engine->work, &engine->lock);
-        submitter_run(engine);
+        submitter_run(engine, false);
     }
     pthread_mutex_unlock(&engine->lock);
 }
@@ -144,18 +144,26 @@ static void engine_stop(struct engine *engine) {
     engine_stop_reaper(engine);
 }
 
-static void engine_free_stream(struct engine *engine, struct stream *stream) {
-    for (int i = 0; i < STREAM_PRIORITIES; i++)
-        if (stream->device_streams[i])
-            engine->device->vtable->async->stream_destroy(engine->device, stream->device_streams[i]);
-    free(stream->tail);
-    free(stream);
+/* Before any memory goes: what was put on a device that has failed since may still be running. */
+static void engine_destroy_device_streams(struct engine *engine) {
+    for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+        for (int i = 0; i < STREAM_PRIORITIES; i++)
+            if (stream->device_streams[i])
+                engine->device->vtable->async->stream_destroy(engine->device, stream->device_streams[i]);
+}
+
+static void chunks_free(struct stream_chunk *chunk) {
+    for (struct stream_chunk *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
 }
 
 static void engine_free_lists(struct engine *engine) {
     for (struct stream *stream = engine->streams_all, *next; stream; stream = next) {
         next = stream->all_next;
-        engine_free_stream(engine, stream);
+        free(stream->tail);
+        free(stream);
     }
     for (struct run_group *group = engine->groups_free, *next; group; group = next) {
         next = group->free_next;
@@ -169,14 +177,9 @@ static void engine_free_lists(struct engine *engine) {
         next = waiter->next;
         free(waiter);
     }
-    for (struct stream_chunk *chunk = engine->chunks, *next; chunk; chunk = next) {
-        next = chunk->next;
-        free(chunk);
-    }
-    for (struct stream_chunk *chunk = engine->chunks_own, *next; chunk; chunk = next) {
-        next = chunk->next;
-        free(chunk);
-    }
+    chunks_free(engine->chunks);
+    chunks_free(engine->chunks_own);
+    chunks_free(engine->chunks_lost);
 }
 
 static void engine_check_sweep(struct engine *engine, bool all);
@@ -187,6 +190,7 @@ void engine_destroy(struct engine *engine) {
     engine->budget.until_ns = BUDGET_UNLIMITED;
     session_end_some(engine);
     engine_stop(engine);
+    engine_destroy_device_streams(engine);
     engine_check_sweep(engine, true);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
@@ -235,9 +239,11 @@ static void engine_run_inline(struct engine *engine) {
     bool sent = engine->wake_sent;
     engine->wake_sent = true;
     engine->submitting = true;
-    submitter_run(engine);
+    submitter_run(engine, true);
     engine->submitting = false;
     engine->wake_sent = sent;
+    if (engine->run.first) /* what has turned out to take long */
+        pthread_cond_signal(&engine->work);
 }
 
 void engine_kick(struct engine *engine) {

@@ -74,6 +74,7 @@ struct engine {
     struct stream *signalled; /* streams that reached a watched point */
     struct stream_chunk *chunks;
     unsigned chunks_count;
+    struct stream_chunk *chunks_lost; /* of a failed device, which may still read the launches in them */
     struct fault latched; /* a sticky failure of the device */
     struct histogram queue_time, run_time;
     /* For so long the device has had something to do, up to the end of the last turn or, where launches run later, of the
@@ -91,6 +92,8 @@ struct engine {
     struct samples samples; /* the submitter's */
     struct trace trace;
     _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
+    _Atomic bool wanted;    /* somebody else waits for the device than the session whose turn it is */
+    _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */
 };
 
 /* The submitter gives workspaces back when it comes to it. Owner thread. */
@@ -158,7 +161,8 @@ void reaper_take(struct engine *engine, struct stream *stream, struct stream_mar
 
 /* Submitter (submitter.c). */
 void *submitter_main(void *engine);
-/* Runs what is published until nothing can run; called with the lock held and the role taken, returns so. */
-void submitter_run(struct engine *engine);
+/* Runs what is published until nothing can run, or where `brief` until something proves to take long; called with the lock
+ * held and the role taken, returns so. */
+void submitter_run(struct engine *engine, bool brief);
 /* Puts a stream at the end of its priority's turn; with the lock held. */
 void submitter_enqueue(struct engine *engine, struct stream *stream);

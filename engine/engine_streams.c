@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/device_impl.h"
 #include "engine/engine_impl.h"
 
 void engine_touch(struct engine *engine, struct stream *stream) {
@@ -153,7 +154,10 @@ void engine_tell(struct engine *engine) {
 void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks) {
     while (chunks) {
         struct stream_chunk *next = chunks->next;
-        if (engine->chunks_count < ENGINE_CHUNKS_KEPT) {
+        if (engine->device->vtable->async && atomic_load(&engine->broken)) {
+            chunks->next = engine->chunks_lost;
+            engine->chunks_lost = chunks;
+        } else if (engine->chunks_count < ENGINE_CHUNKS_KEPT) {
             chunks->next = engine->chunks;
             engine->chunks = chunks;
             engine->chunks_count++;
@@ -194,6 +198,7 @@ void engine_outside_reached(struct engine *engine, struct stream *stream) {
     engine->kick_needed = true;
     pthread_mutex_lock(&engine->lock);
     engine->outside_moved = true;
+    atomic_store_explicit(&engine->wanted, true, memory_order_relaxed);
     pthread_mutex_unlock(&engine->lock);
     if (stream->waiters)
         engine_signal_self(engine, stream);

@@ -53,7 +53,7 @@ struct operand {
  * has passed this launch. */
 struct report {
     report_code code; /* enum status; STATUS_OK until something is wrong */
-    int64_t value;         /* OUT_OF_RANGE: the index found, */
+    int64_t value;         /* OUT_OF_RANGE: the index found, LIMIT: milliseconds */
     int64_t position;      /* its position, counted row-major in the index tensor, */
     int64_t limit;         /* and the extent it should be below */
 };
@@ -63,7 +63,7 @@ struct launch {
     uint8_t n_inputs;
     uint8_t n_ints, n_floats;
     bool tf32;             /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
-    struct report *report; /* not NULL for OP_FAMILY_TAKE */
+    struct report *report; /* not NULL for OP_FAMILY_TAKE, and where the launch may be stopped for the time it takes */
     const int64_t *ints;
     const double *floats;
     struct operand output;

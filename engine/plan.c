@@ -118,7 +118,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     launch->n_ints = (uint8_t)plan->n_ints;
     launch->n_floats = (uint8_t)plan->n_floats;
     launch->tf32 = plan->tf32;
-    launch->report = plan->report;
+    launch->report = plan->report ? plan->report : stream->report;
     int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs);
     launch->ints = room;
     if (plan->n_ints)

@@ -101,7 +101,7 @@ static struct session *stall_session(const struct engine *engine, const struct s
 /* ---- the watch ---- */
 
 static uint64_t stall_completed(const struct engine *engine) {
-    uint64_t completed = 0;
+    uint64_t completed = atomic_load_explicit(&engine->pieces, memory_order_relaxed);
     for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
         completed += atomic_load_explicit(&stream->completed, memory_order_relaxed);
     return completed;

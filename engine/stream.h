@@ -116,6 +116,7 @@ struct stream {
     uint64_t now_ns;   /* when the newest records were enqueued, roughly */
     const char *label; /* of the operation that is being enqueued; NULL: it has none */
     uint64_t sequence; /* of the same; 0 between two */
+    struct report *report; /* of the same: where its launches that take long report; NULL: nowhere */
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
@@ -156,6 +157,11 @@ struct stream {
     uint64_t executed;
     struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
     struct device_stream *device_stream;    /* the one in use; NULL: nothing was put on the device yet */
+    struct device_begun *begun; /* the next record's launch, which is under way; NULL: it is not */
+    uint64_t begun_ns;          /* since when, */
+    uint32_t begun_sample;      /* and for how many launches its times stand; 0: they are not taken */
+    uint64_t worked_ns;         /* for so long the device has worked on that operation, */
+    uint64_t worked;            /* which has this number in the session; 0: none has been worked on in pieces */
     bool unmarked;                          /* something is on the device behind the last event */
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
 

@@ -17,6 +17,9 @@ enum {
     SUBMITTER_SPIN_NS = 30 * 1000,  /* waking a sleeping core costs about this much */
     /* Of clients' kernels nobody knows how long they run: few share an event, at which the watch over the device looks. */
     SUBMITTER_TURN_KERNELS = 8,
+    /* A launch that can be left is, after so long, when somebody else waits: long against what that costs, and short against
+     * what a client notices. */
+    SUBMITTER_PART_NS = 2 * 1000 * 1000,
     SUBMITTER_AHEAD = 512, /* records of a stream on a device that runs later: CUDA queues some 1,000 */
 };
 
@@ -58,6 +61,71 @@ static void submitter_launch(struct engine *engine, struct stream *stream, const
         engine_latch(engine, &fault);
 }
 
+/* What one turn of a stream did. */
+struct turn {
+    bool brief; /* somebody else goes on with what proves to take long */
+    bool moved, blocked, signalled;
+    bool left; /* in the middle of a launch */
+    bool full; /* the stream has no room for a mark of its own: it would join the last one */
+    uint64_t weight;  /* of the records that have run, as estimated, */
+    uint64_t cost;    /* and what the turn is booked for: as measured, where that was done */
+    uint64_t most_ns; /* for one operation; 0: any time */
+    struct stream_chunk *chunks;
+    struct stream_mark mark; /* number 0: none */
+    struct stream_span span;
+    uint64_t began_ns;
+    uint32_t sample_weight; /* on a device that runs later: it is one launch, whose time is taken; 0: it is not */
+};
+
+static void submitter_abandon(struct engine *engine, struct stream *stream) {
+    if (stream->begun)
+        engine->device->vtable->abandon(engine->device, stream->begun);
+    stream->begun = NULL;
+}
+
+/* It has been computed for as long as an operation may be. */
+static void submitter_stop(struct engine *engine, struct stream *stream, const struct launch *launch) {
+    uint32_t none = STATUS_OK;
+    if (atomic_compare_exchange_strong(&launch->report->code, &none, STATUS_LIMIT))
+        launch->report->value = (int64_t)(stream->worked_ns / 1000000);
+    submitter_abandon(engine, stream);
+}
+
+/* On a device whose launches can be left. True: this one has been. */
+static bool submitter_launch_part(struct engine *engine, struct stream *stream, const struct record *record,
+                                  struct turn *turn) {
+    const struct launch *launch = &record->launch;
+    struct device_turn part = {.cancelled = &stream->cancelled,
+                               .wanted = &engine->wanted,
+                               .turn_ns = turn->brief ? 0 : SUBMITTER_PART_NS,
+                               .progress = &engine->pieces};
+    struct fault fault;
+    if (submitter_skips(engine, stream)) {
+        submitter_abandon(engine, stream);
+        return false;
+    }
+    if (!stream->begun && (record->sequence == 0 || record->sequence != stream->worked))
+        stream->worked_ns = 0;
+    bool limited = turn->most_ns && launch->report;
+    if (limited)
+        part.most_ns = turn->most_ns > stream->worked_ns ? turn->most_ns - stream->worked_ns : 1;
+    bool fresh = !stream->begun;
+    if (engine->device->vtable->launch_part(engine->device, launch, &part, &stream->begun, &fault) != STATUS_OK)
+        engine_latch(engine, &fault);
+    if (!part.used_ns)
+        return false;
+    if (fresh)
+        stream->begun_ns = engine_clock() - part.used_ns;
+    turn->cost += part.used_ns;
+    stream->worked = record->sequence;
+    stream->worked_ns += part.used_ns;
+    if (stream->begun && limited && stream->worked_ns >= turn->most_ns)
+        submitter_stop(engine, stream, launch);
+    if (submitter_skips(engine, stream))
+        submitter_abandon(engine, stream);
+    return stream->begun;
+}
+
 static void submitter_launch_kernel(struct engine *engine, struct stream *stream, const struct kernel_launch *launch) {
     const struct device_vtable *vtable = engine->device->vtable;
     struct device_stream *device_stream = NULL;
@@ -69,20 +137,26 @@ static void submitter_launch_kernel(struct engine *engine, struct stream *stream
         engine_latch(engine, &fault);
 }
 
-static void submitter_launch_record(struct engine *engine, struct stream *stream, const struct record *record) {
-    if (record->kind == RECORD_LAUNCH)
-        submitter_launch(engine, stream, &record->launch);
-    else
+static void submitter_launch_record(struct engine *engine, struct stream *stream, const struct record *record,
+                                    struct turn *turn) {
+    if (record->kind == RECORD_KERNEL)
         submitter_launch_kernel(engine, stream, &record->kernel);
+    else if (engine->device->vtable->launch_part)
+        turn->left = submitter_launch_part(engine, stream, record, turn);
+    else
+        submitter_launch(engine, stream, &record->launch);
 }
 
-static void submitter_launch_traced(struct engine *engine, struct stream *stream, const struct record *record) {
+static void submitter_launch_traced(struct engine *engine, struct stream *stream, const struct record *record,
+                                    struct turn *turn) {
     struct device_stream *device_stream;
     struct trace_mark mark;
-    if (!submitter_may_launch(engine, stream, &device_stream))
+    if (!submitter_may_launch(engine, stream, &device_stream)) {
+        submitter_abandon(engine, stream);
         return;
+    }
     trace_before(engine, stream, &mark);
-    submitter_launch_record(engine, stream, record);
+    submitter_launch_record(engine, stream, record, turn);
     trace_after(engine, stream, record, &mark);
 }
 
@@ -116,16 +190,17 @@ static bool submitter_wait(struct engine *engine, struct stream *stream, const s
 }
 
 /* Runs the stream's next record, or puts it on the device; false when it waits for another stream. */
-static bool submitter_step(struct engine *engine, struct stream *stream, struct record *record) {
+static bool submitter_step(struct engine *engine, struct stream *stream, struct record *record, struct turn *turn) {
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
-        history_note(&engine->history, stream, record);
+        if (!stream->begun)
+            history_note(&engine->history, stream, record);
         if (trace_is_on(&engine->trace) && trace_wants(&engine->trace, stream))
-            submitter_launch_traced(engine, stream, record);
+            submitter_launch_traced(engine, stream, record, turn);
         else
-            submitter_launch_record(engine, stream, record);
+            submitter_launch_record(engine, stream, record, turn);
         return true;
     case RECORD_WAIT:
         return submitter_wait(engine, stream, record);
@@ -138,18 +213,6 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
     }
     return true;
 }
-
-/* What one turn of a stream did. */
-struct turn {
-    bool moved, blocked, signalled;
-    bool full; /* the stream has no room for a mark of its own: it would join the last one */
-    uint64_t weight;
-    struct stream_chunk *chunks;
-    struct stream_mark mark; /* number 0: none */
-    struct stream_span span;
-    uint64_t began_ns;
-    uint32_t sample_weight; /* on a device that runs later: it is one launch, whose time is taken; 0: it is not */
-};
 
 static void turn_note(struct turn *turn, const struct record *record) {
     struct stream_span *span = &turn->span;
@@ -193,13 +256,13 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        uint32_t sample = 0; /* for how many its times stand; 0: they are not taken */
-        uint64_t launched_ns = 0;
+        uint32_t sample = stream->begun ? stream->begun_sample : 0; /* for how many its times stand; 0: they are not taken */
+        uint64_t launched_ns = stream->begun_ns, cost = turn->cost;
         if (submitter_far_ahead(engine, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
             turn->blocked = true;
             break;
         }
-        if (record_launches(record)) {
+        if (record_launches(record) && !stream->begun) {
             struct sampler *sampler = samples_of(&engine->samples, record, async);
             if (!sampler_due(sampler) || turn->full) {
                 sampler->since++;
@@ -210,10 +273,16 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
                 launched_ns = engine_clock();
             }
         }
-        if (!submitter_step(engine, stream, record)) {
+        if (!submitter_step(engine, stream, record, turn)) {
             turn->blocked = true;
             break;
         }
+        if (turn->left) {
+            stream->begun_sample = sample; /* its times are taken when it has ended */
+            break;
+        }
+        if (turn->cost == cost)
+            turn->cost += record->weight;
         if (sample)
             submitter_note(engine, stream, record, launched_ns, sample);
         if (async)
@@ -225,7 +294,7 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         kernels += record->kind == RECORD_KERNEL;
         if (!async)
             stream_count(stream, record, submitter_skips(engine, stream));
-        if ((!async && submitter_complete(stream, turn)) || turn->weight >= SUBMITTER_TURN_NS ||
+        if ((!async && submitter_complete(stream, turn)) || turn->cost >= SUBMITTER_TURN_NS ||
             (async && (sample || kernels == SUBMITTER_TURN_KERNELS)) || engine->samples.count == SAMPLES_MAX) {
             turn->sample_weight = sample;
             break;
@@ -246,7 +315,10 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
 }
 
 void submitter_enqueue(struct engine *engine, struct stream *stream) {
+    const struct stream *turn = engine->turn;
     turns_enqueue(&engine->run, stream);
+    if (turn && (turn->group != stream->group || stream->priority < turn->priority))
+        atomic_store_explicit(&engine->wanted, true, memory_order_relaxed);
     atomic_store_explicit(&engine->work_hint, true, memory_order_relaxed);
 }
 
@@ -268,7 +340,8 @@ static void submitter_book(struct engine *engine, struct stream *stream, struct 
     engine->run_weight -= turn->weight;
     bool skipped =
         atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
-    turns_end(&engine->run, share, turn->moved ? (skipped ? 0 : turn->weight) + SUBMITTER_TURN_COST_NS : 0);
+    turns_end(&engine->run, share,
+              turn->moved || turn->left ? (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS : 0);
     engine_return_chunks(engine, turn->chunks);
     submitter_book_time(engine, stream, turn);
     if (turn->mark.number)
@@ -294,7 +367,7 @@ static void submitter_set_aside(struct engine *engine, struct stream *stream) {
 
 /* Blocked streams are set aside and tried again when something has moved, here or outside. When only such are left the
  * role is given up, and whoever makes the awaited point happen kicks the engine. */
-void submitter_run(struct engine *engine) {
+void submitter_run(struct engine *engine, bool brief) {
     submitter_enqueue_all(engine, &engine->blocked);
     engine->outside_moved = false;
     struct run_share *share;
@@ -302,7 +375,12 @@ void submitter_run(struct engine *engine) {
     engine->turn_end_ns = engine->run.first ? engine_clock() : 0;
     while ((stream = turns_begin(&engine->run, &share))) {
         uint64_t published = stream->published;
-        struct turn turn = {.full = stream->marks_count == STREAM_MARKS, .began_ns = engine->turn_end_ns};
+        struct turn turn = {.brief = brief,
+                            .full = stream->marks_count == STREAM_MARKS,
+                            .began_ns = engine->turn_end_ns,
+                            .most_ns = share->operation_ns};
+        bool wanted = brief || turns_wanted(&engine->run, share, stream);
+        atomic_store_explicit(&engine->wanted, wanted, memory_order_relaxed);
         engine->turn = stream;
         atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
         pthread_mutex_unlock(&engine->lock);
@@ -317,10 +395,14 @@ void submitter_run(struct engine *engine) {
             submitter_enqueue_all(engine, &engine->blocked);
         if (turn.blocked && !outside_moved)
             submitter_set_aside(engine, stream);
+        else if (turn.left)
+            turns_enqueue_first(&engine->run, stream);
         else if (stream->executed < stream->published)
             submitter_enqueue(engine, stream);
         else
             stream->runnable = false;
+        if (brief && turn.left)
+            return;
     }
     atomic_store_explicit(&engine->work_hint, false, memory_order_relaxed);
 }
@@ -367,7 +449,7 @@ void *submitter_main(void *argument) {
         bool work = engine->run.first || engine->outside_moved;
         if (work && !engine->submitting) {
             engine->submitting = true;
-            submitter_run(engine);
+            submitter_run(engine, false);
             engine->submitting = false;
             if (spin) {
                 pthread_mutex_unlock(&engine->lock);

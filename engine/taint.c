@@ -66,6 +66,10 @@ struct failure *check_failure(const struct check *check) {
     const struct report *report = check->report;
     if (!check->reports)
         fault_set(&fault, check->code, "%s", check->message);
+    else if (check_code(check) == STATUS_LIMIT)
+        fault_set(&fault, STATUS_LIMIT,
+                  "it was stopped after %.1f s on the device: an operation may take no longer (operation-time)",
+                  (double)report->value / 1e3);
     else if (check->launch)
         fault_set(&fault, check_code(check), "the device refuses the launch: %s (its error %" PRId64 ")",
                   status_text((int)check_code(check)), report->value);

@@ -1,6 +1,7 @@
 /* Taints: failures that only show while kernels run, such as an index out of range.
  *
- * A launch that reads positions out of a tensor gets a check: its report, which the kernel fills, and the words for it.
+ * A launch that reads positions out of a tensor, or that may be stopped since it takes too long, gets a check: its report,
+ * which the kernel or the submitter fills, and the words for it.
  * Its result is tainted, and so is everything computed from a tainted tensor while that taint is open. Behind each such
  * launch the stream has a record that settles the result's taint: failed with the first cause among its inputs' taints
  * and its own check, or clear. So causes travel in stream order, without a test in any kernel and without a cost for

@@ -22,6 +22,7 @@ int tenant_create(struct engine *engine, const char *name, const struct tenant_l
     }
     tenant->engine = engine;
     tenant->limits = *limits;
+    tenant->share->operation_ns = limits->operation_ns; /* nobody has it in a queue yet */
     snprintf(tenant->name, sizeof tenant->name, "%s", name);
     *result = tenant;
     return STATUS_OK;
@@ -33,6 +34,7 @@ void tenant_set_limits(struct tenant *tenant, const struct tenant_limits *limits
     engine->staging.moved = true; /* those who wait may have more now */
     pthread_mutex_lock(&engine->lock);
     tenant->share->weight = tenant_weight(limits);
+    tenant->share->operation_ns = limits->operation_ns;
     pthread_mutex_unlock(&engine->lock);
 }
 

@@ -14,6 +14,8 @@ struct tenant_limits {
     uint64_t staging; /* host memory on its way to and from the device, but for the first piece of each transfer, which
                        * always gets on so that no two wait for each other; 0: engine/staging.h alone decides */
     uint32_t weight;  /* of its share, 1 to SHARE_WEIGHT_MAX; 0: SHARE_WEIGHT_DEFAULT */
+    /* An operation of its sessions that has been computed for so long is ended, where the device can do that; 0: never */
+    uint64_t operation_ns;
 };
 
 /* `name` is copied, and cut at TENANT_NAME_MAX bytes: whose limit it was, for messages. */

@@ -97,6 +97,28 @@ void turns_enqueue(struct run_queue *run, struct stream *stream) {
         group_enqueue(run, group);
 }
 
+void turns_enqueue_first(struct run_queue *run, struct stream *stream) {
+    struct run_group *group = stream->group;
+    int priority = stream->priority;
+    stream->run_next = group->first[priority];
+    stream->runnable = true;
+    group->first[priority] = stream;
+    if (!group->last[priority])
+        group->last[priority] = stream;
+    if (!group->queued)
+        group_enqueue(run, group);
+}
+
+bool turns_wanted(const struct run_queue *run, const struct run_share *share, const struct stream *stream) {
+    const struct run_group *group = stream->group;
+    if (run->first || (share->first && (share->first != group || group->next)))
+        return true;
+    for (int i = 0; i < stream->priority; i++)
+        if (group->first[i])
+            return true;
+    return false;
+}
+
 struct stream *turns_begin(struct run_queue *run, struct run_share **result) {
     struct run_share *share = share_dequeue(run);
     if (!share)
@@ -122,6 +144,7 @@ void turns_end(struct run_queue *run, struct run_share *share, uint64_t cost) {
 
 void turns_reset(const struct run_queue *run, struct run_share *share, uint32_t weight) {
     share->weight = weight;
+    share->operation_ns = 0;
     if (!share->queued && !share->running)
         share->pass = run->now;
 }

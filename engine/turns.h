@@ -1,6 +1,6 @@
 /* Whose turn it is on the device. A share is what one tenant has of the submitter's turns, or one session that belongs to
  * none. Of the shares that have something to run, the one goes next that has had least in proportion to its weight,
- * counted in what its work is estimated to take; a share that comes after a pause starts where the others are, with
+ * counted in what its work takes, as measured where it is long and estimated where it is short; a share that comes after a pause starts where the others are, with
  * nothing saved up. Within a share its sessions take turns (struct run_group), and within a session its streams.
  *
  * Shares and groups are recycled but never freed before the engine: cancelled streams may still be in one. All of it
@@ -33,6 +33,7 @@ struct run_share {
     uint32_t weight; /* 1 to SHARE_WEIGHT_MAX */
     run_pass pass;   /* what it has had, divided by its weight */
     bool queued, running;
+    uint64_t operation_ns; /* the most that one operation may take, where the device can stop it; 0: any time */
     struct run_share *next, *previous; /* in the run queue */
     struct run_share *free_next;       /* owner thread */
 };
@@ -44,9 +45,14 @@ struct run_queue {
 
 /* Puts a stream at the end of its priority's turn. */
 void turns_enqueue(struct run_queue *run, struct stream *stream);
+/* Puts a stream at the head of its priority's turn: it is in the middle of a launch. So a session has no more launches under
+ * way than there are priorities. */
+void turns_enqueue_first(struct run_queue *run, struct stream *stream);
+/* Whether anybody else waits than the share and session whose turn it is, and others of that session with its priority. */
+bool turns_wanted(const struct run_queue *run, const struct run_share *share, const struct stream *stream);
 /* The next stream, or NULL. Its share is out of the queue until turns_end(). */
 struct stream *turns_begin(struct run_queue *run, struct run_share **share);
-/* The turn took so many estimated nanoseconds. */
+/* The turn took so many nanoseconds. */
 void turns_end(struct run_queue *run, struct run_share *share, uint64_t cost);
 /* A share for a new owner. */
 void turns_reset(const struct run_queue *run, struct run_share *share, uint32_t weight);

@@ -116,6 +116,7 @@ static void status_json_principal(struct json *json, const Tensord__PrincipalSta
     json_integer(json, "weight", principal->weight);
     json_limit(json, "rate_limit", principal->rate_limit);
     json_real(json, "idle_timeout_s", principal->idle_timeout_s > 0 ? principal->idle_timeout_s : NAN);
+    json_real(json, "operation_time_s", principal->operation_time_s > 0 ? principal->operation_time_s : NAN);
     json_real(json, "session_lease_s", principal->session_lease_s > 0 ? principal->session_lease_s : NAN);
     json_open(json, "devices", '[');
     for (size_t i = 0; i < principal->n_devices; ++i)

@@ -23,6 +23,7 @@ static void account_set_limits(struct account *account, const struct limits *lim
         .bytes = limits->principal_bytes,
         .staging = limits->principal_staging,
         .weight = (uint32_t)limits->weight,
+        .operation_ns = limits->operation_time * 1000000,
     };
 
     account->limits = *limits;

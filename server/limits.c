@@ -51,6 +51,8 @@ static const struct limits_key limits_keys[] = {
      "of a principal; 0: max-connections"},
     {"idle-timeout", LIMITS_DURATION, LIMITS_FIELD(idle_timeout), "0", 0, LIMITS_WEEK,
      "without use a session is closed; 0: never"},
+    {"operation-time", LIMITS_DURATION, LIMITS_FIELD(operation_time), "60s", 0, LIMITS_WEEK,
+     "of a device for one operation, where it can be stopped (CPU); 0: any"},
     {"session-lease", LIMITS_DURATION, LIMITS_FIELD(session_lease), "60s", 0, LIMITS_WEEK,
      "for a session to be taken up again after its connection is lost"},
 };

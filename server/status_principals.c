@@ -69,6 +69,7 @@ static void status_fill_principal(const struct front *front, const struct status
     row->weight = (uint32_t)limits.weight;
     row->rate_limit = limits.principal_rate;
     row->idle_timeout_s = (double)limits.idle_timeout / 1e3;
+    row->operation_time_s = (double)limits.operation_time / 1e3;
     row->session_lease_s = (double)limits.session_lease / 1e3;
 }
 

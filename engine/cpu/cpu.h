@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "engine/cpu/blas.h"
+#include "engine/cpu/job.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/team.h"
 #include "engine/device_impl.h"
@@ -16,23 +17,16 @@ struct cpu {
     void *scratch; /* for matrix products in blocks; kept, since fresh pages cost more than what is done with them */
     _Atomic size_t scratch_bytes;
     _Atomic uint64_t scratch_growths;
+    _Atomic size_t begun_bytes; /* of launches that have begun and not ended */
     uint64_t memory_total;
 };
 
-/* The driver of each family of operations: runs a launch whose kernel is known to exist. */
-typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct fault *fault);
+/* The driver of each family of operations: runs a launch whose kernel is known to exist, or makes a job of it that the
+ * caller continues. */
+typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault);
 cpu_driver cpu_elementwise, cpu_cast, cpu_reduce, cpu_softmax, cpu_matmul; /* by file */
 cpu_driver cpu_full, cpu_arange, cpu_eye, cpu_random;                      /* create.c */
 cpu_driver cpu_take, cpu_take_along_axis, cpu_one_hot;                     /* take.c */
 
 /* What is kept for matrix products, in matmul.c. */
 void cpu_workspaces(struct device *device, struct device_workspaces *workspaces);
-
-/* Parts into which `work` (bytes of memory traffic, or what takes as long) is cut for the device's threads; 1: not worth
- * waking anybody. */
-unsigned cpu_parts(const struct cpu *cpu, int64_t work);
-
-/* Where part number `part` of `parts` begins, of n things; the end is the beginning of the next. */
-static inline int64_t cpu_part_begin(int64_t n, unsigned part, unsigned parts) {
-    return n / parts * part + n % parts * part / parts;
-}

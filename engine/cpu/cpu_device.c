@@ -10,11 +10,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/host.h"
 
-enum {
-    THREADS_MAX = 1024,
-    PART_WORK = 64 << 10, /* bytes of memory traffic below which a part is not worth a thread: some 5 µs */
-    PARTS_PER_THREAD = 4, /* so that a thread which starts late, or is held up, leaves its share to others */
-};
+enum { THREADS_MAX = 1024 };
 static const size_t huge_page = (size_t)2 << 20;
 
 /* One row for each vector level, compiled by engine/cpu/meson.build; the first one that the processor has is taken. */
@@ -38,14 +34,6 @@ const struct cpu_kernels *cpu_kernels_choose(void) {
     return &cpu_native_kernels;
 }
 #endif
-
-unsigned cpu_parts(const struct cpu *cpu, int64_t work) {
-    int64_t parts = work / PART_WORK, most = (int64_t)cpu->team.threads * PARTS_PER_THREAD;
-    if (parts < 2 || cpu->team.threads < 2) {
-        return 1;
-    }
-    return (unsigned)(parts < most ? parts : most);
-}
 
 /* ---- operations ---- */
 
@@ -100,15 +88,36 @@ static cpu_driver *const drivers[CPU_OPCODES] = {
     [OP_ONE_HOT] = cpu_one_hot,
 };
 
-static int cpu_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
-                      struct fault *fault) {
-    (void)stream;
+static int cpu_launch_part(struct device *device, const struct launch *launch, struct device_turn *turn,
+                           struct device_begun **begun, struct fault *fault) {
     struct cpu *cpu = (struct cpu *)device;
+    struct cpu_job *job = (struct cpu_job *)*begun;
     cpu_driver *driver = launch->opcode < CPU_OPCODES ? drivers[launch->opcode] : NULL;
+    int code = STATUS_OK;
     if (__builtin_expect(!driver, 0)) {
         return fault_set(fault, STATUS_INTERNAL, "operation %u has no kernel on a cpu device", launch->opcode);
     }
-    return driver(cpu, launch, fault);
+    if (!job) {
+        code = driver(cpu, launch, &job, fault);
+    }
+    if (__builtin_expect(job != NULL, 0) && cpu_job_continue(job, turn)) {
+        job = NULL;
+    }
+    *begun = (struct device_begun *)job;
+    return code;
+}
+
+static void cpu_abandon(struct device *device, struct device_begun *begun) {
+    (void)device;
+    cpu_job_abandon((struct cpu_job *)begun);
+}
+
+static int cpu_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
+                      struct fault *fault) {
+    struct device_turn turn = {0};
+    struct device_begun *begun = NULL;
+    (void)stream;
+    return cpu_launch_part(device, launch, &turn, &begun, fault);
 }
 
 /* Drivers that look their kernel up by dtype have an entry to show; the others take every dtype. */
@@ -117,10 +126,10 @@ static bool cpu_has_kernel(const struct cpu *cpu, unsigned opcode, enum dtype dt
     cpu_driver *driver = opcode < CPU_OPCODES && dtype_valid((int)dtype) ? drivers[opcode] : NULL;
     return !driver                     ? false
            : driver == cpu_elementwise ? kernels->elementwise[opcode][dtype] != NULL
-           : driver == cpu_reduce    ? kernels->reductions[opcode][dtype] != NULL
-           : driver == cpu_softmax   ? kernels->softmax[opcode][dtype] != NULL
-           : driver == cpu_random    ? kernels->random[opcode][dtype] != NULL
-                                     : true;
+           : driver == cpu_reduce      ? kernels->reductions[opcode][dtype] != NULL
+           : driver == cpu_softmax     ? kernels->softmax[opcode][dtype] != NULL
+           : driver == cpu_random      ? kernels->random[opcode][dtype] != NULL
+                                       : true;
 }
 
 static int cpu_finds_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
@@ -149,7 +158,8 @@ static int cpu_reserve(struct device *device, size_t bytes, void **segment, stru
     if (bytes > SIZE_MAX - slack) {
         return fault_set(fault, STATUS_OUT_OF_MEMORY, "%zu bytes are more than there are addresses", bytes);
     }
-    char *address = mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *address =
+        mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) {
         return fault_set(fault, STATUS_OUT_OF_MEMORY, "the host has no %zu bytes: %s", bytes, strerror(errno));
     }
@@ -220,6 +230,8 @@ const struct device_vtable cpu_device_vtable = {
     .reserve = cpu_reserve,
     .release = cpu_release,
     .launch = cpu_launch,
+    .launch_part = cpu_launch_part,
+    .abandon = cpu_abandon,
     .workspaces = cpu_workspaces,
     .supports = cpu_supports,
     .has_kernel = cpu_finds_kernel,

@@ -26,30 +26,42 @@ static struct element element_make(const struct cpu *cpu, enum dtype dtype, int6
 }
 
 struct job {
-    struct cpu *cpu;
+    struct cpu_job base;
     const struct launch *launch;
     char *out;
     enum dtype dtype;
     int64_t n;
     int64_t size;
-    unsigned parts;
-    struct element element;
+    int64_t columns, diagonal; /* of eye */
+    struct element element, one;
     cpu_random_function *random;
     struct cpu_random parameters;
 };
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     const struct operand *out = &launch->output;
-    *job = (struct job){.cpu = cpu, .launch = launch, .out = out->data, .dtype = (enum dtype)out->dtype, .n = 1};
+    *job = (struct job){.base.cpu = cpu, .launch = launch, .out = out->data, .dtype = (enum dtype)out->dtype, .n = 1};
     job->size = (int64_t)dtype_size(job->dtype);
     for (int i = 0; i < out->rank; i++) {
         job->n *= out->shape[i];
     }
 }
 
-static void job_run(struct job *job, int64_t work, void (*body)(void *context, unsigned part)) {
-    job->parts = cpu_parts(job->cpu, work);
-    team_run(&job->cpu->team, job->parts, body, job);
+static void job_run(struct job *job, size_t element_work, bool (*run)(struct cpu_job *job, struct cpu_lane *lane),
+                    struct cpu_job **begun) {
+    double work = (double)job->n * (double)element_work;
+    job->base.run = run;
+    job->base.parts = cpu_parts(job->base.cpu, work);
+    cpu_job_begin(&job->base, sizeof *job, work, begun);
+}
+
+/* The elements of a part. */
+static int64_t part_begin(const struct job *job, const struct cpu_lane *lane) {
+    return cpu_part_begin(job->n, lane->part, job->base.parts);
+}
+
+static int64_t part_end(const struct job *job, const struct cpu_lane *lane) {
+    return cpu_part_begin(job->n, lane->part + 1, job->base.parts);
 }
 
 #define FILL(T)                                                                                                        \
@@ -62,9 +74,7 @@ static void job_run(struct job *job, int64_t work, void (*body)(void *context, u
         return;                                                                                                        \
     }
 
-static void fill_part(void *context, unsigned part) {
-    const struct job *job = context;
-    int64_t begin = cpu_part_begin(job->n, part, job->parts), end = cpu_part_begin(job->n, part + 1, job->parts);
+static void fill(const struct job *job, int64_t begin, int64_t end) {
     switch (job->element.size) {
     case 1:
         memset(job->out + begin, job->element.bytes[0], (size_t)(end - begin));
@@ -78,23 +88,29 @@ static void fill_part(void *context, unsigned part) {
     }
 }
 
-int cpu_full(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+static bool fill_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    fill(job, part_begin(job, lane), part_end(job, lane));
+    return true;
+}
+
+int cpu_full(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
     job.element = element_make(cpu, job.dtype, launch->ints[1], launch->floats[0]);
-    job_run(&job, job.n * job.size, fill_part);
+    job_run(&job, (size_t)job.size, fill_part, begun);
     return STATUS_OK;
 }
 
 enum { ARANGE_BLOCK = 256 };
 
 /* Block by block in i64 or f64, converted as cast does. Element i is start + i·step, not a running sum. */
-static void arange_part(void *context, unsigned part) {
-    const struct job *job = context;
+static bool arange_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
     const int64_t *ints = job->launch->ints;
     const double *floats = job->launch->floats;
-    int64_t begin = cpu_part_begin(job->n, part, job->parts), end = cpu_part_begin(job->n, part + 1, job->parts);
+    int64_t begin = part_begin(job, lane), end = part_end(job, lane);
     bool floating = dtype_kind(job->dtype) == DTYPE_KIND_FLOAT;
     double values[ARANGE_BLOCK];
     uint64_t integers[ARANGE_BLOCK];
@@ -104,42 +120,54 @@ static void arange_part(void *context, unsigned part) {
             values[k] = floats[0] + (double)(i + k) * floats[2];
             integers[k] = (uint64_t)ints[1] + (uint64_t)(i + k) * (uint64_t)ints[3];
         }
-        convert(job->cpu, floating ? DTYPE_F64 : DTYPE_I64, floating ? (void *)values : (void *)integers, job->dtype,
-                job->out + i * job->size, n);
+        convert(job->base.cpu, floating ? DTYPE_F64 : DTYPE_I64, floating ? (void *)values : (void *)integers,
+                job->dtype, job->out + i * job->size, n);
     }
+    return true;
 }
 
-int cpu_arange(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+int cpu_arange(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
-    job_run(&job, job.n * 8, arange_part);
+    job_run(&job, 16, arange_part, begun);
     return STATUS_OK;
 }
 
-int cpu_eye(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+/* Zeros, and the ones among them. The bound of the diagonal in the shape rule keeps these numbers from overflowing. */
+static bool eye_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t begin = part_begin(job, lane), end = part_end(job, lane);
+    int64_t row = begin / job->columns, first = job->diagonal < 0 ? -job->diagonal : 0;
+    fill(job, begin, end);
+    for (int64_t i = row > first ? row : first; i * job->columns < end && i + job->diagonal < job->columns; i++) {
+        int64_t at = i * job->columns + i + job->diagonal;
+        if (at >= begin && at < end) {
+            memcpy(job->out + at * job->size, job->one.bytes, job->one.size);
+        }
+    }
+    return true;
+}
+
+int cpu_eye(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
     job.element = (struct element){.size = dtype_size(job.dtype)};
-    job_run(&job, job.n * job.size, fill_part);
-    const struct element one = element_make(cpu, job.dtype, 1, 1);
-    /* The bound of the diagonal in the shape rule keeps these from overflowing. */
-    int64_t rows = launch->output.shape[0], columns = launch->output.shape[1];
-    int64_t diagonal = launch->ints[launch->n_ints - 1];
-    for (int64_t i = diagonal < 0 ? -diagonal : 0; i < rows && i + diagonal < columns; i++) {
-        memcpy(job.out + (i * columns + i + diagonal) * job.size, one.bytes, one.size);
-    }
+    job.one = element_make(cpu, job.dtype, 1, 1);
+    job.columns = launch->output.shape[1];
+    job.diagonal = launch->ints[launch->n_ints - 1];
+    job_run(&job, (size_t)job.size, eye_part, begun);
     return STATUS_OK;
 }
 
-static void random_part(void *context, unsigned part) {
-    const struct job *job = context;
-    job->random(&job->parameters, cpu_part_begin(job->n, part, job->parts),
-                cpu_part_begin(job->n, part + 1, job->parts), job->out);
+static bool random_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    job->random(&job->parameters, part_begin(job, lane), part_end(job, lane), job->out);
+    return true;
 }
 
-int cpu_random(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+int cpu_random(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
@@ -148,6 +176,6 @@ int cpu_random(struct cpu *cpu, const struct launch *launch, struct fault *fault
                                          .offset = (uint64_t)launch->ints[2],
                                          .first = launch->floats[0],
                                          .second = launch->floats[1]};
-    job_run(&job, job.n * 32, random_part);
+    job_run(&job, 32, random_part, begun);
     return STATUS_OK;
 }

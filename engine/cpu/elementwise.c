@@ -5,7 +5,8 @@
 enum {
     SMALL = 16384,       /* elements up to which a contiguous launch runs at once, on this thread */
     STREAM_BYTES = 4096, /* the buffer through which streamed output goes; it stays in the first-level cache */
-    TILE_ROWS = 16,      /* rows and elements of a tile where an operand runs across: the cache lines that one row touches
+    ROW_WORK = 64,       /* what a row costs besides its elements */
+    TILE_ROWS = 16, /* rows and elements of a tile where an operand runs across: the cache lines that one row touches
                             are still there for the next ones */
     TILE_ELEMENTS = 64, /* few: where rows are 2^n bytes apart, these lines compete for the same sets of a cache */
 };
@@ -13,9 +14,9 @@ enum {
 static const int64_t stream_from = INT64_C(16) << 20;
 
 struct job {
-    struct cpu *cpu;
+    struct cpu_job base;
     cpu_row_function *row;
-    struct walk outer;  /* all axes but the innermost */
+    struct walk outer;  /* all axes but the innermost; each part has its own */
     struct cpu_row run; /* the innermost one */
     char *origin[WALK_ARRAYS];
     int64_t size[WALK_ARRAYS];
@@ -28,78 +29,80 @@ static inline const struct operand *job_operand(const struct launch *launch, int
     return i == 0 ? &launch->output : &launch->inputs[i - 1];
 }
 
-/* Calls the row function for elements begin … end - 1 of the innermost axis, at the walk's position. */
-static void job_call(const struct job *job, int64_t begin, int64_t end) {
+/* Calls the row function for elements begin … end - 1 of the innermost axis, at the position of the walk over the others. */
+static void job_call(const struct job *job, const struct walk *outer, int64_t begin, int64_t end) {
     struct cpu_row run = job->run;
     run.n = end - begin;
-    for (int k = 0; k < job->outer.arrays; k++) {
-        run.data[k] = job->outer.at[k] + begin * run.stride[k] * job->size[k];
+    for (int k = 0; k < outer->arrays; k++) {
+        run.data[k] = outer->at[k] + begin * run.stride[k] * job->size[k];
     }
     job->row(&run);
 }
 
 /* The output goes through a buffer and from there past the caches: without that, each line written is read first. */
-static void job_call_streamed(const struct job *job, int64_t begin, int64_t end) {
+static void job_call_streamed(const struct job *job, const struct walk *outer, int64_t begin, int64_t end) {
     _Alignas(64) char buffer[STREAM_BYTES];
     struct cpu_row run = job->run;
-    char *out = job->outer.at[0] + begin * job->size[0];
+    char *out = outer->at[0] + begin * job->size[0];
     int64_t step = STREAM_BYTES / job->size[0];
     int64_t head = (int64_t)(-(uintptr_t)out & 63) / job->size[0];
     if (head) {
         int64_t stop = begin + head < end ? begin + head : end;
-        job_call(job, begin, stop);
+        job_call(job, outer, begin, stop);
         begin = stop;
     }
     run.data[0] = buffer;
     run.n = step;
     for (; begin + step <= end; begin += step) {
-        for (int k = 1; k < job->outer.arrays; k++) {
-            run.data[k] = job->outer.at[k] + begin * run.stride[k] * job->size[k];
+        for (int k = 1; k < outer->arrays; k++) {
+            run.data[k] = outer->at[k] + begin * run.stride[k] * job->size[k];
         }
         job->row(&run);
-        job->cpu->kernels->stream(job->outer.at[0] + begin * job->size[0], buffer, STREAM_BYTES);
+        job->base.cpu->kernels->stream(outer->at[0] + begin * job->size[0], buffer, STREAM_BYTES);
     }
-    job->cpu->kernels->stream_end();
+    job->base.cpu->kernels->stream_end();
     if (begin < end) {
-        job_call(job, begin, end);
+        job_call(job, outer, begin, end);
     }
 }
 
 /* Rows that lie one after another along the axis before the innermost one, in tiles. */
-static void job_tile(struct job *job, int64_t rows, int64_t begin, int64_t end) {
-    struct walk start = job->outer;
+static void job_tile(const struct job *job, struct walk *outer, int64_t rows, int64_t begin, int64_t end) {
+    struct walk start = *outer;
     for (; begin < end; begin += TILE_ELEMENTS) {
         int64_t stop = end - begin < TILE_ELEMENTS ? end : begin + TILE_ELEMENTS;
-        job->outer = start;
+        *outer = start;
         for (int64_t i = 0; i < rows; i++) {
-            job_call(job, begin, stop);
-            walk_advance(&job->outer, 1);
+            job_call(job, outer, begin, stop);
+            walk_advance(outer, 1);
         }
     }
 }
 
-static void job_part(void *context, unsigned part) {
-    struct job job = *(const struct job *)context;
-    unsigned row_part = part / job.run_parts, run_part = part % job.run_parts;
-    int64_t row = cpu_part_begin(job.rows, row_part, job.row_parts);
-    int64_t rows_end = cpu_part_begin(job.rows, row_part + 1, job.row_parts);
-    int64_t begin = cpu_part_begin(job.run.n, run_part, job.run_parts);
-    int64_t end = cpu_part_begin(job.run.n, run_part + 1, job.run_parts);
-    walk_seek(&job.outer, job.origin, row);
+static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    struct walk outer = job->outer;
+    int64_t row_part = lane->part / job->run_parts, run_part = lane->part % job->run_parts;
+    int64_t row = cpu_part_begin(job->rows, row_part, job->row_parts);
+    int64_t rows_end = cpu_part_begin(job->rows, row_part + 1, job->row_parts);
+    int64_t begin = cpu_part_begin(job->run.n, run_part, job->run_parts);
+    int64_t end = cpu_part_begin(job->run.n, run_part + 1, job->run_parts);
+    walk_seek(&outer, job->origin, row);
     while (row < rows_end) {
         int64_t rows = 1;
-        if (job.tiled) {
-            int last = job.outer.rank - 1;
-            rows = job.outer.shape[last] - job.outer.index[last];
+        if (job->tiled) {
+            int last = outer.rank - 1;
+            rows = outer.shape[last] - outer.index[last];
             rows = rows < TILE_ROWS ? rows : TILE_ROWS;
             rows = rows < rows_end - row ? rows : rows_end - row;
-            job_tile(&job, rows, begin, end);
+            job_tile(job, &outer, rows, begin, end);
         } else {
-            (job.streamed ? job_call_streamed : job_call)(&job, begin, end);
-            walk_advance(&job.outer, 1);
+            (job->streamed ? job_call_streamed : job_call)(job, &outer, begin, end);
+            walk_advance(&outer, 1);
         }
         row += rows;
     }
+    return true;
 }
 
 /* Whether an operand's elements are further apart along the innermost axis than along the one before it. */
@@ -143,9 +146,9 @@ static int64_t job_weight(unsigned opcode, enum dtype dtype) {
     }
 }
 
-static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_function *row) {
+static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_function *row, struct cpu_job **begun) {
     const struct operand *out = &launch->output;
-    struct job job = {.cpu = cpu, .row = row, .rows = 1, .run = {.n = 1}};
+    struct job job = {.base = {.cpu = cpu, .run = job_part}, .row = row, .rows = 1, .run = {.n = 1}};
     job.outer.arrays = launch->n_inputs + 1;
     job.outer.rank = out->rank > 0 ? out->rank - 1 : 0;
     for (int i = 0; i < job.outer.rank; i++) {
@@ -165,21 +168,24 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
     int64_t elements = job.rows * job.run.n;
     job.tiled = job_runs_across(launch);
     job.streamed = job_streams(launch, elements * job.size[0]);
-    unsigned parts = cpu_parts(cpu, elements * (bytes + job_weight(launch->opcode, (enum dtype)out->dtype)));
+    double work = (double)elements * (double)(bytes + job_weight(launch->opcode, (enum dtype)out->dtype)) +
+                  (double)job.rows * ROW_WORK;
+    unsigned parts = cpu_parts(cpu, work);
     job.row_parts = job.rows < parts ? (unsigned)job.rows : parts;
     job.run_parts = (parts + job.row_parts - 1) / job.row_parts;
     if (job.run.n < (int64_t)job.run_parts * 64) {
         job.run_parts = 1;
     }
-    team_run(&cpu->team, job.row_parts * job.run_parts, job_part, &job);
+    job.base.parts = job.row_parts * job.run_parts;
+    cpu_job_begin(&job.base, sizeof job, work, begun);
 }
 
-int cpu_elementwise(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+int cpu_elementwise(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output, *last = &launch->inputs[launch->n_inputs - 1];
     cpu_row_function *row = cpu->kernels->elementwise[launch->opcode][last->dtype];
     (void)fault;
     if (out->rank != 1 || out->shape[0] > SMALL) {
-        job_run(cpu, launch, row);
+        job_run(cpu, launch, row, begun);
         return STATUS_OK;
     }
     struct cpu_row run = {.n = out->shape[0], .data = {out->data}, .stride = {out->strides[0]}};
@@ -191,8 +197,8 @@ int cpu_elementwise(struct cpu *cpu, const struct launch *launch, struct fault *
     return STATUS_OK;
 }
 
-int cpu_cast(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+int cpu_cast(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     (void)fault;
-    job_run(cpu, launch, cpu->kernels->cast[launch->inputs[0].dtype][launch->output.dtype]);
+    job_run(cpu, launch, cpu->kernels->cast[launch->inputs[0].dtype][launch->output.dtype], begun);
     return STATUS_OK;
 }

@@ -36,8 +36,15 @@ struct cpu_reduction {
     void (*finish)(int64_t n, const struct cpu_accumulators *accumulators, int64_t count, void *out);
 };
 
-/* Softmax or its logarithm of n elements with the given strides; `out` may be x. */
-typedef void cpu_softmax_function(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride);
+/* Softmax or its logarithm of n elements with the given strides; `out` may be x. `row` does all of it; a long row takes the
+ * three steps piece by piece: the greatest element, the sum of exponentials, the results. */
+struct cpu_softmax {
+    void (*row)(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride);
+    double (*maximum)(int64_t n, const void *x, int64_t x_stride);
+    double (*sum)(int64_t n, const void *x, int64_t x_stride, double maximum);
+    void (*write)(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride, double maximum,
+                  double sum);
+};
 
 struct cpu_random {
     uint64_t seed, offset;
@@ -58,7 +65,7 @@ struct cpu_kernels {
     cpu_row_function *(*cast)[DTYPE_COUNT]; /* [from][to] */
     const struct cpu_reduction *(*reductions)[DTYPE_COUNT];
     cpu_row_function *(*linear)[DTYPE_COUNT]; /* [activation][dtype]: of a product and a bias; halves as f32 */
-    cpu_softmax_function *(*softmax)[DTYPE_COUNT];
+    const struct cpu_softmax *(*softmax)[DTYPE_COUNT];
     cpu_random_function *(*random)[DTYPE_COUNT];
     cpu_product_function *product_u32, *product_u64, *product_bool;
     /* Copies past the caches to an address aligned to 64; bytes are a multiple of 64. */

@@ -38,6 +38,6 @@ extern cpu_row_function *CPU_NAME(elementwise)[CPU_OPCODES][DTYPE_COUNT];
 extern cpu_row_function *CPU_NAME(cast)[DTYPE_COUNT][DTYPE_COUNT];
 extern const struct cpu_reduction *CPU_NAME(reductions)[CPU_OPCODES][DTYPE_COUNT];
 extern cpu_row_function *CPU_NAME(linear)[OP_ACTIVATION_COUNT][DTYPE_COUNT];
-extern cpu_softmax_function *CPU_NAME(softmax)[CPU_OPCODES][DTYPE_COUNT];
+extern const struct cpu_softmax *CPU_NAME(softmax)[CPU_OPCODES][DTYPE_COUNT];
 extern cpu_random_function *CPU_NAME(random)[CPU_OPCODES][DTYPE_COUNT];
 cpu_product_function CPU_NAME(product_u32), CPU_NAME(product_u64), CPU_NAME(product_bool);

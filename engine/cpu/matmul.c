@@ -10,8 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_ROWS = 256, BLOCK_COLUMNS = 512, BLOCK_DEPTH = 384 };
+enum {
+    BLOCK_ROWS = 256,
+    BLOCK_COLUMNS = 512,
+    BLOCK_DEPTH = 384,
+    BLOCK_DEPTH_MOST = 4096, /* of blocks with few rows and columns */
+    DIRECT_SIDE = 1024,      /* most rows and columns of a rectangle that goes to BLAS as it is, */
+    DIRECT_DEPTH = 256,      /* and its least depth */
+    VECTOR_SIDE = 1 << 16,   /* most columns or rows of a rectangle with one row or column */
+    RECTANGLE_WORK = 1024,   /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
+};
+/* Multiplications between two looks whether to stop, at least: 1 to 10 ms. */
+static const int64_t piece_work = INT64_C(1) << 27;
 /* Elements of scratch for one part: blocks of a, b and c. */
+static const int64_t block_operands = (int64_t)BLOCK_ROWS * BLOCK_DEPTH + (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS;
 static const size_t block_elements =
     (size_t)BLOCK_ROWS * BLOCK_DEPTH + (size_t)BLOCK_DEPTH * BLOCK_COLUMNS + (size_t)BLOCK_ROWS * BLOCK_COLUMNS;
 
@@ -22,7 +34,7 @@ struct matrix {
 };
 
 struct job {
-    struct cpu *cpu;
+    struct cpu_job base;
     const struct operand *a, *b, *c;
     enum dtype dtype, packed; /* of the result, and what blocks of the operands are packed as */
     int64_t size, packed_size;
@@ -32,9 +44,9 @@ struct job {
     enum dtype finished; /* in which the end is computed: integers in their own dtype, since relu is not modular */
     int64_t m, n, k;
     int64_t batches;
-    unsigned grid_rows, grid_columns, parts;
+    int64_t grid_rows, grid_columns;
     bool direct;
-    char *scratch;
+    int64_t depth; /* of a piece of a rectangle: what is computed between two looks */
 };
 
 /* ---- BLAS as it is ---- */
@@ -62,17 +74,17 @@ static bool layout_find(const struct matrix *matrix, struct layout *layout) {
     return false;
 }
 
-/* y = A · x, where x and y have strides; A as stored is `transpose`d. */
+/* y = A · x, or y += A · x, where x and y have strides; A as stored is `transpose`d. */
 static void blas_vector(const struct blas *blas, enum dtype dtype, const struct matrix *a, struct layout layout,
-                        const char *x, int x_stride, char *y, int y_stride) {
+                        const char *x, int x_stride, char *y, int y_stride, bool add) {
     int rows = (int)(layout.transpose == CblasNoTrans ? a->rows : a->columns);
     int columns = (int)(layout.transpose == CblasNoTrans ? a->columns : a->rows);
     if (dtype == DTYPE_F32) {
         blas->sgemv(CblasRowMajor, layout.transpose, rows, columns, 1, (const void *)a->data, layout.leading,
-                    (const void *)x, x_stride, 0, (void *)y, y_stride);
+                    (const void *)x, x_stride, add ? 1 : 0, (void *)y, y_stride);
     } else {
         blas->dgemv(CblasRowMajor, layout.transpose, rows, columns, 1, (const void *)a->data, layout.leading,
-                    (const void *)x, x_stride, 0, (void *)y, y_stride);
+                    (const void *)x, x_stride, add ? 1 : 0, (void *)y, y_stride);
     }
 }
 
@@ -87,17 +99,17 @@ static struct matrix transposed(const struct matrix *a) {
 
 /* Products with a single row or column, which gemm is slow at. False where they are none, or have odd strides. */
 static bool blas_by_vector(const struct blas *blas, enum dtype dtype, const struct matrix *a, const struct matrix *b,
-                           const struct matrix *c) {
+                           const struct matrix *c, bool add) {
     int x_stride, y_stride;
     struct layout layout;
     if (b->columns == 1 && layout_find(a, &layout) && vector_stride(b->row_stride, b->rows, &x_stride) &&
         vector_stride(c->row_stride, c->rows, &y_stride)) {
-        blas_vector(blas, dtype, a, layout, b->data, x_stride, c->data, y_stride);
+        blas_vector(blas, dtype, a, layout, b->data, x_stride, c->data, y_stride, add);
         return true;
     }
     struct matrix across = transposed(b);
     if (a->rows == 1 && layout_find(&across, &layout) && vector_stride(a->column_stride, a->columns, &x_stride)) {
-        blas_vector(blas, dtype, &across, layout, a->data, x_stride, c->data, 1);
+        blas_vector(blas, dtype, &across, layout, a->data, x_stride, c->data, 1, add);
         return true;
     }
     return false;
@@ -106,7 +118,7 @@ static bool blas_by_vector(const struct blas *blas, enum dtype dtype, const stru
 static bool blas_multiply(const struct blas *blas, enum dtype dtype, const struct matrix *a, const struct matrix *b,
                           const struct matrix *c, bool add) {
     struct layout left, right;
-    if (!add && blas_by_vector(blas, dtype, a, b, c)) {
+    if (blas_by_vector(blas, dtype, a, b, c, add)) {
         return true;
     }
     if (!layout_find(a, &left) || !layout_find(b, &right) || c->row_stride > INT_MAX) {
@@ -157,7 +169,7 @@ static int64_t operand_size(const struct operand *operand) {
 /* Of `x`, a part of `operand`. */
 static struct matrix pack(const struct job *job, const struct operand *operand, const struct matrix *x, char *to) {
     struct matrix packed = {to, x->rows, x->columns, x->columns, 1};
-    convert(job->cpu, (enum dtype)operand->dtype, x, job->packed, &packed);
+    convert(job->base.cpu, (enum dtype)operand->dtype, x, job->packed, &packed);
     return packed;
 }
 
@@ -165,7 +177,7 @@ static struct matrix pack(const struct job *job, const struct operand *operand, 
 static void block_multiply(const struct job *job, const struct matrix *a, const struct matrix *b,
                            const struct matrix *c, bool first) {
     if (!job->product) {
-        blas_multiply(&job->cpu->blas, job->packed, a, b, c, !first);
+        blas_multiply(&job->base.cpu->blas, job->packed, a, b, c, !first);
         return;
     }
     if (first) {
@@ -195,7 +207,7 @@ static const void *finish_bias(const struct job *job, int64_t column, int64_t co
         return data;
     }
     struct matrix slice = {data, 1, columns, columns, 1}, target = {room, 1, columns, columns, 1};
-    convert(job->cpu, dtype, &slice, job->finished, &target);
+    convert(job->base.cpu, dtype, &slice, job->finished, &target);
     return room;
 }
 
@@ -212,34 +224,34 @@ static void finish(const struct job *job, const struct matrix *c, int64_t column
     }
 }
 
-static void multiply_in_blocks(const struct job *job, const struct matrix *a, const struct matrix *b,
-                               const struct matrix *c, int64_t first_column, char *scratch) {
-    int64_t size = job->size, packed_size = job->packed_size;
-    char *a_block = scratch, *b_block = a_block + (int64_t)BLOCK_ROWS * BLOCK_DEPTH * packed_size;
-    char *c_block = b_block + (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS * packed_size;
-    for (int64_t j = 0; j < c->columns; j += BLOCK_COLUMNS) {
-        int64_t columns = least(BLOCK_COLUMNS, c->columns - j);
-        for (int64_t i = 0; i < c->rows; i += BLOCK_ROWS) {
-            int64_t rows = least(BLOCK_ROWS, c->rows - i);
-            struct matrix result = {c_block, rows, columns, columns, 1};
-            for (int64_t l = 0; l < a->columns; l += BLOCK_DEPTH) {
-                int64_t depth = least(BLOCK_DEPTH, a->columns - l);
-                struct matrix left = matrix_part(a, i, rows, l, depth, operand_size(job->a));
-                struct matrix right = matrix_part(b, l, depth, j, columns, operand_size(job->b));
-                left = pack(job, job->a, &left, a_block);
-                right = pack(job, job->b, &right, b_block);
-                block_multiply(job, &left, &right, &result, l == 0);
-            }
-            struct matrix target = matrix_part(c, i, rows, j, columns, size);
-            bool wide = job->finish && job->finished == job->packed;
-            if (wide) {
-                finish(job, &result, first_column + j);
-            }
-            convert(job->cpu, job->packed, &result, job->dtype, &target);
-            if (job->finish && !wide) {
-                finish(job, &target, first_column + j);
-            }
-        }
+/* Of `c`, a rectangle of a block's size at most, the sum up to and without number `end`, from number `begin` on: in
+ * c_block, which has it up to `begin`. */
+static void multiply_packed(const struct job *job, const struct matrix *a, const struct matrix *b,
+                            const struct matrix *c, int64_t begin, int64_t end, char *c_block, char *scratch) {
+    struct matrix result = {c_block, c->rows, c->columns, c->columns, 1};
+    char *b_block = scratch + (int64_t)BLOCK_ROWS * BLOCK_DEPTH * job->packed_size;
+    int64_t deepest =
+        least((int64_t)BLOCK_ROWS * BLOCK_DEPTH / c->rows, (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS / c->columns);
+    deepest = least(deepest, BLOCK_DEPTH_MOST);
+    for (int64_t l = begin; l < end; l += deepest) {
+        int64_t depth = least(deepest, end - l);
+        struct matrix left = matrix_part(a, 0, c->rows, l, depth, operand_size(job->a));
+        struct matrix right = matrix_part(b, l, depth, 0, c->columns, operand_size(job->b));
+        left = pack(job, job->a, &left, scratch);
+        right = pack(job, job->b, &right, b_block);
+        block_multiply(job, &left, &right, &result, l == 0);
+    }
+}
+
+static void finish_packed(const struct job *job, const struct matrix *c, int64_t first_column, char *c_block) {
+    struct matrix result = {c_block, c->rows, c->columns, c->columns, 1};
+    bool wide = job->finish && job->finished == job->packed;
+    if (wide) {
+        finish(job, &result, first_column);
+    }
+    convert(job->base.cpu, job->packed, &result, job->dtype, c);
+    if (job->finish && !wide) {
+        finish(job, c, first_column);
     }
 }
 
@@ -257,44 +269,75 @@ static struct matrix batch_matrix(const struct operand *operand, int64_t batch) 
                            operand->shape[last], operand->strides[last - 1], operand->strides[last]};
 }
 
-static void job_rectangle(const struct job *job, int64_t batch, unsigned row, unsigned column, char *scratch) {
-    int64_t i = cpu_part_begin(job->m, row, job->grid_rows), i_end = cpu_part_begin(job->m, row + 1, job->grid_rows);
-    int64_t j = cpu_part_begin(job->n, column, job->grid_columns);
-    int64_t j_end = cpu_part_begin(job->n, column + 1, job->grid_columns);
+/* Where row or column number `at` of a grid begins. */
+static int64_t job_edge(int64_t n, int64_t at, int64_t grid) {
+    return n / grid * at + least(at, n % grid);
+}
+
+/* A thread's blocks. */
+static char *job_scratch_of(const struct job *job, unsigned lane) {
+    return (char *)job->base.cpu->scratch + lane * block_elements * (size_t)job->packed_size;
+}
+
+/* One rectangle, from depth *position on. False: it is left there. */
+static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
+    int64_t column = number % job->grid_columns, line = number / job->grid_columns;
+    int64_t row = line % job->grid_rows, batch = line / job->grid_rows;
+    int64_t i = job_edge(job->m, row, job->grid_rows), i_end = job_edge(job->m, row + 1, job->grid_rows);
+    int64_t j = job_edge(job->n, column, job->grid_columns), j_end = job_edge(job->n, column + 1, job->grid_columns);
     struct matrix a = batch_matrix(job->a, batch), b = batch_matrix(job->b, batch), c = batch_matrix(job->c, batch);
     c.row_stride = job->n; /* of one row the stride may be anything */
     c.column_stride = 1;
     a = matrix_part(&a, i, i_end - i, 0, job->k, operand_size(job->a));
     b = matrix_part(&b, 0, job->k, j, j_end - j, operand_size(job->b));
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
-    if (!job->direct || !blas_multiply(&job->cpu->blas, job->dtype, &a, &b, &c, false)) {
-        multiply_in_blocks(job, &a, &b, &c, j, scratch);
+    char *scratch = job->direct ? NULL : job_scratch_of(job, lane->number);
+    char *c_block = job->direct || lane->state ? lane->state : scratch + block_operands * job->packed_size;
+    while (*position < job->k) {
+        int64_t depth = least(job->depth, job->k - *position);
+        if (job->direct) {
+            struct matrix left = matrix_part(&a, 0, a.rows, *position, depth, operand_size(job->a));
+            struct matrix right = matrix_part(&b, *position, depth, 0, b.columns, operand_size(job->b));
+            blas_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &c, *position > 0);
+        } else {
+            multiply_packed(job, &a, &b, &c, *position, *position + depth, c_block, scratch);
+        }
+        *position += depth;
+        if (*position < job->k && cpu_job_stops(&job->base)) {
+            return false;
+        }
+    }
+    if (!job->direct) {
+        finish_packed(job, &c, j, c_block);
     } else if (job->finish) {
         finish(job, &c, j);
     }
+    *position = 0;
+    return true;
 }
 
-static void job_part(void *context, unsigned part) {
-    const struct job *job = context;
+/* Rectangles of a part; its position counts their depth, one after another. */
+static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
     int64_t rectangles = job->batches * job->grid_rows * job->grid_columns;
-    int64_t begin = cpu_part_begin(rectangles, part, job->parts);
-    int64_t end = cpu_part_begin(rectangles, part + 1, job->parts);
-    char *scratch = job->scratch ? job->scratch + part * block_elements * (size_t)job->packed_size : NULL;
-    for (int64_t i = begin; i < end; i++) {
-        unsigned column = (unsigned)(i % job->grid_columns);
-        int64_t line = i / job->grid_columns;
-        job_rectangle(job, line / job->grid_rows, (unsigned)(line % job->grid_rows), column, scratch);
+    int64_t begin = cpu_part_begin(rectangles, lane->part, base->parts);
+    int64_t end = cpu_part_begin(rectangles, lane->part + 1, base->parts);
+    int64_t position = lane->position % job->k;
+    for (int64_t i = begin + lane->position / job->k; i < end; i++) {
+        if (!job_rectangle(job, i, lane, &position)) {
+            lane->position = (i - begin) * job->k + position;
+            return false;
+        }
     }
+    return true;
 }
 
-/* As many rectangles as there are parts, as square as it gets: each operand is packed once for each row or column. */
-static void job_grid(struct job *job, unsigned parts) {
-    job->grid_rows = job->grid_columns = 1;
-    if (job->batches >= parts) {
-        return;
-    }
-    unsigned wanted = (unsigned)((parts + job->batches - 1) / job->batches);
-    while (job->grid_rows * job->grid_columns < wanted) {
+/* As many rectangles as there are to be parts, at least, as square as it gets: each operand is packed once for each row or
+ * column. */
+static void job_grid(struct job *job, unsigned parts, int64_t height_most, int64_t width_most) {
+    job->grid_rows = (job->m + height_most - 1) / height_most;
+    job->grid_columns = (job->n + width_most - 1) / width_most;
+    while ((double)job->batches * (double)job->grid_rows * (double)job->grid_columns < parts) {
         int64_t height = job->m / job->grid_rows, width = job->n / job->grid_columns;
         if (height < 32 && width < 32) {
             return;
@@ -323,7 +366,7 @@ static void job_type(struct job *job) {
     job->packed = types[job->dtype].packed;
     job->packed_size = (int64_t)dtype_size(job->packed);
     if (offset) {
-        memcpy(&job->product, (const char *)job->cpu->kernels + offset, sizeof job->product);
+        memcpy(&job->product, (const char *)job->base.cpu->kernels + offset, sizeof job->product);
     }
 }
 
@@ -332,13 +375,13 @@ static void job_linear(struct job *job, const struct launch *launch) {
     job->bias = launch->n_inputs == 3 ? &launch->inputs[2] : NULL;
     job->finished = integers ? job->dtype : job->packed;
     if (job->bias || launch->ints[0] != OP_ACTIVATION_NONE) {
-        job->finish = job->cpu->kernels->linear[launch->ints[0]][job->finished];
+        job->finish = job->base.cpu->kernels->linear[launch->ints[0]][job->finished];
     }
 }
 
 static void job_init(struct job *job, struct cpu *cpu, const struct launch *launch) {
     const struct operand *a = &launch->inputs[0], *b = &launch->inputs[1], *c = &launch->output;
-    *job = (struct job){.cpu = cpu, .a = a, .b = b, .c = c, .dtype = (enum dtype)c->dtype, .batches = 1};
+    *job = (struct job){.base.cpu = cpu, .a = a, .b = b, .c = c, .dtype = (enum dtype)c->dtype, .batches = 1};
     job->size = (int64_t)dtype_size(job->dtype);
     job->m = a->shape[a->rank - 2];
     job->k = a->shape[a->rank - 1];
@@ -353,19 +396,33 @@ static void job_init(struct job *job, struct cpu *cpu, const struct launch *laun
 }
 
 /* Without depth all rows of a linear's result are the same: activation(bias). */
-static void fill_rows(const struct job *job) {
+static bool fill_part(struct cpu_job *base, struct cpu_lane *lane) {
     _Alignas(8) char block[BLOCK_COLUMNS * sizeof(double)];
-    char *out = job->c->data;
-    for (int64_t j = 0; j < job->n; j += BLOCK_COLUMNS) {
-        int64_t columns = least(BLOCK_COLUMNS, job->n - j);
-        struct matrix made = {block, 1, columns, columns, 1}, target = {out + j * job->size, 1, columns, columns, 1};
+    struct job *job = (struct job *)base;
+    int64_t columns = (job->n + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS, blocks = job->batches * job->m * columns;
+    int64_t end = cpu_part_begin(blocks, lane->part + 1, base->parts);
+    for (int64_t i = cpu_part_begin(blocks, lane->part, base->parts); i < end; i++) {
+        int64_t row = i / columns, j = i % columns * BLOCK_COLUMNS, width = least(BLOCK_COLUMNS, job->n - j);
+        struct matrix made = {block, 1, width, width, 1};
+        struct matrix target = {(char *)job->c->data + (row * job->n + j) * job->size, 1, width, width, 1};
         memset(block, 0, sizeof block);
-        finish(job, &made, j);
-        convert(job->cpu, job->finished, &made, job->dtype, &target);
+        if (job->finish) {
+            finish(job, &made, j);
+            convert(job->base.cpu, job->finished, &made, job->dtype, &target);
+        } else {
+            memset(target.data, 0, (size_t)(width * job->size));
+        }
     }
-    for (int64_t i = 1; i < job->batches * job->m; i++) {
-        memcpy(out + i * job->n * job->size, out, (size_t)(job->n * job->size));
-    }
+    return true;
+}
+
+static void job_fill(struct job *job, struct cpu_job **begun) {
+    int64_t blocks = job->batches * job->m * ((job->n + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS);
+    double work = (double)blocks * (BLOCK_COLUMNS * 16 + 256);
+    job->base.run = fill_part;
+    job->base.parts = cpu_parts(job->base.cpu, work);
+    job->base.parts = blocks < job->base.parts ? (unsigned)blocks : job->base.parts;
+    cpu_job_begin(&job->base, sizeof *job, work, begun);
 }
 
 /* The figures are read by other threads. */
@@ -380,54 +437,82 @@ static void scratch_grow(struct cpu *cpu, size_t bytes) {
     atomic_fetch_add(&cpu->scratch_growths, 1);
 }
 
-/* Scratch for all parts, where any of them may need it. */
-static int job_scratch(struct job *job, struct fault *fault) {
+static bool job_is_direct(const struct job *job) {
     struct matrix a = batch_matrix(job->a, 0), b = batch_matrix(job->b, 0);
     struct layout layout;
-    job->direct = job->packed == (enum dtype)job->a->dtype && !job->product && layout_find(&a, &layout) &&
-                  layout_find(&b, &layout) && job->n <= INT_MAX;
-    if (job->direct) {
-        return STATUS_OK;
-    }
+    return job->packed == (enum dtype)job->a->dtype && !job->product && layout_find(&a, &layout) &&
+           layout_find(&b, &layout) && job->n <= INT_MAX;
+}
+
+/* Scratch for as many threads as there may be, where any of them needs it. */
+static int job_scratch(struct job *job, unsigned threads, struct fault *fault) {
     size_t part_bytes = block_elements * (size_t)job->packed_size;
-    scratch_grow(job->cpu, part_bytes * job->parts);
-    size_t parts = job->cpu->scratch_bytes / part_bytes;
-    if (parts == 0) {
+    scratch_grow(job->base.cpu, part_bytes * threads);
+    size_t most = job->base.cpu->scratch_bytes / part_bytes;
+    if (most == 0) {
         return fault_set(fault, STATUS_INTERNAL, "no %zu bytes to pack matrices in", part_bytes);
     }
-    job->parts = parts < job->parts ? (unsigned)parts : job->parts; /* without more memory it goes on with less */
-    job->scratch = job->cpu->scratch;
+    job->base.lanes_most = most < threads ? (unsigned)most : threads; /* without more memory it goes on with less */
     return STATUS_OK;
+}
+
+/* Rectangles, and pieces of them, that take some milliseconds at most. */
+static void job_divide(struct job *job, unsigned threads) {
+    bool vector = job->m == 1 || job->n == 1;
+    int64_t side = vector ? VECTOR_SIDE : DIRECT_SIDE;
+    if (job->direct) {
+        job_grid(job, threads, side, side);
+    } else {
+        job_grid(job, threads, BLOCK_ROWS, BLOCK_COLUMNS);
+    }
+    int64_t height = (job->m + job->grid_rows - 1) / job->grid_rows;
+    int64_t width = (job->n + job->grid_columns - 1) / job->grid_columns;
+    job->depth = piece_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
+    job->depth = job->depth > DIRECT_DEPTH ? job->depth : DIRECT_DEPTH;
+    job->depth = job->k - job->depth < job->depth / 2 ? job->k : job->depth; /* no small rest */
+    if (!job->direct && job->depth < job->k) {
+        job->base.lane_bytes = (size_t)(height * width * job->packed_size);
+    }
 }
 
 void cpu_workspaces(struct device *device, struct device_workspaces *workspaces) {
     struct cpu *cpu = (struct cpu *)device;
-    workspaces->bytes = atomic_load(&cpu->scratch_bytes);
-    workspaces->limit = block_elements * sizeof(uint64_t) * cpu->team.threads;
+    workspaces->bytes = atomic_load(&cpu->scratch_bytes) + atomic_load(&cpu->begun_bytes);
+    workspaces->limit = block_elements * sizeof(uint64_t) * cpu->team.threads + atomic_load(&cpu->begun_bytes);
     workspaces->growths = atomic_load(&cpu->scratch_growths);
 }
 
-int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+/* As bytes of memory traffic: some 4 multiplications take as long as moving a byte, and each operand is read. In double,
+ * since it may be more than 2^63. */
+static double job_work(const struct job *job) {
+    double m = (double)job->m, n = (double)job->n, k = (double)job->k;
+    double packing = job->direct ? 1 : 12; /* by the element */
+    double read = (m * k + k * n) * packing + m * n * packing;
+    return (double)job->batches * (m * n * k * (job->product ? 1 : 0.25) + read + RECTANGLE_WORK);
+}
+
+int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     job_init(&job, cpu, launch);
-    if (job.k == 0 && job.finish) {
-        fill_rows(&job);
-        return STATUS_OK;
-    }
     if (job.k == 0) {
-        memset(launch->output.data, 0, (size_t)(job.batches * job.m * job.n * job.size));
+        job_fill(&job, begun);
         return STATUS_OK;
     }
-    /* In double, since this may be more than 2^63; some 4 multiplications take as long as moving a byte. */
-    double work = (double)job.batches * (double)job.m * (double)job.n * (double)job.k * (job.product ? 1 : 0.25);
-    unsigned parts = cpu_parts(cpu, work < 0x1p40 ? (int64_t)work : INT64_C(1) << 40);
-    parts = parts < cpu->team.threads ? parts : cpu->team.threads;
-    job_grid(&job, parts);
-    int64_t rectangles = job.batches * job.grid_rows * job.grid_columns;
-    job.parts = rectangles < parts ? (unsigned)rectangles : parts;
-    int status = job_scratch(&job, fault);
-    if (status == STATUS_OK) {
-        team_run(&cpu->team, job.parts, job_part, &job);
+    job.direct = job_is_direct(&job);
+    double work = job_work(&job);
+    unsigned parts = cpu_parts(cpu, work), threads = parts < cpu->team.threads ? parts : cpu->team.threads;
+    job_divide(&job, threads);
+    double rectangles = (double)job.batches * (double)job.grid_rows * (double)job.grid_columns;
+    job.base.run = job_part;
+    job.base.parts = rectangles < parts ? (unsigned)rectangles : parts;
+    int status = job.direct ? STATUS_OK : job_scratch(&job, threads, fault);
+    if (status != STATUS_OK || cpu_job_keep(&job.base, sizeof job, work, begun)) {
+        return status;
     }
-    return status;
+    job.base.parts = job.base.parts < threads ? job.base.parts : threads; /* a part is a thread's, with its scratch */
+    if (job.base.lanes_most && job.base.lanes_most < job.base.parts) {
+        job.base.parts = job.base.lanes_most;
+    }
+    cpu_job_run(&job.base);
+    return STATUS_OK;
 }

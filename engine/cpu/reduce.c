@@ -8,9 +8,12 @@
 enum {
     SEGMENTS_MAX = 16, /* parts of the reduced elements, where there are too few outputs to share out */
     SHORT_RUN = 16,    /* reduced runs up to this length are rather taken down */
+    PIECE = 1 << 17,   /* elements between two looks whether to stop: 0.1 to 1 ms */
+    OUTPUT_WORK = 64,  /* what an output costs besides the elements that make it */
 };
 
 struct job {
+    struct cpu_job base;
     const struct cpu_reduction *reduction;
     struct walk kept;    /* lines of outputs: the kept axes, without the last one where `down` */
     struct walk reduced; /* steps: the reduced axes, without the last one where not `down` */
@@ -22,30 +25,55 @@ struct job {
     int64_t columns; /* blocks of outputs in a line */
     int64_t count;   /* elements reduced into one */
     bool down;
-    unsigned parts;
-    /* The block whose steps are shared out. */
-    char *at;
-    int64_t n;
-    struct cpu_accumulators *segments;
+    unsigned segments;              /* into which the elements of each block are cut; 0: they are not */
+    int64_t first;                  /* of blocks whose segments are here */
+    struct cpu_accumulators *place; /* by block and segment; NULL: in the job's room */
 };
 
-/* Takes steps begin … end - 1 into the accumulators of the n outputs whose elements begin at `at`. */
+static struct cpu_accumulators *job_accumulators(const struct job *job) {
+    return job->place ? job->place : job->base.room;
+}
+
+/* A block of outputs is made of so many units: elements, or where `down` rows of one element for each output. */
+static int64_t job_units(const struct job *job) {
+    return job->down ? job->steps : job->count;
+}
+
+/* Takes units begin … end - 1, of which there is one at least, into the accumulators of the n outputs whose elements begin
+ * at `at`. */
 static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t begin, int64_t end,
                            struct cpu_accumulators *accumulators) {
     struct walk walk = job->reduced;
-    job->reduction->start(n, accumulators);
-    if (begin == end) {
-        return; /* of an empty tensor: there is no element to walk to */
-    }
-    walk_seek(&walk, &at, begin);
-    for (int64_t i = begin; i < end; i++) {
+    int64_t skip = job->down ? 0 : begin % job->run;
+    walk_seek(&walk, &at, job->down ? begin : begin / job->run);
+    while (begin < end) {
+        int64_t units = 1;
         if (job->down) {
-            job->reduction->column(n, walk.at[0], job->width_stride, i, accumulators);
+            job->reduction->column(n, walk.at[0], job->width_stride, begin, accumulators);
         } else {
-            job->reduction->row(job->run, walk.at[0], job->run_stride, i * job->run, accumulators);
+            units = job->run - skip < end - begin ? job->run - skip : end - begin;
+            job->reduction->row(units, walk.at[0] + skip * job->run_stride * job->in_size, job->run_stride, begin,
+                                accumulators);
+            skip = 0;
         }
+        begin += units;
         walk_advance(&walk, 1);
     }
+}
+
+/* The same, from *position on, in pieces. False: it is left there. */
+static bool job_pieces(struct job *job, char *at, int64_t n, int64_t *position, int64_t end,
+                       struct cpu_accumulators *accumulators) {
+    int64_t piece = job->down ? PIECE / n : PIECE;
+    while (*position < end) {
+        int64_t stop = end - *position < piece ? end : *position + piece;
+        job_accumulate(job, at, n, *position, stop, accumulators);
+        *position = stop;
+        if (stop < end && cpu_job_stops(&job->base)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Finds a block of outputs in the line that `kept` stands on: where its elements begin, where its results go, how many. */
@@ -56,61 +84,68 @@ static int64_t job_block(const struct job *job, const struct walk *kept, int64_t
     return left < CPU_REDUCE_WIDTH ? left : CPU_REDUCE_WIDTH;
 }
 
-/* A share of the blocks. */
-static void job_part(void *context, unsigned part) {
-    const struct job *job = context;
-    struct cpu_accumulators accumulators;
+/* A share of the blocks. Its position counts the units of all of them. */
+static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
+    struct cpu_accumulators here, *accumulators = lane->state ? lane->state : &here;
     struct walk kept = job->kept;
-    int64_t blocks = job->lines * job->columns;
-    int64_t block = cpu_part_begin(blocks, part, job->parts), end = cpu_part_begin(blocks, part + 1, job->parts);
+    int64_t blocks = job->lines * job->columns, units = job_units(job);
+    int64_t first = cpu_part_begin(blocks, lane->part, base->parts);
+    int64_t end = cpu_part_begin(blocks, lane->part + 1, base->parts);
+    int64_t block = first + (units > 0 ? lane->position / units : 0);
+    int64_t position = units > 0 ? lane->position % units : 0;
     char *at, *out;
     walk_seek(&kept, &job->in, block / job->columns);
     while (block < end) {
         int64_t n = job_block(job, &kept, block, &at, &out);
-        job_accumulate(job, at, n, 0, job->steps, &accumulators);
-        job->reduction->finish(n, &accumulators, job->count, out);
+        if (position == 0) {
+            job->reduction->start(n, accumulators);
+        }
+        if (!job_pieces(job, at, n, &position, units, accumulators)) {
+            lane->position = (block - first) * units + position;
+            return false;
+        }
+        job->reduction->finish(n, accumulators, job->count, out);
+        position = 0;
         if (++block % job->columns == 0) {
             walk_advance(&kept, 1);
         }
     }
+    return true;
 }
 
-/* A share of the steps of one block. */
-static void job_segment(void *context, unsigned part) {
-    const struct job *job = context;
-    if (job->down || job->steps >= job->parts) {
-        int64_t begin = cpu_part_begin(job->steps, part, job->parts);
-        int64_t end = cpu_part_begin(job->steps, part + 1, job->parts);
-        job_accumulate(job, job->at, job->n, begin, end, &job->segments[part]);
-        return;
-    }
-    /* Few long runs: each is cut. */
-    struct walk walk = job->reduced;
-    int64_t begin = cpu_part_begin(job->run, part, job->parts), end = cpu_part_begin(job->run, part + 1, job->parts);
-    job->reduction->start(1, &job->segments[part]);
-    walk_seek(&walk, &job->at, 0);
-    for (int64_t i = 0; i < job->steps; i++) {
-        job->reduction->row(end - begin, walk.at[0] + begin * job->run_stride * job->in_size, job->run_stride,
-                            i * job->run + begin, &job->segments[part]);
-        walk_advance(&walk, 1);
-    }
-}
-
-/* Fewer blocks than threads: one after another, each by all threads. Segments merge in order, so that the first of equals
- * stays the first. */
-static void job_run_segments(struct job *job, struct team *team) {
-    struct cpu_accumulators segments[SEGMENTS_MAX];
+/* Fewer blocks than threads: a segment of one. */
+static bool job_segment(struct cpu_job *base, struct cpu_lane *lane) {
+    struct job *job = (struct job *)base;
     struct walk kept = job->kept;
-    char *out;
-    job->segments = segments;
-    walk_seek(&kept, &job->in, 0);
-    for (int64_t block = 0; block < job->lines * job->columns;) {
-        job->n = job_block(job, &kept, block, &job->at, &out);
-        team_run(team, job->parts, job_segment, job);
-        for (unsigned i = 1; i < job->parts; i++) {
-            job->reduction->merge(job->n, &segments[0], &segments[i]);
+    int64_t block = job->first + lane->part / job->segments, segment = lane->part % job->segments;
+    int64_t begin = cpu_part_begin(job_units(job), segment, job->segments);
+    int64_t end = cpu_part_begin(job_units(job), segment + 1, job->segments);
+    int64_t position = begin + lane->position;
+    char *at, *out;
+    walk_seek(&kept, &job->in, block / job->columns);
+    int64_t n = job_block(job, &kept, block, &at, &out);
+    if (lane->position == 0) {
+        job->reduction->start(n, &job_accumulators(job)[lane->part]);
+    }
+    bool ended = job_pieces(job, at, n, &position, end, &job_accumulators(job)[lane->part]);
+    lane->position = position - begin;
+    return ended;
+}
+
+/* Segments merge in order, so that the first of equals stays the first. */
+static void job_merge(struct cpu_job *base) {
+    struct job *job = (struct job *)base;
+    struct walk kept = job->kept;
+    char *at, *out;
+    walk_seek(&kept, &job->in, job->first / job->columns);
+    for (int64_t block = job->first; block < job->first + base->parts / job->segments;) {
+        struct cpu_accumulators *all = &job_accumulators(job)[(block - job->first) * job->segments];
+        int64_t n = job_block(job, &kept, block, &at, &out);
+        for (unsigned i = 1; i < job->segments; i++) {
+            job->reduction->merge(n, &all[0], &all[i]);
         }
-        job->reduction->finish(job->n, &segments[0], job->count, out);
+        job->reduction->finish(n, &all[0], job->count, out);
         if (++block % job->columns == 0) {
             walk_advance(&kept, 1);
         }
@@ -191,19 +226,41 @@ static void job_init(struct job *job, const struct launch *launch) {
     job->columns = (job->width + CPU_REDUCE_WIDTH - 1) / CPU_REDUCE_WIDTH;
 }
 
-int cpu_reduce(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+/* All blocks' segments at once, where the job can be left; else block by block, in a place that is there. */
+static void job_run_segments(struct job *job, int64_t blocks, double work, struct cpu_job **begun) {
+    job->base.run = job_segment;
+    job->base.end = job_merge;
+    job->base.parts = (unsigned)blocks * job->segments;
+    job->base.room_bytes = job->base.parts * sizeof(struct cpu_accumulators);
+    if (cpu_job_keep(&job->base, sizeof *job, work, begun)) {
+        return;
+    }
+    struct cpu_accumulators place[SEGMENTS_MAX];
+    job->place = place;
+    job->base.parts = job->segments;
+    for (; job->first < blocks; job->first++) {
+        cpu_job_run(&job->base);
+    }
+}
+
+int cpu_reduce(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, launch);
+    job.base.cpu = cpu;
     job.reduction = cpu->kernels->reductions[launch->opcode][launch->inputs[0].dtype];
     int64_t blocks = job.lines * job.columns;
-    job.parts = cpu_parts(cpu, job.lines * job.width * job.count * (job.in_size < 4 ? 4 : job.in_size));
-    if (blocks >= 2 * job.parts || blocks >= cpu->team.threads || job.parts == 1) {
-        job.parts = blocks < job.parts ? (unsigned)blocks : job.parts;
-        team_run(&cpu->team, job.parts, job_part, &job);
+    double outputs = (double)job.lines * (double)job.width;
+    double work = outputs * ((double)job.count * (double)(job.in_size < 4 ? 4 : job.in_size) + OUTPUT_WORK);
+    unsigned parts = cpu_parts(cpu, work);
+    if (blocks >= 2 * (int64_t)parts || blocks >= cpu->team.threads || parts == 1) {
+        job.base.run = job_part;
+        job.base.lane_bytes = sizeof(struct cpu_accumulators);
+        job.base.parts = blocks < parts ? (unsigned)blocks : parts;
+        cpu_job_begin(&job.base, sizeof job, work, begun);
         return STATUS_OK;
     }
-    job.parts = job.parts < SEGMENTS_MAX ? job.parts : SEGMENTS_MAX;
-    job_run_segments(&job, &cpu->team);
+    job.segments = parts < SEGMENTS_MAX ? parts : SEGMENTS_MAX;
+    job_run_segments(&job, blocks, work, begun);
     return STATUS_OK;
 }

@@ -36,7 +36,8 @@ static inline int64_t padded(int64_t n) {
     return (n + LANES - 1) / LANES * LANES;
 }
 
-/* A NaN in x reaches the sum through exp, so the maximum may pass it over. Elements from n on are overwritten. */
+/* Not inlined: where it has several callers, the compiler keeps the exponential out of the loop instead, which then is no
+ * vector loop. A NaN in x reaches the sum through exp, so the maximum may pass it over. Elements from n on are overwritten. */
 #define SOFTMAX_STEPS(T, name, exponential)                                                                            \
     static inline void pad_##name(int64_t n, T value, T *x) {                                                          \
         for (int64_t i = n; i < padded(n); i++) {                                                                      \
@@ -53,7 +54,7 @@ static inline int64_t padded(int64_t n) {
         }                                                                                                              \
         return best;                                                                                                   \
     }                                                                                                                  \
-    static inline double exponentials_##name(int64_t n, T maximum, T *x) {                                             \
+    static __attribute__((noinline)) double exponentials_##name(int64_t n, T maximum, T *x) {                          \
         const int64_t wide = padded(n);                                                                                \
         double sum = 0;                                                                                                \
         pad_##name(n, maximum, x);                                                                                     \
@@ -73,34 +74,33 @@ SOFTMAX_STEPS(double, f64, exp)
 
 /* E is the element's type, T the one that computes. */
 #define SOFTMAX_ROW(half, E, T, name)                                                                                  \
-    static inline double row_sum_##half(int64_t n, const E *x, int64_t x_stride, T *buffer, T *maximum) {              \
-        T best = -(T)__builtin_inff();                                                                                 \
-        double sum = 0;                                                                                                \
+    static double maximum_of_##half(int64_t n, const void *x, int64_t x_stride) {                                      \
+        T buffer[CPU_BLOCK], best = -(T)__builtin_inff();                                                              \
         for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
             int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
-            load_##half(block, x + i * x_stride, x_stride, buffer);                                                    \
+            load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                         \
             T highest = maximum_##name(block, buffer);                                                                 \
             best = highest > best ? highest : best;                                                                    \
         }                                                                                                              \
+        return (double)best;                                                                                           \
+    }                                                                                                                  \
+    static double sum_of_##half(int64_t n, const void *x, int64_t x_stride, double maximum) {                          \
+        T buffer[CPU_BLOCK];                                                                                           \
+        double sum = 0;                                                                                                \
         for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
             int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
-            if (n > CPU_BLOCK) {                                                                                       \
-                load_##half(block, x + i * x_stride, x_stride, buffer);                                                \
-            }                                                                                                          \
-            sum += exponentials_##name(block, best, buffer);                                                           \
+            load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                         \
+            sum += exponentials_##name(block, (T)maximum, buffer);                                                     \
         }                                                                                                              \
-        *maximum = best;                                                                                               \
         return sum;                                                                                                    \
     }                                                                                                                  \
-    static void softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {            \
-        T buffer[CPU_BLOCK], maximum;                                                                                  \
-        T sum = (T)row_sum_##half(n, x, x_stride, buffer, &maximum);                                                   \
+    static void softmax_write_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride,        \
+                                     double maximum, double total) {                                                   \
+        T buffer[CPU_BLOCK], sum = (T)total;                                                                           \
         for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
             int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
-            if (n > CPU_BLOCK) { /* a single block still holds its exponentials */                                     \
-                load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                     \
-                exponentials_##name(block, maximum, buffer);                                                           \
-            }                                                                                                          \
+            load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                         \
+            exponentials_##name(block, (T)maximum, buffer);                                                            \
             CPU_LOOP                                                                                                   \
             for (int64_t k = 0; k < padded(block); k++) {                                                              \
                 buffer[k] /= sum;                                                                                      \
@@ -108,31 +108,65 @@ SOFTMAX_STEPS(double, f64, exp)
             store_##half(block, buffer, (E *)out + i * out_stride, out_stride);                                        \
         }                                                                                                              \
     }                                                                                                                  \
-    static void log_softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {        \
-        T buffer[CPU_BLOCK], maximum;                                                                                  \
-        T shift = (T)log(row_sum_##half(n, x, x_stride, buffer, &maximum));                                            \
+    static void log_softmax_write_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride,    \
+                                         double maximum, double total) {                                               \
+        T buffer[CPU_BLOCK], shift = (T)log(total);                                                                    \
         for (int64_t i = 0; i < n; i += CPU_BLOCK) {                                                                   \
             int64_t block = n - i < CPU_BLOCK ? n - i : CPU_BLOCK;                                                     \
             load_##half(block, (const E *)x + i * x_stride, x_stride, buffer);                                         \
             CPU_LOOP                                                                                                   \
             for (int64_t k = 0; k < block; k++) {                                                                      \
-                buffer[k] = buffer[k] - maximum - shift;                                                               \
+                buffer[k] = buffer[k] - (T)maximum - shift;                                                            \
             }                                                                                                          \
             store_##half(block, buffer, (E *)out + i * out_stride, out_stride);                                        \
         }                                                                                                              \
-    }
+    }                                                                                                                  \
+    /* A single block is read once, and its exponentials are taken once. */                                            \
+    static void softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {            \
+        T buffer[CPU_BLOCK];                                                                                           \
+        if (n > CPU_BLOCK) {                                                                                           \
+            double maximum = maximum_of_##half(n, x, x_stride);                                                        \
+            softmax_write_##half(n, x, x_stride, out, out_stride, maximum,                                             \
+                                 sum_of_##half(n, x, x_stride, maximum));                                              \
+            return;                                                                                                    \
+        }                                                                                                              \
+        load_##half(n, x, x_stride, buffer);                                                                           \
+        T sum = (T)exponentials_##name(n, maximum_##name(n, buffer), buffer);                                          \
+        CPU_LOOP                                                                                                       \
+        for (int64_t k = 0; k < padded(n); k++) {                                                                      \
+            buffer[k] /= sum;                                                                                          \
+        }                                                                                                              \
+        store_##half(n, buffer, out, out_stride);                                                                      \
+    }                                                                                                                  \
+    static void log_softmax_##half(int64_t n, const void *x, int64_t x_stride, void *out, int64_t out_stride) {        \
+        T buffer[CPU_BLOCK];                                                                                           \
+        if (n > CPU_BLOCK) {                                                                                           \
+            double maximum = maximum_of_##half(n, x, x_stride);                                                        \
+            log_softmax_write_##half(n, x, x_stride, out, out_stride, maximum,                                         \
+                                     sum_of_##half(n, x, x_stride, maximum));                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        load_##half(n, x, x_stride, buffer);                                                                           \
+        T maximum = maximum_##name(n, buffer);                                                                         \
+        double sum = exponentials_##name(n, maximum, buffer);                                                          \
+        log_softmax_write_##half(n, x, x_stride, out, out_stride, (double)maximum, sum);                               \
+    }                                                                                                                  \
+    static const struct cpu_softmax table_softmax_##half = {softmax_##half, maximum_of_##half, sum_of_##half,          \
+                                                            softmax_write_##half};                                     \
+    static const struct cpu_softmax table_log_softmax_##half = {log_softmax_##half, maximum_of_##half, sum_of_##half,  \
+                                                                log_softmax_write_##half};
 SOFTMAX_ROW(f16, uint16_t, float, f32)
 SOFTMAX_ROW(bf16, uint16_t, float, f32)
 SOFTMAX_ROW(f32, float, float, f32)
 SOFTMAX_ROW(f64, double, double, f64)
 
-cpu_softmax_function *CPU_NAME(softmax)[CPU_OPCODES][DTYPE_COUNT] = {
-    [OP_SOFTMAX] = {[DTYPE_F16] = softmax_f16,
-                    [DTYPE_BF16] = softmax_bf16,
-                    [DTYPE_F32] = softmax_f32,
-                    [DTYPE_F64] = softmax_f64},
-    [OP_LOG_SOFTMAX] = {[DTYPE_F16] = log_softmax_f16,
-                        [DTYPE_BF16] = log_softmax_bf16,
-                        [DTYPE_F32] = log_softmax_f32,
-                        [DTYPE_F64] = log_softmax_f64},
+const struct cpu_softmax *CPU_NAME(softmax)[CPU_OPCODES][DTYPE_COUNT] = {
+    [OP_SOFTMAX] = {[DTYPE_F16] = &table_softmax_f16,
+                    [DTYPE_BF16] = &table_softmax_bf16,
+                    [DTYPE_F32] = &table_softmax_f32,
+                    [DTYPE_F64] = &table_softmax_f64},
+    [OP_LOG_SOFTMAX] = {[DTYPE_F16] = &table_log_softmax_f16,
+                        [DTYPE_BF16] = &table_log_softmax_bf16,
+                        [DTYPE_F32] = &table_log_softmax_f32,
+                        [DTYPE_F64] = &table_log_softmax_f64},
 };

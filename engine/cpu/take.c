@@ -4,15 +4,17 @@
 
 #include <string.h>
 
+enum { PIECE_BYTES = 1 << 18 }; /* of a row that is copied in pieces */
+
 struct job {
-    struct cpu *cpu;
+    struct cpu_job base;
     const struct launch *launch;
     const int64_t *indices;
     const char *x;
     char *out;
     int64_t outer, extent, count, inner; /* x [outer, extent, inner], output [outer, count, inner] */
     int64_t size;
-    unsigned parts;
+    int64_t piece, pieces;   /* a row's elements are copied so many at a time, and in so many pieces */
     _Alignas(8) char one[8]; /* one_hot's */
 };
 
@@ -36,28 +38,42 @@ static inline bool job_index(const struct job *job, int64_t position, int64_t *i
     return false;
 }
 
-static void take_part(void *context, unsigned part) {
-    const struct job *job = context;
-    int64_t rows = job->outer * job->count, bytes = job->inner * job->size, index;
-    int64_t row = cpu_part_begin(rows, part, job->parts), end = cpu_part_begin(rows, part + 1, job->parts);
-    for (; row < end; row++) {
-        int64_t outer = row / job->count, position = row % job->count;
-        char *out = job->out + row * bytes;
-        if (job_index(job, position, &index)) {
-            memcpy(out, job->x + (outer * job->extent + index) * bytes, (size_t)bytes);
-        } else {
-            memset(out, 0, (size_t)bytes);
-        }
-    }
+/* A part's pieces of rows. */
+static int64_t part_begin(const struct job *job, int64_t part) {
+    return cpu_part_begin(job->outer * job->count * job->pieces, part, job->base.parts);
 }
 
-static void take_along_axis_part(void *context, unsigned part) {
-    const struct job *job = context;
-    int64_t rows = job->outer * job->count, size = job->size, index;
-    int64_t row = cpu_part_begin(rows, part, job->parts), end = cpu_part_begin(rows, part + 1, job->parts);
-    for (; row < end; row++) {
+/* Where in its row a piece begins, and how many elements it has. */
+static int64_t piece_begin(const struct job *job, int64_t piece, int64_t *n) {
+    int64_t begin = piece % job->pieces * job->piece, left = job->inner - begin;
+    *n = left < job->piece ? left : job->piece;
+    return begin;
+}
+
+static bool take_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t piece = part_begin(job, lane->part), end = part_begin(job, lane->part + 1);
+    for (; piece < end; piece++) {
+        int64_t row = piece / job->pieces, n, index, begin = piece_begin(job, piece, &n);
+        int64_t outer = row / job->count, position = row % job->count;
+        char *out = job->out + (row * job->inner + begin) * job->size;
+        if (job_index(job, position, &index)) {
+            memcpy(out, job->x + ((outer * job->extent + index) * job->inner + begin) * job->size,
+                   (size_t)(n * job->size));
+        } else {
+            memset(out, 0, (size_t)(n * job->size));
+        }
+    }
+    return true;
+}
+
+static bool take_along_axis_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t piece = part_begin(job, lane->part), end = part_begin(job, lane->part + 1), size = job->size;
+    for (; piece < end; piece++) {
+        int64_t row = piece / job->pieces, n, index, begin = piece_begin(job, piece, &n);
         const char *x = job->x + row / job->count * job->extent * job->inner * size;
-        for (int64_t i = 0; i < job->inner; i++) {
+        for (int64_t i = begin; i < begin + n; i++) {
             int64_t position = row * job->inner + i;
             char *out = job->out + position * size;
             if (job_index(job, position, &index)) {
@@ -67,30 +83,38 @@ static void take_along_axis_part(void *context, unsigned part) {
             }
         }
     }
+    return true;
 }
 
-static void one_hot_part(void *context, unsigned part) {
-    const struct job *job = context;
-    int64_t row = cpu_part_begin(job->count, part, job->parts), end = cpu_part_begin(job->count, part + 1, job->parts);
-    int64_t bytes = job->extent * job->size, index;
-    memset(job->out + row * bytes, 0, (size_t)((end - row) * bytes));
-    for (; row < end; row++) {
-        if (job_index(job, row, &index)) {
-            memcpy(job->out + row * bytes + index * job->size, job->one, (size_t)job->size);
+static bool one_hot_part(struct cpu_job *base, struct cpu_lane *lane) {
+    const struct job *job = (const struct job *)base;
+    int64_t piece = part_begin(job, lane->part), end = part_begin(job, lane->part + 1);
+    for (; piece < end; piece++) {
+        int64_t row = piece / job->pieces, n, index, begin = piece_begin(job, piece, &n);
+        char *out = job->out + row * job->inner * job->size;
+        memset(out + begin * job->size, 0, (size_t)(n * job->size));
+        if (job_index(job, row, &index) && index >= begin && index < begin + n) {
+            memcpy(out + index * job->size, job->one, (size_t)job->size);
         }
     }
+    return true;
 }
 
-static void job_run(struct job *job, void (*body)(void *context, unsigned part)) {
-    int64_t rows = job->outer * job->count;
-    job->parts = cpu_parts(job->cpu, rows * job->inner * (job->size + 8));
-    job->parts = rows < job->parts ? (unsigned)rows : job->parts;
-    team_run(&job->cpu->team, job->parts, body, job);
+static void job_run(struct job *job, bool (*run)(struct cpu_job *job, struct cpu_lane *lane), struct cpu_job **begun) {
+    double rows = (double)job->outer * (double)job->count;
+    double work = rows * (double)job->inner * (double)(job->size + 8) + rows * 8;
+    job->piece = PIECE_BYTES / job->size;
+    job->pieces = (job->inner + job->piece - 1) / job->piece;
+    job->base.run = run;
+    job->base.parts = cpu_parts(job->base.cpu, work);
+    job->base.parts =
+        rows * (double)job->pieces < job->base.parts ? (unsigned)(rows * (double)job->pieces) : job->base.parts;
+    cpu_job_begin(&job->base, sizeof *job, work, begun);
 }
 
 static struct job job_make(struct cpu *cpu, const struct launch *launch) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
-    return (struct job){.cpu = cpu,
+    return (struct job){.base.cpu = cpu,
                         .launch = launch,
                         .indices = launch->inputs[1].data,
                         .x = x->data,
@@ -102,28 +126,28 @@ static struct job job_make(struct cpu *cpu, const struct launch *launch) {
                         .size = (int64_t)dtype_size((enum dtype)x->dtype)};
 }
 
-int cpu_take(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+int cpu_take(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job = job_make(cpu, launch);
     (void)fault;
-    job_run(&job, take_part);
+    job_run(&job, take_part, begun);
     return STATUS_OK;
 }
 
-int cpu_take_along_axis(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+int cpu_take_along_axis(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job = job_make(cpu, launch);
     (void)fault;
-    job_run(&job, take_along_axis_part);
+    job_run(&job, take_along_axis_part, begun);
     return STATUS_OK;
 }
 
-int cpu_one_hot(struct cpu *cpu, const struct launch *launch, struct fault *fault) {
+int cpu_one_hot(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output;
-    struct job job = {.cpu = cpu,
+    struct job job = {.base.cpu = cpu,
                       .launch = launch,
                       .indices = launch->inputs[0].data,
                       .out = out->data,
                       .outer = 1,
-                      .inner = 1,
+                      .inner = out->shape[1],
                       .count = out->shape[0],
                       .extent = out->shape[1],
                       .size = (int64_t)dtype_size((enum dtype)out->dtype)};
@@ -131,6 +155,6 @@ int cpu_one_hot(struct cpu *cpu, const struct launch *launch, struct fault *faul
     const struct cpu_row row = {.n = 1, .data = {job.one, (char *)(uintptr_t)&one}, .stride = {1, 1}};
     (void)fault;
     cpu->kernels->cast[DTYPE_I64][out->dtype](&row);
-    job_run(&job, one_hot_part);
+    job_run(&job, one_hot_part, begun);
     return STATUS_OK;
 }

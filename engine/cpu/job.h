@@ -1,0 +1,66 @@
+/* A launch as a job: parts that do not depend on each other, which the device's threads take one after another.
+ *
+ * A job of some milliseconds or more can be left and continued: its parts are small, or look now and then whether it is time
+ * to stop, and say then how far they have come. So nothing keeps the device from others for long, or from being told that
+ * nobody wants the result any more. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/device_impl.h"
+
+struct cpu;
+
+/* One thread's place in a job. */
+struct cpu_lane {
+    unsigned number;
+    bool left;        /* in the middle of a part */
+    int64_t part;     /* its number */
+    int64_t position; /* where to go on in it, in the part's own measure; 0 at its beginning */
+    void *state;      /* what the part keeps while it is left: job->lane_bytes; NULL in jobs that are not left */
+};
+
+/* A driver's own struct begins with this. */
+struct cpu_job {
+    struct cpu *cpu;
+    /* Runs lane->part from lane->position on. False: cpu_job_stops() said so, and lane->position is where to go on. */
+    bool (*run)(struct cpu_job *job, struct cpu_lane *lane);
+    void (*end)(struct cpu_job *job); /* when all parts have run; NULL: nothing is left to do */
+    unsigned parts;
+    unsigned lanes_most; /* no more threads than this may work on it; 0: any number */
+    size_t lane_bytes;
+    size_t room_bytes;
+    void *room; /* room_bytes for the parts of a job that is kept */
+    /* job.c's own */
+    struct device_turn *turn; /* NULL: it runs to its end */
+    uint64_t begun_ns;        /* of the turn */
+    size_t bytes;             /* of all that has been allocated for it */
+    unsigned n_lanes;
+    struct cpu_lane *lanes;
+    _Alignas(64) _Atomic int64_t next; /* part that nobody has taken yet */
+    _Atomic bool stop;
+};
+
+/* Parts into which `work` (bytes of memory traffic, or what takes as long) is cut. 1: not worth waking anybody. */
+unsigned cpu_parts(const struct cpu *cpu, double work);
+
+/* Makes a copy of a job, `bytes` long with the driver's own, for cpu_job_continue(), where it takes so much `work` that it
+ * should not run without a pause. False: it does not, or there is no memory. */
+bool cpu_job_keep(const struct cpu_job *job, size_t bytes, double work, struct cpu_job **begun);
+/* Runs it to its end. */
+void cpu_job_run(struct cpu_job *job);
+/* Either of the two. */
+void cpu_job_begin(struct cpu_job *job, size_t bytes, double work, struct cpu_job **begun);
+/* True: it has ended, and is no more. */
+bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn);
+void cpu_job_abandon(struct cpu_job *job);
+
+/* Whether a part should be left now. To be asked every few hundred microseconds. */
+bool cpu_job_stops(struct cpu_job *job);
+
+/* Where part number `part` of `parts` begins, of n things; the end is the beginning of the next. */
+static inline int64_t cpu_part_begin(int64_t n, int64_t part, unsigned parts) {
+    return n / parts * part + n % parts * part / parts;
+}
