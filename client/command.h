@@ -20,6 +20,8 @@ enum command_option {
     COMMAND_BATCH,
     COMMAND_COUNT,
     COMMAND_REPLACE,
+    COMMAND_ALL,
+    COMMAND_TO,
     COMMAND_OPTIONS
 };
 #define COMMAND_TAKES(option) (1u << (option))
@@ -29,9 +31,11 @@ struct tensorctl {
     const struct command *command;
     const char *url;
     bool json, replace;
+    bool all;            /* names */
+    const char *to;      /* the same */
     double watch_s;      /* 0: once */
     const char *reason;  /* kill */
-    const char *user;    /* the same */
+    const char *user;    /* kill, names */
     double interval_s;   /* top; 0: not said */
     bool batch;          /* the same */
     unsigned long count; /* top --batch, ping; 0: not said */
@@ -71,6 +75,7 @@ int command_kill(struct tensorctl *ctl, struct fault *fault);
 const char *command_top_check(const struct tensorctl *ctl);
 int command_top(struct tensorctl *ctl, struct fault *fault);
 int command_trace(struct tensorctl *ctl, struct fault *fault);
+const char *command_names_check(const struct tensorctl *ctl);
 
 /* command_config.c */
 int command_config(struct tensorctl *ctl, struct fault *fault);

@@ -35,6 +35,16 @@ static bool take_user(struct tensorctl *ctl, const char *value) {
     return *value;
 }
 
+static bool take_all(struct tensorctl *ctl, const char *value) {
+    (void)value;
+    return ctl->all = true;
+}
+
+static bool take_to(struct tensorctl *ctl, const char *value) {
+    ctl->to = value;
+    return *value;
+}
+
 static bool take_output(struct tensorctl *ctl, const char *value) {
     ctl->output = value;
     return *value;
@@ -87,7 +97,7 @@ static const struct option_row {
     [COMMAND_REASON] = {"reason", 0, required_argument, " TEXT", take_reason, NULL,
                         "for the session's client and the log"},
     [COMMAND_USER] = {"user", 0, required_argument, " NAME", take_user, "the name of a user, as status shows it",
-                      "all sessions of this user, as status names them"},
+                      "all sessions of this user, or the names, as status\nand names --all call him"},
     [COMMAND_SECONDS] = {"seconds", 0, required_argument, " S", take_seconds, "0.05 to 3600", "for so long"},
     [COMMAND_OUTPUT] = {"output", 'o', required_argument, " FILE", take_output, "a file, or - for standard output",
                         "where to (trace.json); - is standard output"},
@@ -96,6 +106,8 @@ static const struct option_row {
     [COMMAND_BATCH] = {"batch", 0, no_argument, "", take_batch, NULL, "plain text, a frame after the other"},
     [COMMAND_COUNT] = {"count", 0, required_argument, " N", take_count, "a number from 1 on", "how many"},
     [COMMAND_REPLACE] = {"replace", 0, no_argument, "", take_replace, NULL, "also names that are taken"},
+    [COMMAND_ALL] = {"all", 0, no_argument, "", take_all, NULL, "everybody's, for administrators; rm, mv: all names"},
+    [COMMAND_TO] = {"to", 0, required_argument, " NAME", take_to, "the name of a user", "mv: who is to have them"},
 };
 
 enum { LINE_URL = 256, LINE_VERSION, LINE_FIRST /* + enum command_option */ };

@@ -114,20 +114,54 @@ int td_publish(td_tensor *tensor, const char *name) {
     return td_publish_all(1, &tensor, &name, false);
 }
 
-int td_unpublish(td_device *device, const char *name) {
+/* ---- changes ---- */
+
+static int names_change(td_device *device, unsigned type, const ProtobufCMessage *message) {
     struct request request;
-    if (!device)
-        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
-    int code = names_check(name);
-    if (code)
-        return code;
-    Tensord__RemoveName message = TENSORD__REMOVE_NAME__INIT;
-    message.name = (char *)(uintptr_t)name;
-    request_init(&request, REQUEST_WAITED, FRAME_REMOVE_NAME, NULL);
+    request_init(&request, REQUEST_WAITED, (enum frame_type)type, NULL);
     pthread_mutex_lock(&device->lock);
-    code = names_ask(device, &request, FRAME_REMOVE_NAME, &message.base, 0, NULL);
+    int code = names_ask(device, &request, type, message, 0, NULL);
     pthread_mutex_unlock(&device->lock);
     return code;
+}
+
+/* A text that may be NULL, for a message. */
+static char *names_text(const char *text) {
+    return (char *)(uintptr_t)(text ? text : "");
+}
+
+int td_names_remove(td_device *device, const char *owner, const char *name) {
+    Tensord__RemoveName message = TENSORD__REMOVE_NAME__INIT;
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    int code = name ? names_check(name) : 0;
+    if (code)
+        return code;
+    message.name = names_text(name);
+    message.owner = names_text(owner);
+    return names_change(device, FRAME_REMOVE_NAME, &message.base);
+}
+
+int td_unpublish(td_device *device, const char *name) {
+    if (device && !name)
+        return names_check(name);
+    return td_names_remove(device, NULL, name);
+}
+
+int td_names_move(td_device *device, const char *owner, const char *name, const char *new_owner, const char *new_name) {
+    Tensord__MoveName message = TENSORD__MOVE_NAME__INIT;
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    int code = name ? names_check(name) : 0;
+    if (!code && new_name)
+        code = names_check(new_name);
+    if (code)
+        return code;
+    message.name = names_text(name);
+    message.owner = names_text(owner);
+    message.new_name = names_text(new_name);
+    message.new_owner = names_text(new_owner);
+    return names_change(device, FRAME_MOVE_NAME, &message.base);
 }
 
 /* ---- opening ---- */
@@ -186,35 +220,50 @@ static int info_fill(td_name_info *info, const Tensord__Name *name) {
         return error_set(STATUS_PROTOCOL, "the daemon lists a name that is no tensor's");
     *info =
         (td_name_info){.dtype = (td_dtype)type.dtype, .rank = type.rank, .bytes = name->bytes, .age_s = name->age_s};
+    if (strlen(name->user) >= sizeof info->user || strlen(name->owner) >= sizeof info->owner)
+        return error_set(STATUS_PROTOCOL, "the daemon lists an owner of names that is none");
+    strcpy(info->user, name->user);
+    strcpy(info->owner, name->owner);
+    info->orphan = name->orphan;
+    info->unsaved = name->unsaved;
     strcpy(info->name, name->name);
     memcpy(info->shape, type.shape, (size_t)type.rank * sizeof *info->shape);
     return 0;
 }
 
-/* One reply's names into their places; `after` becomes the last one. */
-static int names_take(const Tensord__Names *names, td_name_info *infos, size_t capacity, size_t *count,
-                      char after[TD_TENSOR_NAME_MAX + 1]) {
-    int code = 0;
-    for (size_t i = 0; i < names->n_names && !code; i++) {
+/* A list on its way. */
+struct names_list {
+    td_name_info *infos;
+    size_t capacity, count;
+    bool all, more;
+    char owner[TD_OWNER_MAX + 1], after[TD_TENSOR_NAME_MAX + 1]; /* of the last one that came */
+};
+
+/* One reply's names into their places. */
+static int names_take(struct names_list *list, const Tensord__Names *names) {
+    for (size_t i = 0; i < names->n_names; i++) {
         td_name_info info;
-        code = info_fill(&info, names->names[i]);
+        int code = info_fill(&info, names->names[i]);
         if (code)
-            break;
-        if (strcmp(info.name, after) <= 0)
+            return code;
+        int order = strcmp(info.owner, list->owner);
+        if (order < 0 || (order == 0 && strcmp(info.name, list->after) <= 0))
             return error_set(STATUS_PROTOCOL, "the daemon lists names out of order");
-        strcpy(after, info.name);
-        if (*count < capacity)
-            infos[*count] = info;
-        ++*count;
+        strcpy(list->owner, info.owner);
+        strcpy(list->after, info.name);
+        if (list->count < list->capacity)
+            list->infos[list->count] = info;
+        list->count++;
     }
-    return code;
+    return 0;
 }
 
-static int names_page(td_device *device, td_name_info *infos, size_t capacity, size_t *count,
-                      char after[TD_TENSOR_NAME_MAX + 1], bool *more) {
+static int names_page(td_device *device, struct names_list *list) {
     struct request request;
     Tensord__ListNames message = TENSORD__LIST_NAMES__INIT;
-    message.after = after;
+    message.after = list->after;
+    message.after_owner = list->owner;
+    message.all = list->all;
     request_init(&request, REQUEST_WAITED, FRAME_LIST_NAMES, NULL);
     pthread_mutex_lock(&device->lock);
     int code = names_ask(device, &request, FRAME_LIST_NAMES, &message.base, 0, NULL);
@@ -224,25 +273,30 @@ static int names_page(td_device *device, td_name_info *infos, size_t capacity, s
         ProtobufCMessage *names = NULL;
         struct fault fault;
         code = frame_unpack(&tensord__names__descriptor, &header, request.data, &names, &fault);
-        *more = names && request.more && ((Tensord__Names *)names)->n_names;
-        code = code ? error_set(fault.code, "%s", fault.message)
-                    : names_take((Tensord__Names *)names, infos, capacity, count, after);
+        list->more = names && request.more && ((Tensord__Names *)names)->n_names;
+        code = code ? error_set(fault.code, "%s", fault.message) : names_take(list, (Tensord__Names *)names);
         tensord__names__free_unpacked((Tensord__Names *)names, NULL);
     }
     free(request.data);
     return code;
 }
 
-int td_names(td_device *device, td_name_info *infos, size_t capacity, size_t *count) {
-    char after[TD_TENSOR_NAME_MAX + 1] = "";
-    size_t n = 0;
-    bool more = true;
+static int names_list(td_device *device, bool all, td_name_info *infos, size_t capacity, size_t *count) {
+    struct names_list list = {.infos = infos, .capacity = capacity, .all = all, .more = true};
     int code = 0;
     if (!device || !count || (capacity && !infos))
         return error_set(STATUS_INVALID_ARGUMENT, "the device or a place for the result is NULL");
-    while (more && !code)
-        code = names_page(device, infos, capacity, &n, after, &more);
+    while (list.more && !code)
+        code = names_page(device, &list);
     if (!code)
-        *count = n;
+        *count = list.count;
     return code;
+}
+
+int td_names(td_device *device, td_name_info *infos, size_t capacity, size_t *count) {
+    return names_list(device, false, infos, capacity, count);
+}
+
+int td_names_all(td_device *device, td_name_info *infos, size_t capacity, size_t *count) {
+    return names_list(device, true, infos, capacity, count);
 }

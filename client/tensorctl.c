@@ -47,8 +47,17 @@ static const struct command tensorctl_commands[] = {
      .check = command_kill_check, .run = command_kill},
     {"drain", "", "have the daemon finish what is queued, and end; waits for that", .run = command_drain,
      .timeout_ms = DRAIN_TIMEOUT_MS},
-    {"names", "[DEVICE]", "your named tensors there", .options = COMMAND_TAKES(COMMAND_JSON), .words_max = 1,
-     .device = tensorctl_names},
+    {"names", "[rm | mv] [DEVICE] [NAME]...", "named tensors: yours, or with --all everybody's",
+     .text = "names [DEVICE]             lists them; without a device those of all devices\n"
+             "names rm DEVICE NAME...    removes these; with --all, and no name, all\n"
+             "names mv DEVICE NAME NEW   renames one\n"
+             "names mv DEVICE NAME... --to USER\n"
+             "                           gives these to somebody else; with --all all\n"
+             "Names of a user who was removed are nobody's: --all lists them as NAME#ID, which\n"
+             "--user takes, too.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_ALL) | COMMAND_TAKES(COMMAND_USER) |
+                COMMAND_TAKES(COMMAND_TO),
+     .words_max = INT_MAX, .check = command_names_check, .device = tensorctl_names},
     {"save", "DEVICE FILE [NAME]...", "writes named tensors, or these, to a safetensors file", .words_min = 2,
      .words_max = INT_MAX, .missing = "which device, to which file?", .device = tensorctl_save},
     {"load", "DEVICE FILE", "names the tensors of a safetensors file", .options = COMMAND_TAKES(COMMAND_REPLACE),
@@ -83,7 +92,8 @@ static int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
 
 static int device_command(const struct tensorctl *ctl) {
     struct tensorctl_device about = {
-        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace, .seconds = ctl->seconds};
+        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace, .seconds = ctl->seconds,
+        .all = ctl->all, .owner = ctl->user, .to = ctl->to, .words = ctl->words, .n_words = ctl->n_words};
     struct fault fault = {0};
     if (ctl->n_words > 1) {
         about.file = ctl->words[1];

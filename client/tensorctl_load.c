@@ -22,6 +22,7 @@ struct load {
     const uint8_t *map;
     size_t map_bytes;
     td_tensor **tensors;
+    struct tensorctl_progress progress;
 };
 
 /* A mapped file that another program cuts off meanwhile, or a disk that fails. Nothing has been named by then. */
@@ -69,8 +70,12 @@ static int load_upload_all(struct load *load, struct fault *fault) {
     if (!load->tensors)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %zu tensors", count);
     for (size_t i = 0; i < count; i++)
+        load->progress.total += (uint64_t)type_bytes(&load->file.entries[i].type);
+    for (size_t i = 0; i < count; i++) {
         if (!(load->tensors[i] = load_upload(load, &load->file.entries[i])))
             return tensorctl_library_fault(fault);
+        tensorctl_progress_add(&load->progress, (size_t)type_bytes(&load->file.entries[i].type));
+    }
     return STATUS_OK;
 }
 
@@ -97,7 +102,7 @@ static int load_publish(struct load *load, bool replace, struct fault *fault) {
 }
 
 int tensorctl_load(const struct tensorctl_device *about, struct fault *fault) {
-    struct load load = {0};
+    struct load load = {.progress.what = "loading"};
     td_connection *connection = NULL;
     signal(SIGBUS, load_lost);
     int code = load_map(&load, about->file, fault);
@@ -107,6 +112,9 @@ int tensorctl_load(const struct tensorctl_device *about, struct fault *fault) {
         code = load_upload_all(&load, fault);
     if (!code)
         code = load_publish(&load, about->replace, fault);
+    tensorctl_progress_end(&load.progress);
+    if (!code)
+        tensorctl_progress_tell(&load.progress, load.file.count, "loaded from", about->file);
     td_close(connection);
     if (load.map)
         munmap((void *)(uintptr_t)load.map, load.map_bytes);

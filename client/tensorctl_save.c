@@ -18,6 +18,7 @@ struct save {
     struct safetensors_entry *entries; /* their `tensor` is a handle */
     size_t count;
     uint8_t *chunk;
+    struct tensorctl_progress progress;
 };
 
 static struct new_file save_file; /* for the handler */
@@ -76,6 +77,7 @@ static int save_piece(struct save *save, td_tensor *flat, int64_t start, int64_t
     int code = td_fetch(piece, save->chunk, bytes) ? tensorctl_library_fault(fault)
                                                    : new_file_write(&save_file, save->chunk, bytes, fault);
     td_release(piece);
+    tensorctl_progress_add(&save->progress, bytes);
     return code;
 }
 
@@ -126,17 +128,24 @@ static int save_replace(struct save *save, const char *path, struct fault *fault
 }
 
 int tensorctl_save(const struct tensorctl_device *about, struct fault *fault) {
-    struct save save = {.chunk = malloc(SAVE_CHUNK_BYTES)};
+    struct save save = {.chunk = malloc(SAVE_CHUNK_BYTES), .progress.what = "saving"};
     td_connection *connection = NULL;
     int code = save.chunk ? tensorctl_open(about, &connection, &save.device, fault)
                           : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the data");
     if (!code)
         code = save_open_all(&save, about, fault);
+    if (!code && !save.count)
+        code = fault_set(fault, STATUS_UNKNOWN_ID, "there are no named tensors on %s: nothing is saved", about->device);
+    for (size_t i = 0; i < save.count && !code; i++)
+        save.progress.total += (uint64_t)type_bytes(&save.entries[i].type);
     if (!code)
         code = save_replace(&save, about->file, fault);
     for (size_t i = 0; i < save.count; i++)
         free(save.entries[i].name);
     free(save.entries);
+    tensorctl_progress_end(&save.progress);
+    if (!code)
+        tensorctl_progress_tell(&save.progress, save.count, "saved to", about->file);
     free(save.chunk);
     td_close(connection);
     return code;

@@ -74,22 +74,33 @@ static void tensorctl_beside(FILE *out, const Tensord__DeviceStatus *device) {
     }
 }
 
-/* "12 of 3.2 GiB: uid:1000 2.1 GiB (8), uid:0 1.1 GiB (4)", where there are any. */
+/* "12 tensors, 3.2 GiB (uid:1000: 8, 2.1 GiB; uid:0: 4, 1.1 GiB); 3 unsaved for 2.0 min", where there are any. */
 static void tensorctl_names(FILE *out, const Tensord__DeviceStatus *device) {
     char text[1024], bytes[TEXT_UNIT_MAX], count[TEXT_UNIT_MAX];
     size_t used;
 
     if (*device->names_fault)
         text_wrap(out, "  names   ", device->names_fault);
-    if (device->names == 0 && device->names_bytes == 0)
-        return;
-    used = (size_t)snprintf(text, sizeof text, "%s of %s:", text_count(count, (double)device->names),
-                            text_bytes(bytes, (double)device->names_bytes));
-    for (size_t i = 0; i < device->n_name_owners && used < sizeof text - 160; ++i) {
-        const Tensord__NameOwner *owner = device->name_owners[i];
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s %.64s %s (%s)", i ? "," : "", owner->principal,
-                                 text_bytes(bytes, (double)owner->bytes), text_count(count, (double)owner->names));
+    if (*device->names_save_fault) {
+        snprintf(text, sizeof text, "not saved: %s", device->names_save_fault);
+        text_wrap(out, "  names   ", text);
     }
+    if (device->names == 0 && device->names_bytes == 0 && device->names_unsaved == 0)
+        return;
+    used = (size_t)snprintf(text, sizeof text, "%s tensor%s, %s", text_count(count, (double)device->names),
+                            device->names == 1 ? "" : "s", text_bytes(bytes, (double)device->names_bytes));
+    for (size_t i = 0; i < device->n_name_owners && used < sizeof text - 200; ++i) {
+        const Tensord__NameOwner *owner = device->name_owners[i];
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.64s: %s", i ? "; " : " (", owner->principal,
+                                 text_count(count, (double)owner->names));
+        if (device->n_name_owners > 1)
+            used += (size_t)snprintf(text + used, sizeof text - used, ", %s",
+                                     text_bytes(bytes, (double)owner->bytes));
+    }
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s", device->n_name_owners ? ")" : "");
+    if (device->names_unsaved)
+        snprintf(text + used, sizeof text - used, "; %s unsaved for %s",
+                 text_count(count, (double)device->names_unsaved), text_duration(bytes, device->names_unsaved_s));
     text_wrap(out, "  names   ", text);
 }
 

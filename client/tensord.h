@@ -557,11 +557,12 @@ TD_API int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t
  * A name stands for a value that outlives the session that made it. It belongs to the caller's principal on one device:
  * other clients of that principal open it there, and nobody else sees it. What is published counts against the principal's
  * limits for named tensors, and no more against the session's, until the last tensor that shares its memory has gone. Names
- * last as long as the daemon, and beyond where the operator lets it save them (the daemon's setting state-dir); a worker
- * that breaks down loses what was published since. A name has 1 to 255 bytes of UTF-8 without control characters, and
+ * last as long as the daemon, and beyond where the operator lets it save them (the daemon's settings state-dir and
+ * state-sync: with `publish` the calls below return when the change is on the disk, else a crash may lose the changes of
+ * the last seconds). A name has 1 to 255 bytes of UTF-8 without control characters, and
  * "__metadata__" is none. */
 
-enum { TD_TENSOR_NAME_MAX = 255 };
+enum { TD_TENSOR_NAME_MAX = 255, TD_OWNER_MAX = 63 };
 
 /* Binds the name to the tensor's value, in the place of what it stood for before. Blocks until the tensor has been
  * computed: then all at once, whoever opens the name gets the new value, and got the old one before. On failure the name
@@ -586,11 +587,26 @@ typedef struct td_name_info {
     int64_t shape[TD_RANK_MAX];
     uint64_t bytes; /* of device memory; what names share is told for each of them */
     double age_s;   /* since it was published */
+    bool unsaved;   /* it is not on the disk yet; false where the daemon does not save names */
+    /* Of td_names_all(): whose it is, in words, and without doubt: a user's name and id. `orphan`: of a user that there is
+     * not any more; then both are the latter. */
+    char user[TD_OWNER_MAX + 1], owner[TD_OWNER_MAX + 1];
+    bool orphan;
 } td_name_info;
 
 /* Writes up to `capacity` of the principal's names on the device, in the order of their bytes, and the number there are.
  * Blocks. */
 TD_API int td_names(td_device *device, td_name_info *infos, size_t capacity, size_t *count);
+/* The same of all owners, in the order of `owner` and then of the names. TD_E_DENIED without the role admin. */
+TD_API int td_names_all(td_device *device, td_name_info *infos, size_t capacity, size_t *count);
+/* Renames a tensor, or gives it to somebody else, in one step: `new_name` and `new_owner` may be NULL, for what they are now.
+ * `owner` NULL: the caller's own; otherwise a user's name or what td_names_all() tells, and like a new owner only with the
+ * role admin. `name` NULL: all that the owner has, which keep their names. Blocks. TD_E_UNKNOWN_ID; TD_E_DUPLICATE_ID where
+ * the new name is taken, TD_E_INVALID_ARGUMENT where other names that stay share the memory. */
+TD_API int td_names_move(td_device *device, const char *owner, const char *name, const char *new_owner,
+                         const char *new_name);
+/* Removes one, or all (`name` NULL), of the caller's or of another owner's, as above. */
+TD_API int td_names_remove(td_device *device, const char *owner, const char *name);
 
 /* The library's version, "0.1.0". */
 TD_API const char *td_version(void);

@@ -115,6 +115,29 @@ uint64_t held_free_bytes(const struct held *held) {
     return last ? held->storage->charged : 0;
 }
 
+struct held_place held_place(const struct held *held) {
+    int64_t begin = held->offset * (int64_t)dtype_size(held->type.dtype);
+    if (!held->storage)
+        return (struct held_place){.storage = NULL};
+    return (struct held_place){held->storage, begin, begin + type_bytes(&held->type)};
+}
+
+int held_alias(const struct held *held, const struct tensor_type *type, int64_t begin, struct held **result,
+               struct fault *fault) {
+    int64_t size = (int64_t)dtype_size(type->dtype), end;
+    if (!held->storage || begin < 0 || begin % size || __builtin_add_overflow(begin, type_bytes(type), &end) ||
+        (uint64_t)end > held->storage->charged)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%lld bytes from byte %lld on do not lie in the value",
+                         (long long)type_bytes(type), (long long)begin);
+    struct held *alias = calloc(1, sizeof *alias);
+    if (!alias)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a name's value");
+    *alias = (struct held){
+        .references = 1, .type = *type, .offset = begin / size, .storage = storage_ref(held->storage)};
+    *result = alias;
+    return STATUS_OK;
+}
+
 /* ---- who pays ---- */
 
 static void held_account_charge(struct held_account *account, uint64_t bytes) {
@@ -166,6 +189,15 @@ int held_charge(struct held *const values[], unsigned n, struct held_account *ac
                      "the limit of %" PRIu64 " bytes in named tensors is reached: asked for %" PRIu64
                      ", named %" PRIu64,
                      account->limit, asked, before - spare);
+}
+
+void held_transfer(struct held *held, struct held_account *from, struct held_account *to) {
+    struct storage *storage = held->storage;
+    if (!storage || storage->holder != from)
+        return;
+    held_account_discharge(from, storage->charged);
+    storage->holder = to;
+    held_account_charge(to, storage->charged);
 }
 
 /* ---- to a session's tensor ---- */

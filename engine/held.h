@@ -47,5 +47,20 @@ uint64_t held_free_bytes(const struct held *held);
 int held_charge(struct held *const values[], unsigned n, struct held_account *account, uint64_t spare,
                 struct fault *fault);
 
+/* Where a value lies: which storage (NULL: it has no elements), and from which byte of that to which. Values that share a
+ * storage, and they alone, have the same one. It does not change; any thread may ask while a reference is held. */
+struct held_place {
+    const void *storage;
+    int64_t begin, end;
+};
+struct held_place held_place(const struct held *held);
+/* Another value in the storage of this one: the elements of `type` from byte `begin` of the storage on, which lie within
+ * it. The caller has its one reference. */
+int held_alias(const struct held *held, const struct tensor_type *type, int64_t begin, struct held **result,
+               struct fault *fault);
+
+/* Moves the charge for a value from one account to another, beyond any limit; nothing where it is not the first one's. */
+void held_transfer(struct held *held, struct held_account *from, struct held_account *to);
+
 /* Binds an id to the value. On failure the id is not bound. */
 int session_bind_held(struct session *session, uint64_t id, struct held *held, struct fault *fault);

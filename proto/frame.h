@@ -74,6 +74,7 @@ enum {
     X(LIST_NAMES, 83, ListNames, "client")                                                                             \
     X(NAME_LIST, 84, NameList, "server")                                                                               \
     X(REMOVE_NAME, 85, RemoveName, "client")                                                                           \
+    X(MOVE_NAME, 86, MoveName, "client")                                                                               \
     X(TRACE_START, 96, TraceStart, "client")                                                                           \
     X(TRACE_DATA, 97, TraceData, "server")
 

@@ -170,12 +170,16 @@ static void status_json_names(struct json *json, const Tensord__DeviceStatus *de
     json_integer(json, "count", device->names);
     json_integer(json, "bytes", device->names_bytes);
     json_text_or_null(json, "fault", device->names_fault);
+    json_integer(json, "unsaved", device->names_unsaved);
+    json_real(json, "unsaved_s", device->names_unsaved_s);
+    json_text_or_null(json, "save_fault", device->names_save_fault);
     json_open(json, "owners", '[');
     for (size_t i = 0; i < device->n_name_owners; ++i) {
         json_open(json, NULL, '{');
         json_text(json, "principal", device->name_owners[i]->principal);
         json_integer(json, "count", device->name_owners[i]->names);
         json_integer(json, "bytes", device->name_owners[i]->bytes);
+        json_integer(json, "unsaved", device->name_owners[i]->unsaved);
         json_close(json, '}');
     }
     json_close(json, ']');

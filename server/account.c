@@ -36,20 +36,21 @@ static uint64_t account_burst(const struct account *account) {
     return part > PRINCIPAL_BURST_LEAST ? part : PRINCIPAL_BURST_LEAST;
 }
 
-static int account_create(struct service *service, const char *name, const struct limits *limits,
+static int account_create(struct service *service, const char *key, const struct limits *limits,
                           struct account **result, struct fault *fault) {
     struct account *account = calloc(1, sizeof *account);
     int status;
 
     if (!account)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a principal");
-    status = tenant_create(service->engine, name, &(struct tenant_limits){0}, &account->tenant, fault);
+    status = tenant_create(service->engine, key, &(struct tenant_limits){0}, &account->tenant, fault);
     if (status) {
         free(account);
         return status;
     }
     account->service = service;
-    snprintf(account->name, sizeof account->name, "%s", name);
+    snprintf(account->key, sizeof account->key, "%s", key);
+    principal_key_name(key, account->name);
     account->refilled_ns = account->measured_ns = service_now_ns();
     account->limits = *limits;
     account->tokens = (int64_t)account_burst(account);
@@ -62,15 +63,15 @@ static int account_create(struct service *service, const char *name, const struc
     return STATUS_OK;
 }
 
-int account_join(struct service *service, const char *name, const struct limits *limits, struct account **result,
+int account_join(struct service *service, const char *key, const struct limits *limits, struct account **result,
                  struct fault *fault) {
     struct account *account = service->accounts;
     int status;
 
-    while (account && strcmp(account->name, name) != 0)
+    while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
-        status = account_create(service, name, limits, &account, fault);
+        status = account_create(service, key, limits, &account, fault);
         if (status)
             return status;
     }
@@ -116,14 +117,14 @@ void account_leave(struct account *account) {
     account_destroy_unused(account);
 }
 
-int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **result,
+int account_keep(struct service *service, const char *key, const struct limits *limits, struct account **result,
                  struct fault *fault) {
     struct account *account = service->accounts;
 
-    while (account && strcmp(account->name, name) != 0)
+    while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
-        int status = account_create(service, name, limits, &account, fault);
+        int status = account_create(service, key, limits, &account, fault);
 
         if (status)
             return status;

@@ -16,7 +16,9 @@ struct service;
 struct account {
     struct service *service;
     struct account *next, **previous;
-    char name[PRINCIPAL_NAME_BYTES];
+    char key[PRINCIPAL_NAME_BYTES];  /* principal_key() */
+    char name[PRINCIPAL_NAME_BYTES]; /* in words */
+    bool orphan;                     /* of a user who has gone, and left names here */
     struct limits limits;
     struct tenant *tenant;
     unsigned connections, sessions;
@@ -36,8 +38,8 @@ struct account {
     uint64_t measured, measured_ns;
 };
 
-/* Finds the principal or makes it. `limits` replace those that it had, for all of its sessions. */
-int account_join(struct service *service, const char *name, const struct limits *limits, struct account **account,
+/* Finds the principal of this key (principal_key()) or makes it. `limits` replace those that it had, for all of its sessions. */
+int account_join(struct service *service, const char *key, const struct limits *limits, struct account **account,
                  struct fault *fault);
 /* The limits of those that are here are others: of the principal with this name, or, where it is "", of all that are no
  * users. */
@@ -45,7 +47,7 @@ void account_change_limits(struct service *service, const char *name, const stru
 /* One connection less; the last one takes the principal with it. Takes NULL. */
 void account_leave(struct account *account);
 /* Finds the principal, or makes it with these limits, and keeps it without a connection; until this takes it back. */
-int account_keep(struct service *service, const char *name, const struct limits *limits, struct account **account,
+int account_keep(struct service *service, const char *key, const struct limits *limits, struct account **account,
                  struct fault *fault);
 void account_let_go(struct account *account);
 /* One connection less, which keeps the principal until this takes it back. */

@@ -49,6 +49,8 @@ static void answer_destroy(struct answer *answer) {
         compile_let_go(answer->compile);
     else if (answer->kind == ANSWER_PUBLISH)
         publish_destroy(answer->publish);
+    else if (answer->kind == ANSWER_SAVED)
+        state_wait_cancel(&answer->saved);
     else if (answer->kind == ANSWER_DATA)
         free(answer->data);
     answer_unlink(answer);
@@ -293,6 +295,30 @@ void answer_published(struct answer *answer, const struct failure *failure) {
     answer_queue(answer);
 }
 
+static void answer_on_saved(struct state_wait *wait, const struct fault *fault) {
+    struct answer *answer = (struct answer *)((char *)wait - offsetof(struct answer, saved));
+    const Tensord__Done done = TENSORD__DONE__INIT;
+
+    answer_unlink(answer);
+    if (fault)
+        reply_fault(&answer->reply, FRAME_DONE, answer->sequence, fault);
+    else
+        reply_message(&answer->reply, FRAME_DONE, answer->sequence, &done.base);
+    answer_queue(answer);
+}
+
+int answer_saved(struct connection *connection, uint64_t sequence, const char *principal) {
+    struct answer *answer = answer_create(connection, ANSWER_SAVED, sequence, 0);
+
+    if (!answer)
+        return STATUS_NO_HOST_MEMORY;
+    answer->saved.done = answer_on_saved;
+    answer_link(answer);
+    if (!names_wait(&connection->service->names, principal, &answer->saved))
+        answer_on_saved(&answer->saved, NULL);
+    return STATUS_OK;
+}
+
 int answer_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                 uint8_t *data, size_t bytes) {
     struct answer *answer = answer_create(connection, ANSWER_DATA, sequence, bytes);
@@ -328,6 +354,8 @@ void answer_fail(struct connection *connection, const struct fault *fault) {
         compile_let_go(answer->compile);
     } else if (answer->kind == ANSWER_PUBLISH) {
         publish_destroy(answer->publish);
+    } else if (answer->kind == ANSWER_SAVED) {
+        state_wait_cancel(&answer->saved);
     } else {
         wait_cancel(&answer->wait);
     }

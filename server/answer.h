@@ -5,6 +5,7 @@
 
 #include "engine/session.h"
 #include "server/feed.h"
+#include "server/state.h"
 
 struct compile;
 struct connection;
@@ -20,12 +21,13 @@ struct answer {
     uint64_t asked_ns; /* of a fetch */
     bool once;         /* remembered when it is sent: its request changes something */
     bool begun;        /* of a fetch: the first frame has been made */
-    enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT, ANSWER_COMPILE, ANSWER_PUBLISH, ANSWER_DATA } kind;
+    enum { ANSWER_PLAIN, ANSWER_FETCH, ANSWER_WAIT, ANSWER_COMPILE, ANSWER_PUBLISH, ANSWER_SAVED, ANSWER_DATA } kind;
     union {
         struct feed feed;
         struct wait wait;
         struct compile *compile; /* its log is part of the reply */
         struct publish *publish;
+        struct state_wait saved; /* a change of names is on the disk */
         uint8_t *data; /* malloc'ed; part of the reply */
     };
 };
@@ -45,6 +47,8 @@ void answer_compiled(struct answer *answer);
 int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message);
 /* Called when that is over; `failure` NULL: it has been done. */
 void answer_published(struct answer *answer, const struct failure *failure);
+/* Done, when the principal's last change of names is where it has to be. */
+int answer_saved(struct connection *connection, uint64_t sequence, const char *principal);
 /* A message with a payload of at most FRAME_CHUNK bytes, malloc'ed, which it takes over also on failure. */
 int answer_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                 uint8_t *data, size_t bytes);

@@ -23,6 +23,7 @@ enum channel_type {
     CHANNEL_DENIED,      /* or it is nobody: `login.fault` */
     CHANNEL_REVOKED,     /* whoever was let in as `principal`, by its credential, may not stay */
     CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
+    CHANNEL_USERS,       /* fd: the users that there are (server/names.h) */
     CHANNEL_LIMITS,      /* the limits of `principal` are others; without a name: of all that are no users */
     CHANNEL_KERNELS,     /* the setting user-kernels is `kernels` */
     CHANNEL_PLACES,      /* max-connections is `places`, and more than it was */
@@ -63,6 +64,7 @@ struct channel_message {
             int32_t log_level, log_format;
             struct channel_limits limits;
             char state_dir[256]; /* "": named tensors are not saved */
+            uint64_t state_sync_ms, state_timeout_ms; /* as in struct state */
         } start;
         struct {
             uint64_t session; /* number for the new session */

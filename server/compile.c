@@ -217,7 +217,7 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
     status = kernel_job_init(&compile->job, service->engine, source, name, fault);
     if (status == STATUS_OK) {
         status =
-            account_keep(service, connection->account->name, &connection->account->limits, &compile->account, fault);
+            account_keep(service, connection->account->key, &connection->account->limits, &compile->account, fault);
         if (status)
             kernel_job_finish(&compile->job);
     }

@@ -24,6 +24,7 @@ struct config_key {
         CONFIG_BYTES,
         CONFIG_COUNT,
         CONFIG_DURATION,
+        CONFIG_SYNC,
         CONFIG_PRINCIPALS,
         CONFIG_PATH,
         CONFIG_SWITCH,
@@ -90,9 +91,11 @@ static const struct config_key config_keys[] = {
     {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health"},
     {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
      "names of this host as browsers call it; needed beyond loopback"},
-    {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept from end to start"},
+    {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept"},
+    {"state-sync", CONFIG_SYNC, CONFIG_FIELD(state_sync), "5s", 100, CONFIG_HOUR,
+     "when: publish (before the answer), so long after a change, drain"},
     {"state-timeout", CONFIG_DURATION, CONFIG_FIELD(state_timeout), "60s", 0, 24 * CONFIG_HOUR,
-     "for saving them, on top of drain-timeout"},
+     "for saving what is left at the end, on top of drain-timeout"},
 };
 enum { CONFIG_KEYS = sizeof config_keys / sizeof *config_keys };
 _Static_assert(CONFIG_KEYS + LIMITS_KEYS <= CONFIG_ROWS_MAX, "an origin for each row");
@@ -178,6 +181,8 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_value_count(value, key->minimum, key->maximum, number, fault);
     case CONFIG_DURATION:
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
+    case CONFIG_SYNC:
+        return config_value_sync(value, key->minimum, key->maximum, number, fault);
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
     case CONFIG_PATH:
@@ -256,6 +261,7 @@ static bool config_key_same(const struct config_key *key, const struct config *a
     case CONFIG_BYTES:
     case CONFIG_COUNT:
     case CONFIG_DURATION:
+    case CONFIG_SYNC:
     case CONFIG_SWITCH:
     case CONFIG_CLIENT_AUTH:
         break;
@@ -443,6 +449,9 @@ static void config_key_text(const struct config *config, const struct config_key
         return;
     case CONFIG_DURATION:
         config_value_duration_text(number, out, size);
+        return;
+    case CONFIG_SYNC:
+        config_value_sync_text(number, out, size);
         return;
     case CONFIG_SWITCH:
         text = switches[number % 2];

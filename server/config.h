@@ -47,7 +47,8 @@ struct config {
     uint64_t max_sessions;           /* of each device */
     struct limits limits;            /* of everybody */
     char state_dir[CONFIG_PATH_MAX]; /* where named tensors are saved; "": nowhere */
-    uint64_t state_timeout;          /* milliseconds for that */
+    uint64_t state_sync;             /* when: struct state, sync_ms */
+    uint64_t state_timeout;          /* milliseconds for that, at the end */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
     uint64_t device_timeout;                  /* 0: never */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "proto/url.h"
+#include "server/state.h"
 
 struct config_unit {
     const char *suffix;
@@ -80,6 +81,22 @@ int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, 
     return STATUS_OK;
 }
 
+int config_value_sync(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault) {
+    static const struct config_unit units[] = {{"ms", 1}, {"s", 1000}, {"", 1000}, {NULL, 0}};
+    uint64_t number;
+    if (!strcmp(text, "publish"))
+        number = 0;
+    else if (!strcmp(text, "drain"))
+        number = STATE_SYNC_DRAIN;
+    else if (config_value_scaled(text, 10, units, &number) || number < minimum || number > maximum)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "\"%s\" is none of publish, drain, and a duration such as 5s, from %" PRIu64 " to %" PRIu64
+                         " ms",
+                         text, minimum, maximum);
+    *value = number;
+    return STATUS_OK;
+}
+
 static void config_value_scaled_text(uint64_t value, const struct config_unit *units, char *out, size_t size) {
     while (units[1].suffix && (value == 0 || value % units[0].factor))
         units++;
@@ -94,6 +111,13 @@ void config_value_bytes_text(uint64_t bytes, char *out, size_t size) {
 void config_value_duration_text(uint64_t milliseconds, char *out, size_t size) {
     static const struct config_unit units[] = {{"s", 1000}, {"ms", 1}, {NULL, 0}};
     config_value_scaled_text(milliseconds, units, out, size);
+}
+
+void config_value_sync_text(uint64_t milliseconds, char *out, size_t size) {
+    if (milliseconds == 0 || milliseconds == STATE_SYNC_DRAIN)
+        snprintf(out, size, "%s", milliseconds ? "drain" : "publish");
+    else
+        config_value_duration_text(milliseconds, out, size);
 }
 
 int config_value_switch(const char *text, uint64_t *value, struct fault *fault) {

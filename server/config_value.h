@@ -14,9 +14,12 @@ int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, stru
 int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* "250ms", "5s", "0"; milliseconds. */
 int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
+/* "publish", "drain", or a duration, also as a plain number of seconds: as struct state has it (state.h). */
+int config_value_sync(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* The other way: the largest unit that says it exactly. */
 void config_value_bytes_text(uint64_t bytes, char *out, size_t size);
 void config_value_duration_text(uint64_t milliseconds, char *out, size_t size);
+void config_value_sync_text(uint64_t milliseconds, char *out, size_t size);
 /* "yes" or "no", as 1 and 0. */
 int config_value_switch(const char *text, uint64_t *value, struct fault *fault);
 /* "none", "all", or principals as "uid:1000" with commas between them; written to `list` of CONFIG_PRINCIPALS_MAX bytes

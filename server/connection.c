@@ -226,11 +226,13 @@ static void connection_list(struct connection *connection) {
 /* The connection is this principal's from now on. */
 static int connection_identify(struct connection *connection, const struct principal *principal, struct fault *fault) {
     struct limits limits = principal->limits;
+    char key[PRINCIPAL_NAME_BYTES];
     struct account *account;
     int status;
 
     limits_fill(&limits);
-    status = account_join(connection->service, principal->name, &limits, &account, fault);
+    principal_key(principal, key);
+    status = account_join(connection->service, key, &limits, &account, fault);
     if (status)
         return status;
     if (connection->account)

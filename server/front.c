@@ -151,6 +151,7 @@ static void front_watch_signals(struct front *front) {
 
 static int front_init(struct front *front, struct config *config, struct fault *fault) {
     front->config = config;
+    front->users = -1;
     front->started_ns = uv_hrtime();
     notify_init(&front->notify);
     LIST_INIT(&front->arrivals.head);
@@ -171,7 +172,11 @@ static int front_init(struct front *front, struct config *config, struct fault *
     front->supervisor.login = front_login;
     if (!error)
         error = front_tls_start(front, fault);
-    return error ? error : login_init(&front->login, &front->loop, config, fault);
+    if (!error)
+        error = login_init(&front->login, &front->loop, config, fault);
+    if (!error && front->login.users)
+        front_tell_users(front);
+    return error;
 }
 
 static void front_finish(struct front *front) {
@@ -179,6 +184,8 @@ static void front_finish(struct front *front) {
     uv_run(&front->loop, UV_RUN_DEFAULT);
     uv_loop_close(&front->loop);
     roster_finish(&front->roster);
+    if (front->users >= 0)
+        close(front->users);
     supervisor_free(&front->supervisor);
 }
 
@@ -213,9 +220,10 @@ int front_run(struct config *config, int count, char **arguments) {
         supervisor_start(&front.supervisor);
         uv_run(&front.loop, UV_RUN_DEFAULT);
     }
+    bool unsaved = !error && supervisor_unsaved(&front.supervisor);
     front_finish(&front);
     if (!error)
-        return 0;
+        return unsaved ? FRONT_EXIT_FAILURE : 0; /* the log has told which */
     fprintf(stderr, "tensord: %s\n", fault.message);
     return error == STATUS_INVALID_ARGUMENT || error == STATUS_DENIED ? FRONT_EXIT_USAGE : FRONT_EXIT_FAILURE;
 }

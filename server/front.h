@@ -36,6 +36,7 @@ struct front {
     struct roster roster;
     uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     struct login login;
+    int users; /* what the workers know of them (front_tell_users()); -1: nothing */
     struct http *http; /* NULL: nobody wants it */
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
@@ -58,6 +59,8 @@ void front_reload(struct front *front);
 
 /* A worker asks who a client of its is; answers it, maybe later. */
 void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message);
+/* The users are others now. */
+void front_tell_users(struct front *front);
 /* Whoever was let in as `was`, by its credential, may not stay, here and at the workers; `is`: what that means now (NULL:
  * nothing). */
 void front_revoke(void *owner, const struct principal *was, const struct principal *is);

@@ -6,6 +6,7 @@
 
 #include "proto/name.h"
 #include "server/service.h"
+#include "server/state.h"
 
 void names_init(struct names *names, struct service *service) {
     *names = (struct names){.service = service};
@@ -16,29 +17,29 @@ void names_init(struct names *names, struct service *service) {
 static struct name_owner *names_find_owner(const struct names *names, const char *principal) {
     struct name_owner *owner = names->owners;
 
-    while (owner && strcmp(owner->account->name, principal) != 0)
+    while (owner && strcmp(owner->key, principal) != 0)
         owner = owner->next;
     return owner;
 }
 
-const struct name_owner *names_owner(const struct names *names, const char *principal) {
+struct name_owner *names_owner(const struct names *names, const char *principal) {
     return names_find_owner(names, principal);
 }
 
-/* Forgets owners that have nothing and pay for nothing. */
-static void names_sweep(struct names *names) {
+void names_let_go(struct names *names) {
     struct name_owner **at = &names->owners;
 
     while (*at) {
         struct name_owner *owner = *at;
 
-        if (owner->count || owner->bytes.bytes) {
+        if (owner->count || owner->bytes.bytes || !state_owner_idle(owner->disk)) {
             at = &owner->next;
             continue;
         }
         *at = owner->next;
         names->n_owners--;
         account_let_go(owner->account);
+        state_owner_destroy(owner->disk);
         free(owner->entries);
         free(owner);
     }
@@ -49,7 +50,7 @@ static int names_add_owner(struct names *names, const char *principal, const str
     struct name_owner *owner;
     int status;
 
-    names_sweep(names);
+    names_let_go(names);
     if (names->n_owners >= NAMES_OWNERS_MAX)
         return fault_set(fault, STATUS_LIMIT, "%u principals have named tensors here, and no more may",
                          names->n_owners);
@@ -61,16 +62,24 @@ static int names_add_owner(struct names *names, const char *principal, const str
         free(owner);
         return status;
     }
+    owner->disk = names->state ? state_owner_create() : NULL;
+    if (names->state && !owner->disk) {
+        account_let_go(owner->account);
+        free(owner);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
+    }
+    snprintf(owner->key, sizeof owner->key, "%s", principal);
     owner->bytes.tenant = owner->account->tenant;
     owner->next = names->owners;
     names->owners = owner;
     names->n_owners++;
+    names_know_owner(names, owner);
     *result = owner;
     return STATUS_OK;
 }
 
-static int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
-                            struct name_owner **result, struct fault *fault) {
+int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
+                     struct name_owner **result, struct fault *fault) {
     int status = STATUS_OK;
 
     *result = names_find_owner(names, principal);
@@ -110,6 +119,20 @@ unsigned names_after(const struct name_owner *owner, const char *name) {
     return owner_seek(owner, name, &position) ? position + 1 : position;
 }
 
+struct name_entry *names_entry(const struct name_owner *owner, const char *name) {
+    unsigned position;
+
+    return owner_seek(owner, name, &position) ? owner->entries[position] : NULL;
+}
+
+void name_entry_unref(struct names *names, struct name_entry *entry) {
+    if (!entry || --entry->references)
+        return;
+    held_unref(names->service->engine, entry->held);
+    saved_value_unref(entry->saved);
+    free(entry);
+}
+
 static int names_unknown(const char *name, struct fault *fault) {
     return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor here has the name \"%.160s\"", name);
 }
@@ -136,21 +159,30 @@ int names_remove(struct names *names, const char *principal, const char *name, s
     owner->count--;
     memmove(&owner->entries[position], &owner->entries[position + 1],
             (owner->count - position) * sizeof *owner->entries);
-    held_unref(names->service->engine, entry->held);
-    free(entry);
-    names_sweep(names);
+    state_unbound(owner, entry, false);
+    name_entry_unref(names, entry);
+    state_changed(names->state, owner);
+    names_let_go(names);
     return STATUS_OK;
 }
 
 void names_finish(struct names *names) {
     for (struct name_owner *owner = names->owners; owner; owner = owner->next)
-        while (owner->count) {
-            struct name_entry *entry = owner->entries[--owner->count];
+        while (owner->count)
+            name_entry_unref(names, owner->entries[--owner->count]);
+    for (struct name_owner *owner = names->owners; owner; owner = owner->next) {
+        state_owner_destroy(owner->disk); /* whatever is not saved by now will not be */
+        owner->disk = NULL;
+    }
+    names_let_go(names);
+    free(names->users);
+    names->users = NULL;
+}
 
-            held_unref(names->service->engine, entry->held);
-            free(entry);
-        }
-    names_sweep(names);
+bool names_wait(const struct names *names, const char *principal, struct state_wait *wait) {
+    struct name_owner *owner = names_find_owner(names, principal);
+
+    return owner && state_wait(names->state, owner, wait);
 }
 
 /* ---- figures ---- */
@@ -158,6 +190,7 @@ void names_finish(struct names *names) {
 /* Puts an owner into its place among the largest. */
 static void stats_insert(struct stats_names *stats, const struct name_owner *owner) {
     unsigned place = stats->n_owners;
+    uint64_t since;
 
     while (place > 0 && stats->owners[place - 1].bytes < owner->bytes.bytes)
         place--;
@@ -166,18 +199,30 @@ static void stats_insert(struct stats_names *stats, const struct name_owner *own
     if (stats->n_owners < STATS_OWNERS_MAX)
         stats->n_owners++;
     memmove(&stats->owners[place + 1], &stats->owners[place], (stats->n_owners - 1 - place) * sizeof *stats->owners);
-    memcpy(stats->owners[place].principal, owner->account->name, sizeof owner->account->name);
+    snprintf(stats->owners[place].principal, sizeof stats->owners[place].principal, "%s", names_shown(owner));
     stats->owners[place].count = owner->count;
     stats->owners[place].bytes = owner->bytes.bytes;
+    stats->owners[place].unsaved = state_unsaved(owner, &since);
 }
 
 void names_stats(const struct names *names, struct stats_names *stats) {
-    stats->count = stats->bytes = stats->n_owners = 0;
+    stats->count = stats->bytes = stats->unsaved = stats->unsaved_since_ns = 0;
+    stats->n_owners = 0;
+    stats->save_fault[0] = 0;
     memcpy(stats->fault, names->fault, sizeof stats->fault);
     for (const struct name_owner *owner = names->owners; owner; owner = owner->next) {
+        uint64_t since;
+        unsigned unsaved = state_unsaved(owner, &since);
+
         stats->count += owner->count;
         stats->bytes += owner->bytes.bytes;
-        if (owner->count || owner->bytes.bytes)
+        stats->unsaved += unsaved;
+        if (since && (!stats->unsaved_since_ns || since < stats->unsaved_since_ns))
+            stats->unsaved_since_ns = since;
+        if (!*stats->save_fault && *state_fault(owner))
+            snprintf(stats->save_fault, sizeof stats->save_fault, "those of %.64s: %.180s", names_shown(owner),
+                     state_fault(owner));
+        if (owner->count || owner->bytes.bytes || unsaved)
             stats_insert(stats, owner);
     }
 }
@@ -254,7 +299,7 @@ static int batch_reserve(struct names_batch *batch, struct fault *fault) {
     for (unsigned i = 0; i < batch->n && memory && batch->entries; i++) {
         size_t length = strlen(batch->texts[i]) + 1;
 
-        batch->entries[i] = malloc(sizeof *batch->entries[i] + length);
+        batch->entries[i] = calloc(1, sizeof *batch->entries[i] + length);
         memory = batch->entries[i];
         if (memory)
             memcpy(batch->entries[i]->name, batch->texts[i], length);
@@ -284,18 +329,21 @@ static void batch_bind(struct names *names, struct names_batch *batch) {
 
         entry->held = batch->values[i];
         entry->since_ns = now;
+        entry->references = 1;
         held_ref(entry->held);
         if (owner_seek(owner, entry->name, &position)) {
-            held_unref(names->service->engine, owner->entries[position]->held);
-            free(owner->entries[position]);
+            state_unbound(owner, owner->entries[position], true);
+            name_entry_unref(names, owner->entries[position]);
         } else {
             memmove(&owner->entries[position + 1], &owner->entries[position],
                     (owner->count - position) * sizeof *owner->entries);
             owner->count++;
         }
         owner->entries[position] = entry;
+        state_bound(owner, entry);
     }
     free(batch->entries);
+    state_changed(names->state, owner);
 }
 
 int names_publish(struct names *names, const char *principal, const struct limits *limits, struct held *const values[],
@@ -315,7 +363,7 @@ int names_publish(struct names *names, const char *principal, const struct limit
         batch_bind(names, &batch);
     } else {
         batch_discard(&batch);
-        names_sweep(names);
+        names_let_go(names);
     }
     return status;
 }

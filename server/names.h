@@ -7,35 +7,50 @@
 
 #include "engine/held.h"
 #include "server/account.h"
+#include "server/principal.h"
 
 enum {
     NAMES_OWNERS_MAX = 4096, /* principals with names on a device */
     NAMES_COUNT_MAX = 16384, /* names of a principal on a device, at most: what a file of them has room for */
 };
 
+struct names;
+struct saved_value;
 struct service;
+struct state;
+struct state_owner;
 struct stats_names;
 
+/* Its name, value and time never change. */
 struct name_entry {
     struct held *held;
-    uint64_t since_ns; /* CLOCK_MONOTONIC */
+    uint64_t since_ns;         /* CLOCK_MONOTONIC */
+    unsigned references;       /* its owner's, and that of a save which writes it */
+    bool bound;                /* it is one of its owner's names now */
+    bool kept;                 /* it is, or was, on the disk, */
+    struct saved_value *saved; /* and there are its bytes; NULL: it has none, or is not */
     char name[];
 };
+void name_entry_unref(struct names *names, struct name_entry *entry);
 
 /* A principal's names. It stays while it has some, or storage is charged to it. */
 struct name_owner {
     struct name_owner *next;
     struct account *account; /* the principal, who is here for as long */
+    char key[PRINCIPAL_NAME_BYTES];
     struct held_account bytes;
     struct name_entry **entries; /* in the order of their bytes */
     unsigned count, capacity;
+    struct state_owner *disk; /* what of them is saved; NULL: nothing ever is */
 };
 
 struct names {
     struct service *service;
     struct name_owner *owners;
     unsigned n_owners;
-    char fault[256]; /* why saved ones could not be restored; "": they could */
+    struct state *state; /* NULL: nothing is saved */
+    char *users;         /* the users that there are: lines of their keys, front_users.c; NULL: there are none */
+    char fault[256];     /* why saved ones could not be restored; "": they could */
 };
 
 void names_init(struct names *names, struct service *service);
@@ -52,8 +67,39 @@ int names_find(const struct names *names, const char *principal, const char *nam
                struct fault *fault);
 int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault);
 
+/* The owner's last change has to be on the disk before it is told: `wait` (server/state.h) is called then. False: it has
+ * not, or is. */
+struct state_wait;
+bool names_wait(const struct names *names, const char *principal, struct state_wait *wait);
+/* Forgets owners that have nothing, pay for nothing, and have nothing to be saved. */
+void names_let_go(struct names *names);
+
+/* Finds a principal's owner, or makes it. It is gone after names_let_go() unless it is given names. */
+int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
+                     struct name_owner **result, struct fault *fault);
+
+/* ---- names of others (names_move.c). Here a principal is its key, principal_key(). ---- */
+
+/* Takes `users`, malloc'ed. */
+void names_set_users(struct names *names, char *users);
+/* Finds out whether its account is an orphan. */
+void names_know_owner(const struct names *names, struct name_owner *owner);
+/* Whose names they are, in words: of a user who has gone it is the key, which tells him from a later one. */
+const char *names_shown(const struct name_owner *owner);
+/* The key that somebody means by these words: a present user's name, or a key itself. For what is looked for, the present
+ * user goes first where it has names; for one that is `given` names, it has to be there. */
+int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
+                  struct fault *fault);
+/* Renames one (`name`), or gives it, or all (NULL), to somebody else, in one step. STATUS_DUPLICATE_ID where the new name is
+ * taken; STATUS_INVALID_ARGUMENT where memory would be shared by two principals. */
+int names_move(struct names *names, const char *from, const char *name, const char *to, const char *new_name,
+               struct fault *fault);
+/* Removes one, or all. */
+int names_remove_of(struct names *names, const char *from, const char *name, struct fault *fault);
+
 /* NULL: it has none. */
-const struct name_owner *names_owner(const struct names *names, const char *principal);
+struct name_owner *names_owner(const struct names *names, const char *principal);
+struct name_entry *names_entry(const struct name_owner *owner, const char *name);
 /* For the stats page. */
 void names_stats(const struct names *names, struct stats_names *stats);
 /* Position of the first name that comes after `name`; of the first of all for "". */

@@ -6,6 +6,7 @@
 
 #include "server/cause.h"
 #include "server/connection.h"
+#include "server/state.h"
 
 struct publish_item {
     struct hold hold;
@@ -14,6 +15,7 @@ struct publish_item {
 
 struct publish {
     struct answer *answer;
+    struct state_wait saved; /* for the values to be on the disk, too */
     unsigned n, left; /* values; those not yet there, and one for the start */
     bool only_new;
     bool failed;
@@ -43,6 +45,14 @@ static void publish_copy_names(struct publish *publish, const Tensord__Publish *
     }
 }
 
+static void publish_saved(struct state_wait *wait, const struct fault *fault) {
+    struct publish *publish = (struct publish *)((char *)wait - offsetof(struct publish, saved));
+
+    if (fault)
+        cause_set(&publish->failure, fault);
+    answer_published(publish->answer, fault ? &publish->failure : NULL);
+}
+
 static void publish_finish(struct publish *publish) {
     struct connection *connection = publish->answer->connection;
     struct held **values = malloc(publish->n * sizeof *values);
@@ -53,7 +63,7 @@ static void publish_finish(struct publish *publish) {
     if (!values)
         fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
     else
-        names_publish(&connection->service->names, connection->peer.principal.name, &connection->account->limits,
+        names_publish(&connection->service->names, connection->account->key, &connection->account->limits,
                       values, publish->names, publish->n, publish->only_new, &fault);
     free(values);
     publish->failed = fault.code != STATUS_OK;
@@ -74,6 +84,10 @@ static void publish_step(struct publish *publish) {
     if (!publish->failed)
         publish_finish(publish);
     publish_let_go(publish);
+    publish->saved.done = publish_saved;
+    if (!publish->failed && names_wait(&publish->answer->connection->service->names,
+                                       publish->answer->connection->account->key, &publish->saved))
+        return;
     answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
 }
 
@@ -116,6 +130,7 @@ void publish_destroy(struct publish *publish) {
     if (!publish)
         return;
     publish_let_go(publish);
+    state_wait_cancel(&publish->saved);
     free(publish->names);
     free(publish);
 }

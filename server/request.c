@@ -419,6 +419,7 @@ static const struct request_row request_rows[] = {
     [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true, .once = true},
     [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .answered = true},
     [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true, .once = true},
+    [FRAME_MOVE_NAME] = {&tensord__move_name__descriptor, request_move_name, .answered = true, .once = true},
     [FRAME_TRACE_START] = {&tensord__trace_start__descriptor, request_trace_start, .answered = true},
 };
 

@@ -29,13 +29,15 @@ int request_kernel_launch(struct connection *connection, const struct frame_head
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
-/* Publish, OpenName, ListNames and RemoveName, likewise. */
+/* Publish, OpenName, ListNames, RemoveName and MoveName, likewise. */
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                     uint8_t **sink, struct fault *fault);
 int request_open_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                       uint8_t **sink, struct fault *fault);
 int request_list_names(struct connection *connection, const struct frame_header *header,
                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_move_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                      uint8_t **sink, struct fault *fault);
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 

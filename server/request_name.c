@@ -1,11 +1,13 @@
-/* Named tensors: Publish, OpenName, ListNames, RemoveName. */
+/* Named tensors: Publish, OpenName, ListNames, RemoveName, MoveName. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/connection.h"
+#include "server/log.h"
 #include "server/request_impl.h"
 
-enum { REQUEST_NAMES_BYTES = 512 << 10 }; /* of names in one reply */
+enum { REQUEST_NAMES_BYTES = 512 << 10, REQUEST_NAMES_MAX = 16384 }; /* of names in one reply, and how many */
 
 static int request_done(struct connection *connection, uint64_t sequence, const struct fault *wrong) {
     const Tensord__Done done = TENSORD__DONE__INIT;
@@ -32,7 +34,7 @@ int request_open_name(struct connection *connection, const struct frame_header *
     const struct tensor_type *type;
     struct held *held = NULL;
     struct fault wrong;
-    int status = names_find(&connection->service->names, connection->peer.principal.name, open->name, &held, &wrong);
+    int status = names_find(&connection->service->names, connection->account->key, open->name, &held, &wrong);
 
     (void)sink, (void)fault;
     if (status == STATUS_OK)
@@ -47,19 +49,73 @@ int request_open_name(struct connection *connection, const struct frame_header *
     return answer_message(connection, FRAME_NAME_OPENED, header->sequence, &opened.base);
 }
 
+/* Whose names are meant; others' are for administrators. */
+static int request_owner(const struct connection *connection, const char *words, bool given,
+                         char key[PRINCIPAL_NAME_BYTES], struct fault *fault) {
+    const struct principal *principal = &connection->peer.principal;
+
+    snprintf(key, PRINCIPAL_NAME_BYTES, "%s", connection->account->key);
+    if (!*words || !strcmp(words, key) || !strcmp(words, principal->name))
+        return STATUS_OK;
+    if (principal->role < ROLE_ADMIN)
+        return fault_set(fault, STATUS_DENIED, "names of others take the role admin; %s has %s", principal->name,
+                         role_name(principal->role));
+    return names_resolve(&connection->service->names, words, given, key, fault);
+}
+
+/* Done, when the change is where it has to be. */
+static int request_changed(struct connection *connection, uint64_t sequence, int status, const struct fault *wrong,
+                           const char *key) {
+    return status ? request_done(connection, sequence, wrong) : answer_saved(connection, sequence, key);
+}
+
+static void request_log_names(const struct connection *connection, const char *event, const char *name,
+                              const char *from, const char *to, const char *new_name) {
+    if (!strcmp(from, connection->account->key) && !strcmp(to, from))
+        return;
+    log_event(LOG_LEVEL_INFO, event, "by", connection->account->name, "owner", from, "name", *name ? name : "(all)",
+              "new_owner", to, "new_name", new_name, NULL);
+}
+
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__RemoveName *remove = (const Tensord__RemoveName *)message;
+    char key[PRINCIPAL_NAME_BYTES];
     struct fault wrong;
-    int status = names_remove(&connection->service->names, connection->peer.principal.name,
-                              ((const Tensord__RemoveName *)message)->name, &wrong);
+    int status = request_owner(connection, remove->owner, false, key, &wrong);
 
     (void)sink, (void)fault;
-    return request_done(connection, header->sequence, status ? &wrong : NULL);
+    if (status == STATUS_OK)
+        status = names_remove_of(&connection->service->names, key, *remove->name ? remove->name : NULL, &wrong);
+    if (status == STATUS_OK)
+        request_log_names(connection, "names_removed", remove->name, key, key, "");
+    return request_changed(connection, header->sequence, status, &wrong, key);
+}
+
+int request_move_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                      uint8_t **sink, struct fault *fault) {
+    const Tensord__MoveName *move = (const Tensord__MoveName *)message;
+    char from[PRINCIPAL_NAME_BYTES], to[PRINCIPAL_NAME_BYTES];
+    struct fault wrong;
+    int status = request_owner(connection, move->owner, false, from, &wrong);
+
+    (void)sink, (void)fault;
+    memcpy(to, from, sizeof to);
+    if (status == STATUS_OK && *move->new_owner)
+        status = request_owner(connection, move->new_owner, true, to, &wrong);
+    if (status == STATUS_OK && !*move->name && *move->new_name)
+        status = fault_set(&wrong, STATUS_INVALID_ARGUMENT, "all names together have no new one");
+    if (status == STATUS_OK)
+        status = names_move(&connection->service->names, from, *move->name ? move->name : NULL, to,
+                            *move->new_name ? move->new_name : NULL, &wrong);
+    if (status == STATUS_OK)
+        request_log_names(connection, "names_moved", move->name, from, to, move->new_name);
+    return request_changed(connection, header->sequence, status, &wrong, from);
 }
 
 /* ---- lists ---- */
 
-static void request_fill_name(Tensord__Name *name, const struct name_entry *entry, uint64_t now) {
+static void request_fill_name(Tensord__Name *name, const struct name_entry *entry, bool saves, uint64_t now) {
     const struct tensor_type *type = held_type(entry->held);
 
     tensord__name__init(name);
@@ -69,44 +125,111 @@ static void request_fill_name(Tensord__Name *name, const struct name_entry *entr
     name->shape = (int64_t *)(uintptr_t)type->shape;
     name->bytes = held_bytes(entry->held);
     name->age_s = (double)(now - entry->since_ns) / 1e9;
+    name->unsaved = saves && !entry->kept;
 }
 
-/* The entries from `first` on, as many as one reply takes, in the arena; false without memory. */
-static bool request_pick_names(struct connection *connection, const struct name_owner *owner, unsigned first,
-                               Tensord__Names *names, bool *more) {
-    struct arena *arena = &connection->service->arena;
-    size_t left = owner ? owner->count - first : 0, bytes = 0;
+struct request_names {
+    struct connection *connection;
+    Tensord__Names list;
+    size_t bytes, capacity;
+    bool more, starved;
+};
+
+/* The owner's entries from `first` on, as far as there is room, in the arena. */
+static void request_pick_names(struct request_names *names, const struct name_owner *owner, unsigned first, bool all) {
+    struct arena *arena = &names->connection->service->arena;
+    bool orphan = owner->account->orphan;
     uint64_t now = service_now_ns();
 
-    names->names = arena_allocate(arena, (left + 1) * sizeof(Tensord__Name *));
-    for (size_t i = 0; names->names && i < left && bytes < REQUEST_NAMES_BYTES; i++) {
-        Tensord__Name *name = arena_allocate(arena, sizeof *name);
+    for (unsigned i = first; i < owner->count && !names->starved; i++) {
+        Tensord__Name *name;
 
+        names->more = names->bytes >= REQUEST_NAMES_BYTES || names->list.n_names == names->capacity;
+        if (names->more)
+            return;
+        name = arena_allocate(arena, sizeof *name);
+        names->starved = !name;
         if (!name)
-            return false;
-        request_fill_name(name, owner->entries[first + i], now);
-        names->names[names->n_names++] = name;
-        bytes += tensord__name__get_packed_size(name) + 8;
+            return;
+        request_fill_name(name, owner->entries[i], owner->disk, now);
+        if (all) {
+            name->orphan = orphan;
+            name->owner = (char *)(uintptr_t)owner->key;
+            name->user = orphan ? name->owner : owner->account->name;
+        }
+        names->list.names[names->list.n_names++] = name;
+        names->bytes += tensord__name__get_packed_size(name) + 8;
     }
-    *more = left > names->n_names;
-    return names->names;
+}
+
+static int request_compare_owners(const void *a, const void *b) {
+    return strcmp((*(struct name_owner *const *)a)->key, (*(struct name_owner *const *)b)->key);
+}
+
+/* The names after this one of this owner, owner by owner in their order. */
+static void request_pick_all(struct request_names *picked, const struct names *names, const char *after_owner,
+                             const char *after) {
+    struct name_owner **owners =
+        arena_allocate(&picked->connection->service->arena, (names->n_owners + 1) * sizeof *owners);
+    unsigned n = 0;
+
+    picked->starved = !owners;
+    for (struct name_owner *owner = names->owners; owner && owners; owner = owner->next)
+        if (strcmp(owner->key, after_owner) >= 0)
+            owners[n++] = owner;
+    if (owners)
+        qsort(owners, n, sizeof *owners, request_compare_owners);
+    for (unsigned i = 0; i < n && !picked->more && !picked->starved; i++) {
+        bool begun = !strcmp(owners[i]->key, after_owner);
+
+        request_pick_names(picked, owners[i], begun ? names_after(owners[i], after) : 0, true);
+    }
+}
+
+static int request_answer_names(const struct request_names *names, uint64_t sequence) {
+    Tensord__NameList list = TENSORD__NAME_LIST__INIT;
+    size_t bytes = tensord__names__get_packed_size(&names->list);
+    uint8_t *data = names->starved ? NULL : malloc(bytes + 1);
+
+    if (!data)
+        return STATUS_NO_HOST_MEMORY;
+    tensord__names__pack(&names->list, data);
+    list.more = names->more;
+    return answer_data(names->connection, FRAME_NAME_LIST, sequence, &list.base, data, bytes);
+}
+
+static int request_deny_names(struct connection *connection, uint64_t sequence) {
+    const struct principal *principal = &connection->peer.principal;
+    Tensord__NameList list = TENSORD__NAME_LIST__INIT;
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    struct fault wrong;
+
+    fault_set(&wrong, STATUS_DENIED, "names of others take the role admin; %s has %s", principal->name,
+              role_name(principal->role));
+    error.code = wrong.code;
+    error.message = wrong.message;
+    list.error = &error;
+    return answer_message(connection, FRAME_NAME_LIST, sequence, &list.base);
 }
 
 int request_list_names(struct connection *connection, const struct frame_header *header,
                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
-    const char *after = ((const Tensord__ListNames *)message)->after;
-    const struct name_owner *owner = names_owner(&connection->service->names, connection->peer.principal.name);
-    Tensord__Names names = TENSORD__NAMES__INIT;
-    Tensord__NameList list = TENSORD__NAME_LIST__INIT;
-    bool more = false,
-         picked = request_pick_names(connection, owner, owner ? names_after(owner, after) : 0, &names, &more);
-    size_t bytes = tensord__names__get_packed_size(&names);
-    uint8_t *data = picked ? malloc(bytes + 1) : NULL;
+    const Tensord__ListNames *request = (const Tensord__ListNames *)message;
+    struct service *service = connection->service;
+    const struct name_owner *owner = names_owner(&service->names, connection->account->key);
+    struct request_names names = {
+        .connection = connection, .list = TENSORD__NAMES__INIT, .capacity = REQUEST_NAMES_MAX};
 
     (void)sink, (void)fault;
-    if (!data)
+    if (request->all && connection->peer.principal.role < ROLE_ADMIN)
+        return request_deny_names(connection, header->sequence);
+    names.list.names = arena_allocate(&service->arena, REQUEST_NAMES_MAX * sizeof(Tensord__Name *));
+    names.starved = !names.list.names;
+    if (names.starved)
         return STATUS_NO_HOST_MEMORY;
-    tensord__names__pack(&names, data);
-    list.more = more;
-    return answer_data(connection, FRAME_NAME_LIST, header->sequence, &list.base, data, bytes);
+    if (request->all)
+        request_pick_all(&names, &service->names, request->after_owner, request->after);
+    else if (owner)
+        request_pick_names(&names, owner, names_after(owner, request->after), false);
+    return request_answer_names(&names, header->sequence);
 }

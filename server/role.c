@@ -48,6 +48,7 @@
     X(LIST_NAMES, NOBODY, RUN)                                                                                         \
     X(NAME_LIST, NOBODY, NOBODY)                                                                                       \
     X(REMOVE_NAME, NOBODY, RUN)                                                                                        \
+    X(MOVE_NAME, NOBODY, RUN)                                                                                          \
     X(TRACE_START, NOBODY, RUN)                                                                                        \
     X(TRACE_DATA, NOBODY, NOBODY)
 

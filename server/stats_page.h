@@ -16,10 +16,13 @@ enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 
 struct stats_names {
     uint64_t count, bytes;
     char fault[256]; /* why saved ones could not be restored; "": they could */
+    uint64_t unsaved, unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there is none, or no disk */
+    char save_fault[256];               /* why not, where saving failed; "": it did not */
     unsigned n_owners;
     struct stats_owner {
         char principal[64];
         uint64_t count, bytes;
+        uint64_t unsaved;
     } owners[STATS_OWNERS_MAX];
 };
 
@@ -81,6 +84,7 @@ struct stats_page {
      * left them when the worker dies. Outside the lock. */
     _Atomic uint64_t taken;
     struct stats_places places; /* outside the lock */
+    _Atomic uint32_t names_dirty; /* owners of names with changes that are not on the disk; outside the lock */
     /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
      * is not. Outside the lock. */
     _Atomic uint64_t held_up_ns;

@@ -194,6 +194,11 @@ void supervisor_set_credentials(struct supervisor *supervisor, int fd) {
         worker_slot_set_credentials(&supervisor->slots[i], fd);
 }
 
+void supervisor_set_users(struct supervisor *supervisor, int fd) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        worker_slot_set_users(&supervisor->slots[i], fd);
+}
+
 void supervisor_kill(struct supervisor *supervisor) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         worker_slot_kill(&supervisor->slots[i], "killed at the end of the daemon");
@@ -205,9 +210,10 @@ static void supervisor_out_of_patience(uv_timer_t *timer) {
     supervisor_kill(supervisor);
 }
 
-/* Queued work first, then what has names. */
+/* Queued work first, then what has names; the worker itself gives up after that time and tells what is not saved. */
 static uint64_t supervisor_drain_ms(const struct config *config) {
-    return config->drain_timeout + SUPERVISOR_GRACE_MS + (*config->state_dir ? config->state_timeout : 0);
+    uint64_t names = *config->state_dir ? config->state_timeout + SUPERVISOR_GRACE_MS : 0;
+    return config->drain_timeout + SUPERVISOR_GRACE_MS + names;
 }
 
 void supervisor_drain(struct supervisor *supervisor) {
@@ -258,6 +264,13 @@ bool supervisor_stopped(const struct supervisor *supervisor) {
         if (supervisor->slots[i].process || supervisor->slots[i].state != WORKER_STOPPED)
             return false;
     return true;
+}
+
+bool supervisor_unsaved(const struct supervisor *supervisor) {
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        if (supervisor->slots[i].unsaved)
+            return true;
+    return false;
 }
 
 struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target) {

@@ -36,12 +36,15 @@ void supervisor_free(struct supervisor *supervisor);
 void supervisor_start(struct supervisor *supervisor);
 /* What all workers need for TLS, now and after a restart; `fd` stays the caller's. */
 void supervisor_set_credentials(struct supervisor *supervisor, int fd);
+void supervisor_set_users(struct supervisor *supervisor, int fd);
 /* No worker starts any more; each ends when its work is done, or is killed when drain-timeout and a little more is
  * over. */
 void supervisor_drain(struct supervisor *supervisor);
 void supervisor_kill(struct supervisor *supervisor);
 /* Every worker has answered: ready, or quarantined. */
 bool supervisor_settled(const struct supervisor *supervisor);
+/* After it: changes of names are not on the disk, and the log has told which. */
+bool supervisor_unsaved(const struct supervisor *supervisor);
 /* No process is left (after supervisor_drain()). */
 bool supervisor_stopped(const struct supervisor *supervisor);
 

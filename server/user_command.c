@@ -59,6 +59,8 @@ static int user_change_add(struct users_edit *edit, void *owner, struct fault *f
     if (users_find(edit->users, name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "there is a user \"%s\" already", name);
     int error = users_edit_add(edit, name, role, fault);
+    if (!error)
+        error = users_edit_add_id(edit, name, fault);
     for (unsigned i = 0; !error && i < words->n_uids; i++)
         error = users_edit_add_pair(edit, name, "uid", words->uids[i], fault);
     return error || words->no_token ? error : user_make_token(edit, words, name, fault);

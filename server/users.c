@@ -86,6 +86,17 @@ static int users_set_role(struct user *user, const char *value, struct fault *fa
     return STATUS_OK;
 }
 
+static int users_set_id(struct user *user, const char *value, struct fault *fault) {
+    size_t length = strlen(value);
+    if (length < 8 || length >= sizeof user->id || strspn(value, "0123456789abcdef") != length)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" is no id of 8 to %zu hexadecimal digits", value,
+                         sizeof user->id - 1);
+    if (*user->id)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s has two ids", user->name);
+    memcpy(user->id, value, length + 1);
+    return STATUS_OK;
+}
+
 static const struct users_token *users_find_token(const struct users *users, const char *id) {
     for (unsigned i = 0; i < users->n_tokens; i++)
         if (!strcmp(users->tokens[i].token.id, id))
@@ -138,6 +149,8 @@ static int users_pair(void *owner, const char *key, const char *value, struct fa
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" has no value", key);
     if (!strcmp(key, "role"))
         return users_set_role(user, value, fault);
+    if (!strcmp(key, "id"))
+        return users_set_id(user, value, fault);
     if (!strcmp(key, "token"))
         return users_add_token(users, value, fault);
     if (!strcmp(key, "uid"))
@@ -250,6 +263,7 @@ void users_destroy(struct users *users) {
 static void users_fill(struct principal *principal, const struct user *user, const char *credential) {
     *principal = (struct principal){.role = user->role};
     snprintf(principal->name, sizeof principal->name, "%s", user->name);
+    snprintf(principal->id, sizeof principal->id, "%s", user->id);
     snprintf(principal->credential, sizeof principal->credential, "%s", credential);
 }
 
@@ -298,7 +312,7 @@ void users_limits(const struct users *users, const char *name, const struct limi
 /* ---- two tables ---- */
 
 static bool users_same(const struct principal *a, const struct principal *b) {
-    return a->role == b->role && !strcmp(a->name, b->name);
+    return a->role == b->role && !strcmp(a->name, b->name) && !strcmp(a->id, b->id);
 }
 
 /* Whether the table still has this token; then *means is whose it is. */

@@ -2,6 +2,7 @@
  *
  *     [alice]
  *     role = run
+ *     id = 5d1c20aa0f3b7e21            what is hers is no later alice's; `tensord user add` writes it
  *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these
  *     uid = 1000                       the peer of a Unix socket with this uid is alice
  *     principal-bytes = 20G            and other limits of hers (server/limits.h), in place of the configuration's
@@ -26,6 +27,7 @@ enum {
 
 struct user {
     char name[USERS_NAME_MAX + 1];
+    char id[PRINCIPAL_ID_BYTES]; /* ""; two users of one name, one after the other, have different ones */
     enum role role;
     struct limits limits; /* those that are its own, */
     uint32_t own;         /* which are these, as bits of LIMITS_KEYS */

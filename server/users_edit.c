@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -99,6 +101,16 @@ int users_edit_add(struct users_edit *edit, const char *name, enum role role, st
         error = users_edit_insert(edit, edit->n_lines, line, fault);
     }
     return error ? error : users_edit_add_pair(edit, name, "role", role_name(role), fault);
+}
+
+/* So that nothing of an earlier user of that name is this one's. */
+int users_edit_add_id(struct users_edit *edit, const char *name, struct fault *fault) {
+    uint64_t random;
+    char id[PRINCIPAL_ID_BYTES];
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return fault_set(fault, STATUS_INTERNAL, "the system gives no random bytes: %s", strerror(errno));
+    snprintf(id, sizeof id, "%016" PRIx64, random);
+    return users_edit_add_pair(edit, name, "id", id, fault);
 }
 
 int users_edit_set_role(struct users_edit *edit, const char *name, enum role role, struct fault *fault) {

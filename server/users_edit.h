@@ -19,6 +19,8 @@ int users_edit(const char *path, bool create, int (*change)(struct users_edit *e
 
 /* For `change`. The user is there (users_find), or is not for the first. */
 int users_edit_add(struct users_edit *edit, const char *name, enum role role, struct fault *fault);
+/* An id of its own, so that nothing of an earlier user of that name is this one's. */
+int users_edit_add_id(struct users_edit *edit, const char *name, struct fault *fault);
 int users_edit_add_pair(struct users_edit *edit, const char *name, const char *key, const char *value,
                         struct fault *fault);
 int users_edit_set_role(struct users_edit *edit, const char *name, enum role role, struct fault *fault);

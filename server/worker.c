@@ -55,6 +55,7 @@ static void worker_on_tick(void *owner) {
     log_tick();
     worker_watch_device(worker);
     worker_tell_left(worker);
+    state_tick(&worker->state);
     worker_stats_tick(&worker->stats, &worker->service);
     if (worker->deadline_ms && service_now_ms() >= worker->deadline_ms) {
         worker->done = true;
@@ -102,15 +103,21 @@ static void worker_turn(void *owner, bool wait) {
 }
 
 /* The disk may take its time; the loop turns meanwhile wherever it can. */
-static void worker_keep_names(struct worker *worker, void (*how)(struct state *state)) {
+static void worker_restore_names(struct worker *worker) {
     worker_on_held_up(&worker->service, true);
-    how(&worker->state);
+    state_restore(&worker->state);
     worker_on_held_up(&worker->service, false);
 }
 
-static void worker_state_init(struct worker *worker, const char *directory) {
-    worker->state = (struct state){.service = &worker->service, .turn = worker_turn, .owner = worker};
-    snprintf(worker->state.directory, sizeof worker->state.directory, "%s", directory);
+static int worker_state_init(struct worker *worker, const struct channel_message *start, struct fault *fault) {
+    worker->state = (struct state){
+        .sync_ms = start->start.state_sync_ms,
+        .timeout_ms = start->start.state_timeout_ms,
+        .turn = worker_turn,
+        .owner = worker,
+        .dirty_page = worker->stats.page ? &worker->stats.page->names_dirty : NULL,
+    };
+    return state_init(&worker->state, &worker->service, start->start.state_dir, fault);
 }
 
 /* ---- life ---- */
@@ -180,6 +187,8 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         status = worker_open(worker, start, &engine, fault);
     if (status == STATUS_OK)
         status = service_start(&worker->service, engine, fault);
+    if (status == STATUS_OK)
+        status = worker_state_init(worker, start, fault);
     if (status)
         return status;
     error = uv_poll_init(&worker->loop, &worker->poll, worker->channel);
@@ -196,11 +205,14 @@ static int worker_finish(struct worker *worker) {
 
     if (worker->status)
         _exit(worker->status);
-    worker_keep_names(worker, state_save);
+    bool saved = state_save(&worker->state);
     if (worker->status) /* the device was lost meanwhile */
         _exit(worker->status);
+    if (!saved) /* the disk's thread may never come back */
+        _exit(WORKER_EXIT_UNSAVED);
     crash_watch(NULL, NULL);
     service_finish(&worker->service);
+    state_finish(&worker->state);
     tls_context_release(worker->tls);
     uv_close((uv_handle_t *)&worker->poll, NULL);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
@@ -251,8 +263,7 @@ int worker_main(int channel, int stats_page) {
         engine_budget(worker.service.engine)->alive = &worker.stats.page->alive_ns;
         stats_operations_write(&worker.stats.page->operations, engine_device(worker.service.engine));
     }
-    worker_state_init(&worker, start.start.state_dir);
-    worker_keep_names(&worker, state_restore);
+    worker_restore_names(&worker);
     crash_watch(worker.service.engine, worker.stats.page);
     worker.service.active = true;
     worker_stats_tick(&worker.stats, &worker.service); /* so that status knows the device from its first moment */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/channel.h"
@@ -127,6 +128,21 @@ static void worker_credentials(struct worker *worker, int fd) {
     worker->tls = context;
 }
 
+/* Without it names are only shown, and found, by other words. */
+static void worker_users(struct worker *worker, int fd) {
+    struct stat stat_now;
+    char *text = fd >= 0 && !fstat(fd, &stat_now) ? malloc((size_t)stat_now.st_size + 1) : NULL;
+    ssize_t bytes = text ? pread(fd, text, (size_t)stat_now.st_size, 0) : -1;
+
+    if (bytes < 0) {
+        log_event(LOG_LEVEL_ERROR, "users_unknown", "cause", "no descriptor or no memory left", NULL);
+        free(text);
+        return;
+    }
+    text[bytes] = 0;
+    names_set_users(&worker->service.names, text);
+}
+
 /* Before its Hello a session has no tensors, but it has its number. */
 static void worker_kill(struct worker *worker, const struct channel_message *message) {
     struct channel_message answer = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
@@ -201,6 +217,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
         break;
     case CHANNEL_CREDENTIALS:
         worker_credentials(worker, fd);
+        break;
+    case CHANNEL_USERS:
+        worker_users(worker, fd);
         break;
     case CHANNEL_KILL:
         worker_kill(worker, message);

@@ -55,6 +55,7 @@ struct worker_slot {
 
     enum worker_state state;
     bool draining;
+    bool unsaved; /* changes of names were lost when its last process ended: the log tells which */
     struct worker_process *process; /* NULL: none runs */
     uv_timer_t restart;
     uint64_t epoch; /* counts starts; the first is 1 */
@@ -75,6 +76,7 @@ struct worker_slot {
     uint64_t taken; /* of these, what the process has taken out of its channel; the last one's until the next start */
     uint64_t taken_on_page; /* as the page said at the last tick */
     int credentials;        /* for TLS; borrowed; -1: none */
+    int users;              /* for CHANNEL_USERS; likewise */
 };
 
 const char *worker_state_name(enum worker_state state);
@@ -90,6 +92,8 @@ void worker_slot_start(struct worker_slot *slot);
 int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer);
 /* What workers need for TLS (credentials.h), now and at each start; `fd` stays the caller's. */
 void worker_slot_set_credentials(struct worker_slot *slot, int fd);
+/* The users that there are, likewise. */
+void worker_slot_set_users(struct worker_slot *slot, int fd);
 /* As worker_process_send(); STATUS_DEVICE_LOST where no process is ready. */
 int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd);
 /* Says how many connections there may be in all, so that the worker makes room for as many descriptors. It hears it again

@@ -86,7 +86,8 @@ static void worker_stats_principal(const struct account *account, struct stats_p
     struct tenant_stats tenant;
 
     tenant_stats(account->tenant, &tenant);
-    memcpy(out->name, account->name, sizeof out->name);
+    /* Who has gone is told from a later user of the name. */
+    memcpy(out->name, account->orphan ? account->key : account->name, sizeof out->name);
     out->connections = account->connections;
     out->sessions = account->sessions;
     out->live = tenant.live;

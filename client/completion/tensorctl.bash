@@ -12,7 +12,7 @@ _tensorctl() {
         --url) url+=(--url "${COMP_WORDS[++i]}") && while [[ ${COMP_WORDS[i + 1]} == : || ${COMP_WORDS[i]} == : ]]; do
             url[2]+=${COMP_WORDS[++i]}
         done ;;
-        --reason | --user | --seconds | --interval | --count | --output | -o) ((i++)) ;;
+        --reason | --user | --to | --seconds | --interval | --count | --output | -o) ((i++)) ;;
         -* | : | =) ;;
         *) if [[ -z $command ]]; then command=${COMP_WORDS[i]}; else ((position++)); fi ;;
         esac
@@ -23,7 +23,7 @@ _tensorctl() {
         mapfile -t COMPREPLY < <(compgen -W 'unix:/ tcp:// tls://' -- "$current")
         return
         ;;
-    --user) words=$(_tensorctl_ask sessions | sed -n 's/.*"principal": "\(.*\)".*/\1/p' | sort -u) ;;
+    --user | --to) words=$(_tensorctl_ask sessions | sed -n 's/.*"principal": "\(.*\)".*/\1/p' | sort -u) ;;
     --watch | --seconds | --interval | --count | --reason) return ;;
     -o | --output)
         compopt -o filenames
@@ -41,7 +41,12 @@ _tensorctl() {
                 mapfile -t COMPREPLY < <(compgen -f -- "$current")
                 return
                 ;;
-            save/0 | load/0 | names/0 | bench/0 | trace/* | devices/*)
+            names/0) words="rm mv $(_tensorctl_ask devices | sed -n 's/.*"name": "\([a-z]*:[0-9]*\)".*/\1/p')" ;;
+            names/1) words=$(_tensorctl_ask devices | sed -n 's/.*"name": "\([a-z]*:[0-9]*\)".*/\1/p') ;;
+            names/*)
+                words=$(timeout 1 "${url[@]}" names --json 2>/dev/null | sed -n 's/.*"name": "\(.*\)".*/\1/p')
+                ;;
+            save/0 | load/0 | bench/0 | trace/* | devices/*)
                 words=$(_tensorctl_ask devices | sed -n 's/.*"name": "\([a-z]*:[0-9]*\)".*/\1/p')
                 ;;
             save/*)

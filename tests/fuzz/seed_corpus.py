@@ -13,7 +13,7 @@ HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
 BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
 STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
 KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_LAUNCH, KERNEL_RELEASE = 40, 41, 42, 43
-PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME = 80, 81, 83, 85
+PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME, MOVE_NAME = 80, 81, 83, 85, 86
 F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
 FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE = (
     1, 2, 3, 4, 5, 6, 16, 17, 32, 33, 34, 35)
@@ -140,6 +140,8 @@ def names_session():
         (OPEN_NAME, fixed(1, 5) + data(2, b"none"), b""),
         (LIST_NAMES, b"", b""),
         (LIST_NAMES, data(1, b"a"), b""),
+        (MOVE_NAME, data(1, b"a") + data(3, b"b"), b""),
+        (MOVE_NAME, data(1, b"b") + data(3, b"a") + data(4, b"tcp"), b""),
         (REMOVE_NAME, data(1, b"a"), b""),
         (REMOVE_NAME, data(1, b"a"), b""),
         (FETCH, fixed(1, 4), b""),

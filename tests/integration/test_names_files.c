@@ -252,7 +252,8 @@ Test(names_files, names_are_listed_for_people_and_programs) {
     json_expect(
         command.out, command.out_bytes,
         "[(n['name'], n['dtype'], n['shape'], n['bytes']) for n in d['names']] == "
-        "[('layer/weight', 'bf16', [512, 1024], 1 << 20), ('rate\"Ω', 'f32', [], 64)] and d['device'] == 'cpu:0'");
+        "[('layer/weight', 'bf16', [512, 1024], 1 << 20), ('rate\"Ω', 'f32', [], 64)] and "
+        "all(n['device'] == 'cpu:0' for n in d['names'])");
     TENSORCTL("names", "cpu:9");
     expect_refused("no device \"cpu:9\"");
 }
@@ -269,7 +270,7 @@ Test(names_files, status_says_who_has_how_much) {
     OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(1), 1), "b"));
     status_until(tensord.url, names_are_counted, NULL, 30000);
     SUCCEEDS("status");
-    snprintf(line, sizeof line, "  names   2 of 3.00 MiB: uid:%u 3.00 MiB (2)\n", getuid());
+    snprintf(line, sizeof line, "  names   2 tensors, 3.00 MiB (uid:%u: 2)\n", getuid());
     cr_assert(strstr(command.out, line), "%s", command.out);
 }
 
@@ -287,6 +288,12 @@ Test(names_files, wrong_words_are_refused) {
     cr_assert_eq(others_in(directory, "file"), 0);
 }
 
+Test(names_files, save_of_nothing_is_refused_and_leaves_no_file) {
+    TENSORCTL("save", "cpu:0", file);
+    expect_refused("no named tensors on cpu:0: nothing is saved");
+    cr_assert_eq(others_in(directory, ""), 0);
+}
+
 /* ---- loading ---- */
 
 Test(names_files, load_replaces_only_when_told_and_all_or_nothing) {
@@ -294,6 +301,7 @@ Test(names_files, load_replaces_only_when_told_and_all_or_nothing) {
     OK(td_publish(client_ramp(client.device, 2, 1), "a"));
     OK(td_publish(client_ramp(client.device, 2, 5), "b"));
     SUCCEEDS("save", "cpu:0", file);
+    cr_assert(strstr(command.out, "2 tensors, 16 B, saved to "), "%s", command.out);
     OK(td_unpublish(client.device, "a"));
     OK(td_publish(client_ramp(client.device, 2, 9), "b"));
     TENSORCTL("load", "cpu:0", file);
@@ -301,6 +309,7 @@ Test(names_files, load_replaces_only_when_told_and_all_or_nothing) {
     cr_assert_null(td_open(client.device, "a"));
     client_expect(td_open(client.device, "b"), (float[]){9, 10}, 2);
     SUCCEEDS("load", "cpu:0", file, "--replace");
+    cr_assert(strstr(command.out, "2 tensors, 16 B, loaded from "), "%s", command.out);
     client_expect(td_open(client.device, "a"), (float[]){1, 2}, 2);
     client_expect(td_open(client.device, "b"), (float[]){5, 6}, 2);
 }

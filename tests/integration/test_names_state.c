@@ -11,6 +11,7 @@
 #include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/integration/client.h"
@@ -65,26 +66,49 @@ static void expect_unknown(const char *name) {
     cr_assert_eq(td_last_error()->code, TD_E_UNKNOWN_ID);
 }
 
-static char *file_of(const char *device, const char *more) {
-    static char path[2][256];
-    static int next;
-    next = !next;
-    snprintf(path[next], sizeof path[next], "%s/%s@uid%%3A%u.safetensors%s", state, device, geteuid(), more);
+/* The folder of this user's names on cpu:0, or what lies there. */
+static char *place_of(const char *more) {
+    static char path[4][400];
+    static unsigned next;
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof path[next], "%s/cpu:0@uid%%3A%u%s", state, geteuid(), more);
     return path[next];
+}
+
+/* The one file of values there. */
+static char *values_of(const char *more) {
+    char *folder = place_of(more), *found = NULL;
+    DIR *entries = opendir(folder);
+    cr_assert_not_null(entries, "%s", folder);
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        char name[264];
+        if (!strstr(entry->d_name, ".safetensors"))
+            continue;
+        cr_assert_null(found, "there are several files of values");
+        snprintf(name, sizeof name, "%s/%s", more, entry->d_name);
+        found = place_of(name);
+    }
+    closedir(entries);
+    cr_assert_not_null(found);
+    return found;
 }
 
 static bool exists(const char *path) {
     return access(path, F_OK) == 0;
 }
 
-/* But for the daemon's lock. */
-static unsigned files(void) {
-    DIR *entries = opendir(state);
+/* What lies there, but for the daemon's lock. */
+static unsigned files_in(const char *folder) {
+    DIR *entries = opendir(folder);
     unsigned n = 0;
     for (struct dirent *entry; (entry = readdir(entries));)
         n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, ".lock");
     closedir(entries);
     return n;
+}
+
+static unsigned files(void) {
+    return files_in(state);
 }
 
 static char *contents(const char *path, size_t *bytes) {
@@ -177,7 +201,7 @@ static int other_user(void *publish) {
     return td_fetch(td_open(device, "x"), &value, sizeof value) || value != 9 ? 3 : 0;
 }
 
-Test(names_state, principals_have_files_of_their_own) {
+Test(names_state, principals_have_folders_of_their_own) {
     bool publish = true;
     if (geteuid() != 0)
         cr_skip_test("only root can be another user");
@@ -194,20 +218,32 @@ Test(names_state, principals_have_files_of_their_own) {
     client_expect(td_open(client.device, "x"), (float[]){5}, 1);
     OK(td_unpublish(client.device, "x"));
     restart();
-    cr_assert_eq(files(), 1, "who has no names has no file");
+    cr_assert_eq(files(), 1, "who has no names has no folder");
+}
+
+static bool names_are_unsaved(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return status_device(status, "cpu:0")->names_unsaved > 0;
 }
 
 Test(names_state, killed_worker_comes_back_with_what_was_saved_last) {
+    client_close(&client);
+    daemon_stop(&tensord);
+    run_with("--state-sync", "drain");
     reconnect("cpu:0");
     OK(td_publish(td_full(client.device, TD_F32, TD_SCALAR, 1), "old"));
-    restart();
+    client_close(&client);
+    daemon_stop(&tensord);
+    run_with("--state-sync", "drain");
     reconnect("cpu:0");
     OK(td_publish(td_full(client.device, TD_F32, TD_SCALAR, 2), "new"));
+    status_until(tensord.url, names_are_unsaved, NULL, SETTLE_MS);
     kill(status_worker_pid(tensord.url, "cpu:0"), SIGKILL);
     status_until(tensord.url, status_device_is, &(struct status_is){"cpu:0", "ready", 2}, SETTLE_MS);
     reconnect("cpu:0");
     client_expect(td_open(client.device, "old"), (float[]){1}, 1);
     expect_unknown("new");
+    cr_assert(daemon_log_has(&tensord, "event=names_lost", SETTLE_MS), "what is lost is told");
 }
 
 /* ---- the directory ---- */
@@ -224,7 +260,9 @@ Test(names_state, nobody_else_can_look_into_it) {
     OK(td_publish(td_full(client.device, TD_F32, TD_SCALAR, 1), "x"));
     client_close(&client);
     daemon_stop(&tensord);
-    cr_assert(!stat(file_of("cpu:0", ""), &stat_now) && (stat_now.st_mode & 07777) == 0600);
+    cr_assert(!stat(place_of(""), &stat_now) && (stat_now.st_mode & 07777) == 0700);
+    cr_assert(!stat(place_of("/names.json"), &stat_now) && (stat_now.st_mode & 07777) == 0600);
+    cr_assert(!stat(values_of(""), &stat_now) && (stat_now.st_mode & 07777) == 0600);
     *strrchr(state, '/') = 0;
 }
 
@@ -257,7 +295,7 @@ static void damage(const char *path, const char *how) {
     struct stat stat_now;
     cr_assert_eq(stat(path, &stat_now), 0);
     if (!strcmp(how, "cut"))
-        cr_assert_eq(truncate(path, stat_now.st_size - 1), 0);
+        cr_assert_eq(truncate(path, stat_now.st_size - 2), 0);
     else if (!strcmp(how, "longer"))
         cr_assert_eq(truncate(path, stat_now.st_size + 1), 0);
     else
@@ -268,14 +306,14 @@ static bool fault_is_told(const Tensord__Status *status, const void *words) {
     return strstr(status_device(status, "cpu:0")->names_fault, words);
 }
 
-static void damaged_file_is_refused(const char *how, const char *words) {
+static void damaged_file_is_refused(bool index, const char *how, const char *words) {
     size_t before_bytes, after_bytes;
     reconnect("cpu:0");
     OK(td_publish(client_ramp(client.device, 3, 1), "x"));
     client_close(&client);
     daemon_stop(&tensord);
-    damage(file_of("cpu:0", ""), how);
-    char *before = contents(file_of("cpu:0", ""), &before_bytes);
+    damage(index ? place_of("/names.json") : values_of(""), how);
+    char *before = contents(index ? place_of("/names.json") : values_of(""), &before_bytes);
     run();
     cr_assert(daemon_log_has(&tensord, "event=names_refused", RUN_MS) && daemon_log_has(&tensord, words, RUN_MS));
     status_until(tensord.url, fault_is_told, words, SETTLE_MS);
@@ -283,29 +321,37 @@ static void damaged_file_is_refused(const char *how, const char *words) {
     expect_unknown("x");
     OK(td_publish(td_full(client.device, TD_F32, TD_SCALAR, 4), "y"));
     restart();
-    char *after = contents(file_of("cpu:0", ".refused"), &after_bytes);
+    char *after = contents(index ? place_of(".refused/names.json") : values_of(".refused"), &after_bytes);
     cr_assert(before_bytes == after_bytes && !memcmp(before, after, after_bytes), "the refused file was touched");
     reconnect("cpu:0");
     client_expect(td_open(client.device, "y"), (float[]){4}, 1);
     client_close(&client);
     daemon_stop(&tensord);
-    damage(file_of("cpu:0", ""), how); /* a second one goes beside the first */
+    damage(index ? place_of("/names.json") : values_of(""), how); /* a second one goes beside the first */
     run();
-    cr_assert(exists(file_of("cpu:0", ".refused")) && exists(file_of("cpu:0", ".refused.2")));
+    cr_assert(exists(place_of(".refused")) && exists(place_of(".refused.2")));
     free(before);
     free(after);
 }
 
 Test(names_state, cut_file_is_refused_and_kept) {
-    damaged_file_is_refused("cut", "cut off");
+    damaged_file_is_refused(false, "cut", "cut off");
 }
 
 Test(names_state, file_with_more_behind_it_is_refused_and_kept) {
-    damaged_file_is_refused("longer", "longer");
+    damaged_file_is_refused(false, "longer", "longer");
 }
 
 Test(names_state, empty_file_is_refused_and_kept) {
-    damaged_file_is_refused("empty", "too short");
+    damaged_file_is_refused(false, "empty", "too short");
+}
+
+Test(names_state, cut_index_is_refused_and_kept) {
+    damaged_file_is_refused(true, "cut", "names.json");
+}
+
+Test(names_state, empty_index_is_refused_and_kept) {
+    damaged_file_is_refused(true, "empty", "names.json");
 }
 
 Test(names_state, limit_that_has_become_smaller_takes_nothing_away) {
@@ -333,8 +379,8 @@ Test(names_state, file_that_the_device_has_no_room_for_is_refused_and_kept) {
     cr_assert(daemon_log_has(&tensord, "out of device memory", RUN_MS));
     client_close(&client);
     daemon_stop(&tensord);
-    cr_assert(!exists(file_of("cpu:0", "")) && exists(file_of("cpu:0", ".refused")));
-    cr_assert_eq(rename(file_of("cpu:0", ".refused"), file_of("cpu:0", "")), 0); /* what an operator does then */
+    cr_assert(!exists(place_of("")) && exists(place_of(".refused")));
+    cr_assert_eq(rename(place_of(".refused"), place_of("")), 0); /* what an operator does then */
     run();
     reconnect("cpu:0");
     cr_assert_not_null(td_open(client.device, "x"));
@@ -355,8 +401,8 @@ Test(names_state, users_are_changed_while_the_daemon_has_the_folder) {
 }
 
 Test(names_state, strange_files_are_left_alone) {
-    static const char *const names[] = {"notes.txt",           "cpu:0@.safetensors",    "cpu:0@uid%3a0.safetensors",
-                                        "cpu:1@x.safetensors", "cpu:0@%00.safetensors", "cpu:0@uid.safetensors.old"};
+    static const char *const names[] = {"notes.txt", "cpu:0@",        "cpu:0@uid%3a0", "cpu:1@x",
+                                        "cpu:0@%00", "cpu:0@uid.old", "cpu:0@uid"};
     char path[200];
     client_close(&client);
     daemon_stop(&tensord);
@@ -392,6 +438,7 @@ static void expect_the_old_one(void) {
     OK(td_fetch(td_open(client.device, "x"), &value, 1));
     cr_assert_eq(value, 1);
     cr_assert_eq(files(), 1, "something was left behind");
+    cr_assert_eq(files_in(place_of("")), 2, "something was left behind");
 }
 
 Test(names_state, worker_killed_while_it_saves_loses_nothing_that_was_saved) {
@@ -399,13 +446,13 @@ Test(names_state, worker_killed_while_it_saves_loses_nothing_that_was_saved) {
     int watch = inotify_init1(IN_CLOEXEC);
     replace_by_large(256 << 20);
     int worker = status_worker_pid(tensord.url, "cpu:0");
-    inotify_add_watch(watch, state, IN_MODIFY);
+    inotify_add_watch(watch, place_of(""), IN_MODIFY);
     kill(tensord.pid, SIGTERM);
     cr_assert(deadline_poll(watch, POLLIN, deadline_in(RUN_MS)) && read(watch, event, sizeof event) > 0);
     kill(worker, SIGKILL);
     close(watch);
-    cr_assert_neq(daemon_wait(&tensord, RUN_MS), -1);
-    cr_assert_eq(files(), 2, "256 MiB were written before the kill came");
+    cr_assert_eq(WEXITSTATUS(daemon_wait(&tensord, RUN_MS)), 1, "not all was saved");
+    cr_assert_eq(files_in(place_of("")), 3, "256 MiB were written before the kill came");
     daemon_kill(&tensord);
     expect_the_old_one();
 }
@@ -417,7 +464,7 @@ Test(names_state, full_disk_is_told_and_keeps_the_old_file) {
     run();
     replace_by_large(16 << 20);
     kill(tensord.pid, SIGTERM);
-    cr_assert_eq(daemon_wait(&tensord, RUN_MS), 0);
+    cr_assert_eq(WEXITSTATUS(daemon_wait(&tensord, RUN_MS)), 1, "not all was saved");
     cr_assert(daemon_log_has(&tensord, "event=names_not_saved", 0) && daemon_log_has(&tensord, "File too large", 0));
     daemon_gone(&tensord);
     expect_the_old_one();
@@ -428,6 +475,8 @@ Test(names_state, save_that_takes_longer_than_the_drain_is_waited_for) {
     enum { GRACE_MS = 4000 }; /* of the front, besides drain-timeout */
     char event[4096];
     int watch = inotify_init1(IN_CLOEXEC);
+    reconnect("cpu:0");
+    OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(1), 1), "small"));
     client_close(&client);
     daemon_stop(&tensord);
     run_with("--drain-timeout", "0");
@@ -435,7 +484,7 @@ Test(names_state, save_that_takes_longer_than_the_drain_is_waited_for) {
     OK(td_publish(td_full(client.device, TD_U8, TD_SHAPE(64 << 20), 2), "x"));
     client_close(&client);
     int worker = status_worker_pid(tensord.url, "cpu:0"), ends = daemon_process_watch(worker);
-    inotify_add_watch(watch, state, IN_MODIFY);
+    inotify_add_watch(watch, place_of(""), IN_MODIFY);
     kill(tensord.pid, SIGTERM);
     cr_assert(deadline_poll(watch, POLLIN, deadline_in(RUN_MS)) && read(watch, event, sizeof event) > 0);
     kill(worker, SIGSTOP);
@@ -456,7 +505,7 @@ Test(names_state, strange_bytes_become_bools) {
     OK(td_publish(td_upload(client.device, TD_BOOL, TD_SHAPE(3), (uint8_t[]){1, 0, 1}), "flags"));
     client_close(&client);
     daemon_stop(&tensord);
-    int fd = open(file_of("cpu:0", ""), O_WRONLY);
+    int fd = open(values_of(""), O_WRONLY);
     cr_assert(lseek(fd, -1, SEEK_END) > 0 && write(fd, "\x09", 1) == 1);
     close(fd);
     run();

@@ -156,6 +156,12 @@ static int names(td_device *device, td_tensor *x) {
         code = code_of(td_open(device, "x"));
     if (!code)
         code = td_names(device, infos, 4, &count);
+    if (!code)
+        code = td_names_all(device, infos, 4, &count);
+    if (!code)
+        code = td_names_move(device, NULL, "x", NULL, "w");
+    if (!code)
+        code = td_names_remove(device, NULL, "w");
     return code ? code : td_unpublish(device, "x");
 }
 

@@ -386,7 +386,7 @@ static void on_compile(struct connection *connection, const struct frame_header 
     tensord__kernel_compile__free_unpacked(compile, NULL);
 }
 
-/* Publish and RemoveName are done, every name opens a tensor of two floats, and there are none to list. */
+/* Publish, RemoveName and MoveName are done, every name opens a tensor of two floats, and there are none to list. */
 static void on_names(struct connection *connection, const struct frame_header *header) {
     struct fake_frame frame = {.type = FRAME_DONE, .dtype = DTYPE_F32, .extent = 2};
     note(connection->fake, "%s\n", frame_type_name(header->type));
@@ -459,6 +459,7 @@ static void on_frame(struct connection *connection, const struct frame_header *h
     case FRAME_OPEN_NAME:
     case FRAME_LIST_NAMES:
     case FRAME_REMOVE_NAME:
+    case FRAME_MOVE_NAME:
         on_names(connection, header);
         break;
     case FRAME_KERNEL_COMPILE:

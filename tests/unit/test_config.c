@@ -158,6 +158,7 @@ Test(config, a_wrong_file_is_refused_with_its_line) {
         {"memory = 99999999999999999999\n", ":1: \"99999999999999999999\" is no size"},
         {"memory = 18446744073709551615G\n", ":1: \"18446744073709551615G\" is no size"},
         {"hello-timeout = 5\n", ":1: \"5\" is no duration"},
+        {"state-sync = soon\n", ":1: \"soon\" is none of publish, drain, and a duration such as 5s"},
         {"hello-timeout = 5h\n", ":1: \"5h\" is no duration"},
         {"socket-mode = 0999\n", ":1: \"0999\" is no octal mode"},
         {"log-level = loud\n", ":1: \"loud\" is none of debug"},
@@ -182,6 +183,21 @@ Test(config, a_wrong_file_is_refused_with_its_line) {
         cr_expect(read_text(&config, rows[i].text, &fault) == STATUS_INVALID_ARGUMENT, "row %zu is taken", i);
         cr_expect(!strncmp(fault.message, rows[i].message, strlen(rows[i].message)), "row %zu: \"%s\"", i,
                   fault.message);
+    }
+}
+
+Test(config, state_sync_is_a_word_or_a_time) {
+    static const struct {
+        const char *text;
+        uint64_t value;
+    } rows[] = {{"publish", 0}, {"drain", UINT64_MAX}, {"5s", 5000}, {"7", 7000}, {"250ms", 250}};
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    cr_assert_eq(config.state_sync, 5000);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert_eq(config_set(&config, "state-sync", rows[i].text, &fault), STATUS_OK, "%s", fault.message);
+        cr_assert_eq(config.state_sync, rows[i].value, "%s", rows[i].text);
     }
 }
 

@@ -264,3 +264,45 @@ Test(engine_held, limit_charges_all_or_nothing) {
     close_engine();
     cr_assert_eq(account.bytes, 0);
 }
+
+Test(engine_held, alias_lies_within_the_value_and_costs_nothing) {
+    struct tensor_type type;
+    struct held *alias = NULL;
+    struct fault fault;
+    const int64_t ten = 10, most = 1 << 20;
+    open_engine(64 << 20);
+    full(session, 1, 100, 0);
+    struct held *held = hold_now(1);
+    release(1);
+    uint64_t bytes = account.bytes;
+    const struct held_place place = held_place(held);
+    cr_assert_eq(type_make(&type, DTYPE_F32, &ten, 1, &fault), STATUS_OK);
+    cr_assert_eq(held_alias(held, &type, place.begin + 40, &alias, &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(held_place(alias).storage, place.storage);
+    cr_assert(held_place(alias).begin == place.begin + 40 && held_place(alias).end == place.begin + 80);
+    cr_assert_eq(account.bytes, bytes);
+    held_unref(engine, alias);
+    cr_assert_neq(held_alias(held, &type, place.begin + 2, &alias, &fault), STATUS_OK, "between two elements");
+    cr_assert_neq(held_alias(held, &type, -4, &alias, &fault), STATUS_OK);
+    type_make(&type, DTYPE_F32, &most, 1, &fault);
+    cr_assert_neq(held_alias(held, &type, place.begin, &alias, &fault), STATUS_OK, "beyond its storage");
+    held_unref(engine, held);
+    cr_assert_eq(account.bytes, 0);
+    close_engine();
+}
+
+Test(engine_held, charge_goes_to_another_account_once) {
+    struct held_account other = {.bytes = 0};
+    open_engine(64 << 20);
+    full(session, 1, 100, 0);
+    struct held *held = hold_now(1);
+    release(1);
+    uint64_t bytes = account.bytes;
+    cr_assert_gt(bytes, 0);
+    held_transfer(held, &account, &other);
+    held_transfer(held, &account, &other);
+    cr_assert(account.bytes == 0 && other.bytes == bytes);
+    held_unref(engine, held);
+    cr_assert_eq(other.bytes, 0);
+    close_engine();
+}

@@ -51,6 +51,7 @@ static enum role expected(enum role_place place, unsigned type) {
     case FRAME_OPEN_NAME:
     case FRAME_LIST_NAMES:
     case FRAME_REMOVE_NAME:
+    case FRAME_MOVE_NAME:
         return place == ROLE_ON_DEVICE ? ROLE_RUN : ROLE_NOBODY;
     default:
         return ROLE_NONE;
