@@ -94,7 +94,10 @@ void account_change_limits(struct service *service, const char *name, const stru
     for (struct account *at = service->accounts; at; at = at->next) {
         if (*name ? strcmp(at->name, name) != 0 : users_is_name(at->name))
             continue;
-        account_set_limits(at, limits);
+        struct limits now = *limits;
+        if (now.principal_sessions == LIMITS_QUARTER && !at->limits.principal_sessions)
+            now.principal_sessions = 0; /* an admin's, by default; a login sets it again */
+        account_set_limits(at, &now);
         account_set_session_limits(service, at);
         account_wake(at);
     }
@@ -148,7 +151,7 @@ void account_let_go(struct account *account) {
 /* ---- sessions ---- */
 
 int account_open_session(struct account *account, struct fault *fault) {
-    uint64_t limit = account->limits.principal_sessions;
+    uint64_t limit = limits_of_places(account->limits.principal_sessions, account->service->limits.sessions);
 
     if (limit && account->sessions >= limit) {
         account->service->refusals[REFUSAL_PRINCIPAL_SESSIONS]++;

@@ -22,6 +22,7 @@ struct account {
     struct limits limits;
     struct tenant *tenant;
     unsigned connections, sessions;
+    unsigned copies; /* that its sessions wait for from other devices */
     unsigned kept; /* by whoever else needs it to be here */
     /* Of user kernels (compile.h): asked for and not done, of these in a compiler now, and when one began last. */
     unsigned compiles, compiling;

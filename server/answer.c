@@ -9,14 +9,19 @@
 #include "server/connection.h"
 #include "server/publish.h"
 
-/* Queues the reply that has been put into `answer`. */
-static void answer_queue(struct answer *answer) {
-    struct connection *connection = answer->connection;
+void answer_print(const struct connection *connection, const struct reply *reply) {
     struct frame_header header;
 
     if (connection->service->wire &&
-        frame_header_decode(answer->reply.head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) == STATUS_OK)
-        wire_print(stderr, "->", &header, answer->reply.head + FRAME_HEADER_BYTES);
+        frame_header_decode(reply->head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) == STATUS_OK)
+        wire_print(stderr, "->", &header, reply->head + FRAME_HEADER_BYTES);
+}
+
+/* Queues the reply that has been put into `answer`. */
+static void answer_queue(struct answer *answer) {
+    struct connection *connection = answer->connection;
+
+    answer_print(connection, &answer->reply);
     if (answer->once)
         outcome_remember(&connection->lease.outcomes, &answer->reply);
     reply_queue_add(&connection->queue, &answer->reply);

@@ -63,6 +63,9 @@ void answer_cancel(struct connection *connection);
 /* Answers the newest with `fault`. */
 void answer_fail(struct connection *connection, const struct fault *fault);
 
+/* Prints a reply that is about to be queued, where TENSORD_DEBUG has the word wire. */
+void answer_print(const struct connection *connection, const struct reply *reply);
+
 /* The service's spare answer, with which a connection says why it ends where memory is refused. */
 int answer_reserve(struct service *service);
 void answer_unreserve(struct service *service);

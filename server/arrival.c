@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ static void arrival_closed(uv_handle_t *handle) {
 static int arrival_release(struct arrival *arrival) {
     int fd = arrival->fd;
     LIST_REMOVE(arrival, link);
+    lobby_leave(&arrival->front->roster.lobby, &arrival->waiting);
     if (!arrival->slot)
         arrival->front->arrivals.places[arrival->place]--;
     roster_leave(arrival->entry);
@@ -111,8 +113,12 @@ static const struct limits *arrival_limits(const struct arrival *arrival) {
 /* Counts it for its principal, if it is not yet. False: it has been refused. */
 static bool arrival_enter(struct arrival *arrival) {
     struct front *front = arrival->front;
+    const char *name = arrival->peer.principal.name;
     struct fault fault;
-    if (!roster_move(&front->roster, &arrival->entry, arrival->peer.principal.name, arrival_limits(arrival), &fault))
+    int error = roster_move(&front->roster, &arrival->entry, name, arrival_limits(arrival), &fault);
+    if (error == STATUS_LIMIT && places_evict(front, &arrival->peer.source, LOBBY_NOT_HERE))
+        error = roster_move(&front->roster, &arrival->entry, name, arrival_limits(arrival), &fault);
+    if (!error)
         return true;
     front->refusals[REFUSAL_PRINCIPAL_CONNECTIONS] += fault.code == STATUS_LIMIT;
     arrival_refuse(arrival, &fault);
@@ -138,6 +144,8 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
     int error = worker_slot_connect(slot, copy, arrival->session, arrival->place == PLACE_KEPT, &arrival->peer);
     if (error)
         arrival->entry = roster_take_back(&front->roster, arrival->session);
+    else
+        roster_await(&front->roster, arrival->session, &arrival->peer.source, arrival->place == PLACE_KEPT);
     if (!error)
         arrival_sent(arrival, slot);
     else if (error == STATUS_DEVICE_LOST)
@@ -149,15 +157,17 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
 static void arrival_place(struct arrival *arrival) {
     struct front *front = arrival->front;
     char names[160];
+    lobby_leave(&front->roster.lobby, &arrival->waiting); /* from here on it is not the client that keeps it waiting */
     /* Again: the users may be others than when it came. */
     login_identify(&front->login, &arrival->peer);
     if (!arrival_enter(arrival))
         return;
     if (arrival->target == PREAMBLE_TARGET_CONTROL) {
         struct peer peer = arrival->peer;
+        bool reserved = arrival->place == PLACE_OPERATOR;
         struct roster_entry *entry = arrival->entry;
         arrival->entry = NULL;
-        control_start(front, arrival_release(arrival), &peer, entry);
+        control_start(front, arrival_release(arrival), &peer, entry, reserved);
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
@@ -208,8 +218,10 @@ static bool arrival_decide(struct arrival *arrival) {
     unsigned *places = arrival->front->arrivals.places;
     if (arrival->place != PLACE_UNDECIDED)
         return true;
-    bool resumes = preamble_resumes(arrival->preamble) && arrival->target != PREAMBLE_TARGET_CONTROL;
-    enum place place = places_decide(arrival->front, arrival->stranger, resumes);
+    bool control = arrival->target == PREAMBLE_TARGET_CONTROL;
+    lobby_leave(&arrival->front->roster.lobby, &arrival->waiting); /* or it might be the one that makes room */
+    enum place place =
+        places_decide(arrival->front, &arrival->peer, preamble_resumes(arrival->preamble) && !control, control);
     if (place == PLACE_NONE) {
         arrival_refuse_full(arrival);
         return false;
@@ -302,24 +314,31 @@ static uint64_t arrival_patience_ms(const struct arrival *arrival) {
 }
 
 void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
-    bool tcp = address->ss_family == AF_INET || address->ss_family == AF_INET6;
-    bool stranger = tcp && login_strangers(&front->login, tls);
-    enum place place = places_find(front, stranger);
+    struct peer peer = {.tls = tls};
+    arrival_meet(fd, address, &peer);
+    login_identify(&front->login, &peer);
+    enum place place = places_find(front, &peer);
     front->accepted++;
     struct arrival *arrival = place == PLACE_NONE ? NULL : arrival_create(front, fd, place);
     if (!arrival) {
         arrival_turn_away(front, fd, place == PLACE_NONE);
         return;
     }
-    arrival->stranger = stranger;
-    arrival_meet(fd, address, &arrival->peer);
-    arrival->peer.tls = tls;
-    login_identify(&front->login, &arrival->peer);
+    arrival->peer = peer;
     if (!arrival_enter(arrival))
         return;
+    lobby_enter(&front->roster.lobby, &arrival->waiting, LOBBY_ARRIVAL, &peer.source);
     uv_timer_start(&arrival->timer, arrival_timed_out, arrival_patience_ms(arrival), 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
     arrival_read(arrival); /* the preamble comes with the connection, as a rule */
+}
+
+void arrival_evict(struct lobby_entry *waiting) {
+    struct arrival *arrival = (struct arrival *)((char *)waiting - offsetof(struct arrival, waiting));
+    struct fault fault;
+    fault_set(&fault, STATUS_LIMIT, "%s", CHANNEL_EVICTED);
+    arrival->front->rejections[STATUS_LIMIT]++;
+    farewell_say(&arrival->front->farewells, arrival_release(arrival), &fault);
 }
 
 /* One on its way to a worker: has it come, or will it never? */

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 #include "proto/frame.h"
+#include "server/lobby.h"
 #include "server/peer.h"
 #include "server/places.h"
 
@@ -25,13 +26,13 @@ struct arrival {
     uint8_t preamble[PREAMBLE_BYTES];
     size_t received;
     uint16_t target;
-    bool stranger; /* has to log in */
     enum place place;
     bool held;                /* has its preamble, waits for the worker */
     struct worker_slot *slot; /* on its way to this one's process; NULL: to none */
     uint64_t handed;          /* its number among those handed to that process */
     uint64_t session;         /* number of the session it was handed over as */
     struct peer peer;
+    struct lobby_entry waiting; /* until its preamble is here */
     struct roster_entry *entry; /* where it is counted; NULL: as a worker's guest, or nowhere yet */
     LIST_ENTRY(arrival) link;
 };
@@ -49,6 +50,8 @@ void arrival_start(struct front *front, int fd, const struct sockaddr_storage *a
 /* Something is new about a worker: held connections may go on, or must be refused; those that it has taken are done,
  * those that a dead one has not taken are placed again. */
 void arrival_retry(struct front *front);
+/* Its place is wanted. */
+void arrival_evict(struct lobby_entry *waiting);
 /* The worker has no descriptor left for the one that was handed over as this session. */
 void arrival_refused(struct front *front, const struct worker_slot *slot, uint64_t session);
 /* Refuses all but those on their way to a worker, which will refuse them itself. */

@@ -10,6 +10,9 @@
 #include "server/peer.h"
 #include "server/token.h"
 
+/* What a client is told whose place others want before it has said Hello. */
+#define CHANNEL_EVICTED "no Hello had come, and others want the place (max-connections)"
+
 enum channel_type {
     /* front → worker */
     CHANNEL_START = 1,   /* first message: options */
@@ -26,6 +29,7 @@ enum channel_type {
     CHANNEL_USERS,       /* fd: the users that there are (server/names.h) */
     CHANNEL_LIMITS,      /* the limits of `principal` are others; without a name: of all that are no users */
     CHANNEL_KERNELS,     /* the setting user-kernels is `kernels` */
+    CHANNEL_EVICT,       /* connection.session has not said Hello, and others want its place: it ends */
     CHANNEL_PLACES,      /* max-connections is `places`, and more than it was */
     /* worker → front */
     CHANNEL_READY = 64,  /* the device is open and connections may come */
@@ -35,8 +39,9 @@ enum channel_type {
     CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
     CHANNEL_KILLED,      /* kill.session, and whether it was there */
     CHANNEL_DRAINED,
-    CHANNEL_ENDED, /* the connection that was handed over as connection.session is gone */
-    CHANNEL_LOGIN, /* a client's Hello has `login.token`, or none where it takes one: who is it? */
+    CHANNEL_ENDED,   /* the connection that was handed over as connection.session is gone */
+    CHANNEL_GREETED, /* connection.session has said Hello */
+    CHANNEL_LOGIN,   /* a client's Hello has `login.token`, or none where it takes one: who is it? */
 };
 
 struct channel_limits {
@@ -81,6 +86,7 @@ struct channel_message {
         struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */
         struct {
             char device[32];
+            char principal[64]; /* whose copy it is */
             uint8_t ticket[16];
         } link;
         struct {

@@ -485,6 +485,8 @@ bool config_row(const struct config *config, unsigned number, struct config_row 
         config_value_duration_text(value, row->value, sizeof row->value);
     else if (*unit)
         config_value_bytes_text(value, row->value, sizeof row->value);
+    else if (value == LIMITS_QUARTER)
+        snprintf(row->value, sizeof row->value, "quarter");
     else
         snprintf(row->value, sizeof row->value, "%llu", (unsigned long long)value);
     return true;

@@ -311,6 +311,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
     reply_queue_init(&connection->queue);
     lease_init(&connection->lease);
+    link_ends_init(&connection->links);
     connection_list(connection);
     connection_watch(connection);
     *out = connection;

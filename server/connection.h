@@ -97,6 +97,7 @@ struct connection {
     struct request_upload *held; /* its chunk's frame has been put off, or was cut; NULL: none */
     unsigned n_uploads;
     struct request_batch batch; /* the rest of the one that has been put off, or was cut */
+    struct link_ends links;
     struct lease lease;
 };
 
@@ -114,6 +115,8 @@ void connection_give_up(struct connection *connection, const struct fault *fault
 
 /* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it. */
 void connection_unplug(struct connection *connection);
+/* It has said Hello: the front is told. */
+void connection_greet(struct connection *connection);
 /* It goes on with a session, and its place is as good as any. */
 void connection_settle(struct connection *connection);
 /* The front need not count its socket any more. */

@@ -44,6 +44,13 @@ static void connection_closed(uv_handle_t *handle) {
     free(handle);
 }
 
+void connection_greet(struct connection *connection) {
+    struct service *service = connection->service;
+
+    if (service->options.greeted && connection->guest)
+        service->options.greeted(service->options.owner, connection->guest);
+}
+
 void connection_settle(struct connection *connection) {
     if (connection->kept)
         service_count_settled(connection->service);
@@ -77,6 +84,7 @@ static void connection_close(struct connection *connection) {
 }
 
 void connection_unplug(struct connection *connection) {
+    connection->lease.ack_due = false;
     answer_cancel_all(connection);
     reply_queue_clear(&connection->queue);
     connection_close(connection);
@@ -94,6 +102,7 @@ void connection_adopt(struct connection *connection, struct connection *fresh) {
     connection->peer = fresh->peer;
     connection->guest = fresh->guest;
     fresh->guest = 0;
+    connection_greet(connection);
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     fresh->poll = NULL;
     fresh->transport = (struct transport){.fd = -1};

@@ -1,6 +1,7 @@
 #include "server/control_impl.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,10 @@
 
 enum {
     CONTROL_CONNECTIONS_MAX = 256,
-    CONTROL_STRANGERS_MAX = 128, /* so that the operator finds a place */
+    CONTROL_STRANGERS_MAX = 128,                         /* so that others find a place */
+    CONTROL_ADMINS_KEPT = 32,                            /* of all of them: for admins alone */
+    CONTROL_PRINCIPAL_MAX = CONTROL_CONNECTIONS_MAX / 4, /* of one principal, if it is no admin */
+    CONTROL_IDLE_S = 60,
     CONTROL_SEND_TIMEOUT_MS = 10000,
     CONTROL_TURN_REQUESTS = 8, /* answered in one turn, before others have theirs */
 };
@@ -37,7 +41,9 @@ void control_count_stranger(struct control *control, bool stranger) {
 static struct transport control_release(struct control *control) {
     struct transport transport = control->transport;
     LIST_REMOVE(control, link);
+    lobby_leave(&control->front->roster.lobby, &control->waiting);
     control->front->controls.count--;
+    control->front->controls.operators -= control->reserved;
     control_count_stranger(control, false);
     if (control->killing)
         kill_forget(&control->kill);
@@ -239,7 +245,7 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
 /* ---- start, drain, end ---- */
 
 static struct control *control_create(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry,
-                                      struct fault *fault) {
+                                      bool reserved, struct fault *fault) {
     struct control *control = calloc(1, sizeof *control);
     fault_set(fault, STATUS_NO_HOST_MEMORY, "the daemon has no memory for another control connection");
     if (!control)
@@ -262,22 +268,91 @@ static struct control *control_create(struct front *front, int fd, const struct 
     control_count_stranger(control, peer->principal.role == ROLE_NONE);
     LIST_INSERT_HEAD(&front->controls.head, control, link);
     front->controls.count++;
+    control->reserved = reserved;
+    front->controls.operators += reserved;
+    control->used_ns = uv_hrtime();
+    lobby_enter(&front->roster.lobby, &control->waiting, LOBBY_CONTROL, &peer->source);
     return control;
 }
 
-void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry) {
+/* ---- places ---- */
+
+static bool control_is_idle(const struct control *control) {
+    return control->welcomed && !control->draining && !control->killing && control->out_sent == control->out_size;
+}
+
+/* The one that has asked for nothing for longest, of this principal, or (NULL) of all who are no admins, or of all. */
+static struct control *control_find_idle(struct front *front, const char *principal, bool admins) {
+    struct control *control, *found = NULL;
+    LIST_FOREACH(control, &front->controls.head, link)
+    if (control_is_idle(control) && (!principal || !strcmp(principal, control->peer.principal.name)) &&
+        (admins || control->peer.principal.role != ROLE_ADMIN) && (!found || control->used_ns < found->used_ns))
+        found = control;
+    return found;
+}
+
+static unsigned control_count(const struct front *front, const struct control *but, const char *principal) {
+    const struct control *control;
+    unsigned count = 0;
+    LIST_FOREACH(control, &front->controls.head, link)
+    count += control != but && control->welcomed && !strcmp(principal, control->peer.principal.name);
+    return count;
+}
+
+int control_find_place(struct control *control, const struct principal *principal, struct fault *fault) {
+    struct front *front = control->front;
+    bool admin = principal->role == ROLE_ADMIN;
+    unsigned most = CONTROL_CONNECTIONS_MAX - (admin ? 0 : CONTROL_ADMINS_KEPT);
+    struct control *idle = NULL;
+    if (control->reserved && !admin && !places_open(front, principal->role))
+        return fault_set(fault, STATUS_LIMIT,
+                         "all of the daemon's %llu places for connections are taken (max-connections)",
+                         (unsigned long long)front->config->max_connections);
+    if (!admin && control_count(front, control, principal->name) >= CONTROL_PRINCIPAL_MAX) {
+        idle = control_find_idle(front, principal->name, false);
+        if (!idle)
+            return fault_set(fault, STATUS_LIMIT, "%s has %d control connections, and may have no more",
+                             principal->name, CONTROL_PRINCIPAL_MAX);
+    } else if (front->controls.count > most) {
+        idle = control_find_idle(front, NULL, false);
+        if (!idle && admin)
+            idle = control_find_idle(front, NULL, true);
+        if (!idle)
+            return fault_set(fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
+    }
+    if (idle)
+        control_end(idle);
+    return STATUS_OK;
+}
+
+void control_evict(struct lobby_entry *waiting) {
+    struct control *control = (struct control *)((char *)waiting - offsetof(struct control, waiting));
     struct fault fault;
-    bool stranger = peer->principal.role == ROLE_NONE;
-    bool full = front->controls.count >= CONTROL_CONNECTIONS_MAX ||
-                (stranger && front->controls.strangers >= CONTROL_STRANGERS_MAX);
-    if (full)
-        fault_set(&fault, STATUS_LIMIT, "the daemon has %u control connections", front->controls.count);
-    struct control *control = full ? NULL : control_create(front, fd, peer, entry, &fault);
+    fault_set(&fault, STATUS_LIMIT, "%s", CHANNEL_EVICTED);
+    control_refuse(control, &fault);
+}
+
+/* Without a word, which the client might take for the answer to what it asks next. */
+void control_tick(struct front *front) {
+    struct control *control;
+    while ((control = control_find_idle(front, NULL, true)) &&
+           uv_hrtime() - control->used_ns > CONTROL_IDLE_S * UINT64_C(1000000000))
+        control_end(control);
+}
+
+void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry, bool reserved) {
+    struct fault fault;
+    struct control *control = control_create(front, fd, peer, entry, reserved, &fault);
     if (!control) {
         roster_leave(entry);
         front->rejections[fault.code]++;
         farewell_say(&front->farewells, fd, &fault);
         return;
+    }
+    if (front->controls.strangers > CONTROL_STRANGERS_MAX) {
+        struct lobby_entry *oldest = lobby_oldest(&front->roster.lobby, NULL, LOBBY_CONTROL);
+        if (oldest && oldest != &control->waiting)
+            control_evict(oldest);
     }
     uv_timer_start(&control->timer, control_timed_out, front->config->hello_timeout, 0);
     control_wait_for_requests(control);

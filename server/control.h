@@ -21,6 +21,9 @@ struct control {
     unsigned handles;
     struct peer peer;
     struct roster_entry *entry; /* where it is counted */
+    struct lobby_entry waiting; /* until it has said Hello */
+    bool reserved;              /* its place is one of those for admins */
+    uint64_t used_ns;           /* when it asked for something last */
     struct frame_reader reader;
     bool welcomed;
     bool reading;  /* waits for requests */
@@ -39,11 +42,15 @@ struct control {
 
 struct control_list {
     LIST_HEAD(, control) head;
-    unsigned count, strangers; /* strangers: those that have to log in, and have not */
+    unsigned count, operators, strangers; /* strangers: those that have to log in, and have not */
 };
 
-/* Takes `fd`, whose preamble has been read, and the count for it. */
-void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry);
+/* Takes `fd`, whose preamble has been read, and the count for it. `reserved`: its place is one of those for admins. */
+void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry, bool reserved);
+/* Its place is wanted. */
+void control_evict(struct lobby_entry *waiting);
+/* Ends those that have asked for nothing for a while: clients open theirs again when they need one. */
+void control_tick(struct front *front);
 /* Ends the connections of whoever was let in as this, by its credential. */
 void control_revoke(struct front *front, const struct principal *principal);
 /* The workers have ended: answers those who wait for that. */

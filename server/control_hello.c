@@ -25,7 +25,10 @@ static int control_check_hello(const struct control *control, const Tensord__Hel
 /* It is this principal's from now on, and counts for it. */
 static int control_identify(struct control *control, const struct principal *principal, struct fault *fault) {
     struct front *front = control->front;
-    int error = roster_move(&front->roster, &control->entry, principal->name, &principal->limits, fault);
+    int error = control_find_place(control, principal, fault);
+    if (error)
+        return error;
+    error = roster_move(&front->roster, &control->entry, principal->name, &principal->limits, fault);
     if (error) {
         front->refusals[REFUSAL_PRINCIPAL_CONNECTIONS] += error == STATUS_LIMIT;
         return error;
@@ -74,6 +77,7 @@ static int control_welcome(struct control *control, const struct frame_header *h
     welcome.server = "tensord " TENSORD_VERSION;
     control->welcomed = true;
     control_count_stranger(control, false);
+    lobby_leave(&control->front->roster.lobby, &control->waiting);
     frame_reader_limits(&control->reader, CONTROL_MESSAGE_MAX, 0);
     uv_timer_stop(&control->timer);
     return control_answer(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);

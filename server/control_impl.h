@@ -12,6 +12,8 @@ enum { CONTROL_MESSAGE_MAX = 16 << 10 };
 void control_go_on(struct control *control, int error, struct fault *fault);
 /* Ends it with this as the last word, where one fits. */
 void control_refuse(struct control *control, const struct fault *fault);
+/* Whether there is room for it as this principal; ends one that is idle where that makes some. */
+int control_find_place(struct control *control, const struct principal *principal, struct fault *fault);
 void control_count_stranger(struct control *control, bool stranger);
 
 /* control_hello.c */

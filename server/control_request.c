@@ -165,6 +165,7 @@ static int control_on_message(void *owner, const struct frame_header *header, co
     if (header->type != FRAME_HELLO && !control->welcomed)
         return fault_set(fault, STATUS_PROTOCOL, "%s came before Hello", frame_type_name(header->type));
     frame_reader_pause(&control->reader);
+    control->used_ns = uv_hrtime();
     if (header->type != FRAME_HELLO &&
         role_check(ROLE_ON_CONTROL, header->type, control->peer.principal.role, control->peer.principal.name, &denial))
         return control_deny(control, header, &denial, fault);

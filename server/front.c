@@ -94,7 +94,13 @@ static void front_session_killed(void *owner, const struct worker_slot *slot, co
 
 static void front_ticked(void *owner) {
     log_tick();
+    control_tick(owner);
     kill_tick(owner);
+}
+
+static void front_connection_greeted(void *owner, const struct worker_slot *slot, uint64_t session) {
+    struct front *front = owner;
+    roster_greet(&front->roster, slot, session);
 }
 
 static void front_connection_ended(void *owner, const struct worker_slot *slot, uint64_t session) {
@@ -140,6 +146,11 @@ static int front_listen(struct front *front, struct fault *fault) {
     return inherited || config->n_listen ? STATUS_OK : listener_open_default(&front->listeners, fault);
 }
 
+void front_set_places(struct front *front) {
+    front->roster.places = front->config->max_connections;
+    front->roster.session_places = front->config->max_sessions * front->config->n_devices;
+}
+
 static void front_watch_signals(struct front *front) {
     static const int numbers[FRONT_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
     for (int i = 0; i < FRONT_SIGNALS; i++) {
@@ -158,6 +169,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
     LIST_INIT(&front->controls.head);
     LIST_INIT(&front->kills.head);
     roster_init(&front->roster);
+    front_set_places(front);
     farewell_list_init(&front->farewells, &front->loop);
     listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
     uv_timer_init(&front->loop, &front->leaving);
@@ -169,6 +181,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
     front->supervisor.killed = front_session_killed;
     front->supervisor.ticked = front_ticked;
     front->supervisor.ended = front_connection_ended;
+    front->supervisor.greeted = front_connection_greeted;
     front->supervisor.login = front_login;
     if (!error)
         error = front_tls_start(front, fault);

@@ -57,6 +57,8 @@ void front_drain(struct front *front, const char *why);
  * read first, and where anything is wrong nothing changes, and the log says why. */
 void front_reload(struct front *front);
 
+/* The places of which by default a principal may have a quarter: as many as the configuration says now. */
+void front_set_places(struct front *front);
 /* A worker asks who a client of its is; answers it, maybe later. */
 void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message);
 /* The users are others now. */

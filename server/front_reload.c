@@ -72,6 +72,7 @@ static void reload_apply(struct front *front, struct reload *reload) {
     bool more = reload->config.max_connections > config->max_connections;
     bool other_kernels = strcmp(reload->config.user_kernels, config->user_kernels) != 0;
     config_take(config, &reload->config, reload_tell, NULL);
+    front_set_places(front);
     if (more)
         supervisor_set_places(&front->supervisor, config->max_connections);
     if (other_kernels)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -50,6 +51,8 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
 
     lease->process = lease_process(connection->transport.fd, hello->process);
     lease->heartbeat_ms = hello->heartbeat_ms;
+    if (lease->heartbeat_ms && lease->heartbeat_ms < LEASE_HEARTBEAT_LEAST_MS)
+        lease->heartbeat_ms = LEASE_HEARTBEAT_LEAST_MS;
     lease->heard_ms = lease->said_ms = service_now_ms();
 }
 
@@ -80,12 +83,31 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
 
 /* ---- counting ---- */
 
+static void lease_acked(struct reply *reply) {
+    struct lease *lease = (struct lease *)((char *)reply - offsetof(struct lease, ack));
+    struct connection *connection = (struct connection *)((char *)lease - offsetof(struct connection, lease));
+
+    lease->acking = false;
+    if (lease->ack_due && connection->poll && connection->state == CONNECTION_OPEN)
+        lease_ack(connection);
+}
+
+/* A client that does not read gets one: the next one says as much. */
 void lease_ack(struct connection *connection) {
+    struct lease *lease = &connection->lease;
     Tensord__Ack ack = TENSORD__ACK__INIT;
 
-    connection->lease.unacked = 0;
-    ack.frames = connection->lease.frames;
-    answer_message(connection, FRAME_ACK, 0, &ack.base); /* without memory for it the next one says as much */
+    lease->ack_due = lease->acking;
+    if (lease->acking)
+        return;
+    lease->unacked = 0;
+    lease->acking = true;
+    ack.frames = lease->frames;
+    lease->ack.sent = lease_acked;
+    reply_message(&lease->ack, FRAME_ACK, 0, &ack.base);
+    answer_print(connection, &lease->ack);
+    reply_queue_add(&connection->queue, &lease->ack);
+    service_mark_dirty(connection->service, connection);
 }
 
 void lease_handled(struct connection *connection, const struct frame_header *header) {
@@ -200,6 +222,7 @@ static void lease_detach(struct connection *connection, const char *reason) {
     service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
     lease_unplug(connection); /* and only then its connection's given back */
+    link_in_extend(connection);
     if (lease->process > 0) {
         lease->pidfd = pidfd_open(lease->process, 0);
         if (lease->pidfd < 0 && errno == ESRCH)

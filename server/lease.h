@@ -12,12 +12,14 @@
 #include "proto/status.h"
 #include "proto/tensord.pb-c.h"
 #include "server/outcome.h"
+#include "server/reply.h"
 
 struct connection;
 struct frame_header;
 
 enum {
     LEASE_SECRET_BYTES = 16,
+    LEASE_HEARTBEAT_LEAST_MS = 100, /* a shorter one counts as this */
     LEASE_ACK_BYTES = 256 << 10, /* an Ack after each so many; larger payloads are not copies that the client keeps */
     LEASE_SCAN_BYTES = 8 << 20,  /* at most so many are looked through for a goodbye: as many as a socket holds, */
     LEASE_SCAN_AHEAD = 64 << 10, /* and what TLS has taken out of it */
@@ -29,6 +31,9 @@ struct lease {
     uint8_t secret[LEASE_SECRET_BYTES];
     uint64_t frames;  /* handled, of those that count, */
     uint64_t unacked; /* and bytes of them since the last Ack */
+    struct reply ack; /* the only one on its way, */
+    bool acking;      /* while it is there; */
+    bool ack_due;     /* and another one was wanted meanwhile */
     uint64_t reconnects;
     uint64_t until_ms; /* detached, and waits until then; 0: it has a socket */
     pid_t process;     /* the client's, where it is the socket's other end; 0: not known */
@@ -61,7 +66,7 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
 
 /* After each frame that has been handled completely. */
 void lease_handled(struct connection *connection, const struct frame_header *header);
-/* An Ack with the present count. */
+/* An Ack with the present count; while one is on its way, after that. */
 void lease_ack(struct connection *connection);
 
 /* The socket of an open connection has ended: detaches the session, or destroys it where nobody may come back. */

@@ -10,7 +10,7 @@
 /* One key. `minimum` and `maximum` are in the field's unit. */
 struct limits_key {
     const char *name;
-    enum limits_kind { LIMITS_BYTES, LIMITS_RATE, LIMITS_COUNT, LIMITS_DURATION } kind;
+    enum limits_kind { LIMITS_BYTES, LIMITS_RATE, LIMITS_COUNT, LIMITS_PLACES, LIMITS_DURATION } kind;
     size_t offset;
     const char *initial;
     uint64_t minimum, maximum;
@@ -45,10 +45,10 @@ static const struct limits_key limits_keys[] = {
      "named tensors of a principal on a device; 0: principal-bytes"},
     {"named-tensors", LIMITS_COUNT, LIMITS_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
      "names of a principal on a device"},
-    {"principal-sessions", LIMITS_COUNT, LIMITS_FIELD(principal_sessions), "0", 0, 1u << 20,
-     "of a principal on all devices; 0: max-sessions"},
-    {"principal-connections", LIMITS_COUNT, LIMITS_FIELD(principal_connections), "0", 0, 1u << 20,
-     "of a principal; 0: max-connections"},
+    {"principal-sessions", LIMITS_PLACES, LIMITS_FIELD(principal_sessions), "quarter", 0, 1u << 20,
+     "of a principal on all devices; quarter: of max-sessions of each, but for admins; 0: any"},
+    {"principal-connections", LIMITS_PLACES, LIMITS_FIELD(principal_connections), "quarter", 0, 1u << 20,
+     "of a principal; quarter: of max-connections, but for admins; 0: any"},
     {"idle-timeout", LIMITS_DURATION, LIMITS_FIELD(idle_timeout), "0", 0, LIMITS_WEEK,
      "without use a session is closed; 0: never"},
     {"operation-time", LIMITS_DURATION, LIMITS_FIELD(operation_time), "60s", 0, LIMITS_WEEK,
@@ -74,6 +74,10 @@ static int limits_key_set(struct limits *limits, const struct limits_key *key, c
     case LIMITS_RATE:
         return config_value_bytes(value, key->minimum, key->maximum, number, fault);
     case LIMITS_COUNT:
+        return config_value_count(value, key->minimum, key->maximum, number, fault);
+    case LIMITS_PLACES:
+        if (!strcmp(value, "quarter"))
+            return *number = LIMITS_QUARTER, STATUS_OK;
         return config_value_count(value, key->minimum, key->maximum, number, fault);
     case LIMITS_DURATION:
         return config_value_duration(value, key->minimum, key->maximum, number, fault);
@@ -120,6 +124,10 @@ int limits_set_own(struct limits *limits, uint32_t *own, const char *name, const
     return error;
 }
 
+uint64_t limits_of_places(uint64_t limit, uint64_t places) {
+    return limit != LIMITS_QUARTER ? limit : places < 4 ? 1 : places / 4;
+}
+
 void limits_overlay(struct limits *limits, const struct limits *over, uint32_t own) {
     for (unsigned i = 0; i < LIMITS_KEYS; i++)
         if (own >> i & 1) {
@@ -129,8 +137,11 @@ void limits_overlay(struct limits *limits, const struct limits *over, uint32_t o
 }
 
 bool limits_row(const struct limits *limits, unsigned row, const char **key, uint64_t *value, const char **unit) {
-    static const char *const units[] = {
-        [LIMITS_BYTES] = "bytes", [LIMITS_RATE] = "bytes/s", [LIMITS_COUNT] = "", [LIMITS_DURATION] = "ms"};
+    static const char *const units[] = {[LIMITS_BYTES] = "bytes",
+                                        [LIMITS_RATE] = "bytes/s",
+                                        [LIMITS_COUNT] = "",
+                                        [LIMITS_PLACES] = "",
+                                        [LIMITS_DURATION] = "ms"};
     if (row >= LIMITS_KEYS)
         return false;
     *key = limits_keys[row].name;

@@ -9,6 +9,9 @@
 
 #include "proto/status.h"
 
+/* Of principal-sessions and principal-connections: a quarter of the places that there are, and for admins any number. */
+#define LIMITS_QUARTER UINT64_MAX
+
 /* Bytes, counts and milliseconds. 0 is "no limit of its own" wherever the table allows it. */
 struct limits {
     /* of a session */
@@ -48,6 +51,8 @@ unsigned limits_number(const char *key);
 int limits_set(struct limits *limits, const char *key, const char *value, struct fault *fault);
 /* The same for one of a few that somebody sets for himself; `own` has a bit for each of them. Twice is an error. */
 int limits_set_own(struct limits *limits, uint32_t *own, const char *key, const char *value, struct fault *fault);
+/* How many of these places may be taken; 0: any number. */
+uint64_t limits_of_places(uint64_t limit, uint64_t places);
 /* Takes those over. */
 void limits_overlay(struct limits *limits, const struct limits *over, uint32_t own);
 /* The table's rows, in its order: the key, and its value in the key's unit; `unit` is "bytes", "", "ms" or "bytes/s".

@@ -26,7 +26,13 @@ int link_watch(struct service *service, uv_poll_t *poll, int fd, void *owner) {
 
 void link_table_init(struct link_table *table) {
     *table = (struct link_table){0};
-    table->outs_tail = &table->outs;
+    TAILQ_INIT(&table->wanted);
+    TAILQ_INIT(&table->turns);
+}
+
+void link_ends_init(struct link_ends *ends) {
+    *ends = (struct link_ends){0};
+    TAILQ_INIT(&ends->asking);
 }
 
 void link_table_finish(struct service *service) {

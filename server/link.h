@@ -6,14 +6,17 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 enum {
     LINK_TICKET_BYTES = 16,
     LINK_DEVICE_MAX = 31,
-    LINK_COPIES_MAX = 4096, /* copies expected by one worker */
-    LINK_IDLE_MAX = 256,    /* links that wait for their CopyIn */
-    LINK_WANTED_MAX = 32,   /* asked of the front at one time */
+    LINK_COPIES_MAX = 4096,  /* copies expected by one worker, */
+    LINK_PRINCIPAL_PART = 2, /* of which a principal may have this part, */
+    LINK_SESSION_PART = 4,   /* and a session this */
+    LINK_IDLE_MAX = 256,  /* links that wait for their CopyIn; LINK_PRINCIPAL_PART of them for a principal's copies */
+    LINK_WANTED_MAX = 32, /* asked of the front at one time, in turns between sessions */
 };
 
 struct connection;
@@ -22,12 +25,28 @@ struct link_in;
 struct link_out;
 struct copy_in;
 
+LIST_HEAD(link_copies, copy_in);
+LIST_HEAD(link_outs, link_out);
+TAILQ_HEAD(link_out_queue, link_out);
+TAILQ_HEAD(link_turns, connection);
+
 struct link_table {
     struct copy_in *copies;
     struct link_in *links;
-    struct link_out *outs, **outs_tail;
+    struct link_out_queue wanted; /* asked of the front */
+    struct link_turns turns;      /* connections with copies for which the front is still to be asked */
     unsigned n_copies, n_idle, n_wanted;
 };
+
+/* A connection's part. */
+struct link_ends {
+    struct link_copies copies;
+    unsigned n_copies;
+    struct link_outs outs;
+    struct link_out_queue asking; /* those of them for which the front is still to be asked, */
+    TAILQ_ENTRY(connection) turn; /* while there are some */
+};
+void link_ends_init(struct link_ends *ends);
 
 void link_table_init(struct link_table *table);
 /* Ends everything; the loop must run once more to close the handles. */

@@ -22,6 +22,7 @@ enum {
 /* A CopyIn: an id that is bound and waits for its bytes. */
 struct copy_in {
     struct copy_in *next, **previous;
+    LIST_ENTRY(copy_in) own; /* of the connection's */
     struct connection *connection;
     struct link_in *link; /* NULL: has not come yet */
     struct upload upload;
@@ -43,6 +44,7 @@ struct link_in {
     struct failure cause; /* why the source sends nothing; code STATUS_OK where it does */
     uint64_t deadline_ms;
     char device[LINK_DEVICE_MAX + 1];
+    char principal[PRINCIPAL_NAME_BYTES]; /* whose copy it is */
     uint8_t ticket[LINK_TICKET_BYTES];
 };
 
@@ -79,7 +81,10 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     *copy->previous = copy->next;
     if (copy->next)
         copy->next->previous = copy->previous;
+    LIST_REMOVE(copy, own);
     table->n_copies--;
+    copy->connection->links.n_copies--;
+    copy->connection->account->copies--;
     upload_finish(&copy->upload, cause);
     free(copy);
 }
@@ -250,7 +255,8 @@ static void link_in_match(struct link_in *link, struct copy_in *copy) {
 }
 
 /* Takes `fd` on success. */
-static struct link_in *link_in_create(struct service *service, const char *device, const uint8_t *ticket, int fd) {
+static struct link_in *link_in_create(struct service *service, const char *device, const char *principal,
+                                      const uint8_t *ticket, int fd) {
     struct link_table *table = &service->links;
     struct link_in *link = calloc(1, sizeof *link);
 
@@ -265,6 +271,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     link->fd = fd;
     link->deadline_ms = link_in_deadline(service, service->limits.each.session_lease);
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
+    snprintf(link->principal, sizeof link->principal, "%s", principal);
     memcpy(link->ticket, ticket, LINK_TICKET_BYTES);
     link->next = table->links;
     link->previous = &table->links;
@@ -275,7 +282,18 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     return link;
 }
 
-void link_in_accept(struct service *service, const char *device, const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
+/* Links that nobody has asked for yet must not keep out those that somebody waits for, nor one principal's those of
+ * others. */
+static bool link_in_has_room(const struct link_table *table, const char *principal) {
+    unsigned own = 0;
+
+    for (const struct link_in *link = table->links; link; link = link->next)
+        own += !link->copy && !strcmp(link->principal, principal);
+    return table->n_idle < LINK_IDLE_MAX && own < LINK_IDLE_MAX / LINK_PRINCIPAL_PART;
+}
+
+void link_in_accept(struct service *service, const char *device, const char *principal,
+                    const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
     struct link_table *table = &service->links;
     struct copy_in *copy = table->copies;
     struct link_in *link = NULL;
@@ -283,9 +301,8 @@ void link_in_accept(struct service *service, const char *device, const uint8_t t
 
     while (copy && (copy->link || !link_ticket_equal(copy->ticket, ticket)))
         copy = copy->next;
-    /* Links that nobody has asked for yet must not keep out those that somebody waits for. */
-    if (fd >= 0 && (copy || table->n_idle < LINK_IDLE_MAX))
-        link = link_in_create(service, device, ticket, fd);
+    if (fd >= 0 && (copy || link_in_has_room(table, principal)))
+        link = link_in_create(service, device, principal, ticket, fd);
     if (link && copy)
         link_in_match(link, copy);
     if (link)
@@ -313,10 +330,18 @@ void link_in_peer_lost(struct service *service, const char *device) {
 }
 
 /* Why this CopyIn cannot be: STATUS_OK if it can. */
-static int copy_in_check(const struct link_table *table, const uint8_t *ticket, const struct copy_in *copy,
+static int copy_in_check(const struct connection *connection, const uint8_t *ticket, const struct copy_in *copy,
                          struct fault *fault) {
+    const struct link_table *table = &connection->service->links;
+
     if (!copy)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to receive a copy");
+    if (connection->links.n_copies >= LINK_COPIES_MAX / LINK_SESSION_PART)
+        return fault_set(fault, STATUS_LIMIT, "%d copies to this session are under way already",
+                         LINK_COPIES_MAX / LINK_SESSION_PART);
+    if (connection->account->copies >= LINK_COPIES_MAX / LINK_PRINCIPAL_PART)
+        return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already for %s",
+                         LINK_COPIES_MAX / LINK_PRINCIPAL_PART, connection->account->name);
     if (table->n_copies >= LINK_COPIES_MAX)
         return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already", LINK_COPIES_MAX);
     for (const struct copy_in *other = table->copies; other; other = other->next)
@@ -332,6 +357,9 @@ static void copy_in_list(struct link_table *table, struct copy_in *copy) {
         copy->next->previous = &copy->next;
     table->copies = copy;
     table->n_copies++;
+    LIST_INSERT_HEAD(&copy->connection->links.copies, copy, own);
+    copy->connection->links.n_copies++;
+    copy->connection->account->copies++;
 }
 
 int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
@@ -343,7 +371,7 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
     struct failure cause;
     struct fault fault;
 
-    if (!refused && copy_in_check(table, ticket, copy, &fault))
+    if (!refused && copy_in_check(connection, ticket, copy, &fault))
         refused = &fault;
     int status = session_upload(connection->session, request, upload);
     if (status == STATUS_OK && refused) {
@@ -378,8 +406,8 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
 
     for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
         next_copy = copy->next;
-        if (copy->link || !copy->connection->poll || now_ms < copy->deadline_ms)
-            continue; /* it has begun, or its client may be about to send for it */
+        if (copy->link || now_ms < copy->deadline_ms)
+            continue; /* it has begun, or its client may be about to send for it: see link_in_extend() */
         fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms%s",
                   service->limits.transfer_timeout_ms,
                   copy->connection->lease.granted ? " and the session's lease" : "");
@@ -394,28 +422,21 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
 
 void link_in_extend(struct connection *connection) {
     uint64_t deadline_ms = link_in_deadline(connection->service, connection->account->limits.session_lease);
+    struct copy_in *copy;
 
-    for (struct copy_in *copy = connection->service->links.copies; copy; copy = copy->next)
-        if (copy->connection == connection)
-            copy->deadline_ms = deadline_ms;
+    LIST_FOREACH(copy, &connection->links.copies, own)
+    copy->deadline_ms = deadline_ms;
 }
 
 void link_in_drop_connection(struct connection *connection) {
     const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the copy had come"};
-    struct copy_in *next;
 
-    for (struct copy_in *copy = connection->service->links.copies; copy; copy = next) {
-        next = copy->next;
-        if (copy->connection == connection)
-            copy_in_finish(copy, &gone);
-    }
+    while (!LIST_EMPTY(&connection->links.copies))
+        copy_in_finish(LIST_FIRST(&connection->links.copies), &gone);
 }
 
 bool link_in_busy(const struct connection *connection) {
-    for (const struct copy_in *copy = connection->service->links.copies; copy; copy = copy->next)
-        if (copy->connection == connection)
-            return true;
-    return false;
+    return !LIST_EMPTY(&connection->links.copies);
 }
 
 void link_in_finish(struct service *service) {

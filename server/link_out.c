@@ -13,7 +13,8 @@ enum { LINK_WANTED_MS = 10000 }; /* for the front to answer; its answer is lost 
 
 /* A CopyOut, and the source's end of its link. */
 struct link_out {
-    struct link_out *next, **previous;
+    LIST_ENTRY(link_out) own;   /* of the connection's */
+    TAILQ_ENTRY(link_out) turn; /* in connection->links.asking while NEW, in service->links.wanted while WANTED */
     struct connection *connection;
     struct feed feed;
     struct reply reply;
@@ -33,20 +34,24 @@ static void link_out_free(uv_handle_t *handle) {
     free(handle->data);
 }
 
-static void link_out_unlist(struct link_out *out) {
+/* Out of the list for its state. */
+static void link_out_unqueue(struct link_out *out) {
     struct link_table *table = &out->connection->service->links;
+    struct link_ends *ends = &out->connection->links;
 
-    *out->previous = out->next;
-    if (out->next)
-        out->next->previous = out->previous;
-    else
-        table->outs_tail = out->previous;
-    if (out->state == LINK_OUT_WANTED)
+    if (out->state == LINK_OUT_NEW) {
+        TAILQ_REMOVE(&ends->asking, out, turn);
+        if (TAILQ_EMPTY(&ends->asking))
+            TAILQ_REMOVE(&table->turns, out->connection, links.turn);
+    } else if (out->state == LINK_OUT_WANTED) {
+        TAILQ_REMOVE(&table->wanted, out, turn);
         table->n_wanted--;
+    }
 }
 
 static void link_out_destroy(struct link_out *out) {
-    link_out_unlist(out);
+    link_out_unqueue(out);
+    LIST_REMOVE(out, own);
     feed_finish(&out->feed);
     connection_discharge(out->connection, out->cost);
     if (out->state == LINK_OUT_OPEN) {
@@ -119,37 +124,45 @@ static void link_out_came(struct feed *feed, const struct failure *failure) {
         uv_poll_start(&out->poll, UV_WRITABLE | UV_DISCONNECT, link_out_on_poll);
 }
 
-/* Asks the front for links in the order of the copies, so many at a time. */
+/* Asks the front for the link of this copy. False: later. */
+static bool link_out_ask_for(struct service *service, struct link_out *out) {
+    struct link_table *table = &service->links;
+    int error = service->options.want_link ? service->options.want_link(service->options.owner, out->device,
+                                                                        out->connection->account->name, out->ticket)
+                                           : -ENOTSUP;
+
+    if (error == -EAGAIN)
+        return false;
+    if (error) {
+        log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", strerror(-error),
+                       NULL);
+        link_out_destroy(out);
+        return true;
+    }
+    link_out_unqueue(out);
+    out->state = LINK_OUT_WANTED;
+    out->deadline_ms = service_now_ms() + LINK_WANTED_MS;
+    TAILQ_INSERT_TAIL(&table->wanted, out, turn);
+    table->n_wanted++;
+    return true;
+}
+
+/* Asks the front for links, so many at a time: of each connection the oldest copy, then the next connection's. */
 static void link_out_ask(struct service *service) {
     struct link_table *table = &service->links;
-    struct link_out *next;
+    struct connection *connection;
 
-    for (struct link_out *out = table->outs; out && table->n_wanted < LINK_WANTED_MAX; out = next) {
-        int error;
-
-        next = out->next;
-        if (out->state != LINK_OUT_NEW)
-            continue;
-        error = service->options.want_link
-                    ? service->options.want_link(service->options.owner, out->device, out->ticket)
-                    : -ENOTSUP;
-        if (error == -EAGAIN)
+    while (table->n_wanted < LINK_WANTED_MAX && (connection = TAILQ_FIRST(&table->turns))) {
+        TAILQ_REMOVE(&table->turns, connection, links.turn);
+        TAILQ_INSERT_TAIL(&table->turns, connection, links.turn);
+        if (!link_out_ask_for(service, TAILQ_FIRST(&connection->links.asking)))
             return;
-        if (error) {
-            log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause",
-                           strerror(-error), NULL);
-            link_out_destroy(out);
-        } else {
-            out->state = LINK_OUT_WANTED;
-            out->deadline_ms = service_now_ms() + LINK_WANTED_MS;
-            table->n_wanted++;
-        }
     }
 }
 
 void link_out_send(struct connection *connection, uint64_t id, const char *device,
                    const uint8_t ticket[LINK_TICKET_BYTES]) {
-    struct link_table *table = &connection->service->links;
+    struct link_ends *ends = &connection->links;
     struct link_out *out = calloc(1, sizeof *out);
 
     if (!out) {
@@ -167,19 +180,21 @@ void link_out_send(struct connection *connection, uint64_t id, const char *devic
     reply_queue_init(&out->queue);
     snprintf(out->device, sizeof out->device, "%s", device);
     memcpy(out->ticket, ticket, LINK_TICKET_BYTES);
-    out->previous = table->outs_tail;
-    *table->outs_tail = out;
-    table->outs_tail = &out->next;
+    if (TAILQ_EMPTY(&ends->asking))
+        TAILQ_INSERT_TAIL(&connection->service->links.turns, connection, links.turn);
+    TAILQ_INSERT_TAIL(&ends->asking, out, turn);
+    LIST_INSERT_HEAD(&ends->outs, out, own);
     feed_start(&out->feed, connection->session, id);
     link_out_ask(connection->service);
 }
 
 void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
                       const struct fault *fault) {
-    struct link_out *out = service->links.outs;
+    struct link_out *out;
 
-    while (out && (out->state != LINK_OUT_WANTED || !link_ticket_equal(out->ticket, ticket)))
-        out = out->next;
+    TAILQ_FOREACH(out, &service->links.wanted, turn)
+    if (link_ticket_equal(out->ticket, ticket))
+        break;
     if (!out) { /* its connection has gone meanwhile */
         if (fd >= 0)
             close(fd);
@@ -191,7 +206,7 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
         close(fd);
         link_out_destroy(out);
     } else {
-        service->links.n_wanted--;
+        link_out_unqueue(out);
         out->state = LINK_OUT_OPEN;
         out->fd = fd;
         uv_poll_start(&out->poll, link_out_ready(out) ? UV_WRITABLE | UV_DISCONNECT : UV_DISCONNECT, link_out_on_poll);
@@ -202,29 +217,19 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
 /* ---- time, and the ends of others ---- */
 
 void link_out_tick(struct service *service, uint64_t now_ms) {
-    struct link_out *next;
+    struct link_out *out;
 
-    for (struct link_out *out = service->links.outs; out; out = next) {
-        next = out->next;
-        if (out->state == LINK_OUT_WANTED && now_ms >= out->deadline_ms)
-            link_out_destroy(out);
-    }
+    /* In the order in which they were asked for. */
+    while ((out = TAILQ_FIRST(&service->links.wanted)) && now_ms >= out->deadline_ms)
+        link_out_destroy(out);
     link_out_ask(service);
 }
 
 void link_out_drop_connection(struct connection *connection) {
-    struct link_out *next;
-
-    for (struct link_out *out = connection->service->links.outs; out; out = next) {
-        next = out->next;
-        if (out->connection == connection)
-            link_out_destroy(out);
-    }
+    while (!LIST_EMPTY(&connection->links.outs))
+        link_out_destroy(LIST_FIRST(&connection->links.outs));
 }
 
 bool link_out_busy(const struct connection *connection) {
-    for (const struct link_out *out = connection->service->links.outs; out; out = out->next)
-        if (out->connection == connection)
-            return true;
-    return false;
+    return !LIST_EMPTY(&connection->links.outs);
 }

@@ -65,14 +65,35 @@ static int login_deny_certificate(struct login *login, const struct login_reques
 
 /* ---- logins ---- */
 
+/* Admins have no bound by default, for they are to help others; what is said for them holds. */
+static void login_exempt(struct limits *limits) {
+    if (limits->principal_sessions == LIMITS_QUARTER)
+        limits->principal_sessions = 0;
+    if (limits->principal_connections == LIMITS_QUARTER)
+        limits->principal_connections = 0;
+}
+
+static bool login_is_admin(const struct login *login, const char *name) {
+    struct principal principal = {.role = ROLE_NONE};
+    const struct user *user = login->users ? users_find(login->users, name) : NULL;
+    unsigned uid;
+    if (!user && sscanf(name, "uid:%u", &uid) == 1)
+        users_by_uid(login->users, uid, &principal);
+    return (user ? user->role : principal.role) == ROLE_ADMIN;
+}
+
 void login_limits(const struct login *login, const char *name, struct limits *limits) {
     users_limits(login->users, name, &login->config->limits, limits);
+    if (login_is_admin(login, name))
+        login_exempt(limits);
 }
 
 /* What the configuration and the user's own settings let it do and take. */
 static void login_allow(const struct login *login, struct principal *principal) {
     principal->user_kernels = config_allows_kernels(login->config->user_kernels, principal->name);
-    login_limits(login, principal->name, &principal->limits);
+    users_limits(login->users, principal->name, &login->config->limits, &principal->limits);
+    if (principal->role == ROLE_ADMIN)
+        login_exempt(&principal->limits);
 }
 
 bool login_strangers(const struct login *login, bool tls) {

@@ -12,7 +12,10 @@ static struct places_taken places_count(const struct front *front) {
     const unsigned *arrivals = front->arrivals.places;
     struct places_taken taken = {.coming = arrivals[PLACE_KEPT]};
     /* In this order: a connection that ends meanwhile is counted rather twice than not at all (struct stats_places). */
-    taken.ordinary = arrivals[PLACE_ORDINARY] + front->controls.count + supervisor_connections(&front->supervisor);
+    taken.ordinary = arrivals[PLACE_ORDINARY] + front->controls.count - front->controls.operators +
+                     supervisor_connections(&front->supervisor);
+    uint64_t evicted = front->roster.n_ordinary_evicted;
+    taken.ordinary -= evicted < taken.ordinary ? evicted : taken.ordinary;
     for (unsigned i = 0; i < front->supervisor.n_slots; i++) {
         const struct worker_slot *slot = &front->supervisor.slots[i];
         if (!slot->process)
@@ -26,23 +29,60 @@ static struct places_taken places_count(const struct front *front) {
     return taken;
 }
 
-static bool places_open(const struct front *front, bool stranger) {
+bool places_open(const struct front *front, enum role role) {
     struct places_taken taken = places_count(front);
     uint64_t places = front->config->max_connections;
-    return taken.ordinary + taken.kept < places - (stranger ? places / 4 : 0);
+    uint64_t left = role == ROLE_NONE    ? places / PLACES_STRANGERS_PART
+                    : role == ROLE_ADMIN ? 0
+                                         : places / PLACES_ADMINS_PART;
+    return taken.ordinary + taken.kept < places - left;
 }
 
-enum place places_find(const struct front *front, bool stranger) {
-    if (places_open(front, stranger))
+bool places_evict(struct front *front, const struct source *source, enum lobby_kind kind) {
+    struct lobby_entry *oldest = lobby_oldest(&front->roster.lobby, source, kind);
+    struct channel_message message = {.type = CHANNEL_EVICT};
+    if (!oldest || (oldest->kind == LOBBY_GUEST && front->roster.n_evicted >= PLACES_EVICTED_MAX))
+        return false;
+    front->refusals[REFUSAL_MAX_CONNECTIONS]++;
+    if (oldest->kind == LOBBY_ARRIVAL) {
+        arrival_evict(oldest);
+    } else if (oldest->kind == LOBBY_CONTROL) {
+        control_evict(oldest);
+    } else {
+        const struct worker_slot *slot = roster_evict(&front->roster, oldest, &message.connection.session);
+        worker_slot_send((struct worker_slot *)(uintptr_t)slot, &message, -1);
+    }
+    return true;
+}
+
+enum place places_find(struct front *front, const struct peer *peer) {
+    uint64_t most = front->config->max_connections / PLACES_SOURCE_PART;
+    enum role role = peer->principal.role;
+    if (lobby_count(&front->roster.lobby, &peer->source) >= (most < PLACES_SOURCE_LEAST ? PLACES_SOURCE_LEAST : most))
+        places_evict(front, &peer->source, LOBBY_NOT_HERE);
+    if (places_open(front, role) || (places_evict(front, NULL, LOBBY_NOT_HERE) && places_open(front, role)))
         return PLACE_ORDINARY;
-    unsigned undecided = stranger ? PLACES_UNDECIDED_MAX / 2 : PLACES_UNDECIDED_MAX;
+    unsigned undecided = role == ROLE_NONE ? PLACES_UNDECIDED_MAX / 2 : PLACES_UNDECIDED_MAX;
     return front->arrivals.places[PLACE_UNDECIDED] < undecided ? PLACE_UNDECIDED : PLACE_NONE;
 }
 
-enum place places_decide(const struct front *front, bool stranger, bool resumes) {
-    if (places_open(front, stranger))
+/* Admins, and who may turn out to be one. */
+static bool places_operator(struct front *front, enum role role) {
+    const struct control_list *controls = &front->controls;
+    if (role != ROLE_ADMIN && role != ROLE_NONE)
+        return false;
+    if (controls->operators >= PLACES_OPERATORS)
+        places_evict(front, NULL, LOBBY_CONTROL);
+    return controls->operators < PLACES_OPERATORS;
+}
+
+enum place places_decide(struct front *front, const struct peer *peer, bool resumes, bool control) {
+    enum role role = peer->principal.role;
+    if (places_open(front, role))
         return PLACE_ORDINARY;
+    if (control)
+        return places_operator(front, role) ? PLACE_OPERATOR : PLACE_NONE;
     struct places_taken taken = places_count(front);
-    uint64_t besides = stranger ? PLACES_BESIDE / 2 : PLACES_BESIDE;
+    uint64_t besides = role == ROLE_NONE ? PLACES_BESIDE / 2 : PLACES_BESIDE;
     return resumes && taken.coming < taken.kept + besides ? PLACE_KEPT : PLACE_NONE;
 }

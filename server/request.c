@@ -16,6 +16,7 @@ enum { REQUEST_KICK_OPERATIONS = 256 };
 
 enum {
     REQUEST_OPERATION_STEPS = 2, /* of the budget */
+    REQUEST_ADMINS_PART = 16,    /* of max-sessions are for admins alone */
     REQUEST_LARGE_BYTES = 64 << 10,
     /* The parser takes memory and time for each field of a message, also for an empty one. */
     REQUEST_FIELDS_MAX = 32768,
@@ -26,6 +27,7 @@ enum {
 static int request_session(struct connection *connection, bool allow_tf32, struct fault *fault) {
     struct service *service = connection->service;
     struct account *account = connection->account;
+    bool admin = connection->peer.principal.role == ROLE_ADMIN;
     struct session_limits limits = {
         .bytes = account->limits.session_bytes,
         .tensors = (uint32_t)account->limits.session_tensors,
@@ -36,7 +38,8 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
     };
     int status;
 
-    if (service->sessions >= service->limits.sessions) {
+    uint32_t kept = admin ? 0 : service->limits.sessions / REQUEST_ADMINS_PART;
+    if (service->sessions >= service->limits.sessions - kept) {
         service->refusals[REFUSAL_MAX_SESSIONS]++;
         return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (max-sessions)",
                          service->device, service->sessions);
@@ -110,6 +113,7 @@ static int request_hello(struct connection *connection, const struct frame_heade
     connection->deadline_ms = 0;
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     request_log_open(connection);
+    connection_greet(connection);
     lease_grant(connection, hello);
     return request_welcome(connection, hello->version_max, header->sequence);
 }

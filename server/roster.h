@@ -7,6 +7,7 @@
 #include <sys/queue.h>
 
 #include "server/limits.h"
+#include "server/lobby.h"
 
 struct worker_slot;
 
@@ -17,6 +18,7 @@ struct roster_entry {
     char name[ROSTER_NAME_BYTES];
     unsigned connections; /* of all kinds, */
     unsigned sessions;    /* and of these with workers */
+    unsigned evicted;     /* and of these about to end, whose places others have */
     LIST_ENTRY(roster_entry) link;
 };
 
@@ -24,12 +26,18 @@ struct roster_guest {
     uint64_t session;
     struct roster_entry *entry;
     const struct worker_slot *slot;
+    struct lobby_entry waiting; /* until it has said Hello */
+    bool evicted;               /* its worker has been told to end it, */
+    bool kept;                  /* which frees a place for those that come back alone */
     LIST_ENTRY(roster_guest) link;
 };
 
 struct roster {
     LIST_HEAD(, roster_entry) entries;
     LIST_HEAD(roster_bucket, roster_guest) guests[ROSTER_BUCKETS]; /* by session */
+    uint64_t places, session_places;                               /* of which a quarter may be taken by default */
+    struct lobby lobby;
+    unsigned n_evicted, n_ordinary_evicted; /* guests that are, and are still here; but for `kept` */
 };
 
 void roster_init(struct roster *roster);
@@ -54,6 +62,12 @@ int roster_host(struct roster *roster, struct roster_entry **entry, const struct
 /* The guest turns out to be somebody else: both limits hold for the new name. On failure it stays who it was. */
 int roster_identify(struct roster *roster, uint64_t session, const char *name, const struct limits *limits,
                     struct fault *fault);
+/* The guest has not said Hello, and came from there. `kept`: in a place for those that come back. */
+void roster_await(struct roster *roster, uint64_t session, const struct source *source, bool kept);
+/* It has; or what was told to end goes on. */
+void roster_greet(struct roster *roster, const struct worker_slot *slot, uint64_t session);
+/* One that waits gives its place up; its worker and its number. */
+const struct worker_slot *roster_evict(struct roster *roster, struct lobby_entry *waiting, uint64_t *session);
 /* It was not handed over after all; the caller counts for it again. NULL: there is no such guest. */
 struct roster_entry *roster_take_back(struct roster *roster, uint64_t session);
 /* The guest is gone; session 0: all of this worker's are. */

@@ -44,9 +44,11 @@ struct service_options {
     uint64_t epoch;
     struct channel_limits limits; /* a 0 becomes a usable default */
     /* All may be NULL. */
-    /* A link to `device` is wanted: 0, or -EAGAIN to be asked again. Without it CopyOut ends in nothing. */
-    int (*want_link)(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
-    void (*left)(void *owner, uint64_t session); /* the connection of this number is gone */
+    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. Without it CopyOut ends in
+     * nothing. */
+    int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
+    void (*left)(void *owner, uint64_t session);    /* the connection of this number is gone */
+    void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
     /* Who is the client with this token ("" for none)? Answered by connection_granted() or connection_denied(); 0, or
      * -EAGAIN to be asked again. Without it the peer is who it is, and one that has to show a token is denied. */
     int (*login)(void *owner, const struct connection *connection, const char *token);

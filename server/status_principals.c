@@ -64,8 +64,8 @@ static void status_fill_principal(const struct front *front, const struct status
     tensord__principal_status__init(row);
     row->name = (char *)first->name;
     row->connections = first->entry ? first->entry->connections : 0;
-    row->connections_limit = (uint32_t)limits.principal_connections;
-    row->sessions_limit = (uint32_t)limits.principal_sessions;
+    row->connections_limit = (uint32_t)limits_of_places(limits.principal_connections, front->roster.places);
+    row->sessions_limit = (uint32_t)limits_of_places(limits.principal_sessions, front->roster.session_places);
     row->weight = (uint32_t)limits.weight;
     row->rate_limit = limits.principal_rate;
     row->idle_timeout_s = (double)limits.idle_timeout / 1e3;

@@ -114,6 +114,12 @@ static void supervisor_slot_killed(void *owner, struct worker_slot *slot, const 
         supervisor->killed(supervisor->owner, slot, message);
 }
 
+static void supervisor_slot_greeted(void *owner, struct worker_slot *slot, uint64_t session) {
+    struct supervisor *supervisor = owner;
+    if (supervisor->greeted)
+        supervisor->greeted(supervisor->owner, slot, session);
+}
+
 static void supervisor_slot_ended(void *owner, struct worker_slot *slot, uint64_t session) {
     struct supervisor *supervisor = owner;
     supervisor->ended(supervisor->owner, slot, session);
@@ -126,6 +132,7 @@ static void supervisor_slot_login(void *owner, struct worker_slot *slot, const s
 
 static const struct worker_slot_events supervisor_slot_events = {
     .ended = supervisor_slot_ended,
+    .greeted = supervisor_slot_greeted,
     .changed = supervisor_slot_changed,
     .lost = supervisor_slot_lost,
     .refused = supervisor_slot_refused,

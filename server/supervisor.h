@@ -20,6 +20,8 @@ struct supervisor {
     void (*ticked)(void *owner); /* every 250 ms; NULL as well */
     /* A connection of this worker is gone; 0: all of them are. Set after supervisor_init(). */
     void (*ended)(void *owner, const struct worker_slot *slot, uint64_t session);
+    /* It has said Hello. */
+    void (*greeted)(void *owner, const struct worker_slot *slot, uint64_t session);
     /* A client of a worker wants to log in. Set after supervisor_init(). */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     void *owner;

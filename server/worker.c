@@ -167,6 +167,7 @@ static int worker_init(struct worker *worker, const struct channel_message *star
         .limits = start->start.limits,
         .want_link = worker_want_link,
         .left = worker_on_left,
+        .greeted = worker_on_greeted,
         .login = worker_login,
         .tick = worker_on_tick,
         .failed = worker_on_failed,

@@ -10,6 +10,7 @@
 #include "server/channel.h"
 #include "server/connection.h"
 #include "server/credentials.h"
+#include "server/farewell.h"
 #include "server/link_in.h"
 #include "server/link_out.h"
 #include "server/log.h"
@@ -57,6 +58,14 @@ void worker_on_left(void *owner, uint64_t session) {
     }
     worker->left = grown;
     worker->left[worker->n_left++] = session;
+}
+
+/* Where this is lost the connection may be told to go, and does not. */
+void worker_on_greeted(void *owner, uint64_t session) {
+    struct worker *worker = owner;
+    const struct channel_message greeted = {.type = CHANNEL_GREETED, .connection.session = session};
+
+    channel_send(worker->channel, &greeted, -1);
 }
 
 void worker_tell_left(struct worker *worker) {
@@ -111,6 +120,27 @@ static void worker_connection(struct worker *worker, const struct channel_messag
         fault_set(&fault, STATUS_DRAINING, "%s is shutting down", worker->service.device);
         connection_fail(connection, &fault);
     }
+}
+
+/* Its place is wanted, if it still has not said Hello. */
+static void worker_evict(struct worker *worker, uint64_t session) {
+    struct connection *connection = worker->service.connections;
+    struct fault fault;
+
+    while (connection && connection->guest != session)
+        connection = connection->next;
+    if (!connection)
+        return;
+    if (connection->session) {
+        worker_on_greeted(worker, session);
+        return;
+    }
+    /* At once: whoever wants the place does not wait for this one's client to read. */
+    fault_set(&fault, STATUS_LIMIT, "%s", CHANNEL_EVICTED);
+    worker->service.rejections[STATUS_LIMIT]++;
+    if (!connection->peer.tls)
+        farewell_send(connection->transport.fd, &fault);
+    connection_destroy(connection, fault.message);
 }
 
 /* Connections that are open go on with what they began with. */
@@ -207,7 +237,7 @@ static void worker_message(struct worker *worker, const struct channel_message *
         worker_connection(worker, message, fd);
         return;
     case CHANNEL_LINK_IN:
-        link_in_accept(&worker->service, message->link.device, message->link.ticket, fd);
+        link_in_accept(&worker->service, message->link.device, message->link.principal, message->link.ticket, fd);
         return;
     case CHANNEL_LINK_OUT:
         link_out_granted(&worker->service, message->link.ticket, fd, &message->link_fault);
@@ -236,6 +266,9 @@ static void worker_message(struct worker *worker, const struct channel_message *
         break;
     case CHANNEL_KERNELS:
         worker_kernels(worker, message->kernels);
+        break;
+    case CHANNEL_EVICT:
+        worker_evict(worker, message->connection.session);
         break;
     case CHANNEL_PLACES:
         worker_places(worker, message->places);
@@ -267,11 +300,12 @@ void worker_on_channel(uv_poll_t *poll, int status, int events) {
 
 /* ---- questions ---- */
 
-int worker_want_link(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]) {
+int worker_want_link(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]) {
     struct worker *worker = owner;
     struct channel_message message = {.type = CHANNEL_LINK_WANTED};
 
     snprintf(message.link.device, sizeof message.link.device, "%s", device);
+    snprintf(message.link.principal, sizeof message.link.principal, "%s", principal);
     memcpy(message.link.ticket, ticket, sizeof message.link.ticket);
     return channel_send(worker->channel, &message, -1);
 }

@@ -31,7 +31,8 @@ struct worker {
 void worker_on_channel(uv_poll_t *poll, int status, int events);
 /* Calls of struct service_options; the owner is the worker. */
 void worker_on_left(void *owner, uint64_t session);
-int worker_want_link(void *owner, const char *device, const uint8_t ticket[LINK_TICKET_BYTES]);
+void worker_on_greeted(void *owner, uint64_t session);
+int worker_want_link(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
 int worker_login(void *owner, const struct connection *connection, const char *token);
 /* Ends that could not be told when they came. */
 void worker_tell_left(struct worker *worker);

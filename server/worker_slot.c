@@ -266,6 +266,9 @@ static void worker_slot_message(void *owner, const struct channel_message *messa
     case CHANNEL_TAKEN:
         worker_slot_count_taken(slot, message->taken);
         break;
+    case CHANNEL_GREETED:
+        slot->events->greeted(slot->owner, slot, message->connection.session);
+        break;
     case CHANNEL_ENDED:
         slot->events->ended(slot->owner, slot, message->connection.session);
         break;

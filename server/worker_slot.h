@@ -39,6 +39,8 @@ struct worker_slot_events {
     void (*killed)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* The connection that was handed over as this session is gone; 0: all of this worker's are. */
     void (*ended)(void *owner, struct worker_slot *slot, uint64_t session);
+    /* Its connection of this session has said Hello. */
+    void (*greeted)(void *owner, struct worker_slot *slot, uint64_t session);
     /* A client of the worker wants to log in; answered likewise. */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* The worker wants a link; answered with worker_slot_send(). */

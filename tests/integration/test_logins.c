@@ -245,7 +245,8 @@ Test(logins, half_logins_hold_nobody_up_and_end_in_time) {
     cr_assert_eq(login_from(GOOD_HOST, PREAMBLE_TARGET_DEFAULT, alice), STATUS_OK);
     cr_assert_eq(login_from(GOOD_HOST, PREAMBLE_TARGET_CONTROL, alice), STATUS_OK);
     for (unsigned i = 0; i < 2 * HALVES; i++) {
-        cr_assert_eq(wire_until_closed(&wires[i], RUN_MS, NULL), STATUS_TIMED_OUT);
+        int code = wire_until_closed(&wires[i], RUN_MS, NULL); /* the oldest give their places up */
+        cr_assert(code == STATUS_TIMED_OUT || code == STATUS_LIMIT, "%d", code);
         wire_close(&wires[i]);
     }
 }

@@ -119,12 +119,14 @@ Test(principals, sessions_count_over_all_devices) {
 }
 
 Test(principals, connections_of_every_kind_count) {
-    struct wire device, control, silent, again, other;
+    struct wire device, control, silent, second, again, other;
     char message[256] = "";
     START("--principal-connections", "3");
     wire_open(&device, tensord.url, PREAMBLE_TARGET_DEFAULT);
     wire_open(&control, tensord.url, PREAMBLE_TARGET_CONTROL);
     cr_assert(wire_dial(&silent, tensord.url)); /* has not said for whom it is */
+    wire_open(&second, tensord.url, PREAMBLE_TARGET_CONTROL);
+    cr_assert_eq(wire_until_closed(&silent, WIRE_TIMEOUT_MS, message), STATUS_LIMIT, "it gives its place up");
     cr_assert(wire_dial(&again, tensord.url));
     wire_preamble(&again, PREAMBLE_TARGET_DEFAULT);
     cr_assert_eq(wire_until_closed(&again, WIRE_TIMEOUT_MS, message), STATUS_LIMIT, "%s", message);
@@ -134,6 +136,7 @@ Test(principals, connections_of_every_kind_count) {
     met("principal-connections");
     cr_assert(wire_ping(&device) && wire_ping(&control) && wire_ping(&other));
     wire_close(&silent);
+    wire_close(&second);
     wire_close(&device);
     wire_close(&control);
     status_until(tensord.tcp, has_no_session, "uid:", 30000);

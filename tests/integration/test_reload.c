@@ -209,8 +209,8 @@ Test(reload, what_can_change_does_and_the_rest_is_named) {
     char *log = daemon_log(&tensord);
     cr_assert(!strstr(log, "key=listen") && !strstr(log, "key=devices") && !strstr(log, "key=max-sessions"), "%s", log);
     free(log);
-    cr_assert_eq(users_open(&first, tensord.url, PREAMBLE_TARGET_CONTROL, "", NULL), STATUS_OK);
-    cr_assert_eq(users_open(&other, tensord.url, PREAMBLE_TARGET_CONTROL, "", NULL), STATUS_LIMIT);
+    cr_assert_eq(users_open(&first, tensord.url, DAEMON_TARGET_CPU0, "", NULL), STATUS_OK);
+    cr_assert_eq(users_open(&other, tensord.url, DAEMON_TARGET_CPU0, "", NULL), STATUS_LIMIT);
     wire_close(&first);
     configure("");
     users_reload(&tensord, "reloaded", 2);

@@ -1,5 +1,6 @@
 /* Sessions that outlive their connections, by hand: what is counted, who may come back, and what becomes of cut frames. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -360,6 +361,44 @@ Test(resume_wire, acks_tell_how_many_frames_have_been_handled) {
     wire_close(&wire);
 }
 
+static bool has_tensors(const Tensord__Status *status, const void *tensors) {
+    return status->n_sessions == 1 && status->sessions[0]->tensors >= *(const uint64_t *)tensors;
+}
+
+/* Whether it reads is the client's choice, and must not decide how much is kept for it. */
+Test(resume_wire, client_that_does_not_read_has_one_ack_on_its_way) {
+    enum { N = 20000, LARGE = 2 << 20 };
+    struct wire wire;
+    struct wire_frame frame;
+    struct wire_buffer buffer = {0};
+    uint64_t all = N + 1;
+    unsigned acks = 0;
+    (void)open_new(&wire);
+    cr_assert(wire_full(&wire, 1, 1, LARGE, 1));
+    Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+    fetch.id = 1;
+    cr_assert(wire_request(&wire, FRAME_FETCH, &fetch)); /* more than a socket holds */
+    struct pollfd readable = {.fd = wire.fd, .events = POLLIN};
+    cr_assert_eq(poll(&readable, 1, WIRE_TIMEOUT_MS), 1);
+    for (uint64_t i = 2; i <= N + 1; i++)
+        wire_buffer_op(
+            &buffer,
+            &(struct wire_op){.opcode = OP_FULL, .output = i, .sequence = i, WIRE_INTS(DTYPE_F32, 0), WIRE_FLOATS(1)});
+    cr_assert(wire_write(&wire, buffer.bytes, buffer.n));
+    status_until(tensord.url, has_tensors, &all, 30000);
+    Tensord__Ping ping = TENSORD__PING__INIT;
+    cr_assert(wire_request(&wire, FRAME_PING, &ping));
+    for (bool over = false; !over;) {
+        cr_assert_eq(wire_receive(&wire, &frame, WIRE_TIMEOUT_MS), WIRE_FRAME);
+        over = frame.header.type == FRAME_PONG;
+        acks += frame.header.type == FRAME_ACK;
+        wire_frame_finish(&frame);
+    }
+    cr_assert(acks >= 1 && acks <= 2, "%u", acks);
+    wire_buffer_finish(&buffer);
+    wire_close(&wire);
+}
+
 Test(resume_wire, goodbye_ends_the_session_with_its_connection) {
     struct wire wire;
     char text[256];
@@ -441,4 +480,43 @@ Test(resume_wire, error_ends_a_session_that_could_be_resumed) {
     cr_assert_eq(wire_until_closed(&wire, WIRE_TIMEOUT_MS, text), STATUS_PROTOCOL);
     wire_close(&wire);
     cr_assert_eq(refusal(tensord.url, &pass, text), STATUS_DEVICE_LOST);
+}
+
+/* Batches that take many turns are cut within, too: what has been done of them is not done again. */
+Test(resume_wire, batch_that_was_cut_within_its_operations_goes_on) {
+    enum { MANY = 6000 }; /* many turns, and fewer bytes than bring an Ack */
+    Tensord__Batch batch = TENSORD__BATCH__INIT;
+    struct wire wire;
+    float got = 0;
+    uint64_t *heads = malloc(MANY * sizeof *heads);
+    int64_t *ints = malloc(3 * MANY * sizeof *ints);
+    double *floats = malloc(MANY * sizeof *floats);
+    for (int i = 0; i < MANY; i++) {
+        heads[i] = batch_head(OP_FULL, 0, 3, 1, 0, 0);
+        ints[3 * i] = DTYPE_F32, ints[3 * i + 1] = 0, ints[3 * i + 2] = 1;
+        floats[i] = i + 1;
+    }
+    batch.first_output = batch.first_sequence = 1;
+    batch.n_heads = batch.n_floats = MANY;
+    batch.n_ints = 3 * MANY;
+    batch.heads = heads, batch.ints = ints, batch.floats = floats;
+    struct pass pass = open_new(&wire);
+    cr_assert(wire_send(&wire, FRAME_BATCH, &batch, NULL, 0));
+    detach(&wire, &pass);
+    pass = come_back(&wire, &pass);
+    if (pass.frames == 0)
+        cr_assert(wire_send(&wire, FRAME_BATCH, &batch, NULL, 0));
+    cr_assert(wire_full(&wire, MANY + 1, MANY + 1, 1, 7));
+    char why[256] = "";
+    cr_assert_eq(wire_fetch(&wire, MANY + 1, &got, sizeof got, why), STATUS_OK, "%s", why);
+    cr_assert_eq(got, 7);
+    for (uint64_t id = 1; id <= MANY; id += MANY / 64) {
+        cr_assert_eq(wire_fetch(&wire, id, &got, sizeof got, NULL), STATUS_OK);
+        cr_assert_eq(got, (float)id);
+    }
+    Tensord__Status *status = status_get(tensord.url);
+    cr_assert_eq(status_device(status, "cpu:0")->n_failures, 0);
+    status_free(status);
+    wire_close(&wire);
+    free(heads), free(ints), free(floats);
 }

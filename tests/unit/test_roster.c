@@ -10,6 +10,8 @@ static const struct limits two = {.principal_connections = 2, .principal_session
 
 static void begin(void) {
     roster_init(&roster);
+    roster.places = 8;
+    roster.session_places = 12;
 }
 
 static void end(void) {
@@ -91,4 +93,49 @@ Test(roster, one_that_was_not_handed_over_is_the_callers_again) {
     has("a", 1, 0);
     cr_assert_null(roster_take_back(&roster, 7));
     roster_leave(entry);
+}
+
+Test(roster, by_default_a_principal_has_a_quarter) {
+    static const struct limits quarter = {.principal_connections = LIMITS_QUARTER,
+                                          .principal_sessions = LIMITS_QUARTER};
+    struct roster_entry *a = join("a", &quarter, STATUS_OK), *b;
+    struct fault fault;
+    join("a", &quarter, STATUS_OK);
+    join("a", &quarter, STATUS_LIMIT);
+    b = join("b", &quarter, STATUS_OK);
+    roster_leave(a), roster_leave(a), roster_leave(b);
+    for (uint64_t session = 1; session <= 3; session++)
+        host("a", &quarter, session, first);
+    a = join("a", NULL, STATUS_OK);
+    cr_assert_eq(roster_host(&roster, &a, &quarter, 4, first, &fault), STATUS_LIMIT);
+    roster_leave(a);
+    roster_gone(&roster, first, 0);
+}
+
+/* ---- those who have not said Hello ---- */
+
+static struct source source_of(uint8_t last) {
+    return (struct source){SOURCE_IPV4, {192, 0, 2, last}};
+}
+
+Test(roster, the_oldest_that_has_not_said_hello_gives_its_place_up) {
+    struct source one = source_of(1), two_ = source_of(2);
+    uint64_t session;
+    for (uint64_t i = 1; i <= 4; i++) {
+        host("a", NULL, i, first);
+        roster_await(&roster, i, i == 2 ? &two_ : &one, i == 2);
+    }
+    cr_assert_eq(lobby_count(&roster.lobby, &one), 3);
+    roster_greet(&roster, first, 1);
+    struct lobby_entry *oldest = lobby_oldest(&roster.lobby, &one, LOBBY_NOT_HERE);
+    cr_assert(oldest && roster_evict(&roster, oldest, &session) == first && session == 3);
+    oldest = lobby_oldest(&roster.lobby, NULL, LOBBY_NOT_HERE);
+    cr_assert(oldest && roster_evict(&roster, oldest, &session) == first && session == 2);
+    cr_assert(roster.n_evicted == 2 && roster.n_ordinary_evicted == 1);
+    cr_assert_eq(roster_find(&roster, "a")->evicted, 2);
+    roster_greet(&roster, first, 3); /* its Hello had come before it was told */
+    roster_gone(&roster, first, 2);
+    cr_assert(!roster.n_evicted && !roster.n_ordinary_evicted && !roster_find(&roster, "a")->evicted);
+    roster_gone(&roster, first, 0);
+    cr_assert_null(lobby_oldest(&roster.lobby, NULL, LOBBY_NOT_HERE));
 }

@@ -77,3 +77,11 @@ Test(worker_slot, silence_counts_from_the_end_of_a_wait) {
     cr_expect_not(is_left_alone(30, 0, 3));
     cr_expect(is_left_alone(1, 0, 30));
 }
+
+/* A turn of its loop may take long without a page: what it leaves while it works counts as well. */
+Test(worker_slot, worker_that_works_is_left_alone_and_one_that_has_stopped_is_not) {
+    page.alive_ns = uv_hrtime() - SECOND_NS;
+    cr_expect(is_left_alone(30, 0, 0));
+    page.alive_ns = uv_hrtime() - 3 * SECOND_NS;
+    cr_expect_not(is_left_alone(30, 0, 0));
+}
