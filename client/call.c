@@ -2,7 +2,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "client/connection.h"
 #include "client/device.h"
 #include "client/error.h"
 #include "client/scope.h"
@@ -17,23 +19,46 @@ td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ..
     size_t bytes;
     error_fault(&fault, info ? info->name : NULL, label_current(&bytes));
     label_clear();
-    return NULL;
+    return error_null();
 }
 
-int call_append_list(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *list) {
-    if (count < 0 || count > SHAPE_RANK_MAX || (count && !list)) {
-        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "a list of %d entries%s, 0 to %d are possible", count,
-                    count && !list ? " at NULL" : "", SHAPE_RANK_MAX);
-        return -1;
-    }
+static int call_append(int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *list) {
     for (int i = 0; i < count; i++)
         ints[n + i] = list[i];
     return n + count;
 }
 
+int call_append_shape(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int rank, const int64_t *shape) {
+    if (rank < 0 || rank > SHAPE_RANK_MAX)
+        call_refuse(opcode, STATUS_SHAPE, "rank %d, 0 to %d are possible", rank, SHAPE_RANK_MAX);
+    else if (rank && !shape)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "no extents for rank %d: the shape is NULL", rank);
+    else
+        return call_append(ints, n, rank, shape);
+    return -1;
+}
+
+int call_append_axes(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *axes) {
+    if (count < 0 || count > SHAPE_RANK_MAX)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d axes, 0 to %d are possible", count, SHAPE_RANK_MAX);
+    else if (count && !axes)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "the list of %d axes is NULL", count);
+    else
+        return call_append(ints, n, count, axes);
+    return -1;
+}
+
 static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) {
-    return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH, "input 0 is on %s, input %u on %s", //
-                       call->inputs[0]->device->name, other, call->inputs[other]->device->name);
+    const td_device *a = call->inputs[0]->device, *b = call->inputs[other]->device;
+    bool same_name = !strcmp(a->name, b->name);
+    if (same_name && (!a->connection || !b->connection || connection_same_daemon(a->connection, b->connection)))
+        return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH,
+                           "input 0 and input %u belong to different sessions on %s", other, a->name);
+    if (same_name)
+        return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH, "input 0 is on %s of %.80s, input %u on that of %.80s",
+                           a->name, a->connection->url, other, b->connection->url);
+    return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH, "input 0 is on %s, input %u on %s", a->name, other,
+                       b->name);
 }
 
 /* The result's type, by the rules that the daemon applies again. */
@@ -61,7 +86,7 @@ static uint64_t call_gate(const td_device *device, const struct batch_entry *cal
 }
 
 /* Under the lock. Either all of it happens or nothing. */
-static int call_append(td_device *device, const struct batch_entry *call, td_tensor **output) {
+static int call_push(td_device *device, const struct batch_entry *call, td_tensor **output) {
     uint32_t stream;
     int code = device_check(device);
     if (!code)
@@ -100,7 +125,10 @@ static int call_append(td_device *device, const struct batch_entry *call, td_ten
 static td_device *call_device(td_device *device, const struct batch_entry *call) {
     for (unsigned i = 0; i < call->n_inputs; i++) {
         if (!call->inputs[i]) {
-            label_clear();
+            if (error_of_null())
+                label_clear();
+            else
+                call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "input %u is NULL", i);
             return NULL;
         }
         if (call->inputs[i]->device != call->inputs[0]->device) {
@@ -123,14 +151,14 @@ td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
         return NULL;
     if (!scope_is_bare()) {
         if (scope_part(device, &part))
-            return NULL;
+            return error_null();
         call->label = label_current(&call->label_bytes);
     }
     call->bytes = batch_entry_bytes(call);
     td_tensor *tensor = NULL;
     bool wake = false;
     pthread_mutex_lock(&device->lock);
-    int code = call_append(device, call, &tensor);
+    int code = call_push(device, call, &tensor);
     if (!code) {
         tensor->type = type;
         if (part)
@@ -144,5 +172,5 @@ td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
         io_wake(device);
     if (call->label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
-    return tensor;
+    return tensor ? tensor : error_null();
 }

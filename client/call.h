@@ -6,14 +6,20 @@
 #include "proto/op.h"
 
 /* Completes the entry (label, bytes) and appends it. `device` is where an operation without inputs runs; ignored
- * otherwise. NULL with the thread's error set, or left as it is where an input is NULL. */
+ * otherwise. NULL with the thread's error set, or left as it is where that has made an input NULL. */
 td_tensor *call_enqueue(td_device *device, struct batch_entry *call);
 /* A failure found before there is a call; stores the error with the thread's label. Returns NULL. */
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Copies a list of extents or axes behind `n` integers; the new count, or -1 with the error set. */
-int call_append_list(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *list);
+/* Copies extents, or axes, behind `n` integers; the new count, or -1 with the error set. */
+int call_append_shape(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int rank, const int64_t *shape);
+int call_append_axes(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *axes);
+
+/* An enumeration of the public header, whose type compilers choose without a sign. */
+static inline int64_t call_enum(unsigned value) {
+    return (int32_t)value;
+}
 
 static inline td_tensor *call_one(unsigned opcode, td_tensor *x, const int64_t *ints, int n_ints) {
     return call_enqueue(

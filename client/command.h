@@ -61,6 +61,9 @@ struct command {
     unsigned timeout_ms; /* of each request; 0: CONTROL_TIMEOUT_MS */
 };
 
+/* tensorctl.c. A control connection for the command; ctl->control is NULL before, and where there is none. */
+int tensorctl_connect(struct tensorctl *ctl, struct fault *fault);
+
 /* command_view.c */
 int command_view(struct tensorctl *ctl, struct fault *fault);
 int command_operations(struct tensorctl *ctl, struct fault *fault);

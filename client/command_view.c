@@ -125,6 +125,7 @@ static int watch_once(struct tensorctl *ctl, bool terminal, struct fault *fault)
     int error = view_fetch(ctl, &status, fault);
     if (error)
         return error;
+    text_columns_find(STDOUT_FILENO); /* it may have become another one */
     FILE *memory = open_memstream(&text, &size);
     if (memory && ctl->json)
         tensorctl_json_write(memory, status, TENSORCTL_STATUS, false);
@@ -141,15 +142,39 @@ static int watch_once(struct tensorctl *ctl, bool terminal, struct fault *fault)
     return error ? error : command_flushed(fault);
 }
 
+/* The daemon is gone, or does not answer. On a terminal that is said below the last figures, until it is there again; for
+ * a program that reads them it is the end. */
+static void watch_wait(struct tensorctl *ctl, const struct fault *why) {
+    char text[sizeof why->message + 64], shown[sizeof text];
+    struct winsize size;
+    int row = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 ? size.ws_row : 25;
+
+    snprintf(text, sizeof text, "connection lost, trying again: %s", why->message);
+    text_fit(shown, sizeof shown, text, text_columns());
+    printf("\033[%d;1H\033[1m%s\033[m\033[K", row, shown);
+    fflush(stdout);
+    control_close(ctl->control);
+    ctl->control = NULL;
+}
+
 static int view_watch(struct tensorctl *ctl, struct fault *fault) {
     struct timespec pause = {(time_t)ctl->watch_s, (long)(fmod(ctl->watch_s, 1) * 1e9)};
     bool terminal = isatty(STDOUT_FILENO) && !ctl->json;
-    int error;
+    int error = STATUS_OK;
 
     if (terminal)
         watch_begin();
-    while (!(error = watch_once(ctl, terminal, fault)))
+    for (;;) {
+        error = ctl->control ? STATUS_OK : tensorctl_connect(ctl, fault);
+        if (!error)
+            error = watch_once(ctl, terminal, fault);
+        bool lost = error == STATUS_CONNECTION || error == STATUS_PROTOCOL || error == STATUS_TIMED_OUT;
+        if (error && !(lost && terminal))
+            break;
+        if (error)
+            watch_wait(ctl, fault);
         nanosleep(&pause, NULL);
+    }
     if (terminal) {
         fputs(watch_leave, stdout);
         fflush(stdout);

@@ -14,6 +14,54 @@
  * read back: measured with 10 M operations, 64 MiB made each of them 25 % dearer. */
 enum { QUEUE_BYTES = 4 << 20, QUEUE_BYTES_MIN = 64 << 10 };
 
+/* All that are open, with their devices: closing twice is found out, not tried. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static td_connection *open_first;
+
+static void open_add(td_connection *connection) {
+    pthread_mutex_lock(&open_lock);
+    connection->next = open_first;
+    open_first = connection;
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void open_add_device(td_connection *connection, td_device *device) {
+    pthread_mutex_lock(&open_lock);
+    device->next = connection->devices;
+    connection->devices = device;
+    pthread_mutex_unlock(&open_lock);
+}
+
+/* False: it is not there. */
+static bool open_remove(td_connection *connection) {
+    pthread_mutex_lock(&open_lock);
+    td_connection **place = &open_first;
+    while (*place && *place != connection)
+        place = &(*place)->next;
+    bool found = *place;
+    if (found)
+        *place = connection->next;
+    pthread_mutex_unlock(&open_lock);
+    return found;
+}
+
+/* NULL: it is not there. */
+static td_connection *open_remove_device(const td_device *device) {
+    pthread_mutex_lock(&open_lock);
+    td_connection *connection = open_first;
+    for (; connection; connection = connection->next) {
+        td_device **place = &connection->devices;
+        while (*place && *place != device)
+            place = &(*place)->next;
+        if (*place) {
+            *place = device->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&open_lock);
+    return connection;
+}
+
 bool connection_same_daemon(const td_connection *a, const td_connection *b) {
     return a == b || !strcmp(a->url, b->url);
 }
@@ -66,6 +114,7 @@ int td_connect(const char *url, const td_options *options, td_connection **out) 
         connection_free(connection);
         return error_fault(&fault, NULL, NULL);
     }
+    open_add(connection);
     *out = connection;
     return 0;
 }
@@ -73,6 +122,10 @@ int td_connect(const char *url, const td_options *options, td_connection **out) 
 void td_close(td_connection *connection) {
     if (!connection)
         return;
+    if (!open_remove(connection)) {
+        error_set(STATUS_INVALID_ARGUMENT, "the connection is closed already");
+        return;
+    }
     int64_t deadline_ms = control_now_ms() + connection->timeout_ms;
     while (connection->devices) {
         td_device *device = connection->devices;
@@ -209,10 +262,7 @@ int td_device_open(td_connection *connection, const char *name, td_device **out)
     if (code)
         return error_fault(&fault, NULL, NULL);
     device->connection = connection;
-    pthread_mutex_lock(&connection->lock);
-    device->next = connection->devices;
-    connection->devices = device;
-    pthread_mutex_unlock(&connection->lock);
+    open_add_device(connection, device);
     *out = device;
     return 0;
 }
@@ -220,14 +270,11 @@ int td_device_open(td_connection *connection, const char *name, td_device **out)
 void td_device_close(td_device *device) {
     if (!device)
         return;
-    td_connection *connection = device->connection;
-    pthread_mutex_lock(&connection->lock);
-    td_device **place = &connection->devices;
-    while (*place != device)
-        place = &(*place)->next;
-    *place = device->next;
-    pthread_mutex_unlock(&connection->lock);
-    device_destroy(device, connection->timeout_ms);
+    const td_connection *connection = open_remove_device(device);
+    if (connection)
+        device_destroy(device, connection->timeout_ms);
+    else
+        error_set(STATUS_INVALID_ARGUMENT, "the device is closed already");
 }
 
 const char *td_version(void) {

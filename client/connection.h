@@ -16,9 +16,11 @@ struct td_connection {
     bool allow_tf32;
     unsigned reconnect_ms, heartbeat_ms; /* as in td_options */
     char token[TOKEN_BYTES_MAX];         /* "": none */
-    pthread_mutex_t lock;                /* for the rest */
+    pthread_mutex_t lock;                /* for this: */
     struct control *control;             /* NULL: to be opened again */
+    /* Among all that are open, under a lock of theirs. */
     td_device *devices;
+    td_connection *next;
 };
 
 /* Whether ids of both mean devices of one daemon. */

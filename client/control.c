@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/frame.h"
 #include "client/resume.h"
@@ -201,12 +202,17 @@ int control_hello(struct transport *transport, const char *client_name, const ch
     for (char *c = name; *c; c++)
         if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
             *c = '?';
+    char host[64] = "";
+    if (gethostname(host, sizeof host - 1))
+        host[0] = 0;
     Tensord__Hello hello = TENSORD__HELLO__INIT;
     hello.version_min = PROTOCOL_VERSION_MIN;
     hello.version_max = PROTOCOL_VERSION_MAX;
     hello.client = name;
     hello.allow_tf32 = allow_tf32;
     hello.token = (char *)token;
+    hello.process = (uint32_t)getpid();
+    hello.host = host;
     if (resume)
         resume_hello(resume, &hello);
     ProtobufCMessage *reply;

@@ -96,7 +96,7 @@ static td_tensor *copy_between(td_tensor *tensor, td_device *to) {
     if (getrandom(ticket, sizeof ticket, 0) != sizeof ticket)
         return call_refuse(OP_COPY, STATUS_INTERNAL, "no random numbers for the copy's ticket");
     if (scope_part(to, &part))
-        return NULL;
+        return error_null();
     lock_both(from, to);
     int code = copy_push(tensor, to, ticket, &copy);
     if (!code && part)
@@ -110,10 +110,12 @@ static td_tensor *copy_between(td_tensor *tensor, td_device *to) {
         io_wake(to);
     if (code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
-    return copy;
+    return copy ? copy : error_null();
 }
 
 td_tensor *td_copy_to(td_tensor *tensor, td_device *device) {
+    if (!tensor && !error_of_null())
+        return call_refuse(OP_COPY, STATUS_INVALID_ARGUMENT, "the tensor is NULL");
     if (!tensor) {
         label_clear();
         return NULL;

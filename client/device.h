@@ -28,7 +28,7 @@ struct td_connection;
 
 struct td_device {
     struct td_connection *connection;
-    struct td_device *next; /* of the connection; under its lock */
+    struct td_device *next; /* of the connection */
     char name[TD_NAME_MAX]; /* constant */
     uint64_t serial;        /* constant; never the same twice in a process */
     /* Has a lock of its own, but is replaced under this one, while nobody reads or sends. Its socket's number is

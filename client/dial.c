@@ -1,12 +1,14 @@
 /* Connecting: from a URL to a socket whose preamble has been sent. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,7 +30,7 @@ int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault
     if (!url)
         url = getenv("TENSORD_URL");
     if (!url || !*url)
-        return url_default(text, CONTROL_URL_MAX, fault);
+        return url_find(URL_SYSTEM, text, CONTROL_URL_MAX, fault);
     if (strlen(url) >= CONTROL_URL_MAX)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the URL has %zu bytes, at most %d are possible", strlen(url),
                          CONTROL_URL_MAX - 1);
@@ -104,6 +106,27 @@ static const char *reason(int error) {
     }
 }
 
+/* The group that may use this socket. */
+static const char *socket_group(const struct url *url, char *buffer, size_t size) {
+    struct stat status;
+    struct group group, *found = NULL;
+    if (stat(url->path, &status)) /* nor may one look at it */
+        return strcmp(url->path, URL_SYSTEM) != 0 ? NULL : "tensord";
+    if (!(status.st_mode & S_IWGRP) || getgrgid_r(status.st_gid, &group, buffer, size, &found) || !found)
+        return NULL;
+    return found->gr_name;
+}
+
+static int refused(const struct control_dial *dial, const struct url *url, int error, struct fault *fault) {
+    char buffer[1024];
+    const char *group = error == EACCES && url->kind == URL_UNIX ? socket_group(url, buffer, sizeof buffer) : NULL;
+    if (group)
+        return fault_set(fault, STATUS_CONNECTION,
+                         "cannot connect to %.160s: permission denied; ask to be added to the group %.32s", dial->url,
+                         group);
+    return fault_set(fault, STATUS_CONNECTION, "cannot connect to %.160s: %s", dial->url, reason(error));
+}
+
 /* A daemon that refuses the connection itself says so in the clear: it has no handshake with those it does not take. */
 static bool refused_in_clear(int fd) {
     uint8_t first;
@@ -173,7 +196,7 @@ int control_dial(const struct control_dial *dial, struct transport *out, struct 
     if (error == ECANCELED)
         return fault_set(fault, STATUS_CANCELLED, "connecting to %.160s was given up", dial->url);
     if (fd < 0)
-        return fault_set(fault, STATUS_CONNECTION, "cannot connect to %.160s: %s", dial->url, reason(error));
+        return refused(dial, &parsed, error, fault);
     error = say_where(dial, fd);
     if (error) {
         let_go(dial, fd);

@@ -25,6 +25,7 @@ DTYPE_TABLE(X)
 SAME(TD_RANK_MAX, SHAPE_RANK_MAX);
 
 static _Thread_local td_error last_error = {.details = ""};
+static _Thread_local bool made_null; /* it did, a tensor */
 
 /* ---- details ---- */
 
@@ -64,6 +65,7 @@ int error_store_details(const td_error *error, char *details) {
     details = (char *)(uintptr_t)last_error.details;
     last_error = *error;
     last_error.details = details;
+    made_null = false;
     return error->code;
 }
 
@@ -82,6 +84,7 @@ int error_set(enum status code, const char *format, ...) {
     error->code = code;
     error->operation[0] = error->label[0] = 0;
     error->sequence = 0;
+    made_null = false;
     details_set(NULL);
     return code;
 }
@@ -119,7 +122,17 @@ void error_compose(td_error *error, int code, const char *message, const char *o
 int error_fault(const struct fault *fault, const char *operation, const char *label) {
     details_set(NULL);
     error_compose(&last_error, fault->code, fault->message, operation, label, 0);
+    made_null = false;
     return fault->code;
+}
+
+void *error_null(void) {
+    made_null = true;
+    return NULL;
+}
+
+int error_of_null(void) {
+    return made_null ? last_error.code : 0;
 }
 
 void error_from_wire(td_error *error, const Tensord__Error *wire) {

@@ -9,16 +9,19 @@
 #include "client/device.h"
 #include "client/error.h"
 
-static int fetch_check(const td_tensor *tensor, const void *data, size_t bytes) {
-    if (!tensor) /* the error that made it NULL is kept */
-        return td_last_error()->code ? td_last_error()->code : error_set(STATUS_INVALID_ARGUMENT, "the tensor is NULL");
-    uint64_t needed = (uint64_t)type_bytes(&tensor->type);
-    if (bytes != needed)
-        return error_set(STATUS_INVALID_ARGUMENT, "the array has %zu bytes, the tensor %llu", bytes,
-                         (unsigned long long)needed);
-    if (!data && bytes)
-        return error_set(STATUS_INVALID_ARGUMENT, "the array is NULL");
-    return 0;
+static int fetch_check(const char *operation, const td_tensor *tensor, const void *data, size_t bytes) {
+    struct fault fault = {0};
+    if (!tensor && error_of_null())
+        return error_of_null();
+    uint64_t needed = tensor ? (uint64_t)type_bytes(&tensor->type) : 0;
+    if (!tensor)
+        fault_set(&fault, STATUS_INVALID_ARGUMENT, "the tensor is NULL");
+    else if (bytes != needed)
+        fault_set(&fault, STATUS_INVALID_ARGUMENT, "the array has %zu bytes, the tensor %llu", bytes,
+                  (unsigned long long)needed);
+    else if (!data && bytes)
+        fault_set(&fault, STATUS_INVALID_ARGUMENT, "the array is NULL");
+    return fault.code ? error_fault(&fault, operation, NULL) : 0;
 }
 
 /* Queues a request that a caller waits for, and waits. */
@@ -37,7 +40,7 @@ static int ask(td_tensor *tensor, struct request *request) {
 }
 
 int td_fetch(td_tensor *tensor, void *data, size_t bytes) {
-    int code = fetch_check(tensor, data, bytes);
+    int code = fetch_check("fetch", tensor, data, bytes);
     if (code)
         return code;
     struct request request;
@@ -49,7 +52,7 @@ int td_fetch(td_tensor *tensor, void *data, size_t bytes) {
 
 int td_wait(td_tensor *tensor) {
     if (!tensor)
-        return fetch_check(NULL, NULL, 0);
+        return fetch_check("wait", NULL, NULL, 0);
     struct request request;
     request_init(&request, REQUEST_WAITED, FRAME_WAIT, tensor);
     return ask(tensor, &request);
@@ -100,7 +103,7 @@ static int fetch_later(td_tensor *tensor, struct request *request, void *data, s
 }
 
 int td_fetch_async(td_tensor *tensor, void *data, size_t bytes, void (*done)(void *user, int status), void *user) {
-    int code = fetch_check(tensor, data, bytes);
+    int code = fetch_check("fetch", tensor, data, bytes);
     if (code)
         return code;
     if (!done)
@@ -114,7 +117,7 @@ int td_fetch_async(td_tensor *tensor, void *data, size_t bytes, void (*done)(voi
 }
 
 int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
-    int code = fetch_check(tensor, data, bytes);
+    int code = fetch_check("fetch", tensor, data, bytes);
     if (code)
         return code;
     if (!out)

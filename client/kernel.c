@@ -365,8 +365,8 @@ static bool launch_whole(const struct launch *launch) {
     return true;
 }
 
-int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared_bytes, int count,
-                     const td_kernel_arg *args) {
+static int kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared_bytes, int count,
+                         const td_kernel_arg *args) {
     struct launch launch = {.kernel = kernel, .count = count, .args = args};
     struct fault fault;
     struct scope_part *part;
@@ -377,8 +377,8 @@ int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared
     }
     if (!launch_whole(&launch)) {
         label_clear();
-        return td_last_error()->code ? td_last_error()->code
-                                     : error_set(STATUS_INVALID_ARGUMENT, "%s: an input is NULL", kernel->name);
+        return error_of_null() ? error_of_null()
+                               : error_set(STATUS_INVALID_ARGUMENT, "%s: an input is NULL", kernel->name);
     }
     if (launch_check(&launch, grid, block, shared_bytes, &fault))
         return launch_refuse(&fault, kernel);
@@ -391,5 +391,13 @@ int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared
         launch_give(&launch, true);
     if (code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
+    return code;
+}
+
+int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared_bytes, int count,
+                     const td_kernel_arg *args) {
+    int code = kernel_launch(kernel, grid, block, shared_bytes, count, args);
+    if (code)
+        error_null(); /* of each output */
     return code;
 }

@@ -69,9 +69,8 @@ static int publish_check(size_t count, td_tensor *const *tensors, const char *co
     if (!count || !tensors || !names)
         return error_set(STATUS_INVALID_ARGUMENT, "no tensors, or no names");
     for (size_t i = 0; i < count; i++) {
-        if (!tensors[i]) /* the error that made it NULL is kept */
-            return td_last_error()->code ? td_last_error()->code
-                                         : error_set(STATUS_INVALID_ARGUMENT, "tensor %zu is NULL", i);
+        if (!tensors[i])
+            return error_of_null() ? error_of_null() : error_set(STATUS_INVALID_ARGUMENT, "tensor %zu is NULL", i);
         if (tensors[i]->device != tensors[0]->device)
             return error_set(STATUS_DEVICE_MISMATCH, "tensor 0 is on %s, tensor %zu on %s", tensors[0]->device->name, i,
                              tensors[i]->device->name);
@@ -188,10 +187,10 @@ td_tensor *td_open(td_device *device, const char *name) {
     struct scope_part *part;
     if (!device) {
         error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
-        return NULL;
+        return error_null();
     }
     if (names_check(name) || scope_part(device, &part))
-        return NULL;
+        return error_null();
     pthread_mutex_lock(&device->lock);
     td_tensor *tensor = tensor_take(&device->tensors);
     if (!tensor) {
@@ -208,7 +207,7 @@ td_tensor *td_open(td_device *device, const char *name) {
         }
     }
     pthread_mutex_unlock(&device->lock);
-    return tensor;
+    return tensor ? tensor : error_null();
 }
 
 /* ---- lists ---- */

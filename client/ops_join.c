@@ -14,7 +14,7 @@ td_tensor *td_linear(td_tensor *x, td_tensor *weight, td_tensor *bias, td_activa
     return call_enqueue(NULL, &(struct batch_entry){.opcode = OP_LINEAR,
                                                     .n_inputs = bias ? 3 : 2,
                                                     .inputs = inputs,
-                                                    .ints = (int64_t[]){activation},
+                                                    .ints = (int64_t[]){call_enum(activation)},
                                                     .n_ints = 1});
 }
 
@@ -45,5 +45,5 @@ td_tensor *td_take_along_axis(td_tensor *x, td_tensor *indices, int axis) {
 }
 
 td_tensor *td_one_hot(td_tensor *indices, int64_t classes, td_dtype dtype) {
-    return call_one(OP_ONE_HOT, indices, (int64_t[]){classes, dtype}, 2);
+    return call_one(OP_ONE_HOT, indices, (int64_t[]){classes, call_enum(dtype)}, 2);
 }

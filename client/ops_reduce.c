@@ -2,7 +2,7 @@
 
 static td_tensor *reduce(unsigned opcode, td_tensor *x, int count, const int64_t *axes, int keepdims) {
     int64_t ints[OP_INTS_MAX] = {keepdims != 0};
-    int n = x ? call_append_list(opcode, ints, 1, count, axes) : 0;
+    int n = x ? call_append_axes(opcode, ints, 1, count, axes) : 0;
     return n < 0 ? NULL : call_one(opcode, x, ints, n);
 }
 

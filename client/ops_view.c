@@ -1,14 +1,20 @@
 #include "client/call.h"
 #include "client/tensor.h"
 
-static td_tensor *view(unsigned opcode, td_tensor *x, int count, const int64_t *list) {
+static td_tensor *view_shape(unsigned opcode, td_tensor *x, int rank, const int64_t *shape) {
     int64_t ints[OP_INTS_MAX];
-    int n = x ? call_append_list(opcode, ints, 0, count, list) : 0;
+    int n = x ? call_append_shape(opcode, ints, 0, rank, shape) : 0;
+    return n < 0 ? NULL : call_one(opcode, x, ints, n);
+}
+
+static td_tensor *view_axes(unsigned opcode, td_tensor *x, int count, const int64_t *axes) {
+    int64_t ints[OP_INTS_MAX];
+    int n = x ? call_append_axes(opcode, ints, 0, count, axes) : 0;
     return n < 0 ? NULL : call_one(opcode, x, ints, n);
 }
 
 td_tensor *td_reshape(td_tensor *x, int rank, const int64_t *shape) {
-    return view(OP_RESHAPE, x, rank, shape);
+    return view_shape(OP_RESHAPE, x, rank, shape);
 }
 
 td_tensor *td_transpose(td_tensor *x) {
@@ -16,7 +22,7 @@ td_tensor *td_transpose(td_tensor *x) {
 }
 
 td_tensor *td_permute(td_tensor *x, int rank, const int64_t *axes) {
-    return view(OP_PERMUTE_DIMS, x, rank, axes);
+    return view_axes(OP_PERMUTE_DIMS, x, rank, axes);
 }
 
 td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
@@ -37,11 +43,11 @@ td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t
 }
 
 td_tensor *td_broadcast_to(td_tensor *x, int rank, const int64_t *shape) {
-    return view(OP_BROADCAST_TO, x, rank, shape);
+    return view_shape(OP_BROADCAST_TO, x, rank, shape);
 }
 
 td_tensor *td_squeeze(td_tensor *x, int count, const int64_t *axes) {
-    return view(OP_SQUEEZE, x, count, axes);
+    return view_axes(OP_SQUEEZE, x, count, axes);
 }
 
 td_tensor *td_expand_dims(td_tensor *x, int axis) {

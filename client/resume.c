@@ -33,7 +33,6 @@ void resume_hello(const struct resume *resume, Tensord__Hello *hello) {
     if (!resume->on)
         return;
     hello->resumable = true;
-    hello->process = (uint32_t)getpid();
     hello->heartbeat_ms = resume->silence_ms;
     if (!resume->session)
         return;
@@ -216,8 +215,11 @@ static void resume_sleep(td_device *device, unsigned ms) {
 static void resume_fail(td_device *device, const struct fault *fault) {
     char text[sizeof device->resume.cause.message];
     td_error cause;
-    snprintf(text, sizeof text, "%.130s, and with it the session: %.150s", device->resume.cause.message,
-             fault->message);
+    if (fault->code == STATUS_DEVICE_LOST) /* the daemon, or its end, says it all */
+        snprintf(text, sizeof text, "%s", fault->message);
+    else
+        snprintf(text, sizeof text, "%.130s, and with it the session: %.150s", device->resume.cause.message,
+                 fault->message);
     error_compose(&cause, STATUS_DEVICE_LOST, text, NULL, NULL, 0);
     device_lose(device, &cause);
 }

@@ -1,11 +1,14 @@
 /* tensorctl: asks a running daemon how it is, and tells it what to do. Most commands talk to the front alone, so that they
  * are answered while a device is busy or hung; those of tensorctl_device.h talk to a device. */
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/command.h"
 #include "client/secure.h"
+#include "proto/url.h"
 
 enum { DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
 
@@ -71,13 +74,36 @@ static int failed(int error, const struct fault *fault) {
     return EXIT_FAILURE;
 }
 
-static void tell_how_to_start(const char *url) {
-    char text[CONTROL_URL_MAX];
-    if (!control_url(url, text, NULL))
+/* Whether the system's daemon is installed as a service. */
+static bool is_installed(void) {
+    static const char *const folders[] = {"/etc", "/usr/local/lib", "/usr/lib", "/lib"};
+    char path[64];
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s/systemd/system/tensord.service", folders[i]);
+        if (!access(path, F_OK))
+            return true;
+    }
+    return false;
+}
+
+/* Where it could be right: nobody listens at a socket of this host, where the user may make one. */
+static void tell_how_to_start(const char *given) {
+    char text[CONTROL_URL_MAX], folder[sizeof((struct url *)0)->path];
+    struct url url;
+    if (control_url(given, text, NULL) || url_parse(text, &url, NULL) || url.kind != URL_UNIX ||
+        (access(url.path, W_OK) && errno != ENOENT))
+        return;
+    if (is_installed()) {
+        fputs("To start the daemon that is installed here: systemctl start tensord\n", stderr);
+        return;
+    }
+    snprintf(folder, sizeof folder, "%s", url.path);
+    *strrchr(folder, '/') = 0;
+    if (!access(*folder ? folder : "/", W_OK))
         fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
 }
 
-static int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
+int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
     char url[CONTROL_URL_MAX];
     struct tls_context *tls = NULL;
     int error = control_url(ctl->url, url, fault);
@@ -115,6 +141,7 @@ int main(int argc, char **argv) {
         command_line_read(&ctl, argc, argv, tensorctl_commands, sizeof tensorctl_commands / sizeof *tensorctl_commands);
     if (code >= 0)
         return code;
+    text_columns_find(STDOUT_FILENO);
     if (ctl.command->device)
         return device_command(&ctl);
     int error = tensorctl_connect(&ctl, &fault);

@@ -10,7 +10,7 @@
 
 enum tensorctl_view { TENSORCTL_STATUS, TENSORCTL_DEVICES, TENSORCTL_SESSIONS };
 
-/* For people: lines of at most TEXT_COLUMNS, with units. */
+/* For people: lines that fit text_columns(), with units. */
 void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view);
 /* For programs: one JSON value and a newline, over several indented lines if `pretty`. Bytes are integers. */
 void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty);
@@ -33,15 +33,21 @@ void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *co
 
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
 
-enum { TEXT_COLUMNS = 80, TEXT_UNIT_MAX = 32 };
+enum { TEXT_COLUMNS = 80, TEXT_COLUMNS_LEAST = 40, TEXT_UNIT_MAX = 32 };
+
+/* How wide lines may be: TEXT_COLUMNS, until text_columns_find() has looked where they go. A terminal has its width; where
+ * there is none, in a pipe or a file, nothing is cut and nothing is broken. */
+unsigned text_columns(void);
+void text_columns_find(int fd);
+void text_columns_set(unsigned columns);
 
 /* Copies `text` to `out` so that it is safe to show and at most `columns` wide: control characters become '?', and what
  * does not fit gives way to "…". Returns the width. */
 unsigned text_fit(char *out, size_t size, const char *text, unsigned columns);
 unsigned text_width(const char *text);
-/* Prints one line, cut at TEXT_COLUMNS. */
+/* Prints one line, cut at text_columns(). */
 void text_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints `text` broken at spaces into lines of TEXT_COLUMNS, the first one after `head` (short, ASCII), the others
+/* Prints `text` broken at spaces into lines of text_columns(), the first one after `head` (short, ASCII), the others
  * indented as far. */
 void text_wrap(FILE *out, const char *head, const char *text);
 
@@ -50,21 +56,23 @@ const char *text_bytes(char out[TEXT_UNIT_MAX], double bytes);
 const char *text_duration(char out[TEXT_UNIT_MAX], double seconds);
 const char *text_count(char out[TEXT_UNIT_MAX], double count);
 
-/* A table whose columns are as wide as their cells need; where the sum is too much, the widest flexible columns give.
- */
-enum { TABLE_COLUMNS_MAX = 12, TABLE_CELL_MAX = 96 };
+/* A table whose columns are as wide as their cells need. Where the sum is too much, the widest flexible columns give; where
+ * that is not enough, the columns that matter least are left out. */
+enum { TABLE_COLUMNS_MAX = 16, TABLE_CELL_MAX = 96 };
 
 struct table_column {
     const char *title;
-    bool right;    /* aligned to the right */
-    bool flexible; /* may be cut */
+    bool right;     /* aligned to the right */
+    bool flexible;  /* may be cut */
+    unsigned spare; /* may be left out, those with the greatest number first; 0: never */
 };
 struct table {
     const struct table_column *columns; /* borrowed */
     unsigned n_columns, gap;
     size_t n_rows;
-    char (*cells)[TABLE_CELL_MAX]; /* [n_rows][n_columns] */
+    char **cells; /* [n_rows][n_columns]; NULL: empty */
     unsigned widths[TABLE_COLUMNS_MAX];
+    bool hidden[TABLE_COLUMNS_MAX];
 };
 
 /* With empty cells; false: out of memory. */

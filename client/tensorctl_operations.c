@@ -42,15 +42,13 @@ static void operations_dtypes(const Tensord__OperationList *list, const Tensord_
         every[n] = (uint32_t)n + 1;
         ++n;
     }
-    missing = operations_list(list, every, n, operation->dtypes, operation->n_dtypes, but, sizeof but);
-    if (operation->n_dtypes == 0)
-        snprintf(text, size, "any: no kernel needed");
-    else if (missing == 0)
+    missing = operations_list(list, every, n, operation->taken, operation->n_taken, but, sizeof but);
+    if (missing == 0)
         snprintf(text, size, "all");
-    else if (missing < operation->n_dtypes)
+    else if (missing < operation->n_taken)
         snprintf(text, size, "all but %.*s", OPERATIONS_TEXT_MAX - 10, but);
     else
-        operations_list(list, operation->dtypes, operation->n_dtypes, NULL, 0, text, size);
+        operations_list(list, operation->taken, operation->n_taken, NULL, 0, text, size);
 }
 
 /* What device `d` lacks of it; returns how many dtypes. */
@@ -78,7 +76,7 @@ static void operations_devices(const Tensord__OperationList *list, const Tensord
 
 static void operations_table(FILE *out, const Tensord__OperationList *list) {
     static const struct table_column columns[] = {{"OPERATION", .flexible = true},
-                                                  {"DTYPES OF LAST INPUT", .flexible = true},
+                                                  {"DTYPES IT TAKES", .flexible = true},
                                                   {"DEVICES THAT HAVE IT", .flexible = true}};
     char text[OPERATIONS_TEXT_MAX];
     struct table table;

@@ -29,23 +29,30 @@ static void principals_row(struct table *table, size_t row, const Tensord__Princ
     table_set(table, row, 3, principals_counts(text, principal->weight, 0));
     table_set(table, row, 4, device->device);
     table_set(table, row, 5, principals_bytes(text, device->live, device->live_limit));
-    table_set(table, row, 6, text_count(rate, (double)device->ops_queued));
-    table_set(table, row, 7, text_bytes(rate, (double)device->staging));
+    snprintf(text, sizeof text, "%.0f %%", device->device_ratio * 100);
+    table_set(table, row, 6, text);
+    table_set(table, row, 7, text_count(rate, device->ops_per_s));
+    table_set(table, row, 8, principals_counts(text, device->ops_queued, device->ops_limit));
+    table_set(table, row, 9, text_count(rate, (double)device->failures));
+    table_set(table, row, 10, text_bytes(rate, (double)device->staging));
     snprintf(text, sizeof text, "%s/s", text_bytes(rate, device->bytes_per_s));
-    table_set(table, row, 8, text);
+    table_set(table, row, 11, text);
 }
 
 /* Those that only ask for a status have no row. */
 void tensorctl_principals_write(FILE *out, const Tensord__Status *status) {
     static const struct table_column columns[] = {{"USER", .flexible = true},
-                                                  {"CONN", .right = true, .flexible = true},
-                                                  {"SESS", .right = true, .flexible = true},
-                                                  {"WEIGHT", .right = true, .flexible = true},
+                                                  {"CONN", .right = true, .spare = 3},
+                                                  {"SESS", .right = true},
+                                                  {"WEIGHT", .right = true, .spare = 4},
                                                   {"DEVICE", .flexible = true},
-                                                  {"LIVE", .right = true, .flexible = true},
-                                                  {"QUEUED", .right = true, .flexible = true},
-                                                  {"STAGING", .right = true, .flexible = true},
-                                                  {"IN+OUT", .right = true, .flexible = true}};
+                                                  {"LIVE", .right = true},
+                                                  {"TIME", .right = true},
+                                                  {"OP/S", .right = true},
+                                                  {"QUEUED", .right = true, .spare = 2},
+                                                  {"FAILED", .right = true, .spare = 1},
+                                                  {"STAGING", .right = true, .spare = 6},
+                                                  {"IN+OUT", .right = true, .spare = 5}};
     struct table table;
     size_t count = 0, row = 0;
 

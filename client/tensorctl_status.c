@@ -1,8 +1,10 @@
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/tensorctl.h"
+#include "proto/figures.h"
 #include "proto/status.h"
 #include "proto/status_json.h"
 
@@ -35,17 +37,18 @@ static void tensorctl_bar(char *bar, unsigned width, const Tensord__DeviceStatus
 }
 
 static void tensorctl_memory(FILE *out, const Tensord__DeviceStatus *device) {
-    char bar[33], live[TEXT_UNIT_MAX], reserved[TEXT_UNIT_MAX], peak[TEXT_UNIT_MAX], most[TEXT_UNIT_MAX],
+    char text[256], bar[33], live[TEXT_UNIT_MAX], reserved[TEXT_UNIT_MAX], peak[TEXT_UNIT_MAX], most[TEXT_UNIT_MAX],
         total[TEXT_UNIT_MAX];
 
-    tensorctl_bar(bar, sizeof bar - 1, device);
+    tensorctl_bar(bar, text_columns() < TEXT_COLUMNS ? 8 : sizeof bar - 1, device);
     text_bytes(live, (double)device->memory_live);
     text_bytes(reserved, (double)device->memory_reserved);
     text_bytes(peak, (double)device->memory_peak);
     text_bytes(most, (double)device->memory_largest_free);
     text_bytes(total, (double)device->memory_total);
     text_line(out, "  memory  [%s] %s live of %s", bar, live, total);
-    text_line(out, "          %s reserved, %s peak, largest free block %s", reserved, peak, most);
+    snprintf(text, sizeof text, "%s reserved, %s peak, largest free block %s", reserved, peak, most);
+    text_wrap(out, "          ", text);
 }
 
 /* What is beside the pool, where there is any. */
@@ -94,8 +97,7 @@ static void tensorctl_names(FILE *out, const Tensord__DeviceStatus *device) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%.64s: %s", i ? "; " : " (", owner->principal,
                                  text_count(count, (double)owner->names));
         if (device->n_name_owners > 1)
-            used += (size_t)snprintf(text + used, sizeof text - used, ", %s",
-                                     text_bytes(bytes, (double)owner->bytes));
+            used += (size_t)snprintf(text + used, sizeof text - used, ", %s", text_bytes(bytes, (double)owner->bytes));
     }
     used += (size_t)snprintf(text + used, sizeof text - used, "%s", device->n_name_owners ? ")" : "");
     if (device->names_unsaved)
@@ -104,15 +106,64 @@ static void tensorctl_names(FILE *out, const Tensord__DeviceStatus *device) {
     text_wrap(out, "  names   ", text);
 }
 
-static void tensorctl_work(FILE *out, const Tensord__DeviceStatus *device) {
-    char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], done[TEXT_UNIT_MAX];
-    char in[TEXT_UNIT_MAX], in_rate[TEXT_UNIT_MAX], sent[TEXT_UNIT_MAX], sent_rate[TEXT_UNIT_MAX];
+/* "p50 â¤ 2.0 Âµs, p99 â¤ 64 Âµs"; what too few samples say nothing of is said to be unknown. */
+static int tensorctl_quantiles(char *out, size_t size, const char *what, const Tensord__Histogram *times) {
+    static const struct {
+        const char *name;
+        double part;
+    } rows[] = {{"p50", 0.5}, {"p99", 0.99}};
+    char bound[TEXT_UNIT_MAX];
+    int used = snprintf(out, size, "%s", what);
 
-    text_line(out, "  work    %s op/s, %s queued, %s done", text_count(rate, device->ops_per_s),
-              text_count(queue, (double)device->queue_depth), text_count(done, (double)device->ops_total));
-    text_line(out, "  bytes   in %s/s (%s in all), out %s/s (%s in all)", text_bytes(in_rate, device->bytes_in_per_s),
-              text_bytes(in, (double)device->bytes_in), text_bytes(sent_rate, device->bytes_out_per_s),
-              text_bytes(sent, (double)device->bytes_out));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+        double value = figures_quantile(times, rows[i].part);
+        if (isnan(value))
+            used += snprintf(out + used, size - (size_t)used, "%s %s unknown (%" PRIu64 " sample%s)", i ? "," : "",
+                             rows[i].name, times->samples, times->samples == 1 ? "" : "s");
+        else if (isinf(value))
+            used += snprintf(out + used, size - (size_t)used, "%s %s > %s", i ? "," : "", rows[i].name,
+                             text_duration(bound, ldexp(1e-6, (int)times->n_counts - 2)));
+        else
+            used += snprintf(out + used, size - (size_t)used, "%s %s ≤ %s", i ? "," : "", rows[i].name,
+                             text_duration(bound, value));
+        if (isnan(value))
+            break;
+    }
+    return used;
+}
+
+static void tensorctl_times(FILE *out, const Tensord__DeviceStatus *device) {
+    char text[512];
+    int used = 0;
+
+    if (figures_count(device->queue_time))
+        used = tensorctl_quantiles(text, sizeof text, "queue", device->queue_time);
+    if (figures_count(device->run_time)) {
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s", used ? "; " : "");
+        used += tensorctl_quantiles(text + used, sizeof text - (size_t)used, "run", device->run_time);
+    }
+    if (used)
+        text_wrap(out, "  times   ", text);
+}
+
+static void tensorctl_work(FILE *out, const Tensord__DeviceStatus *device) {
+    char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], done[TEXT_UNIT_MAX], busy[TEXT_UNIT_MAX];
+    char in[TEXT_UNIT_MAX], in_rate[TEXT_UNIT_MAX], sent[TEXT_UNIT_MAX], sent_rate[TEXT_UNIT_MAX];
+    char memory[TEXT_UNIT_MAX], cpu[TEXT_UNIT_MAX], text[512];
+
+    snprintf(text, sizeof text, "%.0f %% busy (%s in all), %s op/s, %s queued, %s done", device->busy_ratio * 100,
+             text_duration(busy, device->busy_s), text_count(rate, device->ops_per_s),
+             text_count(queue, (double)device->queue_depth), text_count(done, (double)device->ops_total));
+    text_wrap(out, "  work    ", text);
+    tensorctl_times(out, device);
+    snprintf(text, sizeof text, "in %s/s (%s in all), out %s/s (%s in all)",
+             text_bytes(in_rate, device->bytes_in_per_s), text_bytes(in, (double)device->bytes_in),
+             text_bytes(sent_rate, device->bytes_out_per_s), text_bytes(sent, (double)device->bytes_out));
+    text_wrap(out, "  bytes   ", text);
+    snprintf(text, sizeof text, "process %" PRIu32 ", %s of host memory, %s of processor time", device->worker_pid,
+             text_bytes(memory, (double)device->worker_memory), text_duration(cpu, device->worker_cpu_s));
+    if (device->worker_pid)
+        text_wrap(out, "  worker  ", text);
 }
 
 /* One line, or two where the name is long. */
@@ -121,10 +172,10 @@ static void tensorctl_title(FILE *out, const Tensord__DeviceStatus *device) {
     char age[TEXT_UNIT_MAX], title[256], worker[256];
 
     snprintf(title, sizeof title, "%s  %s", about->name, about->state);
-    snprintf(worker, sizeof worker, "%s, worker %" PRIu32 ", epoch %" PRIu64 ", %" PRIu32 " restart%s, data %s old",
-             about->kind, device->worker_pid, device->epoch, device->restarts, device->restarts == 1 ? "" : "s",
+    snprintf(worker, sizeof worker, "%s, epoch %" PRIu64 ", %" PRIu32 " restart%s, data %s old", about->kind,
+             device->epoch, device->restarts, device->restarts == 1 ? "" : "s",
              text_duration(age, device->data_age_ms / 1e3));
-    if (text_width(title) + 2 + text_width(worker) <= TEXT_COLUMNS)
+    if (text_width(title) + 2 + text_width(worker) <= text_columns())
         return text_line(out, "%s  %s", title, worker);
     text_line(out, "%s", title);
     text_wrap(out, "  kind    ", worker);
@@ -156,9 +207,10 @@ static void tensorctl_devices(FILE *out, const Tensord__Status *status) {
                                                   {"STATE"},
                                                   {"MODEL", .flexible = true},
                                                   {"LEVEL", .flexible = true},
-                                                  {"PROCESSORS", .right = true},
+                                                  {"PROCESSORS", .right = true, .spare = 1},
                                                   {"MEMORY", .right = true},
-                                                  {"LIVE", .right = true}};
+                                                  {"LIVE", .right = true},
+                                                  {"BUSY", .right = true}};
     struct table table;
     char text[TEXT_UNIT_MAX];
 
@@ -175,6 +227,8 @@ static void tensorctl_devices(FILE *out, const Tensord__Status *status) {
         table_set(&table, i, 5, text_count(text, about->processors));
         table_set(&table, i, 6, text_bytes(text, (double)device->memory_total));
         table_set(&table, i, 7, text_bytes(text, (double)device->memory_live));
+        snprintf(text, sizeof text, "%.0f %%", device->busy_ratio * 100);
+        table_set(&table, i, 8, text);
     }
     table_head(&table, out);
     for (size_t i = 0; i < status->n_devices; ++i)
@@ -190,21 +244,54 @@ static void tensorctl_devices(FILE *out, const Tensord__Status *status) {
 
 /* ---- sessions ---- */
 
+enum session_column {
+    SESSION_ID,
+    SESSION_USER,
+    SESSION_PROGRAM,
+    SESSION_PID,
+    SESSION_FROM,
+    SESSION_DEVICE,
+    SESSION_AGE,
+    SESSION_SHARE,
+    SESSION_RATE,
+    SESSION_QUEUED,
+    SESSION_DONE,
+    SESSION_LIVE,
+    SESSION_PEAK,
+    SESSION_TENSORS,
+    SESSION_COLUMNS
+};
+
+/* "gpu7 (10.0.0.7:40212)": a name that a client claims stands beside the address that it has. */
+static void tensorctl_session_from(char *out, size_t size, const Tensord__SessionStatus *session) {
+    if (*session->host)
+        snprintf(out, size, "%s (%s)", session->host, session->peer);
+    else
+        snprintf(out, size, "%s", session->peer);
+}
+
 static void tensorctl_session_row(struct table *table, size_t row, const Tensord__SessionStatus *session) {
-    char text[TEXT_UNIT_MAX];
+    char text[256], unit[TEXT_UNIT_MAX];
 
     snprintf(text, sizeof text, "%" PRIu64, session->id);
-    table_set(table, row, 0, text);
-    table_set(table, row, 1, session->principal);
-    table_set(table, row, 2, session->peer);
-    table_set(table, row, 3, session->client);
-    table_set(table, row, 4, session->device);
-    table_set(table, row, 5, text_duration(text, session->age_s));
-    table_set(table, row, 6, text_count(text, (double)session->tensors));
-    table_set(table, row, 7, text_bytes(text, (double)session->live));
-    table_set(table, row, 8, text_bytes(text, (double)session->peak));
-    table_set(table, row, 9, text_count(text, (double)session->ops_queued));
-    table_set(table, row, 10, text_count(text, (double)session->ops_done));
+    table_set(table, row, SESSION_ID, text);
+    table_set(table, row, SESSION_USER, session->principal);
+    figures_program(session->client, text, sizeof text);
+    table_set(table, row, SESSION_PROGRAM, text);
+    snprintf(text, sizeof text, "%" PRIu32, session->pid);
+    table_set(table, row, SESSION_PID, session->pid ? text : "");
+    tensorctl_session_from(text, sizeof text, session);
+    table_set(table, row, SESSION_FROM, text);
+    table_set(table, row, SESSION_DEVICE, session->device);
+    table_set(table, row, SESSION_AGE, text_duration(unit, session->age_s));
+    snprintf(text, sizeof text, "%.0f %%", session->device_ratio * 100);
+    table_set(table, row, SESSION_SHARE, text);
+    table_set(table, row, SESSION_RATE, text_count(unit, session->ops_per_s));
+    table_set(table, row, SESSION_QUEUED, text_count(unit, (double)session->ops_queued));
+    table_set(table, row, SESSION_DONE, text_count(unit, (double)session->ops_done));
+    table_set(table, row, SESSION_LIVE, text_bytes(unit, (double)session->live));
+    table_set(table, row, SESSION_PEAK, text_bytes(unit, (double)session->peak));
+    table_set(table, row, SESSION_TENSORS, text_count(unit, (double)session->tensors));
 }
 
 /* "SHAPE 2, OUT_OF_MEMORY 1; last: matmul forward/logits: shapes do not fit: …" */
@@ -255,17 +342,22 @@ static int tensorctl_by_live(const void *a, const void *b) {
 
 /* Puts the message's sessions in order, too. */
 static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
-    static const struct table_column columns[] = {{"ID", .right = true, .flexible = true},
-                                                  {"USER", .flexible = true},
-                                                  {"PEER", .flexible = true},
-                                                  {"CLIENT", .flexible = true},
-                                                  {"DEVICE", .flexible = true},
-                                                  {"AGE", .right = true},
-                                                  {"TENSORS", .right = true},
-                                                  {"LIVE", .right = true},
-                                                  {"PEAK", .right = true},
-                                                  {"QUEUED", .right = true},
-                                                  {"DONE", .right = true}};
+    static const struct table_column columns[SESSION_COLUMNS] = {
+        [SESSION_ID] = {"ID", .right = true, .flexible = true},
+        [SESSION_USER] = {"USER", .flexible = true},
+        [SESSION_PROGRAM] = {"PROGRAM", .flexible = true},
+        [SESSION_PID] = {"PID", .right = true, .spare = 4},
+        [SESSION_FROM] = {"FROM", .flexible = true, .spare = 5},
+        [SESSION_DEVICE] = {"DEVICE", .flexible = true},
+        [SESSION_AGE] = {"AGE", .right = true, .spare = 3},
+        [SESSION_SHARE] = {"TIME", .right = true},
+        [SESSION_RATE] = {"OP/S", .right = true},
+        [SESSION_QUEUED] = {"QUEUED", .right = true, .spare = 1},
+        [SESSION_DONE] = {"DONE", .right = true, .spare = 2},
+        [SESSION_LIVE] = {"LIVE", .right = true},
+        [SESSION_PEAK] = {"PEAK", .right = true, .spare = 6},
+        [SESSION_TENSORS] = {"TENSORS", .right = true, .spare = 7},
+    };
     struct table table;
     size_t count = status->n_sessions;
 
@@ -289,7 +381,7 @@ static void tensorctl_sessions(FILE *out, const Tensord__Status *status) {
 static void tensorctl_logins(FILE *out, const Tensord__LoginStatus *logins) {
     uint64_t denied = logins ? logins->no_token + logins->malformed + logins->unknown + logins->wrong : 0;
     if (denied || (logins && logins->turned_away))
-        text_line(out, "logins: %llu granted, %llu denied, %llu put off, %llu turned away",
+        text_line(out, "logins: %llu ok, %llu failed, %llu delayed, %llu rate-limited",
                   (unsigned long long)logins->granted, (unsigned long long)denied, (unsigned long long)logins->put_off,
                   (unsigned long long)logins->turned_away);
 }

@@ -1,11 +1,33 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "client/tensorctl.h"
 #include "proto/utf8.h"
 
-enum { LINE_BYTES_MAX = TEXT_COLUMNS * 4 + 1, RUNE_ELLIPSIS = 0x2026 };
+enum { RUNE_ELLIPSIS = 0x2026, TEXT_UNLIMITED = 1 << 30 };
+
+/* ---- the width ---- */
+
+static unsigned text_width_of_lines = TEXT_COLUMNS;
+
+unsigned text_columns(void) {
+    return text_width_of_lines;
+}
+
+void text_columns_set(unsigned columns) {
+    text_width_of_lines = columns < TEXT_COLUMNS_LEAST ? TEXT_COLUMNS_LEAST : columns;
+}
+
+void text_columns_find(int fd) {
+    struct winsize size;
+    if (!isatty(fd))
+        text_columns_set(TEXT_UNLIMITED);
+    else
+        text_columns_set(ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : TEXT_COLUMNS);
+}
 
 /* ---- code points ---- */
 
@@ -64,15 +86,38 @@ unsigned text_fit(char *out, size_t size, const char *text, unsigned columns) {
     return width;
 }
 
+/* The same, printed. */
+static unsigned text_print(FILE *out, const char *text, unsigned columns) {
+    bool cut = text_width(text) > columns;
+    unsigned width = 0, room = cut && columns ? columns - 1 : columns;
+    char bytes[4];
+
+    while (*text) {
+        uint32_t rune = rune_shown(utf8_next(&text));
+        if (width + rune_width(rune) > room)
+            break;
+        width += rune_width(rune);
+        fwrite(bytes, 1, utf8_put(rune, bytes), out);
+    }
+    if (cut && width < columns) {
+        fwrite(bytes, 1, utf8_put(RUNE_ELLIPSIS, bytes), out);
+        ++width;
+    }
+    return width;
+}
+
 void text_line(FILE *out, const char *format, ...) {
-    char text[1024], line[LINE_BYTES_MAX + 8];
+    char *text;
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    int length = vasprintf(&text, format, arguments);
     va_end(arguments);
-    text_fit(line, sizeof line, text, TEXT_COLUMNS);
-    fprintf(out, "%s\n", line);
+    if (length >= 0)
+        text_print(out, text, text_columns());
+    fputc('\n', out);
+    if (length >= 0)
+        free(text);
 }
 
 /* The end of the longest piece of `text` that is at most `columns` wide and ends before a space; of one that ends
@@ -94,7 +139,7 @@ void text_wrap(FILE *out, const char *head, const char *text) {
     int indent = (int)strlen(head);
 
     do {
-        const char *end = text_break(text, (unsigned)(TEXT_COLUMNS - indent));
+        const char *end = text_break(text, text_columns() - (unsigned)indent);
         text_line(out, "%-*s%.*s", indent, head, (int)(end - text), text);
         text = end + strspn(end, " ");
         head = "";
@@ -146,6 +191,8 @@ const char *text_duration(char out[TEXT_UNIT_MAX], double seconds) {
 
 /* ---- tables ---- */
 
+enum { TABLE_LEAST = 10 /* a flexible column keeps so much, while others can be left out */ };
+
 bool table_init(struct table *table, const struct table_column *columns, unsigned n_columns, size_t n_rows) {
     *table = (struct table){.columns = columns, .n_columns = n_columns, .n_rows = n_rows};
     table->cells = calloc(n_rows * n_columns + 1, sizeof *table->cells);
@@ -153,38 +200,58 @@ bool table_init(struct table *table, const struct table_column *columns, unsigne
 }
 
 void table_finish(struct table *table) {
+    for (size_t i = 0; table->cells && i < table->n_rows * table->n_columns; ++i)
+        free(table->cells[i]);
     free(table->cells);
     table->cells = NULL;
 }
 
-static char *table_cell(const struct table *table, size_t row, unsigned column) {
-    return table->cells[row * table->n_columns + column];
+static const char *table_cell(const struct table *table, size_t row, unsigned column) {
+    const char *cell = table->cells[row * table->n_columns + column];
+    return cell ? cell : "";
 }
 
 void table_set(struct table *table, size_t row, unsigned column, const char *text) {
-    text_fit(table_cell(table, row, column), TABLE_CELL_MAX, text, TEXT_COLUMNS);
+    char **cell = &table->cells[row * table->n_columns + column];
+    free(*cell);
+    *cell = strdup(text); /* without memory it is empty */
 }
 
 static unsigned table_width(const struct table *table) {
-    unsigned width = (table->n_columns - 1) * table->gap;
-    for (unsigned i = 0; i < table->n_columns; ++i)
-        width += table->widths[i];
-    return width;
+    unsigned width = 0, shown = 0;
+    for (unsigned i = 0; i < table->n_columns; ++i) {
+        width += table->hidden[i] ? 0 : table->widths[i];
+        shown += !table->hidden[i];
+    }
+    return width + (shown - 1) * table->gap;
 }
 
 /* Takes a column off the widest flexible one; false when none can give any more. */
-static bool table_shrink(struct table *table) {
+static bool table_shrink(struct table *table, unsigned least) {
     unsigned *widest = NULL;
     for (unsigned i = 0; i < table->n_columns; ++i)
-        if (table->columns[i].flexible && (!widest || table->widths[i] > *widest))
+        if (!table->hidden[i] && table->columns[i].flexible && (!widest || table->widths[i] > *widest))
             widest = &table->widths[i];
-    if (!widest || *widest <= 2)
+    if (!widest || *widest <= least)
         return false;
     --*widest;
     return true;
 }
 
-static void table_layout(struct table *table) {
+/* Leaves out what matters least; false: all that is left stays. */
+static bool table_hide(struct table *table) {
+    unsigned worst = table->n_columns;
+    for (unsigned i = 0; i < table->n_columns; ++i)
+        if (!table->hidden[i] && table->columns[i].spare &&
+            (worst == table->n_columns || table->columns[i].spare > table->columns[worst].spare))
+            worst = i;
+    if (worst == table->n_columns)
+        return false;
+    table->hidden[worst] = true;
+    return true;
+}
+
+static void table_natural(struct table *table) {
     for (unsigned i = 0; i < table->n_columns; ++i) {
         table->widths[i] = text_width(table->columns[i].title);
         for (size_t row = 0; row < table->n_rows; ++row) {
@@ -193,24 +260,48 @@ static void table_layout(struct table *table) {
                 table->widths[i] = width;
         }
     }
+}
+
+static void table_layout(struct table *table) {
     table->gap = 2;
-    if (table_width(table) > TEXT_COLUMNS)
+    table_natural(table);
+    if (table_width(table) > text_columns())
         table->gap = 1;
-    while (table_width(table) > TEXT_COLUMNS && table_shrink(table))
-        ;
+    while (table_width(table) > text_columns()) {
+        if (table_shrink(table, TABLE_LEAST))
+            continue;
+        if (table_hide(table))
+            table_natural(table); /* the others may have room again */
+        else if (!table_shrink(table, 2))
+            break;
+    }
 }
 
 static void table_print(const struct table *table, const char *const cells[], FILE *out) {
-    char line[TABLE_COLUMNS_MAX * (TABLE_CELL_MAX + TEXT_COLUMNS)], cell[TABLE_CELL_MAX];
-    size_t used = 0;
+    unsigned last = table->n_columns, room = text_columns();
+    bool first = true;
 
-    for (unsigned i = 0; i < table->n_columns; ++i) {
-        int gap = i ? (int)table->gap : 0;
-        int fill = (int)(table->widths[i] - text_fit(cell, sizeof cell, cells[i], table->widths[i]));
-        int before = table->columns[i].right ? fill : 0, after = i + 1 < table->n_columns ? fill - before : 0;
-        used += (size_t)snprintf(line + used, sizeof line - used, "%*s%s%*s", gap + before, "", cell, after, "");
+    while (last > 0 && table->hidden[last - 1])
+        last--;
+    for (unsigned i = 0; i < last; ++i) {
+        if (table->hidden[i])
+            continue;
+        unsigned gap = first ? 0 : table->gap, width = text_width(cells[i]);
+        unsigned fill = table->widths[i] > width ? table->widths[i] - width : 0;
+        unsigned before = gap + (table->columns[i].right ? fill : 0), after = fill + gap - before;
+        first = false;
+        if (before >= room) /* no more than the line has room for, whatever the cells need */
+            break;
+        fprintf(out, "%*s", (int)before, "");
+        room -= before;
+        unsigned fits = table->widths[i] < room ? table->widths[i] : room;
+        room -= text_print(out, cells[i], fits);
+        if (i + 1 < last && after <= room) {
+            fprintf(out, "%*s", (int)after, "");
+            room -= after;
+        }
     }
-    text_line(out, "%s", line);
+    fputc('\n', out);
 }
 
 void table_head(struct table *table, FILE *out) {

@@ -17,7 +17,8 @@
  *
  * Errors. Functions that return int return TD_OK (0) or a TD_E_ code. Functions that return a pointer return NULL on
  * failure. Either way td_last_error() tells the calling thread the code, the words, and where it began. NULL as a tensor
- * argument is passed on: the result is NULL, and the first error is kept. So a chain of calls is checked once, at its end.
+ * argument is passed on: the result is NULL, and where the thread's last error is that of a call which gave NULL for a
+ * tensor it is kept. So a chain of calls is checked once, at its end. Any other NULL is TD_E_INVALID_ARGUMENT.
  * What only the device can notice (an index out of range, memory used up) poisons the result, and everything computed from
  * it: td_fetch and td_wait on any of those report the first cause, with its operation and label.
  *
@@ -111,11 +112,26 @@ typedef enum td_status {
 
 enum { TD_RANK_MAX = 8, TD_NAME_MAX = 64, TD_LABEL_MAX = 128 };
 
-/* Extents as an argument: TD_SHAPE(2, 3) passes rank and extents, TD_SCALAR a zero-dimensional tensor's. */
+/* Extents as an argument: TD_SHAPE(2, 3) passes rank and extents, TD_SCALAR a zero-dimensional tensor's. They live until the
+ * call has returned. */
+#if defined(__cplusplus) && __cplusplus >= 201103L
+/* C++ has no compound literals. */
+} /* extern "C" */
+template <int n> struct td_extents {
+    int64_t extents[n];
+};
+template <typename... T> constexpr td_extents<sizeof...(T)> td_extents_of(T... extents) {
+    return td_extents<sizeof...(T)>{{static_cast<int64_t>(extents)...}};
+}
+extern "C" {
+#define TD_SHAPE(...)                                                                                                  \
+    static_cast<int>(sizeof(td_extents_of(__VA_ARGS__)) / sizeof(int64_t)), td_extents_of(__VA_ARGS__).extents
+#else
 #define TD_SHAPE(...)                                                                                                  \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) {                                     \
         __VA_ARGS__                                                                                                    \
     }
+#endif
 #define TD_SCALAR 0, (const int64_t *)NULL
 /* A list of axes as an argument; TD_ALL_AXES stands for all of them. */
 #define TD_AXES(...) TD_SHAPE(__VA_ARGS__)
@@ -165,8 +181,8 @@ typedef struct td_options {
 } td_options;
 #define TD_NEVER (~0u)
 
-/* URLs: unix:/path, tcp://host:port, tls://host:port. NULL: $TENSORD_URL, else the daemon's default socket
- * ($XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root). Options may be NULL; they are copied. Blocks
+/* URLs: unix:/path, tcp://host:port, tls://host:port. NULL or "": $TENSORD_URL, else the user's own daemon where its socket
+ * is there ($XDG_RUNTIME_DIR/tensord.sock), else the host's (/run/tensord/tensord.sock). Options may be NULL; they are copied. Blocks
  * until the daemon has answered. Over TLS (1.3) the daemon's certificate must be for the URL's host, and signed by who is
  * trusted; further connections resume the first one's session.
  * Errors: TD_E_INVALID_ARGUMENT (the URL, a file), TD_E_CONNECTION (nobody there), TD_E_TIMED_OUT, TD_E_VERSION,
@@ -176,7 +192,7 @@ TD_API int td_connect(const char *url, const td_options *options, td_connection 
 /* Closes its devices, whose tensors end with it. What was enqueued is sent first, but not waited for: td_sync() does that.
  * Fetches that are pending end with TD_E_CANCELLED. Takes NULL. Blocks for at most the connection's timeout, or about half a
  * second where the connection is lost and does not come back (the daemon then keeps the sessions for their leases), and must
- * not be called by a callback. */
+ * not be called by a callback. A connection that is closed already is left alone, unless another one has its address. */
 TD_API void td_close(td_connection *connection);
 
 typedef struct td_device_info {
@@ -308,23 +324,25 @@ TD_API td_tensor *td_copy_to(td_tensor *tensor, td_device *device);
  *   TD_E_DEVICE_MISMATCH    inputs on different devices; the message names both
  *   TD_E_AGAIN              the send queue is full: td_wait() on something earlier, then call again
  *   TD_E_NO_HOST_MEMORY, TD_E_DEVICE_LOST (or the cause that ended the session)
- * Failures that poison the result: TD_E_OUT_OF_MEMORY, TD_E_LIMIT (tensors or bytes of the session), TD_E_UNSUPPORTED, and
- * where noted TD_E_OUT_OF_RANGE. */
+ * Failures that poison the result: TD_E_OUT_OF_MEMORY, TD_E_LIMIT (tensors or bytes of the session, or an operation that
+ * would take longer than any may), TD_E_UNSUPPORTED, and where noted TD_E_OUT_OF_RANGE. */
 
 /* ---- creation ---- */
 
-/* Every element `value`. For integer dtypes the value is truncated and must then be one of theirs; td_full_int takes all
- * of i64. bool: value != 0 (td_full_int: 0 or 1). */
+/* Every element `value`. For integer dtypes the value is truncated and must then be one of theirs, which NaN and infinities
+ * are not; td_full_int takes all of i64. bool: value != 0 (td_full_int: 0 or 1). */
 TD_API td_tensor *td_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, double value);
 TD_API td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_t *shape, int64_t value);
 /* start, start + step, … below stop (above, for a negative step): ceil((stop - start) / step) elements, or none, rank 1.
- * Not bool; for integer dtypes all three are truncated, and the elements must be theirs. */
+ * Not bool; for integer dtypes all three are truncated, to integers of i64 and a step that is not 0, and the elements must
+ * be the dtype's. */
 TD_API td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double stop, double step);
 /* (rows, columns), ones at (i, i + diagonal), zeros elsewhere. */
 TD_API td_tensor *td_eye(td_device *device, td_dtype dtype, int64_t rows, int64_t columns, int64_t diagonal);
 /* Floating dtypes. Philox4x32-10 (Salmon et al., SC 2011): the numbers depend on seed and position alone, the same on
- * every device (normal: up to rounding of log and cos). Uniform is in [low, high), normal has this mean and standard
- * deviation; TD_E_INVALID_ARGUMENT where low > high, for a negative deviation, and for what is not finite. */
+ * every device (normal: up to rounding of log and cos). Uniform is in [low, high), and `low` where both are equal; normal
+ * has this mean and standard deviation. TD_E_INVALID_ARGUMENT where low > high or the dtype has no value between them, for
+ * a negative deviation, and for what is not finite or beyond the dtype's largest value. */
 TD_API td_tensor *td_uniform(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed,
                              double low, double high);
 TD_API td_tensor *td_normal(td_device *device, td_dtype dtype, int rank, const int64_t *shape, uint64_t seed,
@@ -406,14 +424,14 @@ TD_API td_tensor *td_sum(td_tensor *x, int count, const int64_t *axes, int keepd
 TD_API td_tensor *td_prod(td_tensor *x, int count, const int64_t *axes, int keepdims);
 /* Integers and bool as f32, floats keep their dtype. The mean of nothing is NaN. */
 TD_API td_tensor *td_mean(td_tensor *x, int count, const int64_t *axes, int keepdims);
-/* In x's dtype; a NaN wins. Of nothing: TD_E_SHAPE. */
+/* In x's dtype; a NaN wins. An element of nothing: TD_E_SHAPE. */
 TD_API td_tensor *td_max(td_tensor *x, int count, const int64_t *axes, int keepdims);
 TD_API td_tensor *td_min(td_tensor *x, int count, const int64_t *axes, int keepdims);
 /* bool: whether any, or each, is != 0. Of nothing: false, true. */
 TD_API td_tensor *td_any(td_tensor *x, int count, const int64_t *axes, int keepdims);
 TD_API td_tensor *td_all(td_tensor *x, int count, const int64_t *axes, int keepdims);
-/* Position along one axis, or with TD_ALL_AXES in the flattened tensor; the first of equals, a NaN wins; i64. Of nothing:
- * TD_E_SHAPE. */
+/* Position along one axis, or with TD_ALL_AXES in the flattened tensor; the first of equals, a NaN wins; i64. Of
+ * nothing, also where there are no results: TD_E_SHAPE. */
 TD_API td_tensor *td_argmax(td_tensor *x, int count, const int64_t *axes, int keepdims);
 TD_API td_tensor *td_argmin(td_tensor *x, int count, const int64_t *axes, int keepdims);
 

@@ -27,11 +27,36 @@ double top_session_rate(const struct top *top, const Tensord__SessionStatus *ses
     return rate ? rate->per_s : 0;
 }
 
+/* Devices stay what and where they are while a daemon runs; of another one all trails begin anew. */
+static bool top_follow(struct top *top, const Tensord__Status *status) {
+    if (top->n_trails != status->n_devices) {
+        struct top_trail *trails = calloc(status->n_devices + 1, sizeof *trails);
+        if (!trails)
+            return false;
+        free(top->trails);
+        top->trails = trails;
+        top->n_trails = status->n_devices;
+    }
+    for (size_t i = 0; i < status->n_devices; i++) {
+        const char *name = status->devices[i]->device ? status->devices[i]->device->name : "";
+        struct top_trail *trail = &top->trails[i];
+        if (strncmp(trail->device, name, sizeof trail->device - 1) != 0) {
+            *trail = (struct top_trail){0};
+            strncpy(trail->device, name, sizeof trail->device - 1);
+        }
+        memmove(trail->busy, trail->busy + 1, sizeof trail->busy - sizeof *trail->busy);
+        trail->busy[TOP_TRAIL - 1] = (float)status->devices[i]->busy_ratio;
+    }
+    return true;
+}
+
 bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms) {
     struct top_rate *rates = calloc(status->n_sessions + 1, sizeof *rates);
     double seconds = (double)(now_ms - top->taken_ms) / 1e3;
-    if (!rates)
+    if (!rates || !top_follow(top, status)) {
+        free(rates);
         return false;
+    }
     for (size_t i = 0; i < status->n_sessions; i++) {
         const Tensord__SessionStatus *session = status->sessions[i];
         const struct top_rate *before = top_find_rate(top, session->id);
@@ -55,6 +80,7 @@ void top_finish(struct top *top) {
     if (top->status)
         tensord__status__free_unpacked(top->status, NULL);
     free(top->rates);
+    free(top->trails);
     *top = (struct top){0};
 }
 
@@ -180,7 +206,8 @@ static void sheet_put(void *owner, unsigned row, unsigned column, enum top_style
 static int top_print(struct top *top, struct fault *fault) {
     struct sheet sheet = {0};
     size_t lines = 4 * top->status->n_devices + top->status->n_sessions + 16;
-    struct top_canvas canvas = {(unsigned)lines, TEXT_COLUMNS, sheet_put, &sheet};
+    struct top_canvas canvas = {
+        (unsigned)lines, text_columns() < TOP_BATCH_COLUMNS ? text_columns() : TOP_BATCH_COLUMNS, sheet_put, &sheet};
     top_draw(top, &canvas);
     fputs("\n\n", stdout);
     if (fflush(stdout) || ferror(stdout))

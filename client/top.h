@@ -14,7 +14,10 @@
 
 struct control;
 
-enum { TOP_TIMEOUT_MS = 2000 }; /* for an answer: so long keys may have to wait */
+enum {
+    TOP_TIMEOUT_MS = 2000,  /* for an answer: so long keys may have to wait */
+    TOP_BATCH_COLUMNS = 200 /* where lines have no end: room for all that there is */
+};
 
 struct top_options {
     const char *url;
@@ -35,10 +38,12 @@ enum top_column {
     TOP_PEAK,
     TOP_TENSORS,
     TOP_QUEUED,
+    TOP_SHARE,
     TOP_RATE,
     TOP_DONE,
     TOP_FAILED,
     TOP_AGE,
+    TOP_PID,
     TOP_PEER,
     TOP_CLIENT,
     TOP_LABEL,
@@ -52,7 +57,16 @@ struct top_rate {
     double per_s;
 };
 
+/* How busy a device was at the last looks, for a line of sparks. */
+enum { TOP_TRAIL = 30 };
+struct top_trail {
+    char device[64];
+    float busy[TOP_TRAIL]; /* 0 to 1, the newest last */
+};
+
 struct top {
+    struct top_trail *trails; /* of the devices, in the order of the status */
+    size_t n_trails;
     Tensord__Status *status; /* the newest; its sessions are in the order that is shown. NULL: none yet */
     struct top_rate *rates;  /* of these, by number */
     size_t n_rates;

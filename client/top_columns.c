@@ -1,9 +1,9 @@
-#include <inttypes.h>
 #include <string.h>
 
 #include "client/top.h"
+#include "proto/figures.h"
 
-enum top_kind { KIND_NUMBER, KIND_COUNT, KIND_BYTES, KIND_DURATION, KIND_TEXT };
+enum top_kind { KIND_NUMBER, KIND_PERCENT, KIND_COUNT, KIND_BYTES, KIND_DURATION, KIND_TEXT, KIND_PROGRAM };
 
 /* ---- what a session has ---- */
 
@@ -31,6 +31,14 @@ static double value_done(const struct top *top, const Tensord__SessionStatus *se
     (void)top;
     return (double)session->ops_done;
 }
+static double value_share(const struct top *top, const Tensord__SessionStatus *session) {
+    (void)top;
+    return session->device_ratio * 100;
+}
+static double value_pid(const struct top *top, const Tensord__SessionStatus *session) {
+    (void)top;
+    return session->pid;
+}
 static double value_failed(const struct top *top, const Tensord__SessionStatus *session) {
     double sum = 0;
     (void)top;
@@ -50,7 +58,7 @@ static const char *text_device(const Tensord__SessionStatus *session) {
     return session->device;
 }
 static const char *text_peer(const Tensord__SessionStatus *session) {
-    return session->peer;
+    return *session->host ? session->host : session->peer;
 }
 static const char *text_client(const Tensord__SessionStatus *session) {
     return session->client;
@@ -67,17 +75,19 @@ static const struct {
 } top_columns[TOP_COLUMNS] = {
     [TOP_ID] = {{"ID", 'I', 6, 14, true}, KIND_NUMBER, .value = value_id},
     [TOP_USER] = {{"USER", 'U', 9, 12}, KIND_TEXT, .text = text_user},
-    [TOP_DEVICE] = {{"DEVICE", 'V', 7, 10}, KIND_TEXT, .text = text_device},
+    [TOP_DEVICE] = {{"DEVICE", 'V', 8, 10}, KIND_TEXT, .text = text_device},
     [TOP_LIVE] = {{"LIVE", 'L', 8, 13, true}, KIND_BYTES, .value = value_live},
     [TOP_PEAK] = {{"PEAK", 'P', 8, 5, true}, KIND_BYTES, .value = value_peak},
-    [TOP_TENSORS] = {{"TENSORS", 'T', 8, 4, true}, KIND_COUNT, .value = value_tensors},
-    [TOP_QUEUED] = {{"QUEUED", 'W', 7, 9, true}, KIND_COUNT, .value = value_queued},
+    [TOP_TENSORS] = {{"TENSORS", 'T', 9, 4, true}, KIND_COUNT, .value = value_tensors},
+    [TOP_QUEUED] = {{"QUEUED", 'W', 8, 9, true}, KIND_COUNT, .value = value_queued},
+    [TOP_SHARE] = {{"TIME", 'M', 6, 15, true}, KIND_PERCENT, .value = value_share},
     [TOP_RATE] = {{"OP/S", 'O', 6, 11, true}, KIND_COUNT, .value = top_session_rate},
     [TOP_DONE] = {{"DONE", 'D', 6, 6, true}, KIND_COUNT, .value = value_done},
-    [TOP_FAILED] = {{"FAILED", 'F', 7, 3, true}, KIND_COUNT, .value = value_failed},
+    [TOP_FAILED] = {{"FAILED", 'F', 8, 3, true}, KIND_COUNT, .value = value_failed},
     [TOP_AGE] = {{"AGE", 'A', 8, 7, true}, KIND_DURATION, .value = value_age},
-    [TOP_PEER] = {{"PEER", 'E', 15, 1}, KIND_TEXT, .text = text_peer},
-    [TOP_CLIENT] = {{"CLIENT", 'C', 14, 8}, KIND_TEXT, .text = text_client},
+    [TOP_PID] = {{"PID", 'N', 7, 2, true}, KIND_NUMBER, .value = value_pid},
+    [TOP_PEER] = {{"FROM", 'E', 15, 1}, KIND_TEXT, .text = text_peer},
+    [TOP_CLIENT] = {{"PROGRAM", 'C', 14, 8}, KIND_PROGRAM, .text = text_client},
     [TOP_LABEL] = {{"LABEL", 'B', 0, 2}, KIND_TEXT, .text = text_label},
 };
 
@@ -91,7 +101,10 @@ void top_column_text(const struct top *top, const Tensord__SessionStatus *sessio
     char unit[TEXT_UNIT_MAX];
     switch (top_columns[column].kind) {
     case KIND_NUMBER:
-        snprintf(text, TABLE_CELL_MAX, "%" PRIu64, session->id);
+        snprintf(text, TABLE_CELL_MAX, "%.0f", value);
+        return;
+    case KIND_PERCENT:
+        snprintf(text, TABLE_CELL_MAX, "%.0f%%", value);
         return;
     case KIND_COUNT:
         snprintf(text, TABLE_CELL_MAX, "%s", text_count(unit, value));
@@ -101,6 +114,9 @@ void top_column_text(const struct top *top, const Tensord__SessionStatus *sessio
         return;
     case KIND_DURATION:
         snprintf(text, TABLE_CELL_MAX, "%s", text_duration(unit, value));
+        return;
+    case KIND_PROGRAM:
+        figures_program(session->client, text, TABLE_CELL_MAX);
         return;
     case KIND_TEXT:
         text_fit(text, TABLE_CELL_MAX, top_columns[column].text(session), TABLE_CELL_MAX / 4);

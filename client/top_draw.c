@@ -113,15 +113,29 @@ static void draw_readings(struct pen *pen, const Tensord__DeviceStatus *device, 
         pen_print(pen, TOP_PLAIN, "%.0f W ", reading(readings->power_draw, 0) / 1e3);
 }
 
+/* "▁▁▃█": the last looks, where a device has been busy at any of them. */
+static void draw_trail(struct pen *pen, const struct top_trail *trail) {
+    static const char *const sparks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    char line[TOP_TRAIL * 3 + 1] = "";
+    for (int i = 0; i < TOP_TRAIL; i++) {
+        double busy = trail->busy[i] > 1 ? 1 : trail->busy[i] > 0 ? trail->busy[i] : 0;
+        int level = (int)(busy * 8 + 0.5);
+        strcat(line, sparks[level || busy < 0.005 ? level : 1]);
+    }
+    pen_put(pen, TOP_BAR, line);
+    pen_put(pen, TOP_PLAIN, " ");
+}
+
 static void draw_work(struct pen *pen, const Tensord__DeviceStatus *device) {
     char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], age[TEXT_UNIT_MAX];
-    pen_print(pen, TOP_PLAIN, "%s op/s %s queued", text_count(rate, device->ops_per_s),
-              text_count(queue, (double)device->queue_depth));
+    pen_print(pen, TOP_PLAIN, "busy %3.0f%% %s op/s %s queued", device->busy_ratio * 100,
+              text_count(rate, device->ops_per_s), text_count(queue, (double)device->queue_depth));
     if (device->stalled_s >= 1)
         pen_print(pen, TOP_WARNING, " stalled for %s", text_duration(age, device->stalled_s));
 }
 
-static void draw_device(struct pen *pen, const Tensord__DeviceStatus *device, unsigned lines) {
+static void draw_device(struct pen *pen, const struct top *top, size_t number, unsigned lines) {
+    const Tensord__DeviceStatus *device = top->status->devices[number];
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
     const Tensord__Device *about = device->device ? device->device : &unknown;
     unsigned columns = pen->canvas->columns, bar = columns >= 70 ? DRAW_BAR_MAX : columns >= 50 ? 12 : 6;
@@ -132,6 +146,8 @@ static void draw_device(struct pen *pen, const Tensord__DeviceStatus *device, un
             pen_field(pen, TOP_WARNING, about->state, 11, false);
         draw_memory(pen, device, columns >= DRAW_WIDE ? DRAW_BAR_MAX : bar);
         draw_readings(pen, device, 10);
+        if (columns >= DRAW_WIDE)
+            draw_trail(pen, &top->trails[number]);
         draw_work(pen, device);
         pen_line(pen);
         return;
@@ -155,7 +171,7 @@ static void draw_devices(struct pen *pen, struct top *top) {
     if (all || top->first_device >= count)
         top->first_device = 0;
     for (size_t i = 0; i < shown; i++)
-        draw_device(pen, top->status->devices[(top->first_device + i) % count], lines);
+        draw_device(pen, top, (top->first_device + i) % count, lines);
     if (!all && room) {
         pen_print(pen, TOP_PLAIN, "%zu more device%s: d", count - shown, count - shown == 1 ? "" : "s");
         pen_line(pen);
@@ -192,7 +208,7 @@ static void draw_titles(struct pen *pen, const struct top *top, const struct dra
     for (unsigned i = 0; i < TOP_COLUMNS; i++) {
         const struct top_column_info *info = top_column_info(i);
         bool sorts = i == (unsigned)top->sort;
-        snprintf(title, sizeof title, "%s%s", info->title, !sorts ? "" : top->reverse ? "^" : "v");
+        snprintf(title, sizeof title, "%s%s", info->title, !sorts ? "" : top->reverse ? " ▲" : " ▼");
         if (layout->shown[i])
             pen_field(pen, sorts ? TOP_SELECTED : TOP_TITLES, title, layout->width[i], info->right);
     }

@@ -23,10 +23,12 @@ static int source_check(struct source *source, td_device *device, td_dtype dtype
     int code = 0;
     if (!device)
         code = fault_set(&fault, STATUS_INVALID_ARGUMENT, "the device is NULL");
-    else if (rank < 0 || (rank && !shape))
-        code = fault_set(&fault, STATUS_INVALID_ARGUMENT, rank < 0 ? "rank %d" : "no extents for rank %d", rank);
+    else if (rank < 0 || rank > SHAPE_RANK_MAX)
+        code = fault_set(&fault, STATUS_SHAPE, "rank %d, 0 to %d are possible", rank, SHAPE_RANK_MAX);
+    else if (rank && !shape)
+        code = fault_set(&fault, STATUS_INVALID_ARGUMENT, "no extents for rank %d: the shape is NULL", rank);
     else
-        code = type_make(&source->type, (int64_t)dtype, shape, (size_t)rank, &fault);
+        code = type_make(&source->type, call_enum(dtype), shape, (size_t)rank, &fault);
     if (!code) {
         source->device = device;
         source->data = data;
@@ -152,11 +154,11 @@ static bool upload_copies(td_device *device, uint64_t bytes) {
 td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data) {
     struct source source;
     if (source_check(&source, device, dtype, rank, shape, data))
-        return NULL;
+        return error_null();
     bool copied = upload_copies(device, source.bytes);
     struct upload *upload = upload_create(copied ? (size_t)source.bytes : 0);
     if (!upload)
-        return NULL;
+        return error_null();
     upload->data = data;
     upload->waited = !copied;
     if (copied) {
@@ -167,22 +169,22 @@ td_tensor *td_upload(td_device *device, td_dtype dtype, int rank, const int64_t 
     td_tensor *tensor = upload_start(&source, upload);
     if (!tensor || !copied)
         free(upload);
-    return tensor;
+    return tensor ? tensor : error_null();
 }
 
 td_tensor *td_upload_borrow(td_device *device, td_dtype dtype, int rank, const int64_t *shape, const void *data,
                             void (*done)(void *user), void *user) {
     struct source source;
     if (source_check(&source, device, dtype, rank, shape, data))
-        return NULL;
+        return error_null();
     struct upload *upload = upload_create(0);
     if (!upload)
-        return NULL;
+        return error_null();
     upload->data = data;
     upload->done = done;
     upload->user = user;
     td_tensor *tensor = upload_start(&source, upload);
     if (!tensor)
         free(upload);
-    return tensor;
+    return tensor ? tensor : error_null();
 }

@@ -98,7 +98,7 @@ static int bind_create(struct binding *binding) {
     plan.ints = binding->attributes.ints;
     plan.n_floats = binding->attributes.n_floats;
     plan.floats = binding->attributes.floats;
-    plan.weight = plan_weight(&out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
+    plan.weight = plan_weight(binding->engine, &out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
     if (plan.opcode != OP_EYE)
         view_merge((struct view *const[]){&out}, 1);
     return plan_push(binding->stream, &plan, &binding->fault);
@@ -125,7 +125,7 @@ static int bind_elementwise_plain(struct binding *binding) {
     for (unsigned i = 0; i < n_inputs; i++)
         view_flat(&views[i], binding->inputs[i], elements);
     struct plan plan = bind_plan(binding, &out, views, n_inputs);
-    plan.weight = 30 + (uint64_t)elements * dtype_size(out.dtype) / 4;
+    plan.weight = cost_pass(&binding->engine->cost, (double)elements * (double)(2 * dtype_size(out.dtype)));
     return plan_push(binding->stream, &plan, &binding->fault);
 }
 
@@ -144,7 +144,7 @@ static int bind_elementwise(struct binding *binding) {
     }
     if (code == STATUS_OK) {
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
-        plan.weight = plan_weight(&out, NULL) * 4;
+        plan.weight = plan_weight(binding->engine, &out, NULL) * 4;
         view_merge(all, (int)n_inputs + 1);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }

@@ -50,7 +50,8 @@ int bind_reduce(struct binding *binding) {
         struct plan plan = bind_plan(binding, &out, &in, 1);
         plan.n_ints = 1;
         plan.ints = &kept;
-        plan.weight = plan_weight(&out, &in) * 2;
+        plan.weight = plan_weight(binding->engine, &out, &in) * 2 +
+                      (uint64_t)((double)view_elements(&out) * binding->engine->cost.rates.row_ns);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
     view_finish(binding->engine, &in);
@@ -86,7 +87,7 @@ int bind_softmax(struct binding *binding) {
         memcpy(in.strides, space.strides[0], sizeof in.strides);
         memcpy(out.strides, space.strides[1], sizeof out.strides);
         struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.weight = plan_weight(&out, &in) * 8;
+        plan.weight = plan_weight(binding->engine, &out, &in) * 8;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
     view_finish(binding->engine, &in);
@@ -213,11 +214,13 @@ int bind_matmul(struct binding *binding) {
         matmul_shape(binding, &out, &views[0], &views[1]);
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
         int64_t depth = views[0].shape[views[0].rank - 1];
-        double flops = 2.0 * (double)view_elements(&out) * (double)depth;
+        double rows = (double)out.shape[out.rank - 2], columns = (double)out.shape[out.rank - 1];
+        double batches = (double)view_elements(&out) / (rows * columns);
         plan.tf32 = binding->session->limits.allow_tf32;
         plan.n_ints = linear ? 1 : 0;
         plan.ints = binding->attributes.ints;
-        plan.weight = 1000 + (flops < 1e18 ? (uint64_t)(flops / 20) : UINT64_C(50000000000000000));
+        plan.weight =
+            cost_product(&binding->engine->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
     bind_finish_views(binding, views, made);

@@ -96,7 +96,7 @@ static int output_clear(struct kernel_binding *binding, struct tensor *out, int6
     view.strides[0] = 1;
     struct plan plan = {
         .opcode = OP_FULL, .out = &view, .n_ints = 2, .ints = ints, .n_floats = 1, .floats = floats, .tf32 = false};
-    plan.weight = plan_weight(&view, NULL);
+    plan.weight = plan_weight(binding->stream->engine, &view, NULL);
     return plan_push(binding->stream, &plan, &binding->fault);
 }
 

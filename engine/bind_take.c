@@ -91,7 +91,7 @@ int bind_take(struct binding *binding) {
             view_set3(&views[1], out.shape[0], out.shape[1], out.shape[2]);
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
         plan.report = binding->check->report;
-        plan.weight = plan_weight(&out, NULL) * 4;
+        plan.weight = plan_weight(binding->engine, &out, NULL) * 4;
         code = plan_push(binding->stream, &plan, &binding->fault);
         binding->reported = code == STATUS_OK; /* copies and conversions before it report nothing */
     }

@@ -41,6 +41,18 @@ struct device_async {
     void (*trim)(struct device *device);
 };
 
+/* What a device does in a nanosecond, about. */
+struct device_rates {
+    double bytes;             /* of memory that it reads and writes */
+    double flop[DTYPE_COUNT]; /* of products: additions and multiplications; 0: as of f32 */
+    double tf32;              /* of products of f32 in that precision; 0: it has none */
+    double launch_ns;         /* what a launch takes besides, */
+    double product_ns;        /* and a product, */
+    double batch_ns;          /* and each matrix in it; */
+    double packing_ns;        /* and for each element of the operands */
+    double row_ns;            /* what a row of a reduction takes besides its elements */
+};
+
 /* A launch that has begun and not ended; the backend's. */
 struct device_begun;
 
@@ -93,6 +105,8 @@ struct device_vtable {
     /* Forgets one that has begun; its output is unspecified. */
     void (*abandon)(struct device *device, struct device_begun *begun);
 
+    /* NULL: nothing is known, and the usual rates of a CPU stay. */
+    void (*rates)(const struct device *device, struct device_rates *rates);
     /* NULL: there are none. Owner thread, while the submitter runs. */
     void (*workspaces)(struct device *device, struct device_workspaces *workspaces);
 

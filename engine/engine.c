@@ -88,6 +88,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&engine->reap, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    cost_init(&engine->cost, device);
     pool_init(&engine->pool, device);
     staging_init(&engine->staging, device, options->staging_total ? options->staging_total : ENGINE_STAGING_BYTES);
     engine->pool.lost = engine->staging.pool.lost = engine_pool_lost;

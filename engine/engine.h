@@ -104,6 +104,8 @@ struct engine_stall {
  * four times what it had on all of them. 0: never. Counts from call to call, at most a second for
  * each, so that a process that is stopped or swapped out is not the device's fault: ask several times a second. */
 bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_stall *stall);
+/* The session has been ended for it: the device has the same time again, without it. */
+void engine_stall_again(struct engine *engine);
 /* Gives the device up: as if it had failed for this cause. */
 void engine_fail(struct engine *engine, const struct fault *fault);
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "engine/cost.h"
 #include "engine/engine.h"
 #include "engine/flight.h"
 #include "engine/history.h"
@@ -22,6 +23,7 @@ struct engine {
     struct device *device;
     struct engine_options options;
 
+    struct cost cost;
     /* owner thread */
     struct pool pool;
     struct staging staging; /* host memory on the way to and from the device */
@@ -36,7 +38,7 @@ struct engine {
     uint32_t streams_made;
     struct waiter *waiters_free;
     struct tensor *tensors_free;
-    struct check *checks; /* that are given back when a launch has run */
+    struct check *checks;            /* that are given back when a launch has run */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
@@ -75,7 +77,7 @@ struct engine {
     struct stream_chunk *chunks;
     unsigned chunks_count;
     struct stream_chunk *chunks_lost; /* of a failed device, which may still read the launches in them */
-    struct fault latched; /* a sticky failure of the device */
+    struct fault latched;             /* a sticky failure of the device */
     struct histogram queue_time, run_time;
     /* For so long the device has had something to do, up to the end of the last turn or, where launches run later, of the
      * last time without a mark; and since when it is at something. */
@@ -91,8 +93,9 @@ struct engine {
     struct history history; /* the submitter's */
     struct samples samples; /* the submitter's */
     struct trace trace;
-    _Atomic bool work_hint; /* the run queue is not empty; for spinning without the lock */
-    _Atomic bool wanted;    /* somebody else waits for the device than the session whose turn it is */
+    _Atomic bool work_hint;  /* the run queue is not empty; for spinning without the lock */
+    _Atomic bool wanted;     /* somebody else waits for the device than the session whose turn it is */
+    _Atomic uint64_t ahead;  /* records of all streams that are on a device that runs later */
     _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */
 };
 

@@ -71,3 +71,8 @@ struct launch {
     struct operand output;
     struct operand inputs[]; /* [n_inputs], at most 3 */
 };
+
+/* The dtype by which kernels are looked up. */
+static inline unsigned launch_dtype(const struct launch *launch) {
+    return launch->n_inputs ? launch->inputs[launch->n_inputs - 1].dtype : launch->output.dtype;
+}

@@ -6,8 +6,8 @@
  *
  *   uniform, f16 bf16 f32   block i/4 + offset, lane i%4: u = (lane >> 8) · 2^-24
  *   uniform, f64            block i/2 + offset, lanes 2(i%2) (high) and 2(i%2)+1: u = ((high:low) >> 11) · 2^-53
- *       value = low + u · (high - low), in f64 with a rounding after each step, then rounded to the dtype; a value that
- *       this makes >= high is replaced by the largest one of the dtype below high (equal bounds give low)
+ *       value = low + u · (high - low), in f64 with a rounding after each step, not below the smallest value of the dtype
+ *       that is >= low, nor above the largest that is < high; then rounded to the dtype (equal bounds give low)
  *   normal, f16 bf16 f32    block i/4 + offset, lanes 2p and 2p+1 with p = (i%4)/2, the pair's r and angle
  *   normal, f64             block i/2 + offset, lanes 0 and 1 for r, 2 and 3 for the angle
  *       Box-Muller: r = sqrt(-2 ln(1 - u)), angle = 2π·u', u and u' as above; even i take r · cos(angle), odd ones

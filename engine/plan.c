@@ -70,7 +70,8 @@ static void record_use(struct stream *stream, struct storage *storage) {
 
 /* ---- launches ---- */
 
-/* A launch cannot be interrupted: broadcast views and long reductions could keep a device for years. */
+/* Broadcast views and long reductions could keep a device for years. By the estimate alone: what was learned from others' launches
+ * refuses nobody's. */
 #define LAUNCH_NS_MAX (UINT64_C(4) * 3600 * 1000000000)
 
 static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {
@@ -100,7 +101,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         dims += plan->inputs[i]->rank;
     }
     if (code == STATUS_OK && plan->weight > LAUNCH_NS_MAX)
-        code = fault_set(fault, STATUS_LIMIT, "the operation would take about %llu hours, and could not be stopped",
+        code = fault_set(fault, STATUS_LIMIT, "the operation would take about %llu hours",
                          (unsigned long long)(plan->weight / UINT64_C(3600000000000)));
     if (code != STATUS_OK)
         return code;
@@ -108,7 +109,9 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
     size_t bytes = head + words * sizeof(int64_t);
     size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
-    struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), plan->weight);
+    const struct view *last = plan->n_inputs ? plan->inputs[plan->n_inputs - 1] : plan->out;
+    uint64_t weight = cost_corrected(&stream->engine->cost, plan->opcode, (unsigned)last->dtype, plan->weight);
+    struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), weight);
     if (!record)
         return plan_no_memory(fault);
     if (label)
@@ -158,9 +161,9 @@ int plan_push_kernel(struct stream *stream, struct storage *const storages[], un
 }
 
 /* About what a pass over these operands costs, in nanoseconds. */
-uint64_t plan_weight(const struct view *out, const struct view *in) {
-    uint64_t bytes = (uint64_t)view_elements(out) * dtype_size(out->dtype); /* either is below 2^63 */
+uint64_t plan_weight(const struct engine *engine, const struct view *out, const struct view *in) {
+    double bytes = (double)view_elements(out) * (double)dtype_size(out->dtype);
     if (in)
-        bytes += (uint64_t)view_elements(in) * dtype_size(in->dtype);
-    return 30 + bytes / 8; /* below 2^61, so that callers may multiply it by up to 8 */
+        bytes += (double)view_elements(in) * (double)dtype_size(in->dtype);
+    return cost_pass(&engine->cost, bytes); /* so that callers may multiply it by up to 8 */
 }

@@ -20,7 +20,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault);
 /* About what a pass over these operands costs, in nanoseconds; `in` may be NULL. */
-uint64_t plan_weight(const struct view *out, const struct view *in);
+uint64_t plan_weight(const struct engine *engine, const struct view *out, const struct view *in);
 
 /* The stream waits until an input's value is there. */
 int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault);

@@ -8,6 +8,7 @@
 #include "engine/device_impl.h"
 #include "engine/session_impl.h"
 #include "engine/waiting.h"
+#include "proto/bytes_text.h"
 
 /* ---- life ---- */
 
@@ -99,12 +100,17 @@ static int session_out_of_memory(struct session *session, uint64_t bytes, struct
         device->vtable->workspaces(device, &workspaces);
     if (workspaces.bytes && bytes <= pool->total - pool->reserved) /* it was the device that had no more */
         engine_trim_workspaces(session->engine);
-    return fault_set(fault, STATUS_OUT_OF_MEMORY,
-                     "out of device memory: asked for %" PRIu64 " bytes; of %" PRIu64 ", %" PRIu64
-                     " are reserved and %" PRIu64 " live, %" PRIu64 " of them in this session and %" PRIu64
-                     " in others; largest free block %" PRIu64 "; workspaces %" PRIu64,
-                     bytes, pool->total, pool->reserved, pool->live, session->live,
-                     pool->live - (session->live - session->apart), pool_largest_free(pool), workspaces.bytes);
+    char asked[BYTES_TEXT_MAX], left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], own[BYTES_TEXT_MAX],
+        others[BYTES_TEXT_MAX];
+    char block[BYTES_TEXT_MAX], beside[BYTES_TEXT_MAX], more[32 + BYTES_TEXT_MAX] = "";
+    if (workspaces.bytes)
+        snprintf(more, sizeof more, ", workspaces take %s", bytes_text(beside, workspaces.bytes));
+    return fault_set(
+        fault, STATUS_OUT_OF_MEMORY,
+        "out of device memory: %s asked, %s free of %s; you hold %s, others %s; the largest free block has %s%s",
+        bytes_text(asked, bytes), bytes_text(left, pool->total - pool->live), bytes_text(total, pool->total),
+        bytes_text(own, session->live), bytes_text(others, pool->live - (session->live - session->apart)),
+        bytes_text(block, pool_largest_free(pool)), more);
 }
 
 int session_charge_apart(struct session *session, uint64_t bytes, struct fault *fault) {

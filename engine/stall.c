@@ -178,6 +178,14 @@ void engine_trim_workspaces(struct engine *engine) {
     pthread_mutex_unlock(&engine->lock);
 }
 
+void engine_stall_again(struct engine *engine) {
+    engine->stall.idle_ns = 0;
+    pthread_mutex_lock(&engine->lock);
+    for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+        stream->watch.idle_ns = 0;
+    pthread_mutex_unlock(&engine->lock);
+}
+
 bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_stall *stall) {
     struct suspect suspect = {0};
     if (atomic_load(&engine->broken))

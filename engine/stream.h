@@ -61,7 +61,7 @@ struct record {
 enum {
     STREAM_CHUNK_BYTES = 64 << 10,
     STREAM_CLOCK_RECORDS = 64, /* a power of two: so many records may have one time */
-    STREAM_MARKS = 8,
+    STREAM_MARKS = 64,
     STREAM_HOLDS = 8,
     STREAM_PRIORITIES = 3 /* above, at and below the default */
 };
@@ -160,6 +160,7 @@ struct stream {
     struct device_begun *begun; /* the next record's launch, which is under way; NULL: it is not */
     uint64_t begun_ns;          /* since when, */
     uint32_t begun_sample;      /* and for how many launches its times stand; 0: they are not taken */
+    uint64_t launch_ns;         /* for so long the device has worked on it */
     uint64_t worked_ns;         /* for so long the device has worked on that operation, */
     uint64_t worked;            /* which has this number in the session; 0: none has been worked on in pieces */
     bool unmarked;                          /* something is on the device behind the last event */

@@ -21,6 +21,9 @@ enum {
      * what a client notices. */
     SUBMITTER_PART_NS = 2 * 1000 * 1000,
     SUBMITTER_AHEAD = 512, /* records of a stream on a device that runs later: CUDA queues some 1,000 */
+    /* of all streams, which may share a queue of CUDA's; but each may have a few there */
+    SUBMITTER_AHEAD_ALL = 960,
+    SUBMITTER_AHEAD_LEAST = 16,
 };
 
 /* The device's stream for this one; NULL where the device has failed. */
@@ -65,8 +68,8 @@ static void submitter_launch(struct engine *engine, struct stream *stream, const
 struct turn {
     bool brief; /* somebody else goes on with what proves to take long */
     bool moved, blocked, signalled;
-    bool left; /* in the middle of a launch */
-    bool full; /* the stream has no room for a mark of its own: it would join the last one */
+    bool left;        /* in the middle of a launch */
+    bool full;        /* the stream has no room for a mark of its own: it would join the last one */
     uint64_t weight;  /* of the records that have run, as estimated, */
     uint64_t cost;    /* and what the turn is booked for: as measured, where that was done */
     uint64_t most_ns; /* for one operation; 0: any time */
@@ -76,6 +79,12 @@ struct turn {
     uint64_t began_ns;
     uint32_t sample_weight; /* on a device that runs later: it is one launch, whose time is taken; 0: it is not */
 };
+
+/* What a launch has taken corrects the estimates of its like. */
+static void record_learn(struct engine *engine, const struct record *record, uint64_t ns) {
+    if (record->kind == RECORD_LAUNCH)
+        cost_learn(&engine->cost, record->launch.opcode, launch_dtype(&record->launch), record->weight, ns);
+}
 
 static void submitter_abandon(struct engine *engine, struct stream *stream) {
     if (stream->begun)
@@ -110,6 +119,7 @@ static bool submitter_launch_part(struct engine *engine, struct stream *stream, 
     if (limited)
         part.most_ns = turn->most_ns > stream->worked_ns ? turn->most_ns - stream->worked_ns : 1;
     bool fresh = !stream->begun;
+    stream->launch_ns = fresh ? 0 : stream->launch_ns;
     if (engine->device->vtable->launch_part(engine->device, launch, &part, &stream->begun, &fault) != STATUS_OK)
         engine_latch(engine, &fault);
     if (!part.used_ns)
@@ -119,8 +129,11 @@ static bool submitter_launch_part(struct engine *engine, struct stream *stream, 
     turn->cost += part.used_ns;
     stream->worked = record->sequence;
     stream->worked_ns += part.used_ns;
+    stream->launch_ns += part.used_ns;
     if (stream->begun && limited && stream->worked_ns >= turn->most_ns)
         submitter_stop(engine, stream, launch);
+    else if (!stream->begun)
+        record_learn(engine, record, stream->launch_ns);
     if (submitter_skips(engine, stream))
         submitter_abandon(engine, stream);
     return stream->begun;
@@ -160,19 +173,42 @@ static void submitter_launch_traced(struct engine *engine, struct stream *stream
     trace_after(engine, stream, record, &mark);
 }
 
-/* Makes what follows on the stream wait, on the device, for what is on another one there. */
-static void submitter_order(struct engine *engine, struct stream *stream, struct stream *other) {
+/* The first mark of a stream that stands for this number, where it is: or what was put on the device last before it. NULL with
+ * `marked`: all of that has run. With the lock held, under which the reaper takes events out. */
+static struct device_event *mark_event(const struct stream *stream, uint64_t number, bool *marked) {
+    struct device_event *event = NULL;
+    *marked = false;
+    for (unsigned i = 0; i < stream->marks_count && !*marked; i++) {
+        const struct stream_mark *mark = &stream->marks[(stream->marks_first + i) % STREAM_MARKS];
+        event = mark->event ? mark->event : event;
+        *marked = mark->number >= number;
+    }
+    return event;
+}
+
+/* Makes what follows on the stream wait, on the device, for another one's records up to a number, which are there; and not for
+ * what has been put there since, if there is a mark between. */
+static void submitter_order(struct engine *engine, struct stream *stream, struct stream *other, uint64_t number) {
     const struct device_async *async = engine->device->vtable->async;
     struct device_event *event;
     struct fault fault;
+    bool marked;
     if (!other->device_stream || !submitter_device_stream(engine, stream))
+        return;
+    stream->unmarked = true;
+    pthread_mutex_lock(&engine->lock);
+    event = mark_event(other, number, &marked);
+    int waits = marked && event ? async->event_wait(engine->device, stream->device_stream, event, &fault) : STATUS_OK;
+    pthread_mutex_unlock(&engine->lock);
+    if (waits != STATUS_OK)
+        engine_latch(engine, &fault);
+    if (marked)
         return;
     int code = async->event_record(engine->device, other->device_stream, &event, &fault);
     if (code == STATUS_OK) {
         code = async->event_wait(engine->device, stream->device_stream, event, &fault);
         async->event_release(engine->device, event);
     }
-    stream->unmarked = true;
     if (code != STATUS_OK)
         engine_latch(engine, &fault);
 }
@@ -185,7 +221,7 @@ static bool submitter_wait(struct engine *engine, struct stream *stream, const s
         return true;
     if (!engine->device->vtable->async || other->executed < record->wait.number)
         return false;
-    submitter_order(engine, stream, other);
+    submitter_order(engine, stream, other, record->wait.number);
     return true;
 }
 
@@ -228,7 +264,12 @@ static void turn_note(struct turn *turn, const struct record *record) {
 
 /* On devices that run later, so much is put on them in advance. Beyond it a launch might block the submitter. */
 static bool submitter_far_ahead(const struct engine *engine, const struct stream *stream) {
-    return engine->device->vtable->async && stream->executed - atomic_load(&stream->completed) >= SUBMITTER_AHEAD;
+    if (!engine->device->vtable->async)
+        return false;
+    uint64_t ahead = stream->executed - atomic_load(&stream->completed);
+    return ahead >= SUBMITTER_AHEAD ||
+           (ahead >= SUBMITTER_AHEAD_LEAST &&
+            atomic_load_explicit(&engine->ahead, memory_order_relaxed) >= SUBMITTER_AHEAD_ALL);
 }
 
 /* Where launches have run when they return, this makes them known. */
@@ -242,10 +283,12 @@ static bool record_launches(const struct record *record) {
     return record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL;
 }
 
-/* On devices that run later the reaper sees how long it ran. */
+/* On devices that run later the reaper sees how long it ran; elsewhere the estimate may learn from it, unless it has. */
 static void submitter_note(struct engine *engine, const struct stream *stream, const struct record *record,
-                           uint64_t launched_ns, uint32_t weight) {
+                           uint64_t launched_ns, uint32_t weight, bool measured) {
     uint64_t ran_ns = engine->device->vtable->async ? 0 : engine_clock() - launched_ns;
+    if (measured && !submitter_skips(engine, stream))
+        record_learn(engine, record, ran_ns);
     if (!submitter_skips(engine, stream)) /* else it may not have run */
         samples_note(&engine->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0,
                      ran_ns, weight);
@@ -253,10 +296,12 @@ static void submitter_note(struct engine *engine, const struct stream *stream, c
 
 static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
     bool async = engine->device->vtable->async;
+    uint64_t executed = stream->executed;
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        uint32_t sample = stream->begun ? stream->begun_sample : 0; /* for how many its times stand; 0: they are not taken */
+        uint32_t sample =
+            stream->begun ? stream->begun_sample : 0; /* for how many its times stand; 0: they are not taken */
         uint64_t launched_ns = stream->begun_ns, cost = turn->cost;
         if (submitter_far_ahead(engine, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
             turn->blocked = true;
@@ -281,10 +326,11 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
             stream->begun_sample = sample; /* its times are taken when it has ended */
             break;
         }
-        if (turn->cost == cost)
+        bool estimated = turn->cost == cost;
+        if (estimated)
             turn->cost += record->weight;
         if (sample)
-            submitter_note(engine, stream, record, launched_ns, sample);
+            submitter_note(engine, stream, record, launched_ns, sample, !async && estimated);
         if (async)
             turn_note(turn, record);
         turn->weight += record->weight;
@@ -295,12 +341,15 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         if (!async)
             stream_count(stream, record, submitter_skips(engine, stream));
         if ((!async && submitter_complete(stream, turn)) || turn->cost >= SUBMITTER_TURN_NS ||
-            (async && (sample || kernels == SUBMITTER_TURN_KERNELS)) || engine->samples.count == SAMPLES_MAX) {
+            (async &&
+             (sample || kernels == SUBMITTER_TURN_KERNELS || stream->executed == atomic_load(&stream->watched))) ||
+            engine->samples.count == SAMPLES_MAX) {
             turn->sample_weight = sample;
             break;
         }
     }
     if (async) {
+        atomic_fetch_add_explicit(&engine->ahead, stream->executed - executed, memory_order_relaxed);
         turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
         if (turn->mark.event) {
             turn->mark.span = turn->span;
@@ -340,8 +389,7 @@ static void submitter_book(struct engine *engine, struct stream *stream, struct 
     engine->run_weight -= turn->weight;
     bool skipped =
         atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
-    turns_end(&engine->run, share,
-              turn->moved || turn->left ? (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS : 0);
+    turns_end(&engine->run, share, turn->moved || turn->left ? (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS : 0);
     engine_return_chunks(engine, turn->chunks);
     submitter_book_time(engine, stream, turn);
     if (turn->mark.number)

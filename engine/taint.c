@@ -73,6 +73,9 @@ struct failure *check_failure(const struct check *check) {
     else if (check->launch)
         fault_set(&fault, check_code(check), "the device refuses the launch: %s (its error %" PRId64 ")",
                   status_text((int)check_code(check)), report->value);
+    else if (check->axis < 0)
+        fault_set(&fault, check_code(check), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
+                  report->value, report->position, report->limit);
     else
         fault_set(&fault, check_code(check),
                   "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,

@@ -73,7 +73,7 @@ int view_copy(struct stream *stream, struct view out, struct view in, struct fau
                         .n_inputs = 1,
                         .out = &out,
                         .inputs = {&in},
-                        .weight = plan_weight(&out, NULL) * 2};
+                        .weight = plan_weight(stream->engine, &out, NULL) * 2};
     view_merge((struct view *const[]){&out, &in}, 2);
     return plan_push(stream, &plan, fault);
 }

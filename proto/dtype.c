@@ -1,5 +1,7 @@
 #include "proto/dtype.h"
 
+#include <math.h>
+
 static const struct {
     const char *name;
     unsigned char size, kind;
@@ -51,6 +53,54 @@ const char *dtype_name(enum dtype dtype) {
 
 enum dtype_kind dtype_kind(enum dtype dtype) {
     return dtype_valid((int)dtype) ? (enum dtype_kind)dtype_rows[dtype].kind : DTYPE_KIND_NONE;
+}
+
+/* IEEE 754 formats: bits of the significand with the one that is not stored, and the smallest normal exponent. */
+static const struct {
+    int bits, least;
+} dtype_formats[DTYPE_COUNT] = {
+    [DTYPE_F16] = {11, -14}, [DTYPE_BF16] = {8, -126}, [DTYPE_F32] = {24, -126}, [DTYPE_F64] = {53, -1022}};
+
+/* The distance of values around x. */
+static double dtype_step(enum dtype dtype, double x) {
+    int least = dtype_formats[dtype].least, exponent = x != 0 ? ilogb(x) : least;
+    return ldexp(1, (exponent > least ? exponent : least) - dtype_formats[dtype].bits + 1);
+}
+
+double dtype_largest(enum dtype dtype) {
+    int bits = dtype_formats[dtype].bits;
+    return ldexp(ldexp(1, bits) - 1, 2 - dtype_formats[dtype].least - bits);
+}
+
+double dtype_not_below(enum dtype dtype, double x) {
+    double step = dtype_step(dtype, x);
+    return ceil(x / step) * step;
+}
+
+double dtype_below(enum dtype dtype, double x) {
+    double step = dtype_step(dtype, x), value = floor(x / step) * step;
+    if (value < x) {
+        return value;
+    }
+    /* Below a power of two the steps are half as large, but for the smallest ones. */
+    return x > 0 && x / step == ldexp(1, dtype_formats[dtype].bits - 1) ? x - dtype_step(dtype, x / 2) : x - step;
+}
+
+bool dtype_holds(enum dtype dtype, int64_t value) {
+    switch (dtype) {
+    case DTYPE_BOOL:
+        return value == 0 || value == 1;
+    case DTYPE_U8:
+        return value >= 0 && value <= UINT8_MAX;
+    case DTYPE_I8:
+        return value >= INT8_MIN && value <= INT8_MAX;
+    case DTYPE_I16:
+        return value >= INT16_MIN && value <= INT16_MAX;
+    case DTYPE_I32:
+        return value >= INT32_MIN && value <= INT32_MAX;
+    default:
+        return true;
+    }
 }
 
 enum dtype dtype_promote(enum dtype a, enum dtype b) {

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* X(NAME, value, "name", bytes, kind) */
 #define DTYPE_TABLE(X)                                                                                                 \
@@ -41,6 +42,14 @@ enum dtype_kind dtype_kind(enum dtype dtype);
 static inline bool dtype_is_f8(enum dtype dtype) {
     return dtype == DTYPE_F8E4M3 || dtype == DTYPE_F8E5M2;
 }
+
+/* For f16, bf16, f32, f64 and |x| up to the largest finite value: that; the smallest value that is not below x; and the
+ * largest that is. */
+double dtype_largest(enum dtype dtype);
+double dtype_not_below(enum dtype dtype, double x);
+double dtype_below(enum dtype dtype, double x);
+/* Whether an integer is a value of a bool or integer dtype. */
+bool dtype_holds(enum dtype dtype, int64_t value);
 
 /* Array API promotion within a kind (u8 with i8 is i16, f16 with bf16 is f32). Where the standard leaves a mix of kinds
  * open, the higher kind wins with its own dtype, as in PyTorch and JAX: bool < int < float (i64 with f16 is f16). The f8

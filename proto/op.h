@@ -166,6 +166,9 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
  * op_operand_dtype() gives it, or the result's where there is none. 0 for what needs no kernel of its own on any device:
  * free, views, and joins, which are copies. Found by trying op_infer() on small inputs: some 10 µs. */
 uint32_t op_presented(unsigned opcode);
+/* And the dtypes of inputs (of the result, where there are none) that it takes, from which those are made: all of them for
+ * views and joins. */
+uint32_t op_taken(unsigned opcode);
 
 /* Python's slice.indices(): gives the first index, the step and the number of elements along one axis. Where there is
  * no first element `start` is 0, where there is no second one `step` is 1, so that both may be multiplied with strides.

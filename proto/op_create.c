@@ -4,26 +4,9 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Whether an integer is a value of a bool or integer dtype; floating dtypes take any. */
-static bool value_fits(int64_t value, int64_t dtype) {
-    switch (dtype) {
-    case DTYPE_BOOL:
-        return value == 0 || value == 1;
-    case DTYPE_U8:
-        return value >= 0 && value <= UINT8_MAX;
-    case DTYPE_I8:
-        return value >= INT8_MIN && value <= INT8_MAX;
-    case DTYPE_I16:
-        return value >= INT16_MIN && value <= INT16_MAX;
-    case DTYPE_I32:
-        return value >= INT32_MIN && value <= INT32_MAX;
-    default:
-        return true;
-    }
-}
-
+/* Floating dtypes take any. */
 static int check_value(int64_t value, int64_t dtype, struct fault *fault) {
-    if (value_fits(value, dtype)) {
+    if (dtype_holds((enum dtype)dtype, value)) {
         return STATUS_OK;
     }
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no value of %s", value,
@@ -99,7 +82,15 @@ int op_rule_eye(const struct op_call *call, struct tensor_type *out, struct faul
     return type_make(out, call->ints[0], call->ints + 1, 2, fault);
 }
 
-static int check_distribution(unsigned opcode, double first, double second, struct fault *fault) {
+static int check_bound(enum dtype dtype, double bound, struct fault *fault) {
+    double largest = dtype_largest(dtype);
+    return fabs(bound) <= largest
+               ? STATUS_OK
+               : fault_set(fault, STATUS_INVALID_ARGUMENT, "%g is out of range of %s, whose largest value is %g", bound,
+                           dtype_name(dtype), largest);
+}
+
+static int check_distribution(unsigned opcode, enum dtype dtype, double first, double second, struct fault *fault) {
     if (opcode == OP_UNIFORM && !(isfinite(first) && isfinite(second) && isfinite(second - first) && first <= second)) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "no uniform distribution from %g to %g", first, second);
     }
@@ -107,7 +98,15 @@ static int check_distribution(unsigned opcode, double first, double second, stru
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "no normal distribution with mean %g and deviation %g", first,
                          second);
     }
-    return STATUS_OK;
+    int status = check_bound(dtype, first, fault);
+    if (status == STATUS_OK) {
+        status = check_bound(dtype, second, fault);
+    }
+    if (status == STATUS_OK && opcode == OP_UNIFORM && first < second && dtype_not_below(dtype, first) >= second) {
+        status = fault_set(fault, STATUS_INVALID_ARGUMENT, "%s has no value from %.17g to below %.17g",
+                           dtype_name(dtype), first, second);
+    }
+    return status;
 }
 
 int op_rule_random(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
@@ -124,5 +123,8 @@ int op_rule_random(const struct op_call *call, struct tensor_type *out, struct f
     if (call->ints[2] < 0) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "offset %" PRId64 " is negative", call->ints[2]);
     }
-    return check_distribution(call->opcode, call->floats[0], call->floats[1], fault);
+    if (dtype_is_f8(out->dtype)) {
+        return STATUS_OK; /* op_infer() refuses it */
+    }
+    return check_distribution(call->opcode, out->dtype, call->floats[0], call->floats[1], fault);
 }

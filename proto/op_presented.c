@@ -61,24 +61,45 @@ static uint32_t presented_try(const struct presented_try *this) {
     return 0;
 }
 
-uint32_t op_presented(unsigned opcode) {
-    struct presented_try this = {.opcode = opcode, .info = op_info(opcode)};
+/* What is presented where the operation is given this dtype in one of the first `ways`; a bit for each. */
+static uint32_t presented_for(unsigned opcode, const struct op_info *info, enum dtype dtype, int ways) {
+    struct presented_try this = {.opcode = opcode, .info = info, .dtype = dtype};
     uint32_t found = 0;
-    if (!this.info || this.info->inputs_min > PRESENTED_INPUTS_MAX)
-        return 0;
-    if (this.info->family == OP_FAMILY_FREE || this.info->family == OP_FAMILY_VIEW ||
-        this.info->family == OP_FAMILY_JOIN)
+    for (int way = 0; way < ways; way++) {
+        uint32_t bit = 0;
+        for (int rank = 1; rank <= 2 && !bit; rank++) {
+            this.way = (enum presented_inputs)way;
+            this.rank = rank;
+            bit = presented_try(&this);
+        }
+        found |= bit;
+    }
+    return found;
+}
+
+static bool presented_needs_no_kernel(const struct op_info *info) {
+    return info->family == OP_FAMILY_FREE || info->family == OP_FAMILY_VIEW || info->family == OP_FAMILY_JOIN;
+}
+
+uint32_t op_presented(unsigned opcode) {
+    const struct op_info *info = op_info(opcode);
+    uint32_t found = 0;
+    if (!info || info->inputs_min > PRESENTED_INPUTS_MAX || presented_needs_no_kernel(info))
         return 0;
     for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
-        for (int way = 0; way < PRESENTED_WAYS; way++) {
-            uint32_t bit = 0;
-            for (int rank = 1; rank <= 2 && !bit; rank++) {
-                this.dtype = (enum dtype)dtype;
-                this.way = (enum presented_inputs)way;
-                this.rank = rank;
-                bit = presented_try(&this);
-            }
-            found |= bit;
-        }
+        found |= presented_for(opcode, info, (enum dtype)dtype, PRESENTED_WAYS);
     return found;
+}
+
+uint32_t op_taken(unsigned opcode) {
+    const struct op_info *info = op_info(opcode);
+    uint32_t taken = 0;
+    if (!info || info->inputs_min > PRESENTED_INPUTS_MAX)
+        return 0;
+    /* Where another dtype stands in the place of the only input, this one is not among the inputs. */
+    int ways = info->inputs_min == 1 ? 1 : PRESENTED_WAYS;
+    for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
+        if (presented_needs_no_kernel(info) || presented_for(opcode, info, (enum dtype)dtype, ways))
+            taken |= UINT32_C(1) << dtype;
+    return taken;
 }

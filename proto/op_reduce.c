@@ -44,14 +44,17 @@ static int reduce(const struct op_call *call, enum dtype dtype, struct tensor_ty
 }
 
 /* max, min and their positions have no value for no elements: a result may be empty, but not made of nothing. */
+static int reduce_nothing(const struct op_call *call, struct fault *fault) {
+    char text[SHAPE_TEXT_MAX];
+    return fault_set(fault, STATUS_SHAPE, "there are no elements to choose from: the input is %s",
+                     shape_text(call->inputs[0], text));
+}
+
 static int reduce_something(const struct op_call *call, enum dtype dtype, struct tensor_type *out,
                             struct fault *fault) {
-    const struct tensor_type *x = call->inputs[0];
     int status = reduce(call, dtype, out, fault);
-    if (status == STATUS_OK && type_elements(x) == 0 && type_elements(out) > 0) {
-        char text[SHAPE_TEXT_MAX];
-        return fault_set(fault, STATUS_SHAPE, "%s of no elements: the input is %s", op_info(call->opcode)->name,
-                         shape_text(x, text));
+    if (status == STATUS_OK && type_elements(call->inputs[0]) == 0 && type_elements(out) > 0) {
+        return reduce_nothing(call, fault);
     }
     return status;
 }
@@ -77,7 +80,14 @@ int op_rule_reduce_arg(const struct op_call *call, struct tensor_type *out, stru
     if (call->n_ints > 2) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "takes one axis or none, not %u", call->n_ints - 1);
     }
-    return reduce_something(call, DTYPE_I64, out, fault);
+    int status = reduce_something(call, DTYPE_I64, out, fault), axis;
+    /* As in NumPy: along an axis of no elements there is no position, also where there are no results. */
+    if (status == STATUS_OK && call->n_ints == 2 &&
+        shape_axis(call->ints[1], call->inputs[0]->rank, &axis, fault) == STATUS_OK &&
+        call->inputs[0]->shape[axis] == 0) {
+        return reduce_nothing(call, fault);
+    }
+    return status;
 }
 
 int op_rule_softmax(const struct op_call *call, struct tensor_type *out, struct fault *fault) {

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "proto/figures.h"
 #include "proto/json.h"
 #include "proto/status.h"
 
@@ -103,6 +104,11 @@ static void status_json_principal_device(struct json *json, const Tensord__Princ
     json_limit(json, "staging_limit", device->staging_limit);
     json_integer(json, "bytes", device->bytes);
     json_real(json, "bytes_per_s", device->bytes_per_s);
+    json_integer(json, "ops_total", device->ops_total);
+    json_real(json, "ops_per_s", device->ops_per_s);
+    json_integer(json, "failures", device->failures);
+    json_real(json, "device_s", device->device_s);
+    json_real(json, "device_percent", device->device_ratio * 100);
     json_close(json, '}');
 }
 
@@ -137,19 +143,6 @@ static void status_json_counts(struct json *json, const char *key, Tensord__Fail
     json_close(json, '}');
 }
 
-/* The bound below which so many of the times lie, in seconds; not finite for the longest ones, which have none. */
-static double histogram_quantile(const Tensord__Histogram *histogram, uint64_t count, double quantile) {
-    uint64_t below = 0;
-    size_t i = 0;
-
-    for (; i + 1 < histogram->n_counts; ++i) {
-        below += histogram->counts[i];
-        if ((double)below >= quantile * (double)count)
-            return ldexp(1e-6, (int)i);
-    }
-    return INFINITY;
-}
-
 static void status_json_histogram(struct json *json, const char *key, const Tensord__Histogram *from) {
     static const Tensord__Histogram none = TENSORD__HISTOGRAM__INIT;
     const Tensord__Histogram *histogram = from ? from : &none;
@@ -159,9 +152,10 @@ static void status_json_histogram(struct json *json, const char *key, const Tens
         count += histogram->counts[i];
     json_open(json, key, '{');
     json_integer(json, "count", count);
+    json_integer(json, "samples", histogram->samples);
     json_real(json, "sum_s", histogram->sum_s);
-    json_real(json, "p50_s", count ? histogram_quantile(histogram, count, 0.5) : NAN);
-    json_real(json, "p99_s", count ? histogram_quantile(histogram, count, 0.99) : NAN);
+    json_real(json, "p50_s", figures_quantile(histogram, 0.5));
+    json_real(json, "p99_s", figures_quantile(histogram, 0.99));
     json_close(json, '}');
 }
 
@@ -220,6 +214,10 @@ static void status_json_device(struct json *json, const Tensord__DeviceStatus *d
     json_integer(json, "products_library", device->products_library);
     json_integer(json, "products_slow", device->products_slow);
     json_real(json, "ops_per_s", device->ops_per_s);
+    json_real(json, "busy_s", device->busy_s);
+    json_real(json, "busy_percent", device->busy_ratio * 100);
+    json_integer(json, "worker_memory", device->worker_memory);
+    json_real(json, "worker_cpu_s", device->worker_cpu_s);
     json_integer(json, "bytes_in", device->bytes_in);
     json_integer(json, "bytes_out", device->bytes_out);
     json_real(json, "bytes_in_per_s", device->bytes_in_per_s);
@@ -249,6 +247,12 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_integer(json, "peak", session->peak);
     json_integer(json, "ops_queued", session->ops_queued);
     json_integer(json, "ops_done", session->ops_done);
+    json_real(json, "ops_per_s", session->ops_per_s);
+    json_real(json, "device_s", session->device_s);
+    json_real(json, "device_percent", session->device_ratio * 100);
+    json_limit(json, "pid", session->pid);
+    json_bool(json, "pid_claimed", session->pid_claimed);
+    json_text_or_null(json, "host", session->host);
     status_json_counts(json, "failures", session->failures, session->n_failures);
     json_text_or_null(json, "last_failure", session->last_failure);
     json_text_or_null(json, "label", session->label);

@@ -1,4 +1,6 @@
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/rand.h>
@@ -6,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "proto/tls_impl.h"
 
@@ -307,14 +310,27 @@ static int keep_session(SSL *ssl, SSL_SESSION *session) {
 
 static int file_fault(struct fault *fault, const char *what, const char *file) {
     char text[200];
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
     snprintf(text, sizeof(text), "%s %.120s", what, file);
+    if (fd < 0) { /* of which OpenSSL says "system lib" */
+        int error = errno;
+        ERR_clear_error();
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", text,
+                         strerrordesc_np(error) ? strerrordesc_np(error) : "it cannot be opened");
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
     return tls_explain(fault, STATUS_INVALID_ARGUMENT, text);
 }
 
 static int set_files(SSL_CTX *ssl, const struct tls_client_options *options, struct fault *fault) {
     const char *key = options->key ? options->key : options->certificate;
-    if (options->ca ? SSL_CTX_load_verify_file(ssl, options->ca) != 1 : SSL_CTX_set_default_verify_paths(ssl) != 1) {
-        return file_fault(fault, "the CA's certificates,", options->ca ? options->ca : "the system's");
+    if (!options->ca && SSL_CTX_set_default_verify_paths(ssl) != 1) {
+        return tls_explain(fault, STATUS_INVALID_ARGUMENT, "the CA's certificates, the system's");
+    }
+    if (options->ca && SSL_CTX_load_verify_file(ssl, options->ca) != 1) {
+        return file_fault(fault, "the CA's certificates,", options->ca);
     }
     if (!key) {
         return STATUS_OK;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -112,6 +113,25 @@ int url_default(char *text, size_t size, struct fault *fault) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "XDG_RUNTIME_DIR is too long: %.100s", directory);
     }
     return STATUS_OK;
+}
+
+static bool is_there(const char *path) {
+    struct stat status;
+    return !stat(path, &status) || errno == EACCES;
+}
+
+int url_find(const char *system, char *text, size_t size, struct fault *fault) {
+    bool own = !url_default(text, size, NULL);
+    if (own && is_there(text + strlen("unix:"))) {
+        return STATUS_OK;
+    }
+    if (own && !is_there(system)) {
+        return STATUS_OK;
+    }
+    int length = snprintf(text, size, "unix:%s", system);
+    return length >= 0 && (size_t)length < size
+               ? STATUS_OK
+               : fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is too long: %.100s", system);
 }
 
 static void resolve_unix(const struct url *url, struct url_address *address) {

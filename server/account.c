@@ -36,6 +36,52 @@ static uint64_t account_burst(const struct account *account) {
     return part > PRINCIPAL_BURST_LEAST ? part : PRINCIPAL_BURST_LEAST;
 }
 
+/* Of principals that have left, so that what is counted of them does not begin anew when they come back. */
+struct account_past {
+    struct account_past *next;
+    char key[PRINCIPAL_NAME_BYTES];
+    struct account_work work;
+    uint64_t bytes;
+};
+enum { ACCOUNT_PASTS_MAX = 1024 /* the oldest goes */ };
+
+static void account_remember(const struct account *account) {
+    struct account_past **link = &account->service->pasts, *past = malloc(sizeof *past);
+    unsigned count = 1;
+
+    if (!past)
+        return;
+    *past = (struct account_past){.next = *link, .work = account->ended, .bytes = account->bytes};
+    memcpy(past->key, account->key, sizeof past->key);
+    for (*link = past; *link && count <= ACCOUNT_PASTS_MAX; link = &(*link)->next)
+        count++;
+    past = *link;
+    *link = NULL;
+    free(past);
+}
+
+static void account_recall(struct account *account) {
+    struct account_past **link = &account->service->pasts, *past;
+
+    while (*link && strcmp((*link)->key, account->key) != 0)
+        link = &(*link)->next;
+    past = *link;
+    if (!past)
+        return;
+    account->ended = account->work = past->work;
+    account->bytes = account->measured = past->bytes;
+    *link = past->next;
+    free(past);
+}
+
+void account_forget_all(struct service *service) {
+    for (struct account_past *past = service->pasts, *next; past; past = next) {
+        next = past->next;
+        free(past);
+    }
+    service->pasts = NULL;
+}
+
 static int account_create(struct service *service, const char *key, const struct limits *limits,
                           struct account **result, struct fault *fault) {
     struct account *account = calloc(1, sizeof *account);
@@ -52,6 +98,7 @@ static int account_create(struct service *service, const char *key, const struct
     snprintf(account->key, sizeof account->key, "%s", key);
     principal_key_name(key, account->name);
     account->refilled_ns = account->measured_ns = service_now_ns();
+    account_recall(account);
     account->limits = *limits;
     account->tokens = (int64_t)account_burst(account);
     account->next = service->accounts;
@@ -106,6 +153,7 @@ void account_change_limits(struct service *service, const char *name, const stru
 static void account_destroy_unused(struct account *account) {
     if (account->connections || account->kept)
         return;
+    account_remember(account);
     *account->previous = account->next;
     if (account->next)
         account->next->previous = account->previous;
@@ -163,8 +211,36 @@ int account_open_session(struct account *account, struct fault *fault) {
     return STATUS_OK;
 }
 
-void account_close_session(struct connection *connection) {
+static void account_add_work(struct account_work *to, const struct account_work *work) {
+    to->ops += work->ops;
+    to->device_ns += work->device_ns;
+    to->failures += work->failures;
+}
+
+struct account_work account_work_of(const struct session_stats *stats) {
+    struct account_work work = {.ops = stats->ops_done, .device_ns = stats->device_ns};
+
+    for (unsigned code = 1; code < STATUS_COUNT; code++)
+        work.failures += stats->failures[code];
+    return work;
+}
+
+void account_measure_work(struct account_rates *rates, const struct account_work *work, uint64_t now_ns) {
+    uint64_t ns = now_ns - rates->measured_ns;
+    double seconds = rates->measured_ns ? (double)ns / 1e9 : 0;
+
+    if (rates->measured_ns && ns < PRINCIPAL_SECOND_NS)
+        return;
+    rates->ops_per_s = counter_rate(rates->measured.ops, work->ops, seconds);
+    rates->device_ratio = counter_rate(rates->measured.device_ns, work->device_ns, seconds) / 1e9;
+    rates->measured = *work;
+    rates->measured_ns = now_ns;
+}
+
+void account_close_session(struct connection *connection, const struct account_work *work) {
     struct account *account = connection->account;
+
+    account_add_work(&account->ended, work);
 
     account->sessions--;
     account->operations -= connection->operations_seen;

@@ -13,6 +13,16 @@
 struct connection;
 struct service;
 
+/* What work has been done, and how much of it a second: of one session, or of all that a principal has had. */
+struct account_work {
+    uint64_t ops, device_ns, failures;
+};
+struct account_rates {
+    struct account_work measured; /* when it was looked at last: */
+    uint64_t measured_ns;
+    double ops_per_s, device_ratio; /* over a second or so before that */
+};
+
 struct account {
     struct service *service;
     struct account *next, **previous;
@@ -30,12 +40,15 @@ struct account {
     /* Operations in flight: the sum of what was found in each session when it was looked at last, after it had received
      * something. In between they can only become fewer. */
     uint64_t operations;
-    unsigned waiting;     /* connections that do not read because these are too many */
-    int64_t tokens;       /* bytes that may pass now; less than 0 after a frame that was larger */
-    uint64_t refilled_ns; /* when they were added to last */
-    unsigned throttled;   /* connections that wait for some */
-    uint64_t bytes;       /* that have passed since it is here, in and out, */
-    double bytes_per_s;   /* and over the last second or so: */
+    unsigned waiting;                /* connections that do not read because these are too many */
+    int64_t tokens;                  /* bytes that may pass now; less than 0 after a frame that was larger */
+    uint64_t refilled_ns;            /* when they were added to last */
+    unsigned throttled;              /* connections that wait for some */
+    struct account_work ended, work; /* of the sessions that have ended, and of all of them */
+    uint64_t ops_queued;             /* of these, as they were counted last */
+    struct account_rates rates;
+    uint64_t bytes;     /* that have passed, in and out, */
+    double bytes_per_s; /* and over the last second or so: */
     uint64_t measured, measured_ns;
 };
 
@@ -56,8 +69,15 @@ void account_retire(struct account *account);
 
 /* STATUS_LIMIT where it has as many sessions as it may. */
 int account_open_session(struct account *account, struct fault *fault);
-/* With what the session had in flight. */
-void account_close_session(struct connection *connection);
+/* With what the session had in flight; what it has done, `work`, stays. */
+void account_close_session(struct connection *connection, const struct account_work *work);
+/* What a session has done. */
+struct session_stats;
+struct account_work account_work_of(const struct session_stats *stats);
+/* Brings rates up to date, about once a second. */
+void account_measure_work(struct account_rates *rates, const struct account_work *work, uint64_t now_ns);
+/* Those who have no account now, but had: what they have done is not forgotten while there is room for them. */
+void account_forget_all(struct service *service);
 
 /* Whether all of the principal's sessions have too much in flight, now that this one has `queued`. Then the connection
  * is marked as one that waits, and goes on when there is room. */
@@ -69,7 +89,7 @@ void account_wake(struct account *account);
 size_t account_allowance(const struct connection *connection);
 /* So many have passed. */
 void account_spend(struct connection *connection, size_t bytes);
-/* For status: brings the figures up to date. */
+/* For status: brings the figures up to date, but for `work`. */
 void account_measure(struct service *service, uint64_t now_ns);
 /* At each tick of the service: more bytes may pass. */
 void account_tick(struct service *service, uint64_t now_ns);

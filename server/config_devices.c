@@ -51,7 +51,7 @@ static int config_add_devices(struct config *config, const char *text, struct fa
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
                          "no device \"%s\": a device is a kind and a number, such as cpu:0; or the list is auto", text);
     if (config_list_devices(config, kind, &places, &why) != STATUS_OK)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no device \"%s\" here: %s", text, why.message);
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no device \"%s\": %s", text, why.message);
     if (colon && config_value_count(colon + 1, 0, places.count - 1, &number, NULL))
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
                          "no device \"%s\" here: the number after \"%s:\" goes from 0 to %u", text, kind,

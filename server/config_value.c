@@ -58,25 +58,27 @@ int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, stru
 }
 
 int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault) {
-    static const struct config_unit units[] = {{"", 1}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {NULL, 0}};
+    static const struct config_unit units[] = {{"", 1},        {"K", 1 << 10},           {"M", 1 << 20},
+                                               {"G", 1 << 30}, {"T", UINT64_C(1) << 40}, {NULL, 0}};
     uint64_t number;
     if (config_value_scaled(text, 10, units, &number) || number < minimum || number > maximum)
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "\"%s\" is no size such as 512M, from %" PRIu64 " to %" PRIu64 " bytes", text, minimum,
+                         "\"%s\" is no size such as 512M or 2T, from %" PRIu64 " to %" PRIu64 " bytes", text, minimum,
                          maximum);
     *value = number;
     return STATUS_OK;
 }
 
 int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault) {
-    static const struct config_unit units[] = {{"ms", 1}, {"s", 1000}, {NULL, 0}};
+    static const struct config_unit units[] = {{"ms", 1},      {"s", 1000},     {"m", 60000},
+                                               {"h", 3600000}, {"d", 86400000}, {NULL, 0}};
     uint64_t number;
     if (!strcmp(text, "0"))
         text = "0s";
     if (config_value_scaled(text, 10, units, &number) || number < minimum || number > maximum)
         return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "\"%s\" is no duration such as 250ms or 5s, from %" PRIu64 " to %" PRIu64 " ms", text, minimum,
-                         maximum);
+                         "\"%s\" is no duration such as 250ms, 5s or 8h, from %" PRIu64 " to %" PRIu64 " ms", text,
+                         minimum, maximum);
     *value = number;
     return STATUS_OK;
 }

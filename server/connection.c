@@ -20,16 +20,18 @@ void connection_watch(struct connection *connection) {
     /* A side that is shut down would be told of without end. UV_PRIORITIZED stands in for the event that cannot be asked
      * for and cannot be masked out either, the end of both sides: the poll handle reports that as what it was asked for.
      */
-    int events = connection->leave_ms ? UV_PRIORITIZED : UV_DISCONNECT;
+    int events = connection->leave_ms || connection->handshake ? UV_PRIORITIZED : UV_DISCONNECT;
 
     if (!connection->poll)
         return;
-    if (!connection->eof && (connection->state == CONNECTION_LINGER || transport_opening(&connection->transport) ||
-                             (connection->state == CONNECTION_OPEN && !connection->draining &&
-                              !connection->reader.paused && !connection->wait_rate)))
+    if (!connection->eof && !connection->handshake &&
+        (connection->state == CONNECTION_LINGER || transport_opening(&connection->transport) ||
+         (connection->state == CONNECTION_OPEN && !connection->draining && !connection->reader.paused &&
+          !connection->wait_rate)))
         events |= UV_READABLE;
     /* During a TLS handshake it is the client's turn, not the socket's. */
-    if ((connection->blocked && !transport_opening(&connection->transport)) || transport_unsent(&connection->transport))
+    if (!connection->handshake && ((connection->blocked && !transport_opening(&connection->transport)) ||
+                                   transport_unsent(&connection->transport)))
         events |= UV_WRITABLE;
     if (events == connection->events)
         return;
@@ -46,11 +48,17 @@ static void connection_refused(struct connection *connection, const char *reason
                    NULL);
 }
 
-/* Goes on with the handshake. True: it is done. */
-static bool connection_open(struct connection *connection) {
-    int error = transport_handshake(&connection->transport);
+bool connection_is_opening(const struct connection *connection) {
+    return connection->handshake || transport_opening(&connection->transport);
+}
+
+/* The handshake has gone as far as what has come of it does. */
+static void connection_opened(void *owner, int error) {
+    struct connection *connection = owner;
     struct fault fault;
 
+    service_busy(connection->service);
+    connection->handshake = NULL;
     if (error == EAGAIN) {
         connection_watch(connection);
     } else if (error) { /* the alert says why; the client must have the time to read it */
@@ -63,9 +71,21 @@ static bool connection_open(struct connection *connection) {
 
         snprintf(connection->peer.certificate, sizeof connection->peer.certificate, "%s", name);
         connection->blocked = false;
+        connection->unread = true; /* Hello may have come along, and will not show again */
         service_mark_dirty(connection->service, connection);
+        service_mark_more(connection->service, connection);
+        connection_watch(connection);
     }
-    return !error;
+}
+
+/* Has the next step of the handshake taken. The connection may be gone afterwards. */
+static void connection_open(struct connection *connection) {
+    connection->handshake =
+        handshake_begin(&connection->service->handshakes, &connection->transport, connection_opened, connection);
+    if (connection->handshake)
+        connection_watch(connection);
+    else /* without memory for that, here */
+        connection_opened(connection, transport_handshake(&connection->transport));
 }
 
 /* ---- turns ---- */
@@ -76,7 +96,7 @@ void connection_flush(struct connection *connection) {
     struct fault fault;
     int left;
 
-    if (connection->blocked || !connection->poll || transport_opening(&connection->transport))
+    if (connection->blocked || !connection->poll || connection_is_opening(connection))
         return;
     if (budget == 0 && !reply_queue_empty(&connection->queue)) {
         connection_hold_rate(connection);
@@ -119,14 +139,12 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
         connection_discard(connection);
         return;
     }
-    if (transport_opening(&connection->transport)) {
-        if (events & UV_PRIORITIZED) {
+    if (connection_is_opening(connection)) {
+        if (events & UV_PRIORITIZED)
             connection_destroy(connection, "closed by the client");
-            return;
-        }
-        if (!connection_open(connection))
-            return;
-        events |= UV_READABLE; /* Hello may have come along, and will not show again */
+        else if (!connection->handshake)
+            connection_open(connection);
+        return;
     }
     if (events & UV_WRITABLE) {
         connection->blocked = false;
@@ -196,7 +214,7 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     connection_check_use(connection, now_ms);
     if (!connection->deadline_ms || now_ms < connection->deadline_ms)
         return;
-    if (transport_opening(&connection->transport)) {
+    if (connection_is_opening(connection)) {
         connection_refused(connection, "the TLS handshake took too long");
         connection_destroy(connection, connection->reason);
     } else if (connection->state == CONNECTION_OPEN) {

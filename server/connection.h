@@ -14,6 +14,7 @@
 #include "server/answer.h"
 #include "server/lease.h"
 #include "server/peer.h"
+#include "server/remote.h"
 #include "server/reply.h"
 #include "server/request.h"
 #include "server/service.h"
@@ -61,6 +62,8 @@ struct connection {
 
     uv_poll_t *poll; /* NULL: the session has no socket now */
     struct transport transport;
+    struct handshake
+        *handshake; /* of TLS, while another thread takes a step of it, and has the transport; NULL: none */
     bool tcp;
     int events;        /* asked of the poll handle */
     bool blocked;      /* the socket took no more */
@@ -90,6 +93,8 @@ struct connection {
     struct peer peer;        /* its principal is another one after a login */
     enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
     char client[CONNECTION_NAME_BYTES];
+    struct remote remote;
+    struct account_rates rates;
     uint64_t started_ns;
     struct session *session; /* NULL before Hello */
     uint64_t operations;     /* numbered so far */

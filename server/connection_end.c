@@ -12,7 +12,7 @@
 /* The session is gone for everybody. */
 static void connection_end_session(struct connection *connection) {
     struct session_stats stats;
-    uint64_t failures = 0;
+    struct account_work work;
     char number[24], operations[24], failed[24];
 
     trace_feed_drop(connection);
@@ -20,16 +20,15 @@ static void connection_end_session(struct connection *connection) {
     if (!connection->session)
         return;
     session_stats(connection->session, &stats);
-    for (unsigned i = 0; i < STATUS_COUNT; i++)
-        failures += stats.failures[i];
+    work = account_work_of(&stats);
     session_notify_room(connection->session, 0, NULL, NULL);
-    account_close_session(connection);
+    account_close_session(connection, &work);
     connection->service->sessions--;
     log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_close", "session",
                    log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
                    "principal", connection->peer.principal.name, "cause", connection->reason, "operations",
                    log_text(operations, sizeof operations, "%lu", connection->operations), "failures",
-                   log_text(failed, sizeof failed, "%lu", failures), NULL);
+                   log_text(failed, sizeof failed, "%lu", work.failures), NULL);
 }
 
 /* Nobody waits for an answer any more. */
@@ -79,6 +78,12 @@ static void connection_close(struct connection *connection) {
         return;
     uv_close((uv_handle_t *)connection->poll, connection_closed);
     connection->poll = NULL;
+    if (connection->handshake) {
+        handshake_leave(connection->handshake);
+        connection->handshake = NULL;
+        connection->transport = (struct transport){.fd = -1};
+        return;
+    }
     transport_end(&connection->transport);
     transport_finish(&connection->transport);
 }

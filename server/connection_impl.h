@@ -5,6 +5,8 @@
 #include "server/connection.h"
 
 /* connection.c */
+/* Whether a handshake must be done before bytes go either way. */
+bool connection_is_opening(const struct connection *connection);
 /* Asks the poll handle for what is of use now. After whatever changes that. */
 void connection_watch(struct connection *connection);
 

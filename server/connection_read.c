@@ -171,7 +171,7 @@ void connection_resume(struct connection *connection) {
     if (connection->reader.paused) {
         if (connection_over(connection) || !connection_go_on(connection))
             return;
-    } else if (!connection->eof && !connection->draining && !transport_opening(&connection->transport) &&
+    } else if (!connection->eof && !connection->draining && !connection_is_opening(connection) &&
                (connection->unread || transport_more(&connection->transport)) && !connection_read(connection)) {
         return;
     }
@@ -180,7 +180,7 @@ void connection_resume(struct connection *connection) {
 
 void connection_drain(struct connection *connection) {
     if (connection->state == CONNECTION_OPEN && connection->poll && !connection->reader.paused && !connection->eof &&
-        !transport_opening(&connection->transport) && !connection_read(connection))
+        !connection_is_opening(connection) && !connection_read(connection))
         return;
     connection->draining = true;
     connection_watch(connection);

@@ -10,7 +10,7 @@
 
 /* As doubles, which is what JSON's readers make of them anyway. */
 struct http_sample {
-    double live, reserved, sessions, queue, ops, in, out, utilisation, faults;
+    double live, reserved, sessions, queue, ops, in, out, busy, utilisation, faults;
 };
 
 static const struct http_series {
@@ -24,6 +24,7 @@ static const struct http_series {
     {"ops_per_s", offsetof(struct http_sample, ops)},
     {"bytes_in_per_s", offsetof(struct http_sample, in)},
     {"bytes_out_per_s", offsetof(struct http_sample, out)},
+    {"busy_percent", offsetof(struct http_sample, busy)},
     {"utilisation_percent", offsetof(struct http_sample, utilisation)}, /* null: not known */
     {"faults", offsetof(struct http_sample, faults)},                   /* since the daemon's start */
 };
@@ -51,6 +52,7 @@ static struct http_sample http_sample_of(const struct worker_slot *slot) {
         .ops = device->ops_per_s,
         .in = device->bytes_in_per_s,
         .out = device->bytes_out_per_s,
+        .busy = device->busy_ratio * 100,
         .utilisation = device_readings_has(readings, READING_UTILISATION_GPU)
                            ? (double)readings->values[READING_UTILISATION_GPU]
                            : NAN,

@@ -83,7 +83,7 @@ static double metrics_field(const void *message, const struct metrics_row *row) 
 }
 
 #define DEVICE(field) offsetof(Tensord__DeviceStatus, field)
-#define SESSION(field) offsetof(Tensord__SessionStatus, field)
+#define PRINCIPAL(field) offsetof(Tensord__PrincipalDevice, field)
 #define READING(field) offsetof(Tensord__DeviceReadings, field)
 #define STATUS(field) offsetof(Tensord__Status, field)
 
@@ -104,6 +104,8 @@ static const struct metrics_row metrics_devices[] = {
      DEVICE(names_unsaved), METRICS_UINT64},
     {"tensord_device_names_unsaved_seconds", "gauge", "Age of the oldest of them.", DEVICE(names_unsaved_s),
      METRICS_DOUBLE},
+    {"tensord_device_names_failing", "gauge", "Owners of named tensors whose last saving failed.",
+     DEVICE(names_failing), METRICS_UINT32},
     {"tensord_device_workspace_bytes", "gauge", "Bytes that kernels and libraries keep besides the pool.",
      DEVICE(workspaces), METRICS_UINT64},
     {"tensord_device_staging_total_bytes", "gauge", "Host memory for copies to and from the device.",
@@ -115,8 +117,16 @@ static const struct metrics_row metrics_devices[] = {
      METRICS_UINT64},
     {"tensord_device_stalled_seconds", "gauge", "For so long the device has completed nothing of its work.",
      DEVICE(stalled_s), METRICS_DOUBLE},
-    {"tensord_device_operations_total", "counter", "Operations run, since the worker's start.", DEVICE(ops_total),
-     METRICS_UINT64},
+    {"tensord_device_operations_total", "counter",
+     "Operations completed, failed ones included, since the worker's start.", DEVICE(ops_total), METRICS_UINT64},
+    {"tensord_device_busy_seconds_total", "counter",
+     "Time in which the device had something to do, since the worker's start.", DEVICE(busy_s), METRICS_DOUBLE},
+    {"tensord_device_busy_ratio", "gauge", "The part of the last second that it was busy.", DEVICE(busy_ratio),
+     METRICS_DOUBLE},
+    {"tensord_device_worker_memory_bytes", "gauge", "Resident host memory of the device's worker.",
+     DEVICE(worker_memory), METRICS_UINT64},
+    {"tensord_device_worker_cpu_seconds_total", "counter", "Processor time of the device's worker, since its start.",
+     DEVICE(worker_cpu_s), METRICS_DOUBLE},
     {"tensord_device_slow_products_total", "counter", "Matrix products that the vendor's library did not take.",
      DEVICE(products_slow), METRICS_UINT64},
     {"tensord_device_received_bytes_total", "counter", "Tensor bytes uploaded, since the worker's start.",
@@ -133,13 +143,22 @@ static const struct metrics_row metrics_devices[] = {
      DEVICE(faults), METRICS_UINT64},
 };
 
-static const struct metrics_row metrics_sessions[] = {
-    {"tensord_session_memory_live_bytes", "gauge", "Bytes in the session's tensors.", SESSION(live), METRICS_UINT64},
-    {"tensord_session_memory_peak_bytes", "gauge", "Highest live bytes of the session.", SESSION(peak), METRICS_UINT64},
-    {"tensord_session_tensors", "gauge", "Tensors of the session.", SESSION(tensors), METRICS_UINT64},
-    {"tensord_session_queue_depth", "gauge", "Operations of the session enqueued and not yet run.", SESSION(ops_queued),
+/* By principal: names of sessions, programs and labels come and go with clients, and would make series without end. */
+static const struct metrics_row metrics_principals[] = {
+    {"tensord_principal_sessions", "gauge", "Sessions of the principal on the device.", PRINCIPAL(sessions),
+     METRICS_UINT32},
+    {"tensord_principal_memory_live_bytes", "gauge", "Bytes in its tensors.", PRINCIPAL(live), METRICS_UINT64},
+    {"tensord_principal_memory_limit_bytes", "gauge", "How many there may be; 0: as many as the device has.",
+     PRINCIPAL(live_limit), METRICS_UINT64},
+    {"tensord_principal_queue_depth", "gauge", "Its operations enqueued and not yet run.", PRINCIPAL(ops_queued),
      METRICS_UINT64},
-    {"tensord_session_operations_total", "counter", "Operations of the session that have run.", SESSION(ops_done),
+    {"tensord_principal_operations_total", "counter", "Its operations completed, failed ones included.",
+     PRINCIPAL(ops_total), METRICS_UINT64},
+    {"tensord_principal_failures_total", "counter", "Its operations that failed by themselves.", PRINCIPAL(failures),
+     METRICS_UINT64},
+    {"tensord_principal_device_seconds_total", "counter", "Time that the device has been at its work.",
+     PRINCIPAL(device_s), METRICS_DOUBLE},
+    {"tensord_principal_transferred_bytes_total", "counter", "Bytes that it has sent and received.", PRINCIPAL(bytes),
      METRICS_UINT64},
 };
 
@@ -337,8 +356,8 @@ static void metrics_write_histograms(FILE *out, const Tensord__Status *status) {
         const char *name, *help;
         size_t offset;
     } rows[] = {
-        {"tensord_device_queue_seconds", "Of a sample of operations: from enqueued to launched.", DEVICE(queue_time)},
-        {"tensord_device_run_seconds", "Of a sample of operations: from launched to completed.", DEVICE(run_time)},
+        {"tensord_device_queue_seconds", "Of launches, by weighted samples: from enqueued to launched.", DEVICE(queue_time)},
+        {"tensord_device_run_seconds", "Of launches, by weighted samples: from launched to completed.", DEVICE(run_time)},
         {"tensord_device_fetch_seconds", "Of all fetches: from asked for to all bytes sent.", DEVICE(fetch_time)},
     };
     for (size_t r = 0; r < LENGTH(rows); r++) {
@@ -352,17 +371,7 @@ static void metrics_write_histograms(FILE *out, const Tensord__Status *status) {
     }
 }
 
-/* ---- sessions ---- */
-
-static void metrics_session_line(FILE *out, const char *name, const Tensord__SessionStatus *session) {
-    fprintf(out, "%s{", name);
-    metrics_label(out, "device", session->device);
-    fprintf(out, ",session=\"%" PRIu64 "\",", session->id);
-    metrics_label(out, "principal", session->principal);
-    fputc(',', out);
-    metrics_label(out, "client", session->client);
-    fputc('}', out);
-}
+/* ---- sessions and principals ---- */
 
 static void metrics_write_session_count(FILE *out, const Tensord__Status *status) {
     metrics_head(out, "tensord_device_sessions", "gauge", "Sessions open.");
@@ -376,13 +385,16 @@ static void metrics_write_session_count(FILE *out, const Tensord__Status *status
     }
 }
 
-static void metrics_write_sessions(FILE *out, const Tensord__Status *status) {
-    metrics_write_session_count(out, status);
-    for (const struct metrics_row *row = metrics_sessions; row < metrics_sessions + LENGTH(metrics_sessions); row++) {
+static void metrics_write_principals(FILE *out, const Tensord__Status *status) {
+    for (const struct metrics_row *row = metrics_principals; row < metrics_principals + LENGTH(metrics_principals);
+         row++) {
         metrics_head(out, row->name, row->type, row->help);
-        for (size_t i = 0; i < status->n_sessions; i++) {
-            metrics_session_line(out, row->name, status->sessions[i]);
-            metrics_value(out, metrics_field(status->sessions[i], row));
+        for (size_t i = 0; i < status->n_principals; i++) {
+            const Tensord__PrincipalStatus *principal = status->principals[i];
+            for (size_t d = 0; d < principal->n_devices; d++) {
+                metrics_line(out, row->name, principal->devices[d]->device, "principal", principal->name);
+                metrics_value(out, metrics_field(principal->devices[d], row));
+            }
         }
     }
 }
@@ -438,7 +450,8 @@ void http_metrics_write(FILE *out, const Tensord__Status *status, const struct h
     metrics_write_limits(out, status);
     metrics_write_histograms(out, status);
     metrics_write_readings(out, status);
-    metrics_write_sessions(out, status);
+    metrics_write_session_count(out, status);
+    metrics_write_principals(out, status);
 }
 
 /* ---- as an answer ---- */

@@ -50,6 +50,7 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
     struct lease *lease = &connection->lease;
 
     lease->process = lease_process(connection->transport.fd, hello->process);
+    remote_find(&connection->remote, connection->transport.fd, connection->tcp, hello);
     lease->heartbeat_ms = hello->heartbeat_ms;
     if (lease->heartbeat_ms && lease->heartbeat_ms < LEASE_HEARTBEAT_LEAST_MS)
         lease->heartbeat_ms = LEASE_HEARTBEAT_LEAST_MS;
@@ -271,7 +272,7 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
 
     if (hello->resume_epoch != service->epoch)
         return fault_set(fault, STATUS_DEVICE_LOST,
-                         "the worker of %s was restarted: session %lu ended with the old one", service->device,
+                         "device %s was restarted; session %lu and its tensors are lost", service->device,
                          hello->resume_session);
     if (!connection)
         return fault_set(fault, STATUS_DEVICE_LOST,
@@ -316,6 +317,7 @@ void lease_take_over(struct connection *fresh) {
     lease_finish(connection);
     lease->reconnects++;
     lease->process = fresh->lease.process;
+    connection->remote = fresh->remote;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;
     lease->heard_ms = lease->said_ms = service_now_ms();
     connection_adopt(connection, fresh);

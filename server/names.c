@@ -207,7 +207,7 @@ static void stats_insert(struct stats_names *stats, const struct name_owner *own
 
 void names_stats(const struct names *names, struct stats_names *stats) {
     stats->count = stats->bytes = stats->unsaved = stats->unsaved_since_ns = 0;
-    stats->n_owners = 0;
+    stats->n_owners = stats->failing = 0;
     stats->save_fault[0] = 0;
     memcpy(stats->fault, names->fault, sizeof stats->fault);
     for (const struct name_owner *owner = names->owners; owner; owner = owner->next) {
@@ -219,6 +219,7 @@ void names_stats(const struct names *names, struct stats_names *stats) {
         stats->unsaved += unsaved;
         if (since && (!stats->unsaved_since_ns || since < stats->unsaved_since_ns))
             stats->unsaved_since_ns = since;
+        stats->failing += *state_fault(owner) != 0;
         if (!*stats->save_fault && *state_fault(owner))
             snprintf(stats->save_fault, sizeof stats->save_fault, "those of %.64s: %.180s", names_shown(owner),
                      state_fault(owner));

@@ -110,6 +110,7 @@ static int request_hello(struct connection *connection, const struct frame_heade
     if (status)
         return status;
     snprintf(connection->client, sizeof connection->client, "%s", hello->client);
+    remote_find(&connection->remote, connection->transport.fd, connection->tcp, hello);
     connection->deadline_ms = 0;
     frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     request_log_open(connection);
@@ -227,6 +228,15 @@ static int request_batch_begin(struct connection *connection, const Tensord__Bat
     return STATUS_OK;
 }
 
+/* Back to before this operation, which was the last. */
+static void request_batch_back(struct batch_cursor *cursor, const struct batch_op *op) {
+    cursor->op--;
+    cursor->input -= op->n_inputs;
+    cursor->integer -= op->n_ints;
+    cursor->floating -= op->n_floats;
+    cursor->label -= op->label != NULL;
+}
+
 /* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
 static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
     struct request_batch *batch = &connection->batch;
@@ -259,7 +269,7 @@ static int request_batch(struct connection *connection, const struct frame_heade
     struct session *session = connection->session;
     struct budget *budget = service_budget(connection->service);
     struct op_request request = {.stream = batch->stream};
-    struct batch_cursor cursor, before;
+    struct batch_cursor cursor;
     struct batch_op op;
     int more;
 
@@ -269,7 +279,7 @@ static int request_batch(struct connection *connection, const struct frame_heade
     request_batch_share(connection, header);
     request.sequence = connection->batch.sequence;
     request.output = connection->batch.output;
-    while (before = cursor, (more = batch_cursor_next(&cursor, &op, fault)) > 0) {
+    while ((more = batch_cursor_next(&cursor, &op, fault)) > 0) {
         if (op.label && request_label(op.label, fault))
             return STATUS_PROTOCOL;
         request.opcode = op.opcode;
@@ -289,7 +299,9 @@ static int request_batch(struct connection *connection, const struct frame_heade
         if (again || (budget_spent(budget, REQUEST_OPERATION_STEPS) && cursor.op < batch->n_heads)) {
             connection->batch.sequence = request.sequence;
             connection->batch.output = request.output;
-            return request_batch_put_off(connection, again ? &before : &cursor);
+            if (again)
+                request_batch_back(&cursor, &op);
+            return request_batch_put_off(connection, &cursor);
         }
     }
     connection->batch.begun = false;

@@ -299,6 +299,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     link_table_init(&service->links);
     compile_queue_init(&service->compiles);
     names_init(&service->names, service);
+    handshakes_init(&service->handshakes, loop);
     uv_async_init(loop, &service->async, service_on_async);
     uv_check_init(loop, &service->check);
     uv_idle_init(loop, &service->idle);
@@ -326,8 +327,10 @@ void service_finish(struct service *service) {
             break;
         uv_run(service->loop, UV_RUN_ONCE); /* until the compilers that have no client any more notice */
     }
+    handshakes_finish(&service->handshakes);
     link_table_finish(service);
     names_finish(&service->names);
+    account_forget_all(service);
     arena_finish(&service->arena);
     answer_unreserve(service);
     engine_destroy(service->engine); /* before the handle that its submitter wakes */

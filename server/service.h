@@ -16,6 +16,7 @@
 #include "server/arena.h"
 #include "server/channel.h"
 #include "server/compile.h"
+#include "server/handshake.h"
 #include "server/link.h"
 #include "server/names.h"
 #include "server/refusal.h"
@@ -70,12 +71,14 @@ struct service {
     struct service_options options;
     struct arena arena;
     struct link_table links;
+    struct handshakes handshakes;
     struct compile_queue compiles;
     struct trace_feed trace;
     struct names names;
     struct answer *spare;             /* for an Error when there is no memory; NULL while in use */
     struct connection *connections;   /* all of them, newest first */
     struct account *accounts;         /* whose they are */
+    struct account_past *pasts;       /* whose they were (account.c) */
     uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
     struct connection_queue dirty;    /* have replies to write; those with large ones last */
     /* May have frames to go on with: those that have taken little time lately, and the others. */

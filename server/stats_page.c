@@ -29,6 +29,7 @@ void stats_page_end(struct stats_page *page) {
 void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from) {
     struct engine_stats *engine = &to->engine;
     engine->ops_total = from->engine.ops_total;
+    engine->busy_ns = from->engine.busy_ns;
     engine->reservations = from->engine.reservations;
     engine->releases = from->engine.releases;
     engine->pinnings = from->engine.pinnings;
@@ -41,6 +42,7 @@ void stats_device_copy_counters(struct stats_device *to, const struct stats_devi
     engine->device.products_slow = from->engine.device.products_slow;
     memcpy(engine->refusals, from->engine.refusals, sizeof engine->refusals);
     memcpy(engine->failures, from->engine.failures, sizeof engine->failures);
+    to->worker_cpu_ns = from->worker_cpu_ns;
     to->bytes_in = from->bytes_in;
     to->bytes_out = from->bytes_out;
     to->fetch_time = from->fetch_time;
@@ -66,6 +68,7 @@ static void stats_terminate(struct stats_device *device, struct stats_session *s
         principal_end_texts(&s->principal);
         s->tls_cipher[sizeof s->tls_cipher - 1] = 0;
         s->peer[sizeof s->peer - 1] = 0;
+        s->remote.host[sizeof s->remote.host - 1] = 0;
         s->client[sizeof s->client - 1] = 0;
         s->last_failure[sizeof s->last_failure - 1] = 0;
         s->label[sizeof s->label - 1] = 0;

@@ -8,6 +8,7 @@
 #include "engine/session.h"
 #include "server/principal.h"
 #include "server/refusal.h"
+#include "server/remote.h"
 #include "server/stats_operations.h"
 
 enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
@@ -17,6 +18,7 @@ struct stats_names {
     uint64_t count, bytes;
     char fault[256]; /* why saved ones could not be restored; "": they could */
     uint64_t unsaved, unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there is none, or no disk */
+    uint32_t failing;                   /* owners whose last saving failed */
     char save_fault[256];               /* why not, where saving failed; "": it did not */
     unsigned n_owners;
     struct stats_owner {
@@ -33,6 +35,9 @@ struct stats_session {
     char client[64];
     uint64_t started_ns; /* CLOCK_MONOTONIC */
     uint64_t tensors, live, peak, ops_queued, ops_done;
+    uint64_t device_ns;             /* the device has been at its work for so long */
+    double ops_per_s, device_ratio; /* over the last second or so */
+    struct remote remote;
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1];
@@ -49,15 +54,18 @@ struct stats_principal {
     char name[64];
     uint32_t connections, sessions;
     uint64_t live, peak, staging, ops_queued;
-    uint64_t bytes; /* in and out, as long as it is here */
-    double bytes_per_s;
+    /* In and out, and of all its sessions, since start. */
+    uint64_t bytes, ops_done, device_ns, failures;
+    double bytes_per_s, ops_per_s, device_ratio;
 };
 
 struct stats_device {
     struct engine_stats engine;
-    uint64_t connections;                              /* open now */
-    uint64_t bytes_in, bytes_out;                      /* tensor bytes since start */
-    double ops_per_s, bytes_in_per_s, bytes_out_per_s; /* over the last second or so */
+    uint64_t connections;         /* open now */
+    uint64_t bytes_in, bytes_out; /* tensor bytes since start */
+    /* Over the last second or so; busy: the part of it in which the device had something to do. */
+    double ops_per_s, bytes_in_per_s, bytes_out_per_s, busy_ratio;
+    uint64_t worker_memory, worker_cpu_ns; /* of the process: resident bytes, and processor time since start */
     struct device_readings readings;
     uint64_t refusals[REFUSAL_COUNT]; /* since start */
     struct histogram fetch_time;

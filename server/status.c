@@ -115,6 +115,7 @@ static Tensord__Histogram *status_fill_histogram(const struct histogram *from, T
     to->counts = (uint64_t *)from->counts;
     to->n_counts = HISTOGRAM_BUCKETS;
     to->sum_s = (double)from->sum_ns / 1e9;
+    to->samples = from->samples;
     return to;
 }
 
@@ -157,6 +158,10 @@ static void status_fill_device_status(const struct worker_slot *slot, uint64_t n
     status->bytes_in = stats->bytes_in;
     status->bytes_out = stats->bytes_out;
     status->ops_per_s = stats->ops_per_s;
+    status->busy_s = (double)stats->engine.busy_ns / 1e9;
+    status->busy_ratio = stats->busy_ratio;
+    status->worker_memory = stats->worker_memory;
+    status->worker_cpu_s = (double)stats->worker_cpu_ns / 1e9;
     status->bytes_in_per_s = stats->bytes_in_per_s;
     status->bytes_out_per_s = stats->bytes_out_per_s;
     status->data_age_ms = status_seconds(now, slot->snapshot.written_ns) * 1e3;
@@ -202,6 +207,12 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->peak = session->peak;
     status->ops_queued = session->ops_queued;
     status->ops_done = session->ops_done;
+    status->ops_per_s = session->ops_per_s;
+    status->device_s = (double)session->device_ns / 1e9;
+    status->device_ratio = session->device_ratio;
+    status->pid = session->remote.pid;
+    status->pid_claimed = session->remote.claimed;
+    status->host = (char *)session->remote.host;
     status->last_failure = (char *)session->last_failure;
     status->label = (char *)session->label;
     status->allow_tf32 = session->allow_tf32;

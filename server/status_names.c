@@ -9,6 +9,7 @@ void status_fill_names(const struct worker_slot *slot, struct status_names *name
     status->names_unsaved = from->unsaved;
     if (from->unsaved_since_ns && now > from->unsaved_since_ns)
         status->names_unsaved_s = (double)(now - from->unsaved_since_ns) / 1e9;
+    status->names_failing = from->failing;
     status->names_save_fault = (char *)from->save_fault;
     status->name_owners = names->pointers;
     for (unsigned i = 0; i < from->n_owners && i < STATS_OWNERS_MAX; i++) {

@@ -17,14 +17,18 @@ struct operations_message {
     size_t n_numbers;
 };
 
-/* The same until the program ends; found out when it is asked for first. */
-static uint32_t operations_presented(unsigned opcode) {
-    static uint32_t presented[OP_CODE_MAX];
+/* Masks of dtypes. The same until the program ends; found out when they are asked for first. */
+struct operations_masks {
+    uint32_t presented, taken;
+};
+
+static struct operations_masks operations_masks(unsigned opcode) {
+    static struct operations_masks masks[OP_CODE_MAX];
     static bool known;
     for (unsigned i = 0; !known && i < OP_CODE_MAX; i++)
-        presented[i] = op_presented(i);
+        masks[i] = (struct operations_masks){op_presented(i), op_taken(i)};
     known = true;
-    return presented[opcode];
+    return masks[opcode];
 }
 
 /* A mask as a list. */
@@ -56,18 +60,19 @@ static void operations_fill_devices(struct operations_message *message, const st
 static void operations_fill(struct operations_message *message, const struct supervisor *supervisor, unsigned opcode) {
     size_t row = message->list.n_operations++, n_slots = supervisor->n_slots;
     Tensord__Operation *operation = &message->operations[row];
-    uint32_t presented = operations_presented(opcode);
+    struct operations_masks masks = operations_masks(opcode);
     tensord__operation__init(operation);
     operation->opcode = opcode;
     operation->name = (char *)op_info(opcode)->name;
-    operation->n_dtypes = operations_dtypes(message, presented, &operation->dtypes);
+    operation->n_dtypes = operations_dtypes(message, masks.presented, &operation->dtypes);
+    operation->n_taken = operations_dtypes(message, masks.taken, &operation->taken);
     operation->n_support = n_slots;
     operation->support = &message->support_pointers[row * n_slots];
     for (size_t i = 0; i < n_slots; i++) {
         const struct stats_operation *of = &supervisor->slots[i].operations->rows[opcode];
         Tensord__OperationSupport *support = &message->support[row * n_slots + i];
         tensord__operation_support__init(support);
-        support->n_dtypes = operations_dtypes(message, of->supported & presented, &support->dtypes);
+        support->n_dtypes = operations_dtypes(message, of->supported & masks.presented, &support->dtypes);
         if (of->reason[0])
             support->reason = (char *)of->reason;
         operation->support[i] = support;
@@ -82,7 +87,7 @@ static bool operations_allocate(struct operations_message *message, size_t n, si
     message->operation_pointers = calloc(n, sizeof(Tensord__Operation *));
     message->support = calloc(n * n_slots, sizeof *message->support);
     message->support_pointers = calloc(n * n_slots, sizeof(Tensord__OperationSupport *));
-    message->numbers = calloc(n * (n_slots + 1) * DTYPE_COUNT, sizeof *message->numbers);
+    message->numbers = calloc(n * (n_slots + 2) * DTYPE_COUNT, sizeof *message->numbers);
     return message->devices && message->device_pointers && message->operations && message->operation_pointers &&
            message->support && message->support_pointers && message->numbers;
 }

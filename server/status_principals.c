@@ -91,6 +91,11 @@ static void status_fill_principal_device(const struct front *front, const struct
     device->staging_limit = limits.principal_staging;
     device->bytes = stats->bytes;
     device->bytes_per_s = stats->bytes_per_s;
+    device->ops_total = stats->ops_done;
+    device->ops_per_s = stats->ops_per_s;
+    device->failures = stats->failures;
+    device->device_s = (double)stats->device_ns / 1e9;
+    device->device_ratio = stats->device_ratio;
 }
 
 /* Facts of one name lie side by side. */

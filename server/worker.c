@@ -23,29 +23,40 @@ enum {
 
 /* ---- the service's calls ---- */
 
-/* The number by which clients and operators know a session; 0 where it has ended. */
-static unsigned long worker_session(const struct worker *worker, const struct session *session) {
-    for (const struct connection *at = worker->service.connections; at; at = at->next)
+/* NULL where it has ended. */
+static struct connection *worker_connection(const struct worker *worker, const struct session *session) {
+    for (struct connection *at = worker->service.connections; at; at = at->next)
         if (session && at->session == session)
-            return at->number;
-    return 0;
+            return at;
+    return NULL;
 }
 
-/* Gives up a device that completes nothing any more: its sessions are told, and the front starts another worker. */
+/* Of a device that completes nothing any more the session ends that it is at. Where that does not help, for kernels on a GPU
+ * cannot be stopped, the device is given up: all sessions are told, and the front starts another worker. */
 static void worker_watch_device(struct worker *worker) {
     uint64_t timeout_ns = (uint64_t)worker->service.limits.device_timeout_ms * 1000000;
     struct engine_stall stall;
     struct fault fault;
-    char whose[32] = "a session that has ended";
-    unsigned long number;
+    struct connection *connection;
+    char seconds[32];
 
     if (worker->service.failed || !engine_stalled(worker->service.engine, timeout_ns, &stall))
         return;
-    number = worker_session(worker, stall.session);
-    if (number)
-        snprintf(whose, sizeof whose, "session %lu", number);
-    fault_set(&fault, STATUS_DEVICE_LOST, "no progress for %.1f s in %s of %s", (double)stall.ns / 1e9,
-              *stall.operation ? stall.operation : "the work", whose);
+    if (!*stall.operation)
+        snprintf(stall.operation, sizeof stall.operation, "the work");
+    connection = worker_connection(worker, stall.session);
+    if (connection && connection->state == CONNECTION_OPEN) {
+        fault_set(&fault, STATUS_TIMED_OUT,
+                  "no progress for %.1f s in %s of session %lu, which was ended for it (device-timeout)",
+                  (double)stall.ns / 1e9, stall.operation, (unsigned long)connection->number);
+        snprintf(seconds, sizeof seconds, "%.1f", (double)stall.ns / 1e9);
+        log_event(LOG_LEVEL_WARNING, "session_stalls_device", "cause", fault.message, "seconds", seconds, NULL);
+        engine_stall_again(worker->service.engine);
+        connection_give_up(connection, &fault);
+        return;
+    }
+    fault_set(&fault, STATUS_DEVICE_LOST, "no progress for %.1f s in %s of a session that has ended",
+              (double)stall.ns / 1e9, stall.operation);
     engine_fail(worker->service.engine, &fault);
 }
 

@@ -291,8 +291,12 @@ void worker_on_channel(uv_poll_t *poll, int status, int events) {
 
     (void)events;
     service_busy(&worker->service);
-    while ((error = status < 0 ? -EPIPE : channel_receive(worker->channel, &message, &fd)) == 0)
+    while ((error = status < 0 ? -EPIPE : channel_receive(worker->channel, &message, &fd)) == 0) {
         worker_message(worker, &message, fd);
+        budget_look(service_budget(&worker->service));
+        if (service_is_late(&worker->service))
+            return; /* what else there is, the next poll tells of */
+    }
     /* Without a front nobody restarts, watches or drains this process; the kernel gives its sockets and memory back. */
     if (error != -EAGAIN)
         _exit(1);

@@ -11,9 +11,10 @@ struct worker_stats {
     uint64_t written_ns;
     /* A ring of what was counted, one entry for each write, for rates over about a second. */
     struct worker_stats_sample {
-        uint64_t at_ns, ops, bytes_in, bytes_out;
+        uint64_t at_ns, ops, bytes_in, bytes_out, busy_ns;
     } samples[WORKER_STATS_SAMPLES];
     unsigned n_samples;
+    uint64_t process_ns, memory, cpu_ns; /* when the process was looked at last, and what it had */
     uint64_t ops, moved_ns; /* at the last look, and when it was another number before, or something was queued */
 };
 

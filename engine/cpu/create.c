@@ -175,7 +175,13 @@ int cpu_random(struct cpu *cpu, const struct launch *launch, struct cpu_job **be
     job.parameters = (struct cpu_random){.seed = (uint64_t)launch->ints[1],
                                          .offset = (uint64_t)launch->ints[2],
                                          .first = launch->floats[0],
-                                         .second = launch->floats[1]};
+                                         .second = launch->floats[1],
+                                         .least = launch->floats[0],
+                                         .last = launch->floats[1]};
+    if (launch->opcode == OP_UNIFORM && job.parameters.first < job.parameters.second) {
+        job.parameters.least = dtype_not_below((enum dtype)job.dtype, job.parameters.first);
+        job.parameters.last = dtype_below((enum dtype)job.dtype, job.parameters.second);
+    }
     job_run(&job, 32, random_part, begun);
     return STATUS_OK;
 }

@@ -49,6 +49,7 @@ struct cpu_softmax {
 struct cpu_random {
     uint64_t seed, offset;
     double first, second; /* low and high, or mean and deviation */
+    double least, last;   /* what uniform may give: values of the dtype */
 };
 /* Writes elements begin … end - 1 of a random tensor; `out` is the tensor's first element. */
 typedef void cpu_random_function(const struct cpu_random *random, int64_t begin, int64_t end, void *out);

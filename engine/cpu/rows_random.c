@@ -21,11 +21,13 @@ static void generate(uint64_t seed, uint64_t block, struct lanes *lanes) {
     }
 }
 
-/* ---- the numbers of RANDOM_BLOCKS blocks; `last` is the largest value that uniform may give ---- */
+/* ---- the numbers of RANDOM_BLOCKS blocks ---- */
 
-static inline double bounded(double u, double low, double high, double last) {
-    double value = low + u * (high - low);
-    return value > last ? last : value;
+/* Between values of the dtype rounding leaves every number between them. */
+static inline double bounded(double u, const struct cpu_random *random) {
+    double value = random->first + u * (random->second - random->first);
+    value = value < random->least ? random->least : value;
+    return value > random->last ? random->last : value;
 }
 
 /* For f16 and bf16 rounded to odd, so that rounding to these comes out right. */
@@ -33,13 +35,12 @@ static inline float narrowed(double value, bool half) {
     return half ? formula_odd(value) : (float)value;
 }
 
-static inline void uniform_numbers(const struct lanes *lanes, double low, double high, double last, bool half,
-                                   float *out) {
+static inline void uniform_numbers(const struct lanes *lanes, const struct cpu_random *random, bool half, float *out) {
     float column[RANDOM_BLOCKS];
     for (int k = 0; k < 4; k++) {
         CPU_LOOP
         for (int i = 0; i < RANDOM_BLOCKS; i++) {
-            column[i] = narrowed(bounded((double)philox_unit_float(lanes->lane[k][i]), low, high, last), half);
+            column[i] = narrowed(bounded((double)philox_unit_float(lanes->lane[k][i]), random), half);
         }
         for (int i = 0; i < RANDOM_BLOCKS; i++) {
             out[4 * i + k] = column[i];
@@ -47,14 +48,15 @@ static inline void uniform_numbers(const struct lanes *lanes, double low, double
     }
 }
 
-static void uniform_wide_numbers(const struct lanes *lanes, double low, double high, double last, double *out) {
+static void uniform_wide_numbers(const struct lanes *lanes, const struct cpu_random *random, double *out) {
     for (int i = 0; i < RANDOM_BLOCKS; i++) {
-        out[2 * i] = bounded(philox_unit_double(lanes->lane[0][i], lanes->lane[1][i]), low, high, last);
-        out[2 * i + 1] = bounded(philox_unit_double(lanes->lane[2][i], lanes->lane[3][i]), low, high, last);
+        out[2 * i] = bounded(philox_unit_double(lanes->lane[0][i], lanes->lane[1][i]), random);
+        out[2 * i + 1] = bounded(philox_unit_double(lanes->lane[2][i], lanes->lane[3][i]), random);
     }
 }
 
-static inline void normal_numbers(const struct lanes *lanes, double mean, double deviation, bool half, float *out) {
+static inline void normal_numbers(const struct lanes *lanes, const struct cpu_random *random, bool half, float *out) {
+    const double mean = random->first, deviation = random->second;
     float even[RANDOM_BLOCKS], odd[RANDOM_BLOCKS];
     for (int pair = 0; pair < 2; pair++) {
         CPU_LOOP
@@ -73,7 +75,8 @@ static inline void normal_numbers(const struct lanes *lanes, double mean, double
     }
 }
 
-static void normal_wide_numbers(const struct lanes *lanes, double mean, double deviation, double *out) {
+static void normal_wide_numbers(const struct lanes *lanes, const struct cpu_random *random, double *out) {
+    const double mean = random->first, deviation = random->second;
     for (int i = 0; i < RANDOM_BLOCKS; i++) {
         double u = philox_unit_double(lanes->lane[0][i], lanes->lane[1][i]);
         double angle = philox_unit_double(lanes->lane[2][i], lanes->lane[3][i]) * 6.283185307179586;
@@ -83,35 +86,6 @@ static void normal_wide_numbers(const struct lanes *lanes, double mean, double d
     }
 }
 
-/* ---- the largest value below `high`, by dtype ---- */
-
-static float below_f32(double high) {
-    float nearest = (float)high;
-    return (double)nearest < high ? nearest : nextafterf(nearest, -INFINITY);
-}
-
-static double below_f64(double high) {
-    return nextafter(high, -INFINITY);
-}
-
-/* Steps down through the bits of a half: its values are ordered as sign and magnitude. */
-static uint16_t half_previous(uint16_t half) {
-    if ((half & 0x7fff) == 0) {
-        return 0x8001;
-    }
-    return (uint16_t)(half & 0x8000 ? half + 1 : half - 1);
-}
-
-static float below_f16(double high) {
-    uint16_t nearest = half_to_f16(formula_odd(high));
-    return (double)half_from_f16(nearest) < high ? half_from_f16(nearest) : half_from_f16(half_previous(nearest));
-}
-
-static float below_bf16(double high) {
-    uint16_t nearest = half_to_bf16(formula_odd(high));
-    return (double)half_from_bf16(nearest) < high ? half_from_bf16(nearest) : half_from_bf16(half_previous(nearest));
-}
-
 /* ---- elements begin … end - 1 ---- */
 
 /* Chunks are aligned to whole blocks of the generator: the first and the last one may be cut. */
@@ -119,7 +93,6 @@ static float below_bf16(double high) {
     static void name(const struct cpu_random *random, int64_t begin, int64_t end, void *out) {                         \
         struct lanes lanes;                                                                                            \
         T buffer[count];                                                                                               \
-        const double first = random->first, second = random->second;                                                   \
         for (int64_t chunk = begin / count; chunk * count < end; chunk++) {                                            \
             int64_t from = chunk * count, skip = from < begin ? begin - from : 0;                                      \
             int64_t n = end - from < count ? end - from : count;                                                       \
@@ -131,20 +104,17 @@ static float below_bf16(double high) {
 #define STORE_PLAIN(n, from, to) memcpy(to, from, (size_t)(n) * sizeof *(from))
 #define STORE_F16(n, from, to) half_store_f16(n, from, to, 1)
 #define STORE_BF16(n, from, to) half_store_bf16(n, from, to, 1)
-#define LAST(below) (first < second ? below(second) : second)
-#define UNIFORM(below, half) uniform_numbers(&lanes, first, second, (double)LAST(below), half, buffer)
-#define NORMAL(half) normal_numbers(&lanes, first, second, half, buffer)
+#define UNIFORM(half) uniform_numbers(&lanes, random, half, buffer)
+#define NORMAL(half) normal_numbers(&lanes, random, half, buffer)
 
-RANDOM_FUNCTION(uniform_f16, uint16_t, float, CPU_BLOCK, UNIFORM(below_f16, true), STORE_F16)
-RANDOM_FUNCTION(uniform_bf16, uint16_t, float, CPU_BLOCK, UNIFORM(below_bf16, true), STORE_BF16)
-RANDOM_FUNCTION(uniform_f32, float, float, CPU_BLOCK, UNIFORM(below_f32, false), STORE_PLAIN)
-RANDOM_FUNCTION(uniform_f64, double, double, RANDOM_WIDE,
-                uniform_wide_numbers(&lanes, first, second, LAST(below_f64), buffer), STORE_PLAIN)
+RANDOM_FUNCTION(uniform_f16, uint16_t, float, CPU_BLOCK, UNIFORM(true), STORE_F16)
+RANDOM_FUNCTION(uniform_bf16, uint16_t, float, CPU_BLOCK, UNIFORM(true), STORE_BF16)
+RANDOM_FUNCTION(uniform_f32, float, float, CPU_BLOCK, UNIFORM(false), STORE_PLAIN)
+RANDOM_FUNCTION(uniform_f64, double, double, RANDOM_WIDE, uniform_wide_numbers(&lanes, random, buffer), STORE_PLAIN)
 RANDOM_FUNCTION(normal_f16, uint16_t, float, CPU_BLOCK, NORMAL(true), STORE_F16)
 RANDOM_FUNCTION(normal_bf16, uint16_t, float, CPU_BLOCK, NORMAL(true), STORE_BF16)
 RANDOM_FUNCTION(normal_f32, float, float, CPU_BLOCK, NORMAL(false), STORE_PLAIN)
-RANDOM_FUNCTION(normal_f64, double, double, RANDOM_WIDE, normal_wide_numbers(&lanes, first, second, buffer),
-                STORE_PLAIN)
+RANDOM_FUNCTION(normal_f64, double, double, RANDOM_WIDE, normal_wide_numbers(&lanes, random, buffer), STORE_PLAIN)
 
 cpu_random_function *CPU_NAME(random)[CPU_OPCODES][DTYPE_COUNT] = {
     [OP_UNIFORM] =

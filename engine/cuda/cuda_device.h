@@ -31,8 +31,9 @@ struct cuda_device {
     struct cuda cuda;
     uint64_t memory_total; /* bytes that the pool may take */
     int priority_least, priority_greatest;
-    struct device_info info; /* as read when it was opened */
-    struct monitor *monitor; /* NULL: no readings */
+    struct device_info info;   /* as read when it was opened, */
+    struct device_rates rates; /* too */
+    struct monitor *monitor;   /* NULL: no readings */
     struct cuda_workspaces workspaces;
     pthread_mutex_t events_lock;
     struct device_event *events, *events_timed; /* unused ones */

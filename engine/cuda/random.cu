@@ -14,7 +14,7 @@ struct random_arguments {
     int64_t n;
     uint64_t seed, offset;
     double first, second; /* low and high, or mean and deviation */
-    double last;          /* the largest value that uniform may give */
+    double least, last;   /* what uniform may give: values of the dtype */
 };
 
 /* ---- four lanes to numbers ---- */
@@ -22,6 +22,7 @@ struct random_arguments {
 struct uniform {
     static __device__ __forceinline__ double bounded(const struct random_arguments &p, double u) {
         double value = formula_multiply_add(p.first, u, __dsub_rn(p.second, p.first));
+        value = value < p.least ? p.least : value;
         return value > p.last ? p.last : value;
     }
     static __device__ __forceinline__ void numbers(const struct random_arguments &p, const uint32_t *lane,
@@ -90,40 +91,17 @@ __global__ void __launch_bounds__(SPACE_THREADS) random_kernel(const __grid_cons
 
 } // namespace
 
-/* ---- the largest value below `high`, by dtype; halves are ordered as sign and magnitude ---- */
-
-static double random_previous(float x) {
-    return (double)nextafterf(x, -INFINITY);
-}
-static double random_previous(double x) {
-    return nextafter(x, -(double)INFINITY);
-}
-template <typename T> static double random_previous(T half) {
-    uint16_t bits;
-    memcpy(&bits, &half, sizeof bits);
-    bits = (uint16_t)((bits & 0x7fff) == 0 ? 0x8001 : bits & 0x8000 ? bits + 1 : bits - 1);
-    memcpy((void *)&half, &bits, sizeof bits);
-    return (double)number_widen(half);
-}
-
-template <typename T> static double random_below(double high) {
-    T nearest = number_cast<T>::from(high);
-    double value = (double)number_widen(nearest);
-    return value < high ? value : random_previous(nearest);
-}
-
 /* ---- launchers; columns from f16 on ---- */
 
 typedef void random_function(const struct random_arguments arguments);
 
 static const struct random_row {
     random_function *uniform, *normal;
-    double (*below)(double high);
 } random_rows[] = {
-    {random_kernel<uniform, __half>, random_kernel<normal, __half>, random_below<__half>},
-    {random_kernel<uniform, __nv_bfloat16>, random_kernel<normal, __nv_bfloat16>, random_below<__nv_bfloat16>},
-    {random_kernel<uniform, float>, random_kernel<normal, float>, random_below<float>},
-    {random_kernel<uniform, double>, random_kernel<normal, double>, random_below<double>},
+    {random_kernel<uniform, __half>, random_kernel<normal, __half>},
+    {random_kernel<uniform, __nv_bfloat16>, random_kernel<normal, __nv_bfloat16>},
+    {random_kernel<uniform, float>, random_kernel<normal, float>},
+    {random_kernel<uniform, double>, random_kernel<normal, double>},
 };
 static_assert(DTYPE_BF16 == DTYPE_F16 + 1 && DTYPE_F32 == DTYPE_F16 + 2 && DTYPE_F64 == DTYPE_F16 + 3, "in order");
 
@@ -136,12 +114,13 @@ int cuda_random(struct cuda *cuda, struct cuda_stream *stream, const struct laun
     const struct random_row *row = &random_rows[out->dtype - DTYPE_F16];
     struct random_arguments arguments = {
         out->data,        1, (uint64_t)launch->ints[1], (uint64_t)launch->ints[2], launch->floats[0], launch->floats[1],
-        launch->floats[1]};
+        launch->floats[0], launch->floats[1]};
     for (int i = 0; i < out->rank; i++) {
         arguments.n *= out->shape[i];
     }
     if (launch->opcode == OP_UNIFORM && arguments.first < arguments.second) {
-        arguments.last = row->below(arguments.second);
+        arguments.least = dtype_not_below((enum dtype)out->dtype, arguments.first);
+        arguments.last = dtype_below((enum dtype)out->dtype, arguments.second);
     }
     unsigned blocks = space_blocks(cuda, arguments.n / (2 * SPACE_THREADS) + 1);
     random_function *kernel = launch->opcode == OP_UNIFORM ? row->uniform : row->normal;

@@ -53,6 +53,10 @@ struct bench_daemon {
 };
 /* A PEM file with certificate and key, for daemons that are started from now on; NULL: none. */
 extern const char *bench_daemon_certificate;
+/* Makes one for 127.0.0.1; false where openssl cannot be run. */
+bool bench_certificate(const char *path);
+/* Memory of each device of such daemons, as the option --memory has it; NULL: automatic. */
+extern const char *bench_daemon_memory;
 /* Starts a daemon with these devices ("cpu"), and waits until it is ready. False and the reason where it does not come to
  * that; nothing is left of it then. */
 bool bench_daemon_open(struct bench_daemon *daemon, const char *devices, char why[BENCH_WHY]);
@@ -122,5 +126,6 @@ void bench_tls(const struct bench_placement *placement);
 void bench_matmul(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_add(const struct bench_placement *placement);
 void bench_clients(const struct bench_placement *placement, const struct bench_daemon *daemon);
+void bench_neighbours(void);
 void bench_start(void);
 void bench_pool(void);

@@ -16,7 +16,7 @@
 
 enum { NO_PROGRAM = 127, READY_SECONDS_MAX = 60 };
 
-const char *bench_daemon_certificate;
+const char *bench_daemon_certificate, *bench_daemon_memory;
 
 static void die(const char *what) {
     fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
@@ -68,8 +68,9 @@ static void run_daemon(const struct bench_daemon *daemon, const char *devices, c
     setenv("NOTIFY_SOCKET", notify, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const char *tls = bench_daemon_certificate ? "--listen" : NULL; /* NULL ends the arguments */
-    execl(daemon_program(), "tensord", "--listen", url, "--listen", "tcp://127.0.0.1:0", "--devices", devices, tls,
-          "tls://127.0.0.1:0", "--tls-certificate", bench_daemon_certificate, (char *)NULL);
+    execl(daemon_program(), "tensord", "--listen", url, "--listen", "tcp://127.0.0.1:0", "--devices", devices,
+          "--memory", bench_daemon_memory ? bench_daemon_memory : "0", tls, "tls://127.0.0.1:0", "--tls-certificate",
+          bench_daemon_certificate, (char *)NULL);
     _exit(NO_PROGRAM);
 }
 

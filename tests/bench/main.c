@@ -95,6 +95,8 @@ int main(int argc, char **argv) {
         bench_pool();
     if (wanted(argv + first, "start"))
         bench_start();
+    if (wanted(argv + first, "neighbours"))
+        bench_neighbours();
     if (json && bench_report_write(json) != 0)
         return perror(json), 1;
     return 0;

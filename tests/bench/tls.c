@@ -24,7 +24,7 @@ static double aes_rate(bool decrypt) {
     return kilobytes * 1e3;
 }
 
-static bool make_certificate(const char *path) {
+bool bench_certificate(const char *path) {
     char command[768];
     snprintf(command, sizeof command,
              "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 2 -subj /CN=localhost "
@@ -61,7 +61,7 @@ void bench_tls(const struct bench_placement *placement) {
     double encrypt = aes_rate(false), decrypt = aes_rate(true);
     struct bench_daemon daemon;
     snprintf(path, sizeof path, "/tmp/tensord-bench-%d.pem", (int)getpid());
-    if (encrypt <= 0 || decrypt <= 0 || !make_certificate(path)) {
+    if (encrypt <= 0 || decrypt <= 0 || !bench_certificate(path)) {
         bench_not_run("transfers of 64 MiB, TLS", "GB/s", BENCH_HIGHER, 0.8, "openssl cannot be run");
         return;
     }

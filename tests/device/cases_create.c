@@ -93,6 +93,12 @@ void case_random(struct suite *suite, const struct op_case *row) {
             double floats[] = {i % 2 ? -1.25 : 0, i % 2 ? 3.5 : 1};
             create_once(suite, row->opcode, 3 + (unsigned)rank, ints, 2, floats);
         }
+        /* Bounds that are no values of the dtype, narrow ones, and the widest. */
+        double most = dtype == DTYPE_F64 ? 0x1p1022 : (double)value_max(dtype);
+        double bounds[][2] = {{0.7, 0.8},     {-0.8, -0.7},   {-1e-3, 1.1e-3}, {0.99, 1.0},
+                              {1.0, 1.00999}, {-1.01, 0.999}, {-most, most},   {0.1, 0.1}};
+        for (size_t i = 0; i < sizeof bounds / sizeof *bounds && row->opcode == OP_UNIFORM; i++)
+            create_once(suite, OP_UNIFORM, 4, (int64_t[]){dtype, (int64_t)i, 0, 5000}, 2, bounds[i]);
         int64_t large[] = {dtype, 5, 3, SUITE_REPEAT(1 << 18) + 3};
         create_once(suite, row->opcode, 4, large, 2, (double[]){0, 1});
         random_moments(suite, row->opcode, dtype);

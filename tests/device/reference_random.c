@@ -32,6 +32,11 @@ static long double uniform_value(enum dtype dtype, double u, double low, double 
     long double rounded = value_round(dtype, value);
     if (low == high)
         return value_round(dtype, low);
+    if (rounded < low) {
+        while (rounded < low) /* half a unit up rounds to the neighbour */
+            rounded = value_round(dtype, rounded + value_ulp(dtype, rounded) * 0.5625L);
+        return rounded;
+    }
     if (rounded < high)
         return rounded;
     long double below = value_round(dtype, high);

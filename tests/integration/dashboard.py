@@ -149,9 +149,42 @@ def the_bar_shows_who_has_how_much(page, daemon):
         assert same == 1, "a session has one colour, in the legend and in the table"
 
 
+def sessions_and_users_show_what_they_do(page, daemon):
+    page.until("document.querySelectorAll('#user-rows tr').length === 2")  # one user, on two devices
+    text = page.ask("document.getElementById('users').innerText")
+    assert f"uid:{os.getuid()}" in text and "cpu:1" in text, text
+    for session in daemon.status()["sessions"]:
+        row = f"document.querySelector('[data-session=\"{session['id']}\"] [data-figure=process]')"
+        assert page.ask(f"{row}.textContent") == str(session["pid"])
+        assert session["pid"] in [job.pid for job in daemon.jobs]
+    page.until("[...document.querySelectorAll('[data-figure=ops_per_s]')].every(e => +e.dataset.value > 0)")
+    assert "run p50" in page.ask(f"{card('cpu:0', '.facts')}.textContent")
+
+
+def a_click_on_a_title_sorts(page, _daemon):
+    ids = "[...document.querySelectorAll('#rows tr')].map(e => +e.querySelector('[data-figure={}]').dataset.value)"
+    for title, key in (("Age", "age"), ("Live", "live")):
+        press = f"[...document.querySelectorAll('#titles button')].find(e => e.textContent === '{title}').click()"
+        for way in (lambda values: sorted(values, reverse=True), sorted):
+            page.ask(press)
+            values = page.ask(ids.format(key))
+            assert values == way(values) and len(values) == 3, (title, values)
+    page.ask(press)  # the largest first, as before
+
+
+def wide_screens_are_used(page, _daemon):
+    page.resize(1920, 1080)
+    used = "Math.max(...[...document.querySelectorAll('.device')].map(e => e.getBoundingClientRect().right))"
+    page.until(f"{used} > 1800")
+    assert page.ask("document.documentElement.scrollWidth") <= 1920
+    keep(page, "wide")
+    page.resize(1280, 900)
+
+
 def text_of_clients_is_text(page, _daemon):
     text = page.ask("document.body.innerText")
-    assert HOSTILE in text and LABEL in text, text
+    assert HOSTILE in text, text
+    assert LABEL not in text, "what work is called is not for those who have not logged in"
     assert page.ask("document.images.length") == 0
     assert page.ask("document.scripts.length") == 1
     assert page.ask("typeof window.hit") == "undefined"
@@ -164,7 +197,7 @@ def a_fresh_page_has_the_last_minutes(page, daemon):
     browser.until(lambda: len(history()["live"]) >= 4, "four seconds of history")
     page.open(f"http://127.0.0.1:{daemon.port}/")
     # One point would be what the page has seen itself.
-    page.until("(paths => paths.length === 4 && paths.every(path => (path.getAttribute('d') || '').split('L').length >= 4))"
+    page.until("(paths => paths.length === 5 && paths.every(path => (path.getAttribute('d') || '').split('L').length >= 4))"
                "([...document.querySelectorAll('[data-device=\"cpu:0\"] svg path:nth-child(2)')])")
     page.until("document.querySelectorAll('#rows tr').length === 3")
 
@@ -245,7 +278,7 @@ class Crowd(http.server.BaseHTTPRequestHandler):
             kind, data = "application/json", json.dumps(self.status).encode()
         else:
             series = {name: [(n % 40) << 20 for n in range(300)] for name in
-                      ("live", "reserved", "queue_depth", "ops_per_s", "bytes_in_per_s", "bytes_out_per_s")}
+                      ("live", "reserved", "queue_depth", "ops_per_s", "busy_percent", "bytes_in_per_s", "bytes_out_per_s")}
             series["faults"] = [n // 250 for n in range(300)]
             series["utilisation_percent"] = [None if n == 150 else n % 100 for n in range(300)]
             devices = [{"name": device["name"], **series} for device in self.status["devices"]]
@@ -283,7 +316,7 @@ def many_devices_and_sessions_can_be_looked_at(page, daemon):
     try:
         page.open(f"http://127.0.0.1:{server.server_port}/")
         page.until("document.querySelectorAll('.device').length === 64")
-        page.until("document.getElementById('more').textContent === 'and 801 more with less memory'")
+        page.until("document.getElementById('more').textContent === 'and 801 more'")
         assert page.ask("document.querySelectorAll('#rows tr').length") == 200
         assert "1 of 64 devices not ready" in page.ask("document.getElementById('about').textContent")
         assert page.ask(f"{card('cuda:5', '.pill')}.textContent") == "quarantined"
@@ -291,7 +324,7 @@ def many_devices_and_sessions_can_be_looked_at(page, daemon):
         assert page.ask(f"{card('cuda:0', '.legend')}.children.length") == 10
         legend = page.ask(f"{card('cuda:0', '.legend')}.textContent")
         assert "8 more 1.8 GiB" in legend and "named tensors 72.5 GiB" in legend, legend
-        page.until(f"{card('cuda:0', '.charts')}.children.length === 5")
+        page.until(f"{card('cuda:0', '.charts')}.children.length === 6")
         load = f"{card('cuda:0', 'figure:last-child path:nth-child(2)')}.getAttribute('d')"
         page.until(f"({load} || '').split('M').length === 3")  # what is not known is a gap
         seen = Crowd.turns
@@ -317,7 +350,8 @@ def keep(page, name):
             file.write(base64.b64decode(data))
 
 
-TESTS = (numbers_are_those_of_the_status, the_bar_shows_who_has_how_much, text_of_clients_is_text,
+TESTS = (numbers_are_those_of_the_status, the_bar_shows_who_has_how_much, sessions_and_users_show_what_they_do,
+         a_click_on_a_title_sorts, wide_screens_are_used, text_of_clients_is_text,
          a_fresh_page_has_the_last_minutes, both_colour_schemes_can_be_read, phones_show_it_without_scrolling_sideways,
          a_lost_worker_leaves_its_mark, many_devices_and_sessions_can_be_looked_at, nothing_was_refused_by_the_policy,
          a_daemon_that_comes_back_is_shown_again)

@@ -35,11 +35,12 @@ def names_that_exist():
 
 
 def metrics_are_as_promtool_wants_them(daemon):
-    session = f'session="1",principal="uid:{os.getuid()}"'.encode()
-    dashboard.browser.until(lambda: session in daemon.get("metrics"), "the job's session")
+    user = f'tensord_principal_sessions{{device="cpu:0",principal="uid:{os.getuid()}"}} 1'.encode()
+    dashboard.browser.until(lambda: user in daemon.get("metrics"), "the job's session")
     text = daemon.get("metrics")
     declared = set(re.findall(r"^# TYPE (\S+)", text.decode(), re.MULTILINE))
-    assert {"tensord_session_memory_live_bytes", "tensord_device_queue_seconds"} <= declared, declared
+    assert {"tensord_principal_memory_live_bytes", "tensord_device_queue_seconds"} <= declared, declared
+    assert b"label" not in text and b"busy\"" not in text, "what clients call things makes no series"
     promtool("check", "metrics", stdin=text)
     missing = {name for name in names_that_exist() - declared if not name.startswith("tensord_gpu_")}
     assert not missing, missing

@@ -19,9 +19,10 @@ TENSORD, TENSORCTL, JOB = (os.environ[name] for name in ("TENSORD_EXE", "TENSORC
 
 # Of a device in status.json: what is a gauge. All other numbers count something since the worker's start.
 GAUGES = {"processors", "worker_pid", "epoch", "last_fault_age_s", "queue_depth", "stalled_s", "ops_per_s",
-          "bytes_in_per_s", "bytes_out_per_s", "data_age_ms", "connections", "memory_device"}
+          "bytes_in_per_s", "bytes_out_per_s", "data_age_ms", "connections", "memory_device", "busy_percent",
+          "worker_memory"}
 GAUGE_GROUPS = {"memory", "staging", "names", "readings"}
-SESSION_COUNTERS = {"ops_done", "peak", "reconnects"}
+SESSION_COUNTERS = {"ops_done", "peak", "reconnects", "device_s"}
 SHORTEST_S = 0.05  # between two samples of the worker, which takes them every 100 ms
 
 
@@ -106,6 +107,8 @@ class FiguresTest(unittest.TestCase):
         for name, value in counters_of(device):
             self.grows((epoch, name), value)
         self.is_rate_of(device["ops_per_s"], device["ops_total"])
+        self.assertTrue(0 <= device["busy_percent"] <= 100, device["busy_percent"])
+        self.assertLessEqual(device["busy_s"], status["uptime_s"])
         for session in status["sessions"]:
             for name in SESSION_COUNTERS & set(session):
                 self.grows((epoch, session["id"], name), session[name])

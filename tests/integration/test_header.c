@@ -62,6 +62,22 @@ Test(header, compiles_alone_as_cpp20) {
     compiles_alone("c++", "-std=c++20", "alone.cpp");
 }
 
+/* The first example is C that C++ takes as well. */
+Test(header, example_is_pedantic_cpp) {
+    char path[1000], include[1000];
+    snprintf(path, sizeof path, "%s/client/examples/hello.c", daemon_program("TENSORD_SOURCE"));
+    snprintf(include, sizeof include, "-I%s", daemon_program("TENSORD_SOURCE"));
+    command_run(&command, (const char *const[]){"c++", "--version", NULL}, NULL, COMPILE_MS);
+    if (command.code)
+        cr_skip_test("c++ is not there");
+    command_finish(&command);
+    command_run(&command,
+                (const char *const[]){"c++", "-x", "c++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                                      "-fsyntax-only", include, path, NULL},
+                NULL, COMPILE_MS);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+}
+
 static char *read_whole(const char *path) {
     FILE *file = fopen(path, "r");
     if (!file)

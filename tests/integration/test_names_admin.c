@@ -247,3 +247,23 @@ Test(names_admin, names_of_a_removed_user_can_be_removed) {
     SUCCEEDS(admin, "--all");
     cr_assert(strstr(command.out, "no named tensors"), "%s", command.out);
 }
+
+/* ---- many ---- */
+
+Test(names_admin, names_of_many_users_are_all_saved) {
+    enum { USERS = 24 };
+    static char tokens[USERS][TOKEN_BYTES];
+    char name[16];
+    for (int i = 0; i < USERS; i++) {
+        snprintf(name, sizeof name, "user%d", i);
+        user(tokens[i], "add", name, "--role", "run");
+    }
+    daemon_stop(&tensord);
+    const char *const flags[] = {"--state-dir", state, "--users", users, "--state-sync", "drain", NULL};
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0", .tcp = "tcp://127.0.0.1:0", .flags = flags});
+    for (int i = 0; i < USERS; i++)
+        publish(tokens[i], "cpu:0", "mine", i);
+    restart();
+    for (int i = 0; i < USERS; i++)
+        cr_assert_eq(value_of(tokens[i], "cpu:0", "mine"), (float)i);
+}

@@ -61,7 +61,7 @@ class Job:
 
 
 class Top:
-    def __init__(self, daemon, rows=24, columns=100, arguments=(), environment={}):
+    def __init__(self, daemon, rows=24, columns=100, arguments=(), environment={}, command=("top", "--interval", "0.1")):
         self.master, slave = os.openpty()
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
@@ -70,7 +70,7 @@ class Top:
         self.before = termios.tcgetattr(slave)
         environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", **environment}
         environment.pop("LC_ALL", None)
-        self.process = subprocess.Popen([TENSORCTL, "--url", daemon.url, "top", "--interval", "0.1", *arguments],
+        self.process = subprocess.Popen([TENSORCTL, "--url", daemon.url, *command, *arguments],
                                         stdin=slave, stdout=slave, start_new_session=True, env=environment,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         self.slave = slave
@@ -104,7 +104,7 @@ class Top:
     def rows(self):
         """The table of sessions, as lists of words."""
         lines = self.screen.display
-        head = next((i for i, line in enumerate(lines) if re.search(r"\bID[v^]? USER", line)), None)
+        head = next((i for i, line in enumerate(lines) if re.search(r"\bID( [▼▲])? +USER", line)), None)
         if head is None:
             return []
         return [line.split() for line in lines[head + 1:-1] if line.strip() and line.split()[0].isdigit()]
@@ -181,17 +181,17 @@ class TopTest(unittest.TestCase):
         self.job(4)
         top = self.top()
         top.until(lambda: top.ids() == sorted(top.ids(), reverse=True) and len(top.ids()) == 4, "not by memory")
-        self.assertIn("LIVEv", top.text())
+        self.assertIn("LIVE ▼", top.text())
         down = top.ids()
         top.keys("r")
         top.until(lambda: top.ids() == down[::-1], "not the other way round")
         top.keys("I")
-        top.shows(r"\bIDv")
+        top.shows(r"\bID ▼")
         top.until(lambda: top.ids() == down, "not by number")
         top.keys("<")
-        top.shows(r"LABELv|LABEL +v")
+        top.shows(r"LABEL ▼")
         top.keys(">>")
-        top.shows(r"USERv")
+        top.shows(r"USER ▼")
         top.until(lambda: top.ids() == down[::-1], "not by user")
 
     def test_a_session_is_ended_after_a_question(self):
@@ -286,7 +286,29 @@ class TopTest(unittest.TestCase):
         self.assertNotIn("\x1b", done.stdout)
         self.assertEqual(len(re.findall(r"2 devices, 3 sessions", done.stdout)), 2)
         self.assertEqual(len(re.findall(r"(?m)^ +\d+ uid:\d+", done.stdout)), 6)
-        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+        self.assertRegex(done.stdout, r"PROGRAM .*LABEL", "there is room for all that there is")
+
+    def test_status_takes_the_width_of_its_terminal(self):
+        self.job(2, label="forward")
+        for columns, shown, left_out in ((60, "TIME", "PEAK"), (80, "OP/S", "PEAK"), (160, "PEAK", None)):
+            status = self.top(rows=40, columns=columns, command=("status",))
+            status.end()
+            self.assertRegex(status.text(), r"(?m)^ *\d+ +uid:\d+ +top_job ")
+            self.assertIn(shown, status.text())
+            self.assertNotIn(left_out or "no such word", status.text())
+
+    def test_watch_waits_for_a_restarted_daemon(self):
+        watch = self.top(command=("status", "--watch=0.1"))
+        watch.shows(r"epoch 1")
+        self.daemon.stop()
+        watch.shows(r"connection lost, trying again")
+        watch.shows(r"epoch 1")  # the last figures stay
+        self.daemon = Daemon(self.directory, devices="cpu:0")
+        watch.shows(r", 1 device,")
+        watch.until(lambda: "connection lost" not in watch.text(), "the message stays")
+        watch.process.send_signal(signal.SIGINT)
+        watch.end()
+        self.assertTrue(watch.restored())
 
     def test_wrong_use_is_told(self):
         for arguments in (["top", "--count", "3"], ["top", "--interval", "0"], ["top", "--batch", "--count", "0"],

@@ -82,7 +82,7 @@ static void send_failures(struct wire *wire, uint64_t first) {
 }
 
 Test(turns, batches_of_many_operations_leave_turns_to_others) {
-    enum { FRAMES = 8 };
+    enum { FRAMES = 2 };
     const Tensord__Sync sync = TENSORD__SYNC__INIT;
     struct wire busy, other;
     wire_open(&busy, tensord.url, DAEMON_TARGET_CPU0);
@@ -90,10 +90,10 @@ Test(turns, batches_of_many_operations_leave_turns_to_others) {
     for (uint64_t i = 0; i < FRAMES; i++)
         send_failures(&busy, i);
     cr_assert(wire_request(&busy, FRAME_SYNC, &sync));
-    /* The socket holds a part of a frame, so that most of the last ones is still to be done by now: some thousand slices. In
-     * one turn for each frame there would be one or two trips for each. */
+    /* The socket holds a part of a frame, so that most of the last one is still to be done by now: some hundred slices. Done
+     * in one turn, it would leave one trip or two. */
     unsigned trips = trips_until_answered(&other, &busy);
-    cr_assert_gt(trips, 2 * FRAMES, "%u round trips", trips);
+    cr_assert_gt(trips, 4, "%u round trips", trips);
     expect_done(&busy);
     wire_close(&busy);
     wire_close(&other);

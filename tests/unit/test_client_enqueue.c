@@ -1,5 +1,6 @@
 /* What the client sends for a program's calls. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,94 @@ Test(client_batch, null_is_passed_on_and_the_first_error_is_kept) {
     expect("batch stream 0\nfull()=2\nsync 0\n");
 }
 
+static void fails_with(td_tensor *tensor, int code, const char *words) {
+    const td_error *error = td_last_error();
+    cr_assert_null(tensor);
+    cr_expect(error->code == code && strstr(error->message, words), "%d: %s", error->code, error->message);
+}
+
+/* An error that a program has handled did not make this NULL. */
+Test(client_enqueue, null_of_nobodys_making_is_an_error_by_itself) {
+    td_device *other;
+    float out;
+    td_tensor *x = vector();
+    fails_with(td_add(NULL, NULL), TD_E_INVALID_ARGUMENT, "add: input 0 is NULL");
+    cr_expect_eq(td_device_open(connection, "cuda:7", &other), TD_E_NO_DEVICE);
+    fails_with(td_where(x, x, NULL), TD_E_INVALID_ARGUMENT, "where: input 2 is NULL");
+    cr_expect_eq(td_device_open(connection, "cuda:7", &other), TD_E_NO_DEVICE);
+    cr_expect_eq(td_fetch(NULL, &out, sizeof out), TD_E_INVALID_ARGUMENT);
+    cr_expect_str_eq(td_last_error()->message, "fetch: the tensor is NULL");
+    cr_expect_eq(td_device_open(connection, "cuda:7", &other), TD_E_NO_DEVICE);
+    fails_with(td_copy_to(NULL, device), TD_E_INVALID_ARGUMENT, "NULL");
+    cr_expect_eq(td_device_open(connection, "cuda:7", &other), TD_E_NO_DEVICE);
+    cr_expect_eq(td_publish(NULL, "x"), TD_E_INVALID_ARGUMENT);
+    fails_with(td_upload(device, TD_F32, TD_SHAPE(1), NULL), TD_E_INVALID_ARGUMENT, "the data is NULL");
+    fails_with(td_exp(NULL), TD_E_INVALID_ARGUMENT, "the data is NULL");
+}
+
+/* A cast of what is beyond the integers is undefined in C, and would be some number. */
+Test(client_enqueue, doubles_that_are_no_integers_are_refused_and_named) {
+    static const struct {
+        td_dtype dtype;
+        double value;
+        const char *words; /* NULL: it is one */
+    } rows[] = {{TD_I64, 1e300, "1.0000000000000001e+300 is no value of i64"},
+                {TD_I64, 0x1p63, "9.2233720368547758e+18 is no value of i64"},
+                {TD_I64, -0x1p63, NULL},
+                {TD_I64, -0x1.0000000000001p63, "is no value of i64"},
+                {TD_I64, (double)INFINITY, "inf is no value of i64"},
+                {TD_I32, -(double)INFINITY, "-inf is no value of i32"},
+                {TD_I8, (double)NAN, "nan is no value of i8"},
+                {TD_I8, 128, "128 is no value of i8"},
+                {TD_I8, 127.9, NULL},
+                {TD_U8, -1, "-1 is no value of u8"},
+                {TD_U8, -0.9, NULL},
+                {TD_I16, 40000.5, "40000.5 is no value of i16"},
+                {TD_I32, 0x1p31, "2147483648 is no value of i32"},
+                {TD_BOOL, (double)NAN, NULL},
+                {TD_F16, 1e300, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        td_tensor *x = td_full(device, rows[i].dtype, TD_SHAPE(1), rows[i].value);
+        if (rows[i].words)
+            fails_with(x, TD_E_INVALID_ARGUMENT, rows[i].words);
+        else
+            cr_expect_not_null(x, "row %zu: %s", i, td_last_error()->message);
+    }
+    fails_with(td_arange(device, TD_I64, (double)NAN, 1, 1), TD_E_INVALID_ARGUMENT, "the start nan is no value of i64");
+    fails_with(td_arange(device, TD_I32, 0, (double)INFINITY, 0x1p62), TD_E_INVALID_ARGUMENT, "the stop inf");
+    fails_with(td_arange(device, TD_I32, 0, 3, 0.5), TD_E_INVALID_ARGUMENT, "the step 0.5 is truncated to 0 for i32");
+    fails_with(td_arange(device, TD_I8, 0, 130, 1), TD_E_INVALID_ARGUMENT, "129 is no value of i8");
+    fails_with(td_arange(device, TD_F32, 0, 3, 0), TD_E_INVALID_ARGUMENT, "steps of 0");
+    cr_expect_not_null(td_arange(device, TD_I8, 0, 128, 1));
+    cr_expect_not_null(td_arange(device, TD_I32, 0.5, 10.5, 2.5));
+}
+
+Test(client_enqueue, numbers_that_are_no_enumerators_are_shown_as_they_are) {
+    td_tensor *x = td_full(device, TD_F32, TD_SHAPE(2, 2), 1);
+    fails_with(td_cast(x, (td_dtype)-1), TD_E_DTYPE, "-1 is no dtype");
+    fails_with(td_full(device, (td_dtype)-1, TD_SHAPE(1), 1), TD_E_DTYPE, "-1 is no dtype");
+    fails_with(td_upload(device, (td_dtype)-1, TD_SHAPE(1), x), TD_E_DTYPE, "-1 is no dtype");
+    fails_with(td_linear(x, x, NULL, (td_activation)-1), TD_E_INVALID_ARGUMENT, "-1 is no activation");
+    fails_with(td_reshape(x, 9, (const int64_t[9]){0}), TD_E_SHAPE, "rank 9, 0 to 8 are possible");
+    fails_with(td_upload(device, TD_F32, 9, (const int64_t[9]){0}, x), TD_E_SHAPE, "rank 9");
+    fails_with(td_sum(x, 9, (const int64_t[9]){0}, 0), TD_E_INVALID_ARGUMENT, "9 axes, 0 to 8");
+    fails_with(td_broadcast_to(x, 2, NULL), TD_E_INVALID_ARGUMENT, "the shape is NULL");
+}
+
+Test(client_enqueue, what_is_closed_already_is_left_alone) {
+    td_device *other;
+    cr_assert_eq(td_device_open(connection, "cpu:1", &other), 0);
+    td_device_close(other);
+    td_device_close(other);
+    cr_expect_str_eq(td_last_error()->message, "the device is closed already");
+    td_connection *second;
+    cr_assert_eq(td_connect(fake.url, NULL, &second), 0);
+    td_close(second);
+    td_close(second);
+    cr_expect_str_eq(td_last_error()->message, "the connection is closed already");
+    cr_expect_not_null(vector());
+}
+
 Test(client_enqueue, null_has_no_properties_and_is_never_waited_for) {
     cr_expect_eq(td_tensor_dtype(NULL), 0);
     cr_expect_eq(td_tensor_rank(NULL), 0);
@@ -127,6 +216,9 @@ Test(client_enqueue, tensors_of_two_devices_do_not_mix_and_both_are_named) {
     cr_expect_not_null(strstr(error->message, "cpu:0"));
     cr_expect_not_null(strstr(error->message, "cpu:1"));
     cr_expect_str_eq(error->operation, "add");
+    cr_assert_eq(td_device_open(connection, "cpu:0", &other), 0);
+    fails_with(td_add(a, td_full(other, TD_F32, TD_SHAPE(4), 1)), TD_E_DEVICE_MISMATCH,
+               "input 0 and input 1 belong to different sessions on cpu:0");
 }
 
 Test(client_batch, shapes_and_dtypes_fail_at_the_call_with_operation_and_label) {
@@ -141,7 +233,7 @@ Test(client_batch, shapes_and_dtypes_fail_at_the_call_with_operation_and_label) 
     cr_expect_str_eq(error->label, "forward/logits");
     cr_expect_not_null(strstr(error->message, "(2, 3)"));
     cr_expect_null(td_full(device, TD_F32, 9, (const int64_t[9]){0}, 0));
-    cr_expect_eq(td_last_error()->code, TD_E_INVALID_ARGUMENT);
+    cr_expect_eq(td_last_error()->code, TD_E_SHAPE);
     cr_expect_null(td_slice(a, 2, 0, 1, 1));
     cr_expect_null(td_cast(a, (td_dtype)77));
     cr_expect_eq(td_last_error()->code, TD_E_DTYPE);

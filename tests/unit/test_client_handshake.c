@@ -1,7 +1,11 @@
 /* Daemons whose first answers, to Hello and ListDevices, are wrong: the call says so in time, leaves nothing behind, and
  * the next one works. */
 #include <criterion/criterion.h>
+#include <grp.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/tensord.h"
 #include "proto/frame.h"
@@ -170,4 +174,35 @@ Test(client_handshake, a_second_welcome_ends_the_session) {
     cr_assert_eq(td_device_open(connection, "cpu:0", &device), 0);
     cr_expect_eq(td_sync(device), TD_E_PROTOCOL);
     td_close(connection);
+}
+
+/* For root nothing is forbidden: the test takes another user's rights for a moment. */
+Test(client_handshake, forbidden_sockets_name_the_group_to_ask_for) {
+    td_connection *forbidden;
+    const char *path = strchr(fake.url, ':') + 1;
+    const struct group *group = getgrgid(1);
+    if (geteuid() != 0 || !group)
+        cr_skip_test("takes root, and the group 1");
+    char words[200];
+    snprintf(words, sizeof words, "permission denied; ask to be added to the group %s", group->gr_name);
+    cr_assert(!chmod(path, 0660) && !chown(path, 0, 1));
+    cr_assert_eq(seteuid(65534), 0);
+    int code = td_connect(fake.url, NULL, &forbidden);
+    cr_assert_eq(seteuid(0), 0);
+    cr_assert_eq(code, TD_E_CONNECTION, "%d: %s", code, td_last_error()->message);
+    cr_expect_not_null(strstr(td_last_error()->message, words), "%s", td_last_error()->message);
+}
+
+/* OpenSSL has only "system lib" to say. */
+Test(client_handshake, missing_tls_files_are_said_to_be_missing) {
+    static const struct {
+        td_options options;
+        const char *words;
+    } rows[] = {{{.ca_file = "/nowhere/ca.pem"}, "the CA's certificates, /nowhere/ca.pem: No such file or directory"},
+                {{.cert_file = "/nowhere/cert.pem"}, "the client's certificate, /nowhere/cert.pem: No such file"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        td_connection *none;
+        cr_expect_eq(td_connect("tls://127.0.0.1:1", &rows[i].options, &none), TD_E_INVALID_ARGUMENT);
+        cr_expect_not_null(strstr(td_last_error()->message, rows[i].words), "%s", td_last_error()->message);
+    }
 }

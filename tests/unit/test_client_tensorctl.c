@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/tensorctl.h"
+#include "proto/figures.h"
 #include "proto/status_json.h"
 
 enum { DEVICES = 64, SESSIONS = 200 };
@@ -144,20 +146,98 @@ static char *shown(const Tensord__Status *status, enum tensorctl_view view) {
 static void every_line_fits(char *text) {
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
-        cr_expect_leq(text_width(line), TEXT_COLUMNS, "%s", line);
+        cr_expect_leq(text_width(line), text_columns(), "%u columns: %s", text_columns(), line);
         for (const char *c = line; *c; c++)
             cr_expect((unsigned char)*c >= 0x20 && *c != 0x7f, "a control character in: %s", line);
     }
     free(text);
 }
 
-Test(client_tensorctl, long_names_and_huge_numbers_fit_eighty_columns) {
-    Tensord__Status status = status_of(DEVICES, SESSIONS);
-    for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
-        every_line_fits(shown(&status, view));
-    status = status_of(0, 0);
-    for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
-        every_line_fits(shown(&status, view));
+Test(client_tensorctl, long_names_and_huge_numbers_fit_any_width) {
+    static const unsigned widths[] = {40, 60, 80, 100, 160, 400};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        text_columns_set(widths[i]);
+        Tensord__Status status = status_of(DEVICES, SESSIONS);
+        for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
+            every_line_fits(shown(&status, view));
+        status = status_of(0, 0);
+        for (enum tensorctl_view view = TENSORCTL_STATUS; view <= TENSORCTL_SESSIONS; view++)
+            every_line_fits(shown(&status, view));
+    }
+}
+
+/* A session of an ordinary program, with all that is known of it. */
+static Tensord__Status ordinary(void) {
+    Tensord__Status status = status_of(1, 1);
+    static Tensord__SessionStatus session;
+    static Tensord__SessionStatus *list[] = {&session};
+    tensord__session_status__init(&session);
+    session.id = 123456;
+    session.principal = "alice-of-the-team";
+    session.client = "fashion_mnist_with_a_long_name libtensord/0.1.0";
+    session.pid = 4194304;
+    session.host = "gpu-client-17.example.org";
+    session.peer = "192.0.2.117:40212";
+    session.device = "cuda:0";
+    session.device_ratio = 0.974;
+    session.ops_per_s = 17300;
+    session.live = session.peak = 3 << 20;
+    session.last_failure = session.label = "";
+    status.sessions = list;
+    return status;
+}
+
+Test(client_tensorctl, nothing_is_cut_or_left_out_in_a_pipe) {
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    text_columns_find(ends[1]);
+    Tensord__Status status = ordinary();
+    char *text = shown(&status, TENSORCTL_SESSIONS);
+    cr_expect(strstr(text, "alice-of-the-team  fashion_mnist_with_a_long_name  4194304  "
+                           "gpu-client-17.example.org (192.0.2.117:40212)  cuda:0"),
+              "%s", text);
+    cr_expect(strstr(text, "97 %  17.3k"), "%s", text);
+    cr_expect(strstr(text, "TENSORS"), "%s", text);
+    cr_expect_not(strstr(text, "…"), "%s", text);
+    free(text);
+}
+
+Test(client_tensorctl, narrow_table_keeps_what_matters_most) {
+    static const struct {
+        unsigned columns;
+        const char *shown, *left_out;
+    } rows[] = {{60, "TIME", "PID"}, {80, "PID", "PEAK"}, {160, "TENSORS", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        text_columns_set(rows[i].columns);
+        Tensord__Status status = ordinary();
+        char *text = shown(&status, TENSORCTL_SESSIONS);
+        cr_expect(strstr(text, "123456"), "%s", text);
+        cr_expect(strstr(text, rows[i].shown), "%u columns: %s", rows[i].columns, text);
+        cr_expect(!rows[i].left_out || !strstr(text, rows[i].left_out), "%u columns: %s", rows[i].columns, text);
+        free(text);
+    }
+}
+
+/* Bucket i is up to 2^i us. */
+Test(client_tensorctl, percentiles_of_too_few_samples_are_unknown) {
+    uint64_t counts[28] = {[1] = 900, [7] = 100};
+    Tensord__Histogram times = TENSORD__HISTOGRAM__INIT;
+    times.n_counts = 28;
+    times.counts = counts;
+    times.samples = 69;
+    Tensord__Status status = status_of(1, 0);
+    devices[0].run_time = &times;
+    devices[0].queue_time = NULL;
+    char *text = shown(&status, TENSORCTL_STATUS);
+    cr_expect(strstr(text, "  times   run p50 ≤ 2.0 µs, p99 unknown (69 samples)\n"), "%s", text);
+    free(text);
+    times.samples = 400;
+    text = shown(&status, TENSORCTL_STATUS);
+    cr_expect(strstr(text, "  times   run p50 ≤ 2.0 µs, p99 ≤ 128 µs\n"), "%s", text);
+    free(text);
+    times.samples = 3;
+    cr_expect(isnan(figures_quantile(&times, 0.5)));
+    cr_expect(isnan(figures_quantile(NULL, 0.5)));
 }
 
 Test(client_tensorctl, principals_show_what_they_have_of_what_they_may) {
@@ -173,6 +253,10 @@ Test(client_tensorctl, principals_show_what_they_have_of_what_they_may) {
     shares[0].live = 3 << 20;
     shares[0].live_limit = 1 << 30;
     shares[0].ops_queued = 12;
+    shares[0].ops_limit = 0;
+    shares[0].ops_per_s = 1500;
+    shares[0].device_ratio = 0.25;
+    shares[0].failures = 3;
     shares[0].staging = 0;
     shares[0].bytes_per_s = 2048;
     met[0].count = 7;
@@ -183,9 +267,8 @@ Test(client_tensorctl, principals_show_what_they_have_of_what_they_may) {
     status.n_limits_met = 2;
     status.limits_met = met_list;
     char *text = shown(&status, TENSORCTL_STATUS);
-    cr_expect(
-        strstr(text, "\nuid:1000 3/64    2    400 cpu:0  3.00 MiB/1.00 GiB     12     0 B 2.00 KiB/s"),
-        "%s", text);
+    cr_expect(strstr(text, "\nuid:1000 3/64    2    400 cpu:0  3.00 MiB/1.00 GiB 25 % 1.50k     12      3\n"), "%s",
+              text);
     cr_expect(strstr(text, "limits met: principal-bytes 7, principal-bytes 8 (held)\n"), "%s", text);
     free(text);
 }
@@ -196,9 +279,9 @@ Test(client_tensorctl, a_long_name_hides_no_fact) {
     static const char *const FACTS[] = {TEXT_63,
                                         "quarantined",
                                         "cuda",
-                                        "worker 4294967295",
+                                        "process 4294967295",
                                         "epoch 18446744073709551615",
-                                        "4294967295\n          restarts",
+                                        "4294967295 restarts",
                                         "16.0 EiB live",
                                         "16.0 EiB reserved",
                                         "16.0 EiB peak",
@@ -221,7 +304,7 @@ Test(client_tensorctl, an_ordinary_device_takes_five_lines) {
     devices[0].data_age_ms = 34.1;
     devices[0].last_fault = "";
     text = shown(&status, TENSORCTL_STATUS);
-    after = strstr(text, "\ncpu:0  restarting  cpu, worker 123456, epoch 12, 12 restarts, data 34.1 ms old\n  memory ");
+    after = strstr(text, "\ncpu:0  restarting  cpu, epoch 12, 12 restarts, data 34.1 ms old\n  memory ");
     cr_expect(after, "%s", text);
     free(text);
 }

@@ -124,13 +124,27 @@ Test(top, frames_of_every_size_keep_within_the_canvas) {
         }
 }
 
+Test(top, wide_terminal_shows_how_busy_a_device_has_been) {
+    static const double busy[] = {0, 0.5, 1, 0.01, 1e300, -1};
+    struct top top = {.sort = TOP_LIVE};
+    for (int i = 0; i < 6; i++) {
+        Tensord__Status *status = make_status(2, 1, 1);
+        status->devices[1]->busy_ratio = busy[i];
+        cr_assert(top_take(&top, status, 1000 * (i + 1)));
+    }
+    draw(&top, 10, 290);
+    cr_assert(strstr(sheet.text[2], " ▄█▁█  "), "%s", sheet.text[2]);
+    cr_assert_not(strstr(sheet.text[1], "█"), "%s", sheet.text[1]);
+    top_finish(&top);
+}
+
 Test(top, small_terminal_shows_devices_and_sessions) {
     struct top top = {.sort = TOP_LIVE};
     cr_assert(top_take(&top, make_status(DEVICES, SESSIONS, 1), 1000));
     draw(&top, 10, 40);
     cr_assert(strstr(sheet.text[1], "cuda:0"), "%s", sheet.text[1]);
     cr_assert(strstr(sheet.text[3], "62 more devices"), "%s", sheet.text[3]);
-    cr_assert(strstr(sheet.text[4], "LIVEv"), "%s", sheet.text[4]);
+    cr_assert(strstr(sheet.text[4], "LIVE ▼"), "%s", sheet.text[4]);
     cr_assert(strstr(sheet.text[5], "1000") && strstr(sheet.text[8], "997"), "%s", sheet.text[5]);
     cr_assert(strstr(sheet.text[9], "q quit"), "%s", sheet.text[9]);
     for (int i = 0; i < 10; i++)

@@ -186,6 +186,19 @@ Test(config, a_wrong_file_is_refused_with_its_line) {
     }
 }
 
+Test(config, sizes_and_durations_of_large_hosts_and_long_leases) {
+    struct config config;
+    struct fault fault;
+    config_init(&config);
+    cr_assert_eq(config_set(&config, "memory", "1T", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(config.memory, UINT64_C(1) << 40);
+    cr_assert_eq(config_set(&config, "idle-timeout", "8h", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(config_set(&config, "idle-timeout", "90m", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(config_set(&config, "idle-timeout", "7d", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_neq(config_set(&config, "idle-timeout", "8d", &fault), STATUS_OK);
+    cr_assert_neq(config_set(&config, "memory", "99999999999T", &fault), STATUS_OK);
+}
+
 Test(config, state_sync_is_a_word_or_a_time) {
     static const struct {
         const char *text;

@@ -1,6 +1,7 @@
 #include "proto/dtype.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 
 Test(dtype, names_and_sizes) {
     cr_assert_str_eq(dtype_name(DTYPE_BF16), "bf16");
@@ -21,6 +22,48 @@ Test(dtype, what_is_no_dtype_has_no_size) {
         cr_assert_eq(dtype_promote(dtype, DTYPE_F32), DTYPE_INVALID);
         cr_assert_eq(dtype_promote(DTYPE_F32, dtype), DTYPE_INVALID);
     }
+}
+
+/* Every value of a half: its neighbours, and what lies between them. */
+static double half_value(enum dtype dtype, unsigned bits) {
+    int fraction = dtype == DTYPE_F16 ? 10 : 7, exponent = (int)(bits >> fraction & (dtype == DTYPE_F16 ? 31 : 255));
+    double significand = (double)(bits & ((1u << fraction) - 1)) + (exponent ? ldexp(1, fraction) : 0);
+    return ldexp(significand, (exponent ? exponent : 1) - (dtype == DTYPE_F16 ? 15 : 127) - fraction);
+}
+
+Test(dtype, neighbours_of_every_half) {
+    for (int i = 0; i < 2; i++) {
+        enum dtype dtype = i ? DTYPE_BF16 : DTYPE_F16;
+        unsigned most = i ? 0x7f7f : 0x7bff;
+        cr_assert_eq(dtype_largest(dtype), half_value(dtype, most));
+        for (unsigned bits = 0; bits < most; bits++) {
+            double low = half_value(dtype, bits), high = half_value(dtype, bits + 1), middle = low + (high - low) / 3;
+            cr_assert_eq(dtype_not_below(dtype, low), low);
+            cr_assert_eq(dtype_not_below(dtype, middle), high, "%a", middle);
+            cr_assert_eq(dtype_not_below(dtype, -middle), -low, "%a", -middle);
+            cr_assert_eq(dtype_below(dtype, high), low, "%a", high);
+            cr_assert_eq(dtype_below(dtype, middle), low, "%a", middle);
+            cr_assert_eq(dtype_below(dtype, -low), -high, "%a", -low);
+            cr_assert_eq(dtype_below(dtype, -middle), -high, "%a", -middle);
+        }
+    }
+}
+
+Test(dtype, neighbours_of_floats_and_doubles) {
+    const double values[] = {0, 1, -1, 1.5, -2, 0x1p-1022, 0x1p-1074, -0x1p-1074, 0.1, 3e300, -3e300};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        cr_assert_eq(dtype_not_below(DTYPE_F64, values[i]), values[i]);
+        cr_assert_eq(dtype_below(DTYPE_F64, values[i]), nextafter(values[i], -INFINITY), "%a", values[i]);
+    }
+    for (size_t i = 0; i < 9; i++) {
+        float nearest = (float)values[i];
+        double up = (double)nearest >= values[i] ? (double)nearest : (double)nextafterf(nearest, INFINITY);
+        double down = (double)nearest < values[i] ? (double)nearest : (double)nextafterf(nearest, -INFINITY);
+        cr_assert_eq(dtype_not_below(DTYPE_F32, values[i]), up, "%a", values[i]);
+        cr_assert_eq(dtype_below(DTYPE_F32, values[i]), down, "%a", values[i]);
+    }
+    cr_assert_eq(dtype_largest(DTYPE_F32), 0x1.fffffep127);
+    cr_assert_eq(dtype_largest(DTYPE_F64), 0x1.fffffffffffffp1023);
 }
 
 /* The f8 formats promote with nothing but themselves. */

@@ -329,6 +329,7 @@ Test(engine_kernels, endless_one_is_noticed_and_named) {
 Test(engine_kernels, few_share_an_event) {
     enum {
         LAUNCHES = 200,
+        MARKS = 20,
         SHARE = 2 * 8 + 1 /* each makes a copy of what it updates, and the next one's may come along */
     };
     full(1);
@@ -339,7 +340,7 @@ Test(engine_kernels, few_share_an_event) {
         cr_assert_eq(count(1, i + 1, i, 0), STATUS_OK);
     engine_kick(engine);
     unsigned marks = 0, most = 0;
-    for (int i = 0; i < 30000 && marks < STREAM_MARKS; i++) {
+    for (int i = 0; i < 30000 && marks < MARKS; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* the submitter comes to it */
         pthread_mutex_lock(&engine->lock);
         marks = session->stream->marks_count;
@@ -350,7 +351,7 @@ Test(engine_kernels, few_share_an_event) {
         }
         pthread_mutex_unlock(&engine->lock);
     }
-    cr_expect_eq(marks, STREAM_MARKS);
+    cr_expect_geq(marks, MARKS);
     cr_expect(most > 0 && most <= SHARE, "%u launches share an event", most);
     late_hang(engine->device, NULL);
     cr_assert_eq(fetched(LAUNCHES + 1), LAUNCHES, "what waited for room goes on");

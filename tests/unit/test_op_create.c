@@ -130,6 +130,17 @@ Test(op_create, random_numbers) {
         {OP_NORMAL, "", INTS(DTYPE_F32, 7, 0, 2), FLOATS(0, -1), FAILS(INVALID_ARGUMENT, "deviation -1")},
         {OP_NORMAL, "", INTS(DTYPE_F32, 7, 0, 2), FLOATS(0, INFINITY), FAILS(INVALID_ARGUMENT, "inf")},
         {OP_NORMAL, "", INTS(DTYPE_F32, 7, 0, 2), FLOATS(0), FAILS(INVALID_ARGUMENT, NULL)},
+        {OP_UNIFORM, "", INTS(DTYPE_F16, 7, 0, 2), FLOATS(-65504, 65504), .result = "f16(2)"},
+        {OP_UNIFORM, "", INTS(DTYPE_F16, 7, 0, 2), FLOATS(-1e5, 1),
+         FAILS(INVALID_ARGUMENT, "-100000 is out of range of f16")},
+        {OP_UNIFORM, "", INTS(DTYPE_F16, 7, 0, 2), FLOATS(0, 65505), FAILS(INVALID_ARGUMENT, "65504")},
+        {OP_UNIFORM, "", INTS(DTYPE_F32, 7, 0, 2), FLOATS(0, 1e39), FAILS(INVALID_ARGUMENT, "f32")},
+        {OP_UNIFORM, "", INTS(DTYPE_F16, 7, 0, 2), FLOATS(1.0001, 1.0002),
+         FAILS(INVALID_ARGUMENT, "no value from 1.0001")},
+        {OP_UNIFORM, "", INTS(DTYPE_F16, 7, 0, 2), FLOATS(1.0, 1.0002), .result = "f16(2)"},
+        {OP_NORMAL, "", INTS(DTYPE_F16, 7, 0, 2), FLOATS(1e30, 1),
+         FAILS(INVALID_ARGUMENT, "1e+30 is out of range of f16")},
+        {OP_NORMAL, "", INTS(DTYPE_BF16, 7, 0, 2), FLOATS(0, 1e300), FAILS(INVALID_ARGUMENT, "bf16")},
     };
     INFER_CHECK(cases);
 }

@@ -47,6 +47,24 @@ Test(op_presented, operations_are_asked_for_the_dtypes_that_their_rules_give) {
 }
 
 /* An operation that is missed here would never be seen to be missing on a device. */
+/* Not what kernels are given: those get i64 for a sum of bool. */
+Test(op_presented, operations_take_more_than_their_kernels) {
+    const uint32_t f8 = UINT32_C(1) << DTYPE_F8E4M3 | UINT32_C(1) << DTYPE_F8E5M2;
+    const uint32_t every = (UINT32_C(1) << DTYPE_COUNT) - 2, most = every & ~f8;
+    const uint32_t ints = UINT32_C(1) << DTYPE_U8 | UINT32_C(1) << DTYPE_I8 | UINT32_C(1) << DTYPE_I16 |
+                          UINT32_C(1) << DTYPE_I32 | UINT32_C(1) << DTYPE_I64;
+    static const unsigned opcodes[] = {OP_SUM, OP_DIVIDE, OP_LOGICAL_AND, OP_EXP, OP_MEAN, OP_EQUAL};
+    for (size_t i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+        cr_expect_eq(op_taken(opcodes[i]), most, "%s: %x", op_info(opcodes[i])->name, op_taken(opcodes[i]));
+    }
+    cr_expect_eq(op_taken(OP_TAKE), every, "%x", op_taken(OP_TAKE));
+    cr_expect_eq(op_taken(OP_RESHAPE), every);
+    cr_expect_eq(op_taken(OP_NEGATIVE) & ints, ints);
+    cr_expect_eq(op_taken(OP_NEGATIVE) & UINT32_C(1) << DTYPE_BOOL, 0);
+    cr_expect_eq(op_taken(OP_UNIFORM) & ints, 0);
+    cr_expect_eq(op_taken(OP_CODE_MAX), 0);
+}
+
 Test(op_presented, every_operation_that_a_device_runs_has_some) {
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
         const struct op_info *info = op_info(opcode);

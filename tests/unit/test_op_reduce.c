@@ -40,10 +40,13 @@ Test(op_reduce, sums_of_nothing_are_fine_and_maxima_of_nothing_are_not) {
         {OP_ALL, "f32(0)", INTS(0), .result = "bool()"},
         {OP_MAX, "f32(0,3)", INTS(0, 1), .result = "f32(0)"},
         {OP_MAX, "f32(0,0)", INTS(0, 1), .result = "f32(0)"},
-        {OP_MAX, "f32(0,3)", INTS(0, 0), FAILS(SHAPE, "max of no elements: the input is (0, 3)")},
+        {OP_MAX, "f32(0,3)", INTS(0, 0), FAILS(SHAPE, "no elements to choose from: the input is (0, 3)")},
         {OP_MIN, "f32(0)", INTS(0), FAILS(SHAPE, NULL)},
         {OP_MIN, "f32(0)", INTS(1), FAILS(SHAPE, NULL)},
-        {OP_ARGMAX, "f32(0,3)", INTS(0), FAILS(SHAPE, "argmax")},
+        {OP_ARGMAX, "f32(0,3)", INTS(0), FAILS(SHAPE, "no elements")},
+        {OP_ARGMAX, "f32(0,0)", INTS(0, 1), FAILS(SHAPE, "(0, 0)")},
+        {OP_ARGMIN, "f32(2,0,0)", INTS(1, 2), FAILS(SHAPE, "(2, 0, 0)")},
+        {OP_ARGMIN, "f32(0,3)", INTS(0, -1), .result = "i64(0)"},
         {OP_ARGMIN, "f32(3,0)", INTS(0, 0), .result = "i64(0)"},
     };
     INFER_CHECK(cases);

@@ -117,3 +117,35 @@ Test(url, a_host_that_cannot_be_resolved_is_named) {
     cr_assert_eq(url_resolve(&url, false, &address, 1, &count, &fault), STATUS_CONNECTION);
     cr_assert_not_null(strstr(fault.message, "1:2:3:4:5:6:7:8:9"));
 }
+
+static void touch(const char *path) {
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fclose(file);
+}
+
+/* The user's own daemon first, then the host's; a user without either is told of the host's. */
+Test(url, clients_find_the_users_own_socket_or_the_hosts) {
+    char folder[] = "/tmp/tensord-url-XXXXXX", own[64], system[64], own_url[80], system_url[80], text[200];
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(own, sizeof(own), "%s/tensord.sock", folder);
+    snprintf(system, sizeof(system), "%s/system.sock", folder);
+    snprintf(own_url, sizeof(own_url), "unix:%s", own);
+    snprintf(system_url, sizeof(system_url), "unix:%s", system);
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    cr_assert_eq(url_find(system, text, sizeof(text), NULL), STATUS_OK);
+    cr_expect_str_eq(text, own_url, "neither is there");
+    touch(system);
+    cr_assert_eq(url_find(system, text, sizeof(text), NULL), STATUS_OK);
+    cr_expect_str_eq(text, system_url);
+    touch(own);
+    cr_assert_eq(url_find(system, text, sizeof(text), NULL), STATUS_OK);
+    cr_expect_str_eq(text, own_url);
+    setenv("XDG_RUNTIME_DIR", "relative", 1); /* is none */
+    if (geteuid() == 0 && !seteuid(65534)) {
+        cr_assert_eq(url_find(system, text, sizeof(text), NULL), STATUS_OK);
+        cr_expect_str_eq(text, system_url);
+        cr_assert_eq(seteuid(0), 0);
+    }
+    unlink(own), unlink(system), rmdir(folder);
+}

@@ -1,0 +1,59 @@
+#include "engine/cost.h"
+
+enum {
+    COST_LEARN_NS = 50 * 1000, /* of shorter launches the time says little about the operation */
+    COST_STEP = 8,             /* a launch moves the factor by this part of what it was off */
+    COST_OFF_MOST = 8,         /* and counts as off by no more than this */
+    COST_FACTOR_LEAST = 256 / 16,
+    COST_FACTOR_MOST = 256 * 64,
+};
+/* Beyond it a product is estimated to take years. */
+static const double cost_most = 5e16;
+
+void cost_init(struct cost *cost, const struct device *device) {
+    static const struct device_rates usual = {.bytes = 8,
+                                              .flop = {[DTYPE_BOOL] = 4,
+                                                       [DTYPE_U8] = 4,
+                                                       [DTYPE_I8] = 4,
+                                                       [DTYPE_I16] = 4,
+                                                       [DTYPE_I32] = 4,
+                                                       [DTYPE_I64] = 2,
+                                                       [DTYPE_F16] = 20,
+                                                       [DTYPE_BF16] = 20,
+                                                       [DTYPE_F32] = 20,
+                                                       [DTYPE_F64] = 10},
+                                              .launch_ns = 30,
+                                              .product_ns = 1000};
+    cost->rates = usual;
+    if (device->vtable->rates)
+        device->vtable->rates(device, &cost->rates);
+    cost->ns_per_byte = 1 / cost->rates.bytes;
+}
+
+uint64_t cost_pass(const struct cost *cost, double bytes) {
+    double ns = cost->rates.launch_ns + bytes * cost->ns_per_byte;
+    return (uint64_t)(ns < cost_most ? ns : cost_most);
+}
+
+uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, double batches, double m, double n,
+                      double k) {
+    const struct device_rates *rates = &cost->rates;
+    double rate = tf32 && rates->tf32 > 0 ? rates->tf32 : rates->flop[dtype];
+    double bytes = (m * k + k * n + m * n) * (double)dtype_size(dtype);
+    double one = 2 * m * n * k / (rate > 0 ? rate : rates->flop[DTYPE_F32]) + bytes * cost->ns_per_byte +
+                 (m * k + k * n) * rates->packing_ns;
+    double ns = rates->product_ns + batches * (one + rates->batch_ns);
+    return (uint64_t)(ns < cost_most ? ns : cost_most);
+}
+
+void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint64_t ns) {
+    if (ns < COST_LEARN_NS || corrected == 0)
+        return;
+    _Atomic uint16_t *at = &cost->factors[opcode][dtype];
+    uint16_t before = atomic_load_explicit(at, memory_order_relaxed);
+    double factor = before ? before : 256, off = (double)ns / (double)corrected;
+    off = off > COST_OFF_MOST ? COST_OFF_MOST : off < 1.0 / COST_OFF_MOST ? 1.0 / COST_OFF_MOST : off;
+    factor += factor * (off - 1) / COST_STEP;
+    factor = factor < COST_FACTOR_LEAST ? COST_FACTOR_LEAST : factor > COST_FACTOR_MOST ? COST_FACTOR_MOST : factor;
+    atomic_store_explicit(at, (uint16_t)factor, memory_order_relaxed);
+}

@@ -1,0 +1,34 @@
+/* What a launch is estimated to cost: the device's own rates times its bytes and its arithmetic, corrected by what launches
+ * of that operation and dtype have taken so far. Turns, shares and the watch's patience go by it.
+ *
+ * Threads: the owner estimates; the submitter and the reaper learn, one factor at a time. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/device_impl.h"
+
+struct cost {
+    struct device_rates rates;
+    double ns_per_byte;
+    /* By which an estimate is multiplied, in 256ths; 0 stands for 256. */
+    _Atomic uint16_t factors[OP_CODE_MAX][DTYPE_COUNT];
+};
+
+void cost_init(struct cost *cost, const struct device *device);
+/* Nanoseconds for a pass over so many bytes. */
+uint64_t cost_pass(const struct cost *cost, double bytes);
+/* For so many products [m, k] · [k, n]; `tf32`: of f32, in that precision. */
+uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, double batches, double m, double n,
+                      double k);
+
+/* An estimate corrected by what has been learned. */
+static inline uint64_t cost_corrected(const struct cost *cost, unsigned opcode, unsigned dtype, uint64_t estimate) {
+    uint16_t factor = atomic_load_explicit(&cost->factors[opcode][dtype], memory_order_relaxed);
+    if (!factor)
+        return estimate;
+    return estimate < UINT64_MAX >> 24 ? estimate * factor >> 8 : estimate;
+}
+/* A launch that was estimated so, and corrected, has taken `ns`. */
+void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint64_t ns);

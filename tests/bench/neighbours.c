@@ -1,0 +1,265 @@
+/* Bad neighbours: what one client's round trip becomes while another one does what costs the worker most. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "proto/batch.h"
+#include "proto/frame.h"
+#include "proto/tensord.pb-c.h"
+#include "tests/bench/bench.h"
+
+/* ---- a client that does what the library does not ---- */
+
+static void raw_write(int fd, const void *bytes, size_t n) {
+    for (size_t done = 0; done < n;) {
+        ssize_t sent = send(fd, (const char *)bytes + done, n - done, MSG_NOSIGNAL);
+        if (sent <= 0)
+            _exit(0); /* the daemon has ended it */
+        done += (size_t)sent;
+    }
+}
+
+static void raw_send(int fd, unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
+    static uint8_t buffer[FRAME_HEADER_BYTES + FRAME_MESSAGE_MAX];
+    struct frame_header header = {.type = (uint16_t)type, .sequence = sequence};
+    header.message_bytes = (uint32_t)protobuf_c_message_get_packed_size(message);
+    frame_header_encode(&header, buffer);
+    protobuf_c_message_pack(message, buffer + FRAME_HEADER_BYTES);
+    raw_write(fd, buffer, FRAME_HEADER_BYTES + header.message_bytes);
+}
+
+static int raw_open(const char *url) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    uint8_t preamble[PREAMBLE_BYTES];
+    Tensord__Hello hello = TENSORD__HELLO__INIT;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", url + strlen("unix:"));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address))
+        bench_fail("cannot connect to %s", url);
+    preamble_encode(0, preamble);
+    raw_write(fd, preamble, sizeof preamble);
+    hello.version_min = hello.version_max = PROTOCOL_VERSION_MAX;
+    hello.client = "neighbour";
+    raw_send(fd, FRAME_HELLO, 1, &hello.base);
+    return fd;
+}
+
+/* `count` operations without inputs, with these heads; the columns are as large as the heads say. */
+static void raw_batch(int fd, uint64_t first, uint64_t head, size_t count, int64_t ints[3]) {
+    Tensord__Batch batch = TENSORD__BATCH__INIT;
+    bool full = (head & 0xffff) == OP_FULL;
+    uint64_t *heads = malloc(count * sizeof *heads);
+    int64_t *columns = malloc(3 * count * sizeof *columns);
+    double *floats = calloc(count, sizeof *floats);
+    for (size_t i = 0; i < count; i++) {
+        heads[i] = head;
+        memcpy(columns + 3 * i, ints, 3 * sizeof *ints);
+    }
+    batch.first_output = batch.first_sequence = first;
+    batch.n_heads = count;
+    batch.heads = heads;
+    batch.n_ints = full ? 3 * count : 0;
+    batch.ints = columns;
+    batch.n_floats = full ? count : 0;
+    batch.floats = floats;
+    raw_send(fd, FRAME_BATCH, 0, &batch.base);
+    free(heads), free(columns), free(floats);
+}
+
+static uint64_t raw_fulls(int fd, uint64_t first, size_t count, int64_t elements) {
+    enum { BATCH = 20000 };
+    int64_t ints[3] = {DTYPE_U8, 0, elements};
+    for (size_t left = count; left > 0;) {
+        size_t now = left < BATCH ? left : BATCH;
+        raw_batch(fd, first, batch_head(OP_FULL, 0, 3, 1, 0, 0), now, ints);
+        first += now;
+        left -= now;
+    }
+    return first;
+}
+
+/* The end of all that was sent before. */
+static void raw_sync(int fd) {
+    Tensord__Sync sync = TENSORD__SYNC__INIT;
+    struct frame_header header = {0};
+    uint8_t bytes[FRAME_HEADER_BYTES], dropped[4096];
+    raw_send(fd, FRAME_SYNC, 7, &sync.base);
+    while (header.type != FRAME_DONE) {
+        if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
+            frame_header_decode(bytes, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) ||
+            (header.message_bytes && recv(fd, dropped, header.message_bytes, MSG_WAITALL) <= 0))
+            _exit(0);
+    }
+}
+
+/* ---- the neighbours; each goes on until it is killed ---- */
+
+static void out_of_memory(const struct bench_daemon *daemon) {
+    int fd = raw_open(daemon->url);
+    for (uint64_t id = raw_fulls(fd, 1, bench_quick ? 2000 : 130000, 1024);;)
+        id = raw_fulls(fd, id, 20000, bench_quick ? INT64_C(1) << 40 : 1024);
+}
+
+static void failing_batches(const struct bench_daemon *daemon) {
+    int64_t none[3] = {0};
+    int fd = raw_open(daemon->url);
+    for (uint64_t first = 1;; first += 131000)
+        raw_batch(fd, first, 0, 131000, none);
+}
+
+static void closing_sessions(const struct bench_daemon *daemon) {
+    for (;;) {
+        int fd = raw_open(daemon->url);
+        raw_fulls(fd, 1, bench_quick ? 2000 : 250000, 1);
+        raw_sync(fd);
+        close(fd);
+    }
+}
+
+static void unread_replies(const struct bench_daemon *daemon) {
+    int fds[16];
+    Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+    Tensord__Wait wait = TENSORD__WAIT__INIT;
+    fetch.id = wait.id = 1;
+    for (;;) {
+        for (int i = 0; i < 16; i++) {
+            fds[i] = raw_open(daemon->url);
+            raw_fulls(fds[i], 1, 1, 1 << 20); /* more than a socket holds */
+            raw_send(fds[i], FRAME_FETCH, 1, &fetch.base);
+            for (uint64_t k = 2; k < 4000; k++)
+                raw_send(fds[i], FRAME_WAIT, k, &wait.base);
+        }
+        for (int i = 0; i < 16; i++)
+            close(fds[i]);
+    }
+}
+
+static void copies_in(const struct bench_daemon *daemon) {
+    for (;;) {
+        int fd = raw_open(daemon->url);
+        for (uint64_t id = 1; id < 5000; id++) {
+            Tensord__CopyIn copy = TENSORD__COPY_IN__INIT;
+            int64_t shape[] = {1};
+            uint64_t ticket[2] = {id, (uint64_t)getpid()};
+            copy.id = copy.sequence = id;
+            copy.dtype = DTYPE_U8;
+            copy.n_shape = 1;
+            copy.shape = shape;
+            copy.ticket = (ProtobufCBinaryData){sizeof ticket, (uint8_t *)ticket};
+            raw_send(fd, FRAME_COPY_IN, 0, &copy.base);
+        }
+        raw_sync(fd);
+        close(fd);
+    }
+}
+
+static void tls_handshakes(const struct bench_daemon *daemon) {
+    for (;;) {
+        td_connection *connection;
+        td_device *device;
+        if (td_connect(daemon->tls, NULL, &connection) == TD_OK) {
+            td_device_open(connection, "cpu:0", &device);
+            td_close(connection);
+        }
+    }
+}
+
+static void many_connections(const struct bench_daemon *daemon) {
+    for (;;)
+        close(raw_open(daemon->url));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(const struct bench_daemon *daemon);
+    int processes;
+} neighbours[] = {
+    {"nobody", NULL, 0},
+    {"out of memory with 130,000 tensors", out_of_memory, 2},
+    {"failing batches", failing_batches, 8},
+    {"closing sessions of 250,000 tensors", closing_sessions, 4},
+    {"replies that nobody reads", unread_replies, 4},
+    {"copies that never come", copies_in, 4},
+    {"TLS handshakes", tls_handshakes, 8},
+    {"connections", many_connections, 8},
+};
+
+/* ---- the client whose round trips count ---- */
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void measure(const char *name, struct bench_client *client) {
+    enum { TRIPS_MAX = 1 << 20 };
+    double *trips = malloc(TRIPS_MAX * sizeof *trips), end = bench_now() + (bench_quick ? 0.2 : 5);
+    float got[16];
+    size_t n = 0;
+    char row[128];
+    td_tensor *x = bench_vector16(client->device, 1);
+    while (bench_now() < end && n < TRIPS_MAX) {
+        double begin = bench_now();
+        td_tensor *sum = bench_made(td_add(x, x), "add");
+        bench_check(td_fetch(sum, got, sizeof got), "fetch");
+        td_release(sum);
+        trips[n++] = (bench_now() - begin) * 1e3;
+        usleep(500); /* a client that has something to do by itself */
+    }
+    td_release(x);
+    qsort(trips, n, sizeof *trips, compare);
+    double median = trips[n / 2], most = trips[n - 1 - n / 100];
+    snprintf(row, sizeof row, "round trip beside %s, median", name);
+    bench_row(row, median, "ms", 5, median / 5, BENCH_LOWER, 1);
+    snprintf(row, sizeof row, "round trip beside %s, 99 %%", name);
+    bench_row(row, most, "ms", 50, most / 50, BENCH_LOWER, 1);
+    bench_note("%zu round trips, the longest %.1f ms", n, trips[n - 1]);
+    free(trips);
+}
+
+static void measure_all(const struct bench_daemon *daemon) {
+    for (size_t i = 0; i < sizeof neighbours / sizeof *neighbours; i++) {
+        struct bench_client client;
+        pid_t pids[8];
+        bench_client_open(&client, daemon->url, NULL);
+        for (int k = 0; k < neighbours[i].processes; k++) {
+            pids[k] = fork();
+            if (pids[k] == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                neighbours[i].run(daemon);
+            }
+        }
+        if (neighbours[i].processes)
+            usleep(bench_quick ? 50000 : 3000000); /* until it is at its worst */
+        measure(neighbours[i].name, &client);
+        for (int k = 0; k < neighbours[i].processes; k++)
+            kill(pids[k], SIGKILL);
+        for (int k = 0; k < neighbours[i].processes; k++)
+            waitpid(pids[k], NULL, 0);
+        bench_client_close(&client);
+    }
+}
+
+void bench_neighbours(void) {
+    char path[64];
+    struct bench_daemon daemon;
+    snprintf(path, sizeof path, "/tmp/tensord-bench-%d.pem", (int)getpid());
+    if (!bench_certificate(path)) {
+        bench_not_run("round trips beside bad neighbours", "ms", BENCH_LOWER, 1, "openssl cannot be run");
+        return;
+    }
+    bench_daemon_certificate = path;
+    bench_daemon_memory = "256M";
+    setenv("TENSORD_CA_FILE", path, 1);
+    bench_daemon_start(&daemon);
+    bench_daemon_certificate = bench_daemon_memory = NULL;
+    measure_all(&daemon);
+    bench_daemon_kill(&daemon);
+    unlink(path);
+}
