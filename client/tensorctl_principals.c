@@ -34,7 +34,7 @@ static void principals_row(struct table *table, size_t row, const Tensord__Princ
     table_set(table, row, 7, text_count(rate, device->ops_per_s));
     table_set(table, row, 8, principals_counts(text, device->ops_queued, device->ops_limit));
     table_set(table, row, 9, text_count(rate, (double)device->failures));
-    table_set(table, row, 10, text_bytes(rate, (double)device->staging));
+    table_set(table, row, 10, text_bytes(rate, (double)device->staging + (double)device->host_bytes));
     snprintf(text, sizeof text, "%s/s", text_bytes(rate, device->bytes_per_s));
     table_set(table, row, 11, text);
 }
@@ -51,7 +51,7 @@ void tensorctl_principals_write(FILE *out, const Tensord__Status *status) {
                                                   {"OP/S", .right = true},
                                                   {"QUEUED", .right = true, .spare = 2},
                                                   {"FAILED", .right = true, .spare = 1},
-                                                  {"STAGING", .right = true, .spare = 6},
+                                                  {"HOST", .right = true, .spare = 6},
                                                   {"IN+OUT", .right = true, .spare = 5}};
     struct table table;
     size_t count = 0, row = 0;

@@ -189,7 +189,8 @@ static bool bind_view_shared(struct binding *binding) {
     out->contiguous = layout_is_contiguous(out->type.rank, out->type.shape, out->strides);
     out->ready = in->ready;
     out->ready_number = in->ready_number;
-    out->taint = in->taint ? taint_ref(in->taint) : NULL;
+    if (in->taint)
+        tensor_taint(binding->session, out, taint_ref(in->taint));
     if (in->storage && type_elements(&out->type) > 0)
         out->storage = storage_ref(in->storage);
     return true;
@@ -232,7 +233,7 @@ static int bind_taint(struct binding *binding, struct taint *taint) {
     struct taint *inputs[3] = {NULL, NULL, NULL};
     unsigned n = 0;
     int code = STATUS_OK;
-    binding->output->taint = taint;
+    tensor_taint(binding->session, binding->output, taint);
     for (unsigned i = 0; i < binding->request->n_inputs && code == STATUS_OK; i++) {
         if (!binding->inputs[i]->taint)
             continue;

@@ -37,13 +37,15 @@ static bool binding_owns(const struct kernel_binding *binding, const struct tens
     return tensor->id - binding->request->first_output < binding->n_outputs;
 }
 
-static int binding_lookup(struct kernel_binding *binding) {
+static int binding_lookup(struct kernel_binding *binding, struct cause *cause) {
     const struct kernel_request *request = binding->request;
     for (unsigned i = 0; i < request->n_arguments; i++) {
         const struct kernel_argument_value *argument = &request->arguments[i];
         if (!kernel_reads(argument->kind))
             continue;
         struct tensor *tensor = session_tensor(binding->session, argument->value);
+        if (!tensor && session_refused(binding->session, argument->value, cause))
+            return (int)cause->failure->code;
         if (!tensor || binding_owns(binding, tensor))
             return session_unknown_id(binding->session, argument->value, &binding->fault);
         if (tensor->uploading)
@@ -54,18 +56,18 @@ static int binding_lookup(struct kernel_binding *binding) {
     return STATUS_OK;
 }
 
-/* The first cause among the inputs. */
-static struct failure *binding_cause(struct kernel_binding *binding) {
-    for (unsigned i = 0; i < binding->request->n_arguments; i++) {
-        struct failure *failure = binding->tensors[i] ? tensor_settle(binding->session, binding->tensors[i]) : NULL;
-        if (failure)
-            return failure;
-    }
-    return NULL;
+/* The first cause among the inputs, if there is one. */
+static bool binding_cause(struct kernel_binding *binding, struct cause *cause) {
+    for (unsigned i = 0; i < binding->request->n_arguments; i++)
+        if (binding->tensors[i] && tensor_settle(binding->session, binding->tensors[i])) {
+            *cause = tensor_cause(binding->tensors[i]);
+            return true;
+        }
+    return false;
 }
 
 /* In the order in which a client can use the answer. */
-static int binding_check(struct kernel_binding *binding, struct failure **cause) {
+static int binding_check(struct kernel_binding *binding, struct cause *cause) {
     const struct kernel_request *request = binding->request;
     if (request->wrong) {
         binding->fault = *request->wrong;
@@ -74,11 +76,11 @@ static int binding_check(struct kernel_binding *binding, struct failure **cause)
     binding->kernel = kernel_table_find(&binding->session->kernels, request->kernel);
     if (!binding->kernel)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, request->kernel);
-    int code = binding_lookup(binding);
+    int code = binding_lookup(binding, cause);
     if (code != STATUS_OK)
         return code;
-    if ((*cause = binding_cause(binding)))
-        return (int)(*cause)->code;
+    if (binding_cause(binding, cause))
+        return (int)cause->failure->code;
     binding->stream = session_find_stream(binding->session, request->stream, &binding->fault);
     if (!binding->stream)
         return (int)binding->fault.code;
@@ -270,7 +272,7 @@ static int binding_settle(struct kernel_binding *binding) {
 static void binding_done(struct kernel_binding *binding) {
     for (unsigned i = 0; i < binding->n_outputs; i++) {
         struct tensor *out = binding->outputs[i];
-        out->taint = taint_ref(binding->taint);
+        tensor_taint(binding->session, out, taint_ref(binding->taint));
         out->ready = binding->stream;
         out->ready_number = binding->stream->enqueued;
     }
@@ -324,18 +326,20 @@ static int binding_bind_ids(struct kernel_binding *binding) {
     return code;
 }
 
-static void binding_fail(struct kernel_binding *binding, struct failure *cause) {
+/* Outputs that could not be bound are remembered, if that was for a limit. */
+static void binding_fail(struct kernel_binding *binding, struct cause cause) {
     const struct kernel_request *request = binding->request;
     const char *name = binding->kernel ? binding->kernel->name : "kernel";
-    struct failure *failure =
-        cause ? failure_ref(cause)
-              : session_failure(binding->session, &binding->fault, name, request->label, request->sequence);
+    cause = cause.failure ? cause_ref(cause)
+                          : session_cause(binding->session, &binding->fault, name, request->label, request->sequence);
     for (unsigned i = 0; i < binding->n_outputs; i++)
         if (binding->outputs[i]) {
             binding->outputs[i]->type.dtype = DTYPE_INVALID;
-            tensor_fail(binding->engine, binding->outputs[i], failure_ref(failure));
+            tensor_fail(binding->session, binding->outputs[i], cause_ref(cause));
+        } else if (cause.failure->code == STATUS_LIMIT) {
+            session_refuse(binding->session, request->first_output + i, cause_ref(cause));
         }
-    failure_unref(failure);
+    failure_unref(cause.failure);
 }
 
 /* Whatever became of the launch. */
@@ -358,7 +362,7 @@ int session_launch(struct session *session, const struct kernel_request *request
     binding.check = NULL;
     binding.taint = NULL;
     memset(binding.tensors, 0, sizeof binding.tensors);
-    struct failure *cause = NULL;
+    struct cause cause = {0};
     session_label(session, request->label);
     int code = binding_bind_ids(&binding);
     if (code == STATUS_OK)

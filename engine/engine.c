@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <malloc.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 enum {
     ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
     ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
+    ENGINE_KEEP_HOST = 4 << 20,   /* and so much of the host's may have been freed without being given back */
     ENGINE_STAGING_BYTES = 1 << 30,
     ENGINE_CALLBACK_STEPS = 8, /* of the budget: an answer is made, */
     ENGINE_CALLBACKS = 32,     /* and so many for one stream before others have their turn */
@@ -94,6 +96,8 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     engine->pool.lost = engine->staging.pool.lost = engine_pool_lost;
     engine->pool.held_up = engine->staging.pool.held_up = engine_pool_held_up;
     engine->pool.owner = engine->staging.pool.owner = engine;
+    slab_init(&engine->tensors, sizeof(struct tensor));
+    slab_init(&engine->waiters, sizeof(struct waiter));
     reports_init(&engine->reports, device);
     flight_init(&engine->flight);
     trace_init(engine);
@@ -174,10 +178,7 @@ static void engine_free_lists(struct engine *engine) {
         next = share->free_next;
         free(share);
     }
-    for (struct waiter *waiter = engine->waiters_free, *next; waiter; waiter = next) {
-        next = waiter->next;
-        free(waiter);
-    }
+    slab_finish(&engine->waiters);
     chunks_free(engine->chunks);
     chunks_free(engine->chunks_own);
     chunks_free(engine->chunks_lost);
@@ -199,7 +200,7 @@ void engine_destroy(struct engine *engine) {
     pool_finish(&engine->pool);
     staging_finish(&engine->staging);
     reports_finish(&engine->reports);
-    session_free_tensors(engine);
+    slab_finish(&engine->tensors);
     engine_free_lists(engine);
     pthread_cond_destroy(&engine->reap);
     pthread_cond_destroy(&engine->progress);
@@ -285,8 +286,7 @@ static void waiter_unlink(struct waiter *waiter) {
 }
 
 static void waiter_recycle(struct engine *engine, struct waiter *waiter) {
-    waiter->next = engine->waiters_free;
-    engine->waiters_free = waiter;
+    slab_give(&engine->waiters, waiter);
 }
 
 static void waiter_link(struct waiter *waiter) {
@@ -308,10 +308,8 @@ static void waiter_link(struct waiter *waiter) {
 
 struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint64_t number,
                              void (*reached)(struct waiter *waiter), void *owner) {
-    struct waiter *waiter = engine->waiters_free;
-    if (waiter)
-        engine->waiters_free = waiter->next;
-    else if (!(waiter = malloc(sizeof *waiter)))
+    struct waiter *waiter = slab_take(&engine->waiters);
+    if (!waiter)
         return NULL;
     *waiter = (struct waiter){.stream = stream, .number = number, .reached = reached, .owner = owner};
     waiter_link(waiter);
@@ -384,6 +382,12 @@ static void engine_trim(struct engine *engine) {
         engine->trim_more |= pool_trim(&engine->pool, ENGINE_KEEP_BYTES);
     if (engine->staging.pool.reserved > ENGINE_KEEP_BYTES)
         engine->trim_more |= pool_trim(&engine->staging.pool, ENGINE_KEEP_BYTES);
+    if (!engine->rested)
+        engine->rested = engine_streams_rest(engine) && reports_rest(&engine->reports);
+    if (engine->rested && engine->host_freed > ENGINE_KEEP_HOST) {
+        engine->host_freed = 0;
+        malloc_trim(0); /* a tenth of a second for some 500 MiB, but nobody is here who could wait for it */
+    }
 }
 
 /* Adds what has been signalled to what was left before, as a list of the owner's own: from then on a stream may be

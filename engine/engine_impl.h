@@ -36,8 +36,8 @@ struct engine {
     struct run_share *shares_free;
     struct stream *streams_all;
     uint32_t streams_made;
-    struct waiter *waiters_free;
-    struct tensor *tensors_free;
+    struct slab waiters;
+    struct slab tensors;
     struct check *checks;            /* that are given back when a launch has run */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
@@ -49,9 +49,11 @@ struct engine {
     uint64_t
         ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
-    bool trim_more;   /* at rest, and more than one call's share is to be given back to the device */
-    bool kick_needed; /* a point was reached outside: blocked streams may go on */
-    struct {          /* stall.c */
+    uint64_t host_freed; /* bytes of host memory that ended sessions had, since the host got some back last */
+    bool rested;         /* since the last session went what streams and reports need no more has been given back */
+    bool trim_more;      /* at rest, and more than one call's share is to be given back to the device */
+    bool kick_needed;    /* a point was reached outside: blocked streams may go on */
+    struct {             /* stall.c */
         uint64_t completed, looked_ns;
         bool busy;        /* at the last look */
         uint64_t idle_ns; /* for so long nothing has completed of what the device has to do */
@@ -117,6 +119,9 @@ struct stream *engine_stream_take(struct engine *engine, struct run_group *group
 /* The stream may still have work; it is used again when that has run. */
 void engine_stream_give(struct engine *engine, struct stream *stream);
 
+/* At rest: streams in reserve give back the memory of their records. True: all of them have; the others are not through yet. */
+bool engine_streams_rest(struct engine *engine);
+
 /* A callback at a point of a stream. Owner thread. `reached` runs once, from engine_poll(). */
 struct waiter {
     struct stream *stream;
@@ -153,7 +158,8 @@ void stall_blame(const struct engine *engine, struct fault *fault);
 /* Takes back chunks that have been used up, with the lock held. */
 void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks);
 /* The next record at a cursor in a stream's chunks. A chunk left behind is put before *done, where that is given. */
-struct record *engine_next_record(struct stream_chunk **head, size_t *used, struct stream_chunk **done);
+struct record *engine_next_record(struct stream *stream, struct stream_chunk **head, size_t *used,
+                                  struct stream_chunk **done);
 
 /* Reaper (reaper.c): only on devices whose launches run later. */
 void *reaper_main(void *engine);

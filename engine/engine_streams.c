@@ -35,6 +35,7 @@ static struct stream *engine_stream_create(struct engine *engine) {
     memset(stream, 0, sizeof *stream);
     stream->engine = engine;
     atomic_init(&stream->completed, 0);
+    atomic_init(&stream->chunks, 0);
     atomic_init(&stream->ops_done, 0);
     atomic_init(&stream->ops_skipped, 0);
     atomic_init(&stream->watched, UINT64_MAX);
@@ -117,6 +118,29 @@ void engine_stream_give(struct engine *engine, struct stream *stream) {
     engine->streams_free = stream;
 }
 
+/* With the lock held, so that the submitter and the reaper are not at it. */
+static bool stream_rest(struct stream *stream) {
+    bool through = point_reached(stream, stream->enqueued) && !stream->runnable && !stream->reaping &&
+                   !stream->marks_count && !stream->touched;
+    if (!stream->tail || !through)
+        return through;
+    free(stream->tail);
+    stream->tail = stream->head = stream->reap_head = NULL;
+    stream->newest = NULL;
+    atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
+    atomic_store_explicit(&stream->chunks, 0, memory_order_relaxed);
+    return true;
+}
+
+bool engine_streams_rest(struct engine *engine) {
+    bool all = true;
+    pthread_mutex_lock(&engine->lock);
+    for (struct stream *stream = engine->streams_free; stream; stream = stream->free_next)
+        all = stream_rest(stream) && all;
+    pthread_mutex_unlock(&engine->lock);
+    return all;
+}
+
 struct stream *engine_outside_take(struct engine *engine) {
     struct stream *stream = engine->outsides_free;
     if (stream)
@@ -168,7 +192,8 @@ void engine_return_chunks(struct engine *engine, struct stream_chunk *chunks) {
     }
 }
 
-struct record *engine_next_record(struct stream_chunk **head, size_t *used, struct stream_chunk **done) {
+struct record *engine_next_record(struct stream *stream, struct stream_chunk **head, size_t *used,
+                                  struct stream_chunk **done) {
     struct record *record = (struct record *)((*head)->records + *used);
     if (record->kind == RECORD_CHUNK) {
         struct stream_chunk *left = *head;
@@ -177,6 +202,7 @@ struct record *engine_next_record(struct stream_chunk **head, size_t *used, stru
         if (done) {
             left->next = *done;
             *done = left;
+            atomic_fetch_sub_explicit(&stream->chunks, 1, memory_order_relaxed);
         }
         record = (struct record *)(*head)->records;
     }

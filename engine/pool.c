@@ -14,7 +14,6 @@ enum {
     POOL_SCAN = 16,    /* storage looked at in one bin before the next bin is */
     POOL_FITS = 64,    /* settled storage looked at, from the best fit on, for some that may be had */
     POOL_OWN = 8,      /* the same for some that costs no wait */
-    POOL_SPARE = 4096, /* storage objects kept for the next pieces */
     POOL_TRIM = 64,    /* segments given back at a time */
     POOL_NEAR = 32,    /* neighbours looked at on each side of a new piece, before any length is taken for possible */
 };
@@ -26,13 +25,7 @@ size_t pool_rounded(uint64_t bytes) {
 }
 
 static struct storage *pool_piece(struct pool *pool) {
-    struct storage *storage = pool->spare;
-    if (storage) {
-        pool->spare = storage->next;
-        pool->n_spare--;
-    } else {
-        storage = malloc(sizeof *storage);
-    }
+    struct storage *storage = slab_take(&pool->objects);
     if (storage) {
         memset(storage, 0, sizeof *storage);
         storage->state = STORAGE_BINNED;
@@ -43,19 +36,14 @@ static struct storage *pool_piece(struct pool *pool) {
 
 static void pool_recycle(struct pool *pool, struct storage *storage) {
     pool->pieces--;
-    if (pool->n_spare == POOL_SPARE) {
-        free(storage);
-        return;
-    }
-    pool->n_spare++;
-    storage->next = pool->spare;
-    pool->spare = storage;
+    slab_give(&pool->objects, storage);
 }
 
 void pool_init(struct pool *pool, struct device *device) {
     struct device_info info;
     device_describe(device, &info);
     *pool = (struct pool){.device = device, .total = info.memory_total};
+    slab_init(&pool->objects, sizeof(struct storage));
     pool->reserve = device->vtable->reserve;
     pool->release = device->vtable->release;
 }
@@ -75,6 +63,7 @@ static void pool_host_release(struct device *device, void *segment, size_t bytes
 void pool_init_host(struct pool *pool, struct device *device, uint64_t total) {
     bool own = device->vtable->host_reserve;
     *pool = (struct pool){.device = device, .total = total};
+    slab_init(&pool->objects, sizeof(struct storage));
     pool->reserve = own ? device->vtable->host_reserve : pool_host_reserve;
     pool->release = own ? device->vtable->host_release : pool_host_release;
 }
@@ -628,9 +617,5 @@ void pool_finish(struct pool *pool) {
         pieces = pool->pieces;
         pool_trim(pool, 0);
     } while (pool->pieces < pieces);
-    for (struct storage *storage = pool->spare, *next; storage; storage = next) {
-        next = storage->next;
-        free(storage);
-    }
-    pool->spare = NULL;
+    slab_finish(&pool->objects);
 }

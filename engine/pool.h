@@ -25,6 +25,7 @@
 #pragma once
 
 #include "engine/device.h"
+#include "engine/slab.h"
 #include "engine/stream.h"
 
 struct held_account;
@@ -99,8 +100,7 @@ struct pool {
     bool round;               /* one is under way: */
     struct storage *round_at; /* the next piece; NULL: that was the last */
     uint64_t round_most;      /* so far */
-    struct storage *spare;    /* unused storage objects */
-    unsigned n_spare;
+    struct slab objects;      /* storage */
 };
 
 void pool_init(struct pool *pool, struct device *device);

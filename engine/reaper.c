@@ -88,7 +88,7 @@ struct reaped {
  * stream of which that is not known yet: the device keeps the order, but causes must be known in that order, too. */
 static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t number, struct reaped *reaped) {
     while (stream->reaped < number) {
-        struct record *record = engine_next_record(&stream->reap_head, &stream->reap_used, &reaped->chunks);
+        struct record *record = engine_next_record(stream, &stream->reap_head, &stream->reap_used, &reaped->chunks);
         if (record->kind == RECORD_WAIT && !point_reached(record->wait.stream, record->wait.number) &&
             !atomic_load(&engine->broken))
             return false;

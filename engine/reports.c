@@ -21,12 +21,27 @@ void reports_init(struct reports *reports, struct device *device) {
     pthread_mutex_init(&reports->lock, NULL);
 }
 
-void reports_finish(struct reports *reports) {
+static void reports_release(struct reports *reports) {
     for (struct reports_segment *segment = reports->segments, *next; segment; segment = next) {
         next = segment->next;
         reports->device->vtable->host_release(reports->device, segment->memory, REPORTS_SEGMENT_BYTES);
         free(segment);
     }
+    reports->segments = NULL;
+    reports->free = NULL;
+}
+
+bool reports_rest(struct reports *reports) {
+    pthread_mutex_lock(&reports->lock);
+    bool unused = !reports->used;
+    if (unused && reports->segments && reports->segments->next) /* a single one is kept for the next session */
+        reports_release(reports);
+    pthread_mutex_unlock(&reports->lock);
+    return unused;
+}
+
+void reports_finish(struct reports *reports) {
+    reports_release(reports);
     pthread_mutex_destroy(&reports->lock);
 }
 
@@ -61,8 +76,10 @@ struct report *reports_take(struct reports *reports) {
         if (!reports->free)
             reports_grow(reports);
         slot = reports->free;
-        if (slot)
+        if (slot) {
             reports->free = slot->next;
+            reports->used++;
+        }
         pthread_mutex_unlock(&reports->lock);
     } else {
         slot = malloc(sizeof *slot);
@@ -88,5 +105,6 @@ void reports_give(struct reports *reports, struct report *report) {
     }
     pthread_mutex_lock(&reports->lock);
     reports_put(reports, slot);
+    reports->used--;
     pthread_mutex_unlock(&reports->lock);
 }

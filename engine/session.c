@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/device_impl.h"
+#include "engine/host.h"
 #include "engine/session_impl.h"
 #include "engine/waiting.h"
 #include "proto/bytes_text.h"
@@ -46,22 +47,27 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a session");
     }
     staging_join(session);
+    host_note(session, sizeof *session);
     session->next = engine->sessions_list;
     session->previous = &engine->sessions_list;
     if (session->next)
         session->next->previous = &session->next;
     engine->sessions_list = session;
     engine->sessions++;
+    engine->rested = false;
     if (session->tenant)
         session->tenant->sessions++;
     *result = session;
     return STATUS_OK;
 }
 
-void session_set_limits(struct session *session, uint64_t bytes, uint32_t tensors, uint32_t streams) {
+void session_set_limits(struct session *session, uint64_t bytes, uint64_t host_bytes, uint32_t tensors,
+                        uint32_t streams) {
     session->limits.bytes = bytes;
+    session->limits.host_bytes = host_bytes;
     session->limits.tensors = tensors;
     session->limits.streams = streams;
+    host_set_room(session);
 }
 
 /* ---- memory ---- */
@@ -226,10 +232,12 @@ int session_stream_close(struct session *session, uint32_t number, struct fault 
 
 /* ---- operations ---- */
 
-static int submit_lookup(struct binding *binding) {
+static int submit_lookup(struct binding *binding, struct cause *cause) {
     const struct op_request *request = binding->request;
     for (unsigned i = 0; i < request->n_inputs; i++) {
         struct tensor *tensor = session_tensor(binding->session, request->inputs[i]);
+        if (!tensor && session_refused(binding->session, request->inputs[i], cause))
+            return (int)cause->failure->code;
         if (!tensor || tensor == binding->output)
             return session_unknown_id(binding->session, request->inputs[i], &binding->fault);
         if (tensor->uploading)
@@ -241,15 +249,34 @@ static int submit_lookup(struct binding *binding) {
     return STATUS_OK;
 }
 
-/* The first cause among the inputs, NULL where all have a value so far. */
-static struct failure *submit_cause(struct binding *binding) {
+/* The first cause among the inputs, if they do not all have a value so far. */
+static bool submit_cause(struct binding *binding, struct cause *cause) {
     for (unsigned i = 0; i < binding->request->n_inputs; i++)
-        if (binding->inputs[i]->taint || binding->inputs[i]->failure) {
-            struct failure *failure = tensor_settle(binding->session, binding->inputs[i]);
-            if (failure)
-                return failure;
+        if ((binding->inputs[i]->taint || binding->inputs[i]->failure) &&
+            tensor_settle(binding->session, binding->inputs[i])) {
+            *cause = tensor_cause(binding->inputs[i]);
+            return true;
         }
-    return NULL;
+    return false;
+}
+
+/* The operation's id is not bound, for a limit. It is remembered why: for that, or, as with any result, because an input has
+ * failed before. */
+static int submit_refuse(struct session *session, const struct op_request *request, const struct fault *fault) {
+    const struct op_info *info = op_info(request->opcode);
+    struct cause cause = {0};
+    for (unsigned i = 0; i < request->n_inputs && !cause.failure; i++) {
+        struct tensor *tensor = session_tensor(session, request->inputs[i]);
+        if (!tensor)
+            session_refused(session, request->inputs[i], &cause);
+        else if (tensor_settle(session, tensor))
+            cause = tensor_cause(tensor);
+    }
+    cause = cause.failure ? cause_ref(cause)
+                          : session_cause(session, fault, info ? info->name : "", request->label, request->sequence);
+    int code = (int)cause.failure->code;
+    session_refuse(session, request->output, cause);
+    return code;
 }
 
 static void submit_consume(struct session *session, const struct op_request *request) {
@@ -275,17 +302,17 @@ static int submit_free(struct session *session, const struct op_request *request
 }
 
 /* Checks in the order in which a client can use the answer: the operation, its inputs, a cause they carry, the rule. */
-static int submit_check(struct binding *binding, struct failure **cause) {
+static int submit_check(struct binding *binding, struct cause *cause) {
     const struct op_request *request = binding->request;
     if (!binding->info)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u is not an operation", request->opcode);
     if (request->n_inputs > OP_INPUTS_MAX)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u inputs are too many", request->n_inputs);
-    int code = submit_lookup(binding);
+    int code = submit_lookup(binding, cause);
     if (code != STATUS_OK)
         return code;
-    if ((*cause = submit_cause(binding)))
-        return (int)(*cause)->code;
+    if (submit_cause(binding, cause))
+        return (int)cause->failure->code;
     binding->stream = session_find_stream(binding->session, request->stream, &binding->fault);
     if (!binding->stream)
         return (int)binding->fault.code;
@@ -311,7 +338,7 @@ static int submit_operation(struct session *session, const struct op_request *re
     binding.attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
     binding.output = output;
     binding.check = NULL;
-    struct failure *cause = NULL;
+    struct cause cause = {0};
     int code = submit_check(&binding, &cause);
     if (code == STATUS_OK) {
         uint64_t before = binding.stream->enqueued;
@@ -329,10 +356,10 @@ static int submit_operation(struct session *session, const struct op_request *re
     if (code == STATUS_OK)
         return STATUS_OK;
     output->type.dtype = DTYPE_INVALID;
-    tensor_fail(session->engine, output,
-                cause ? failure_ref(cause)
-                      : session_failure(session, &binding.fault, binding.info ? binding.info->name : "", request->label,
-                                        request->sequence));
+    tensor_fail(session, output,
+                cause.failure ? cause_ref(cause)
+                              : session_cause(session, &binding.fault, binding.info ? binding.info->name : "",
+                                              request->label, request->sequence));
     return code;
 }
 
@@ -354,7 +381,10 @@ int session_submit(struct session *session, const struct op_request *request) {
         }
     } else {
         const struct op_info *info = op_info(request->opcode);
-        failure_unref(session_failure(session, &fault, info ? info->name : "", request->label, request->sequence));
+        if (code == STATUS_LIMIT)
+            code = submit_refuse(session, request, &fault);
+        else
+            failure_unref(session_failure(session, &fault, info ? info->name : "", request->label, request->sequence));
         session_end_operation(session, NULL, 0);
     }
     if (request->consume)
@@ -403,6 +433,7 @@ void session_stats(struct session *session, struct session_stats *stats) {
     stats->tensors = session->tensors.count;
     stats->live = session->live;
     stats->peak = session->peak;
+    stats->host = host_bytes(session);
     session_stats_operations(session, stats);
     session_stats_time(session, stats);
     memcpy(stats->failures, session->failures, sizeof stats->failures);

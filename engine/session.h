@@ -14,6 +14,7 @@ enum { SESSION_FAILURE_MAX = 448 }; /* operation, label and message of a failure
 
 struct session_limits {
     uint64_t bytes;        /* live bytes; 0: what the device has */
+    uint64_t host_bytes;   /* host memory that it makes grow (engine/host.h); 0: the tenant's */
     uint32_t tensors;      /* live ids; an operation above it binds nothing, and its id is used up */
     uint32_t streams;      /* open streams besides the default one */
     uint64_t number;       /* by which operators know the session; what it runs is told with it */
@@ -30,7 +31,8 @@ int session_create(struct engine *engine, const struct session_limits *limits, s
 void session_destroy(struct session *session);
 
 /* As in struct session_limits. What the session has beyond them stays its own. */
-void session_set_limits(struct session *session, uint64_t bytes, uint32_t tensors, uint32_t streams);
+void session_set_limits(struct session *session, uint64_t bytes, uint64_t host_bytes, uint32_t tensors,
+                        uint32_t streams);
 
 int session_stream_open(struct session *session, uint32_t stream, int priority, struct fault *fault);
 /* What is queued on it still runs. */
@@ -172,6 +174,7 @@ bool session_type(const struct session *session, uint64_t id, struct tensor_type
 struct session_stats {
     uint64_t tensors;                /* live ids */
     uint64_t live, peak;             /* bytes */
+    uint64_t host;                   /* bytes of host memory (engine/host.h) */
     uint64_t ops_queued;             /* enqueued and not yet run */
     uint64_t ops_done;               /* completed, failed ones included; never falls */
     uint64_t device_ns;              /* the device has been at its work for so long; never falls */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "engine/device_impl.h"
+#include "engine/host.h"
 #include "engine/session_impl.h"
 #include "engine/waiting.h"
 
@@ -35,7 +36,7 @@ static bool session_drop_tensors(struct session *session) {
     while (session->ended < table->capacity) {
         struct tensor *tensor = table->slots[session->ended++];
         if (tensor)
-            tensor_unref(engine, tensor);
+            tensor_unref(session, tensor);
         bool due = tensor || session->ended % SESSION_SLOTS == 0;
         if (due && budget_spent(&engine->budget, tensor ? SESSION_TENSOR_STEPS : SESSION_SLOT_STEPS))
             return session->ended == table->capacity;
@@ -46,6 +47,8 @@ static bool session_drop_tensors(struct session *session) {
 static void session_free(struct session *session) {
     tensor_table_finish(&session->tensors);
     kernel_table_finish(session);
+    session_drop_causes(session);
+    host_finish(session);
     if (session->tenant)
         tenant_leave(session->tenant);
     free(session);

@@ -23,19 +23,46 @@ enum transfer {
     TRANSFER_STREAMS,
 };
 
+/* Why tensors have no value: what is alike in many failures, and the number of the operation that failed first. */
+struct cause {
+    struct failure *failure; /* NULL: none */
+    uint64_t sequence;
+};
+
+/* Ids one after another that were not bound, for one cause; of the operations with as many numbers. */
+struct refused {
+    uint64_t first, last;
+    bool steps;         /* the operations' numbers go up with the ids; else one has failed for all of them */
+    struct cause cause; /* of the first of them; referenced */
+};
+
+enum {
+    SESSION_CAUSES = 8,   /* the newest failures, for the next ones that are alike to share */
+    SESSION_REFUSED = 16, /* the newest refusals to bind ids; of older ones the first is known */
+};
+
 struct session {
     struct engine *engine;
     struct session_limits limits;
     struct tensor_table tensors;
     struct kernel_table kernels;
-    uint64_t last_id;        /* highest id ever used: ids only grow */
-    uint64_t refused_id;     /* the first that was not bound for the limit of tensors; 0: none */
-    uint32_t refused_stream; /* the last that was not opened for the limit of streams; 0: none */
+    uint64_t last_id;                        /* highest id ever used: ids only grow */
+    struct refused refused[SESSION_REFUSED]; /* ids that were not bound for a limit; ascending, */
+    unsigned n_refused;                      /* so many, */
+    bool refused_forgotten;                  /* and others between the first two */
+    uint32_t refused_stream;                 /* the last that was not opened for the limit of streams; 0: none */
 
-    uint64_t live, peak;      /* bytes */
-    uint64_t apart;           /* of the live ones, outside the pool */
+    uint64_t live, peak; /* bytes */
+    uint64_t apart;      /* of the live ones, outside the pool */
+    uint64_t host;       /* bytes of host memory (host.h), */
+    uint64_t host_peak;  /* at most so far, */
+    uint64_t host_queue; /* and those of what is queued, as of the last look */
+    size_t tensors_paid; /* among `host`, */
+    size_t tensors_room; /* and so many there may be before more are paid for: no more than the limit */
+    struct failure *causes[SESSION_CAUSES]; /* referenced */
+    unsigned next_cause;
     uint64_t device_ns_ended; /* the device's time on streams that were closed */
-    uint64_t ops_ended;       /* completed operations that are not counted by one of its streams now */
+    uint64_t ops_ended; /* completed operations that are not counted by one of its streams now */
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
@@ -83,17 +110,34 @@ int session_unknown_id(const struct session *session, uint64_t id, struct fault 
 /* A tensor with nothing but its id, in the table: checks the id, the number of tensors and memory. */
 int session_bind(struct session *session, uint64_t id, struct tensor **tensor, struct fault *fault);
 void session_unbind(struct session *session, uint64_t id);
-void tensor_unref(struct engine *engine, struct tensor *tensor);
+void tensor_unref(struct session *session, struct tensor *tensor);
 /* Gives up the tensor's value for a cause (takes over one reference). */
-void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *failure);
-/* Folds in what its taint has become by now. Returns its failure, or NULL. */
-struct failure *tensor_settle(struct session *session, struct tensor *tensor);
+void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause);
+/* What it may turn out to be; takes over one reference, which is charged to the session. NULL: takes it off. */
+void tensor_taint(struct session *session, struct tensor *tensor, struct taint *taint);
+/* Folds in what its taint has become by now. True: it has failed. */
+bool tensor_settle(struct session *session, struct tensor *tensor);
+static inline struct cause tensor_cause(const struct tensor *tensor) {
+    return (struct cause){tensor->failure, tensor->sequence};
+}
+/* Another reference to its failure. */
+static inline struct cause cause_ref(struct cause cause) {
+    failure_ref(cause.failure);
+    return cause;
+}
+/* Why an id was not bound; the reference stays the session's. False: it was not refused for a limit. */
+bool session_refused(const struct session *session, uint64_t id, struct cause *cause);
+/* Remembers that; takes over one reference. */
+void session_refuse(struct session *session, uint64_t id, struct cause cause);
+void session_drop_causes(struct session *session);
 /* The failure of a failed check, counted when it is first seen. */
 struct failure *session_check_failure(struct session *session, struct check *check);
-void session_free_tensors(struct engine *engine);
 /* What the client is at, for status; `label` may be NULL. */
 void session_label(struct session *session, const char *label);
-/* Counts a failure that begins here, and makes it. */
+/* Counts a failure that begins here, and makes it: as a cause of tensors, shared with those that are alike, */
+struct cause session_cause(struct session *session, const struct fault *fault, const char *operation, const char *label,
+                           uint64_t sequence);
+/* or as an answer. */
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
 /* An operation has been enqueued: it is done with the last record that it has put on `stream` since number `before`, or is

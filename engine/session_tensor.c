@@ -4,24 +4,62 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/host.h"
 #include "engine/session_impl.h"
+
+/* A tensor's part of what it may turn out to be: as if it had a check of its own. */
+enum { HOST_TAINT = sizeof(struct taint) + sizeof(struct check) + sizeof(struct report) };
 
 struct tensor *session_tensor(struct session *session, uint64_t id) {
     return tensor_table_find(&session->tensors, id);
 }
 
-static int session_tensor_limit(const struct session *session, struct fault *fault) {
-    return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
-                     session->limits.tensors);
+/* ---- ids that were not bound ---- */
+
+/* Runs of ids are remembered, not single ones: that would be a way around the limits. */
+void session_refuse(struct session *session, uint64_t id, struct cause cause) {
+    struct refused *last = session->n_refused ? &session->refused[session->n_refused - 1] : NULL;
+    if (last && last->last + 1 == id && last->cause.failure == cause.failure) {
+        uint64_t ids = id - last->first, operations = cause.sequence - last->cause.sequence;
+        bool alike = last->first == last->last ? operations <= 1 : operations == (last->steps ? ids : 0);
+        if (alike) {
+            last->steps = operations != 0;
+            last->last = id;
+            failure_unref(cause.failure);
+            return;
+        }
+    }
+    if (session->n_refused == SESSION_REFUSED) { /* the first one stands for those that are forgotten */
+        failure_unref(session->refused[1].cause.failure);
+        memmove(&session->refused[1], &session->refused[2], (SESSION_REFUSED - 2) * sizeof *session->refused);
+        session->n_refused--;
+        session->refused_forgotten = true;
+    }
+    session->refused[session->n_refused++] = (struct refused){.first = id, .last = id, .cause = cause};
 }
 
-/* Ids that were refused are not remembered one by one: that would be a way around the limit. From the first one on,
- * what is unknown was most likely refused. */
+bool session_refused(const struct session *session, uint64_t id, struct cause *cause) {
+    unsigned i = session->n_refused;
+    while (i && session->refused[i - 1].first > id)
+        i--;
+    const struct refused *refused = i ? &session->refused[i - 1] : NULL;
+    bool forgotten = i == 1 && session->refused_forgotten;
+    if (!refused || id > session->last_id || (id > refused->last && !forgotten))
+        return false;
+    *cause = refused->cause;
+    if (refused->steps && id <= refused->last)
+        cause->sequence += id - refused->first;
+    return true;
+}
+
 int session_unknown_id(const struct session *session, uint64_t id, struct fault *fault) {
-    if (session->refused_id && id >= session->refused_id && id <= session->last_id)
-        return session_tensor_limit(session, fault);
+    struct cause cause;
+    if (session_refused(session, id, &cause))
+        return fault_set(fault, cause.failure->code, "%s", cause.failure->message);
     return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor has id %" PRIu64, id);
 }
+
+/* ---- tensors ---- */
 
 static int session_id_check(struct session *session, uint64_t id, struct fault *fault) {
     if (id == 0)
@@ -30,15 +68,6 @@ static int session_id_check(struct session *session, uint64_t id, struct fault *
         return fault_set(fault, STATUS_DUPLICATE_ID,
                          "tensor id %" PRIu64 " is not above the highest one used, %" PRIu64, id, session->last_id);
     return STATUS_OK;
-}
-
-static struct tensor *tensor_take(struct engine *engine) {
-    struct tensor *tensor = engine->tensors_free;
-    if (tensor)
-        engine->tensors_free = (struct tensor *)tensor->storage;
-    else
-        tensor = malloc(sizeof *tensor);
-    return tensor;
 }
 
 static void tensor_init(struct tensor *tensor, uint64_t id) {
@@ -50,6 +79,7 @@ static void tensor_init(struct tensor *tensor, uint64_t id) {
     tensor->uploading = false;
     tensor->storage = NULL;
     tensor->failure = NULL;
+    tensor->sequence = 0;
     tensor->taint = NULL;
     tensor->ready = NULL;
     tensor->ready_number = 0;
@@ -61,13 +91,13 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
     if (code != STATUS_OK)
         return code;
     session->last_id = id;
-    if (session->tensors.count >= session->limits.tensors) {
-        if (!session->refused_id)
-            session->refused_id = id;
-        session->engine->refusals[ENGINE_REFUSED_TENSORS]++;
-        return session_tensor_limit(session, fault);
+    if (session->tensors.count >= session->tensors_room) {
+        code = host_take_tensors(session, fault);
+        if (code != STATUS_OK)
+            return code;
     }
-    struct tensor *tensor = tensor_table_reserve(&session->tensors) == STATUS_OK ? tensor_take(session->engine) : NULL;
+    struct tensor *tensor =
+        tensor_table_reserve(&session->tensors) == STATUS_OK ? slab_take(&session->engine->tensors) : NULL;
     if (!tensor)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
     tensor_init(tensor, id);
@@ -76,28 +106,32 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
     return STATUS_OK;
 }
 
-void tensor_unref(struct engine *engine, struct tensor *tensor) {
+void tensor_taint(struct session *session, struct tensor *tensor, struct taint *taint) {
+    if (tensor->taint) {
+        host_give(session, HOST_TAINT);
+        taint_unref(tensor->taint);
+    }
+    if (taint)
+        host_note(session, HOST_TAINT);
+    tensor->taint = taint;
+}
+
+void tensor_unref(struct session *session, struct tensor *tensor) {
+    struct engine *engine = session->engine;
     if (--tensor->references)
         return;
     storage_unref(&engine->pool, tensor->storage);
-    failure_unref(tensor->failure);
-    taint_unref(tensor->taint);
-    tensor->storage = (struct storage *)engine->tensors_free; /* the free list's link */
-    engine->tensors_free = tensor;
-}
-
-void session_free_tensors(struct engine *engine) {
-    for (struct tensor *tensor = engine->tensors_free, *next; tensor; tensor = next) {
-        next = (struct tensor *)tensor->storage;
-        free(tensor);
-    }
-    engine->tensors_free = NULL;
+    if (tensor->failure)
+        failure_unref(tensor->failure);
+    if (tensor->taint)
+        tensor_taint(session, tensor, NULL);
+    slab_give(&engine->tensors, tensor);
 }
 
 void session_unbind(struct session *session, uint64_t id) {
     struct tensor *tensor = tensor_table_remove(&session->tensors, id);
     if (tensor)
-        tensor_unref(session->engine, tensor);
+        tensor_unref(session, tensor);
 }
 
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
@@ -105,13 +139,13 @@ void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
     session->last_id = last_id;
 }
 
-void tensor_fail(struct engine *engine, struct tensor *tensor, struct failure *failure) {
+void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause) {
     failure_unref(tensor->failure);
-    tensor->failure = failure;
-    storage_unref(&engine->pool, tensor->storage);
+    tensor->failure = cause.failure;
+    tensor->sequence = cause.sequence;
+    storage_unref(&session->engine->pool, tensor->storage);
     tensor->storage = NULL;
-    taint_unref(tensor->taint);
-    tensor->taint = NULL;
+    tensor_taint(session, tensor, NULL);
 }
 
 void session_label(struct session *session, const char *label) {
@@ -132,6 +166,42 @@ static void session_count_failure(struct session *session, enum status code, con
              named ? label : "", message);
 }
 
+/* One that is alike, or this one for the next that are. */
+static struct failure *session_share(struct session *session, const struct fault *fault, const char *operation,
+                                     const char *label, uint64_t sequence) {
+    for (unsigned i = 0; i < SESSION_CAUSES; i++)
+        if (session->causes[i] && failure_same(session->causes[i], fault, operation, label))
+            return failure_ref(session->causes[i]);
+    struct failure *failure = failure_create(fault, operation, label, sequence);
+    if (failure_stands_in(failure))
+        return failure;
+    failure->payer = session;
+    host_note(session, sizeof *failure);
+    struct failure **place = &session->causes[session->next_cause++ % SESSION_CAUSES];
+    failure_unref(*place);
+    *place = failure_ref(failure);
+    return failure;
+}
+
+struct cause session_cause(struct session *session, const struct fault *fault, const char *operation, const char *label,
+                           uint64_t sequence) {
+    session_count_failure(session, fault->code, operation, label, fault->message);
+    return (struct cause){session_share(session, fault, operation, label, sequence), sequence};
+}
+
+struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
+                                const char *label, uint64_t sequence) {
+    session_count_failure(session, fault->code, operation, label, fault->message);
+    return failure_create(fault, operation, label, sequence);
+}
+
+void session_drop_causes(struct session *session) {
+    for (unsigned i = 0; i < SESSION_CAUSES; i++)
+        failure_unref(session->causes[i]);
+    for (unsigned i = 0; i < session->n_refused; i++)
+        failure_unref(session->refused[i].cause.failure);
+}
+
 struct failure *session_check_failure(struct session *session, struct check *check) {
     struct failure *failure = check_failure(check);
     if (!check->counted)
@@ -140,27 +210,30 @@ struct failure *session_check_failure(struct session *session, struct check *che
     return failure;
 }
 
-struct failure *tensor_settle(struct session *session, struct tensor *tensor) {
+static struct cause session_check_cause(struct session *session, struct check *check) {
+    struct failure *failure = session_check_failure(session, check);
+    struct fault fault = {.code = failure->code};
+    memcpy(fault.message, failure->message, sizeof fault.message);
+    struct cause cause = {session_share(session, &fault, failure->operation, failure->label, failure->sequence),
+                          failure->sequence};
+    failure_unref(failure);
+    return cause;
+}
+
+bool tensor_settle(struct session *session, struct tensor *tensor) {
     if (!tensor->taint || tensor->failure)
         return tensor->failure;
     switch (taint_state(tensor->taint)) {
     case TAINT_OPEN:
         break;
     case TAINT_CLEAR:
-        taint_unref(tensor->taint);
-        tensor->taint = NULL;
+        tensor_taint(session, tensor, NULL);
         break;
     case TAINT_FAILED:
-        tensor_fail(session->engine, tensor, session_check_failure(session, tensor->taint->cause));
+        tensor_fail(session, tensor, session_check_cause(session, tensor->taint->cause));
         break;
     }
     return tensor->failure;
-}
-
-struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
-                                const char *label, uint64_t sequence) {
-    session_count_failure(session, fault->code, operation, label, fault->message);
-    return failure_create(fault, operation, label, sequence);
 }
 
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault) {

@@ -19,6 +19,7 @@ enum {
 void staging_init(struct staging *staging, struct device *device, uint64_t total) {
     *staging = (struct staging){.held = 0};
     pool_init_host(&staging->pool, device, total);
+    slab_init(&staging->flights, sizeof(struct staging_flight));
     staging->orphans.modest = true;
     staging->waits_last = &staging->waits;
     staging->answered_last = &staging->answered;
@@ -44,8 +45,7 @@ static void account_discharge(struct staging *staging, struct staging_account *a
 }
 
 static void flight_recycle(struct staging *staging, struct staging_flight *flight) {
-    flight->next = staging->flights_free;
-    staging->flights_free = flight;
+    slab_give(&staging->flights, flight);
 }
 
 /* Flights end in their order, or a little later than they might. */
@@ -239,11 +239,7 @@ void staging_give(struct session *session, enum staging_way way, struct storage 
     struct staging_account *account = &session->staging[way];
     struct staging_flight *flight = NULL;
     if (!uses_idle(&storage->uses)) {
-        flight = staging->flights_free;
-        if (flight)
-            staging->flights_free = flight->next;
-        else
-            flight = malloc(sizeof *flight);
+        flight = slab_take(&staging->flights);
     }
     if (flight) {
         *flight = (struct staging_flight){*storage_last_use(storage), storage->charged, NULL};
@@ -335,12 +331,11 @@ void staging_poll(struct engine *engine) {
 }
 
 void staging_finish(struct staging *staging) {
-    for (struct staging_flight *lists[] = {staging->orphans.flights, staging->flights_free}, **list = lists;
-         list < lists + 2; list++)
-        while (*list) {
-            struct staging_flight *flight = *list;
-            *list = flight->next;
-            free(flight);
-        }
+    while (staging->orphans.flights) {
+        struct staging_flight *flight = staging->orphans.flights;
+        staging->orphans.flights = flight->next;
+        flight_recycle(staging, flight);
+    }
+    slab_finish(&staging->flights);
     pool_finish(&staging->pool);
 }

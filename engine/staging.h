@@ -53,7 +53,7 @@ struct staging {
     struct staging_wait *waits, **waits_last;
     struct staging_wait *answered, **answered_last; /* to be told at the next poll */
     struct staging_account orphans;                 /* what ended sessions have in flight */
-    struct staging_flight *flights_free;
+    struct slab flights;
 };
 
 void staging_init(struct staging *staging, struct device *device, uint64_t total);

@@ -46,6 +46,7 @@ static int stream_grow(struct stream *stream) {
     }
     stream->tail = chunk;
     stream->tail_used = 0;
+    atomic_fetch_add_explicit(&stream->chunks, 1, memory_order_relaxed);
     return STATUS_OK;
 }
 

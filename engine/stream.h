@@ -182,6 +182,7 @@ struct stream {
     /* Operations that have run to their end, and those that never will, for the stream was cancelled or the device broke:
      * counted before `completed` tells of them. Neither ever falls. */
     _Atomic uint64_t ops_done, ops_skipped;
+    _Atomic uint64_t chunks; /* of records that it has */
     /* written by the owner, read by the same */
     _Alignas(64) _Atomic uint64_t watched; /* the owner wants to know when this number is reached; UINT64_MAX: no */
     _Atomic bool cancelled;                /* skip launches, keep waits */

@@ -299,7 +299,8 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     uint64_t executed = stream->executed;
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
-        struct record *record = engine_next_record(&stream->head, &stream->head_used, async ? NULL : &turn->chunks);
+        struct record *record = engine_next_record(stream, &stream->head, &stream->head_used,
+                                                   async ? NULL : &turn->chunks);
         uint32_t sample =
             stream->begun ? stream->begun_sample : 0; /* for how many its times stand; 0: they are not taken */
         uint64_t launched_ns = stream->begun_ns, cost = turn->cost;

@@ -83,5 +83,6 @@ void tenant_stats(const struct tenant *tenant, struct tenant_stats *stats) {
         .live = tenant->live,
         .peak = tenant->peak,
         .staging = tenant->staging,
+        .host = tenant->host,
     };
 }

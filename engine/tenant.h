@@ -10,7 +10,8 @@ struct tenant;
 enum { TENANT_NAME_MAX = 63 };
 
 struct tenant_limits {
-    uint64_t bytes;   /* live bytes of its sessions; 0: what the device has */
+    uint64_t bytes;      /* live bytes of its sessions; 0: what the device has */
+    uint64_t host_bytes; /* host memory that its sessions make grow (engine/host.h); 0: any */
     uint64_t staging; /* host memory on its way to and from the device, but for the first piece of each transfer, which
                        * always gets on so that no two wait for each other; 0: engine/staging.h alone decides */
     uint32_t weight;  /* of its share, 1 to SHARE_WEIGHT_MAX; 0: SHARE_WEIGHT_DEFAULT */
@@ -30,5 +31,6 @@ struct tenant_stats {
     unsigned sessions;
     uint64_t live, peak; /* bytes */
     uint64_t staging;    /* bytes on their way */
+    uint64_t host;       /* bytes of host memory besides */
 };
 void tenant_stats(const struct tenant *tenant, struct tenant_stats *stats);

@@ -14,6 +14,7 @@ struct tenant {
     bool gone;       /* destroyed; freed when those have given it back */
     uint64_t live, peak;
     uint64_t staging;
+    uint64_t host;
 };
 
 /* Whether it may have so many bytes more; else the fault says whose limit that is, what is used, and by how many

@@ -68,7 +68,7 @@ static int upload_waitable(struct upload *upload, struct fault *fault) {
     upload->outside->enqueued++;
     upload->tensor->ready = upload->outside;
     upload->tensor->ready_number = upload->outside->enqueued;
-    upload->tensor->taint = taint_ref(upload->taint);
+    tensor_taint(upload->session, upload->tensor, taint_ref(upload->taint));
     return STATUS_OK;
 }
 
@@ -116,7 +116,11 @@ int session_upload(struct session *session, const struct upload_request *request
     struct tensor *tensor = NULL;
     int code = session_bind(session, request->id, &tensor, &fault);
     if (code != STATUS_OK) {
-        failure_unref(session_failure(session, &fault, "upload", request->label, request->sequence));
+        struct cause cause = session_cause(session, &fault, "upload", request->label, request->sequence);
+        if (code == STATUS_LIMIT)
+            session_refuse(session, request->id, cause);
+        else
+            failure_unref(cause.failure);
         session_end_operation(session, NULL, 0);
         return code;
     }
@@ -131,8 +135,7 @@ int session_upload(struct session *session, const struct upload_request *request
         return STATUS_AGAIN;
     }
     if (code != STATUS_OK) {
-        tensor_fail(session->engine, tensor,
-                    session_failure(session, &fault, "upload", request->label, request->sequence));
+        tensor_fail(session, tensor, session_cause(session, &fault, "upload", request->label, request->sequence));
         tensor->uploading = false;
         tensor->ready = NULL;
         upload_dispose(upload);
@@ -224,7 +227,7 @@ static void outside_settle(struct engine *engine, struct stream *outside, struct
 }
 
 static void upload_end(struct upload *upload) {
-    tensor_unref(upload->session->engine, upload->tensor);
+    tensor_unref(upload->session, upload->tensor);
     upload_unlink(upload);
     upload_dispose(upload);
 }
@@ -293,13 +296,13 @@ static int upload_land(struct upload *upload, struct fault *fault) {
 }
 
 /* The cause as the tensor's users shall see it: where it began, or else here. */
-static struct failure *upload_failure(struct upload *upload, const struct failure *cause) {
+static struct cause upload_cause(struct upload *upload, const struct failure *cause) {
     struct fault fault = {.code = cause->code};
     snprintf(fault.message, sizeof fault.message, "%s", cause->message);
     if (cause->operation[0])
-        return session_failure(upload->session, &fault, cause->operation, cause->label, cause->sequence);
-    return session_failure(upload->session, &fault, upload->outside ? "copy_to" : "upload", upload->label,
-                           upload->sequence);
+        return session_cause(upload->session, &fault, cause->operation, cause->label, cause->sequence);
+    return session_cause(upload->session, &fault, upload->outside ? "copy_to" : "upload", upload->label,
+                         upload->sequence);
 }
 
 void upload_finish(struct upload *upload, const struct failure *cause) {
@@ -316,11 +319,14 @@ void upload_finish(struct upload *upload, const struct failure *cause) {
         snprintf(own.message, sizeof own.message, "%s", upload->fault.message);
         cause = &own;
     }
-    struct failure *failure = cause ? upload_failure(upload, cause) : NULL;
+    struct cause begun = cause ? upload_cause(upload, cause) : (struct cause){0};
     upload->tensor->uploading = false;
-    if (upload->outside)
+    if (upload->outside) {
+        struct failure *failure = cause ? failure_numbered(begun.failure, begun.sequence) : NULL;
         outside_settle(engine, upload->outside, upload->taint, failure);
-    if (failure)
-        tensor_fail(engine, upload->tensor, failure);
+        failure_unref(failure);
+    }
+    if (cause)
+        tensor_fail(upload->session, upload->tensor, begun);
     upload_end(upload);
 }

@@ -5,16 +5,39 @@
 #include <stdlib.h>
 
 #include "engine/device_impl.h"
+#include "engine/host.h"
 #include "engine/plan.h"
 
-enum { FETCH_WHOLE_BYTES = 4 << 20 }; /* up to here a value is staged with the fetch, without another round */
+enum {
+    FETCH_WHOLE_BYTES = 4 << 20, /* up to here a value is staged with the fetch, without another round */
+    /* Up to so many points one who waits is charged, but not refused: a session at its limit can still be asked for what it
+     * has. How many may wait is the server's to limit. */
+    PENDING_USUAL = 80,
+};
 
 /* ---- pending answers ---- */
 
-static struct pending *pending_create(struct session *session, unsigned n_waiters) {
-    struct pending *pending = calloc(1, sizeof *pending + n_waiters * sizeof *pending->waiters);
-    if (!pending)
+static int pending_no_memory(struct fault *fault) {
+    return fault_set(fault, STATUS_NO_HOST_MEMORY, "the daemon is out of host memory");
+}
+
+static uint64_t pending_bytes(unsigned n_waiters) {
+    return sizeof(struct pending) + n_waiters * (sizeof(struct waiter *) + sizeof(struct waiter));
+}
+
+/* NULL: there is no memory, or the session may have no more, with words. */
+static struct pending *pending_create(struct session *session, unsigned n_waiters, struct fault *fault) {
+    uint64_t bytes = pending_bytes(n_waiters);
+    if (n_waiters > PENDING_USUAL && host_take(session, bytes, fault) != STATUS_OK)
         return NULL;
+    if (n_waiters <= PENDING_USUAL)
+        host_note(session, bytes);
+    struct pending *pending = calloc(1, sizeof *pending + n_waiters * sizeof *pending->waiters);
+    if (!pending) {
+        host_give(session, bytes);
+        pending_no_memory(fault);
+        return NULL;
+    }
     pending->session = session;
     pending->n_waiters = n_waiters;
     pending->next = session->pending;
@@ -33,6 +56,7 @@ static void pending_destroy(struct pending *pending) {
     if (pending->next)
         pending->next->previous = pending->previous;
     taint_unref(pending->taint);
+    host_give(pending->session, pending_bytes(pending->n_waiters));
     free(pending);
 }
 
@@ -124,21 +148,16 @@ static void pending_reached(struct waiter *waiter) {
 }
 
 /* Adds a point; STATUS_NO_HOST_MEMORY leaves it out. */
-static int pending_add(struct pending *pending, unsigned i, struct stream *stream, uint64_t number) {
+static int pending_add(struct pending *pending, unsigned i, struct stream *stream, uint64_t number,
+                       struct fault *fault) {
     if (point_reached(stream, number))
         return STATUS_OK;
     struct waiter *waiter = engine_waiter(pending->session->engine, stream, number, pending_reached, pending);
     if (!waiter)
-        return STATUS_NO_HOST_MEMORY;
+        return pending_no_memory(fault);
     pending->waiters[i] = waiter;
     pending->left++;
     return STATUS_OK;
-}
-
-static struct failure *no_memory_failure(void) {
-    struct fault fault;
-    fault_set(&fault, STATUS_NO_HOST_MEMORY, "the daemon is out of host memory");
-    return failure_create(&fault, "", NULL, 0);
 }
 
 /* ---- fetch ---- */
@@ -147,13 +166,16 @@ struct failure *waiting_refusal(struct session *session, const char *operation, 
     struct fault fault;
     if (engine_fault(session->engine, &fault) != STATUS_OK)
         return failure_create(&fault, "", NULL, 0);
+    struct cause cause;
     *tensor = session_tensor(session, id);
+    if (!*tensor && session_refused(session, id, &cause))
+        return failure_numbered(cause.failure, cause.sequence);
     if (!*tensor)
         session_unknown_id(session, id, &fault);
     else if ((*tensor)->uploading)
         fault_set(&fault, STATUS_INVALID_ARGUMENT, "tensor %" PRIu64 " has not been uploaded completely", id);
     else if (tensor_settle(session, *tensor))
-        return failure_ref((*tensor)->failure);
+        return failure_numbered((*tensor)->failure, (*tensor)->sequence);
     else
         return NULL;
     return session_failure(session, &fault, operation, NULL, 0);
@@ -223,9 +245,9 @@ static int fetch_stage(struct session *session, struct fetch *fetch, struct arri
 
 /* Answers when the point has been reached; one of the three is what to answer. */
 static struct pending *pending_at(struct session *session, const struct arrival_point *point, struct fetch *fetch,
-                                  struct fetch_part *part, struct taint *taint) {
-    struct pending *pending = pending_create(session, 1);
-    if (!pending || pending_add(pending, 0, point->stream, point->number) != STATUS_OK) {
+                                  struct fetch_part *part, struct taint *taint, struct fault *fault) {
+    struct pending *pending = pending_create(session, 1, fault);
+    if (!pending || pending_add(pending, 0, point->stream, point->number, fault) != STATUS_OK) {
         if (pending)
             pending_destroy(pending);
         return NULL;
@@ -253,13 +275,13 @@ void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
         return;
     }
     if (!point.stream || point_reached(point.stream, point.number)) {
-        struct failure *late = tensor_settle(session, tensor);
-        fetch_answer(fetch, late ? failure_ref(late) : NULL);
+        bool failed = tensor_settle(session, tensor);
+        fetch_answer(fetch, failed ? failure_numbered(tensor->failure, tensor->sequence) : NULL);
         return;
     }
-    struct pending *pending = pending_at(session, &point, fetch, NULL, tensor->taint);
+    struct pending *pending = pending_at(session, &point, fetch, NULL, tensor->taint, &fault);
     if (!pending) {
-        fetch_answer(fetch, no_memory_failure());
+        fetch_answer(fetch, session_failure(session, &fault, "fetch", NULL, 0));
         return;
     }
     fetch->pending = pending;
@@ -292,9 +314,9 @@ static void part_stage(struct fetch_part *part) {
         return;
     }
     part->data = part->staging->data;
-    struct pending *pending = pending_at(session, &point, NULL, part, NULL);
+    struct pending *pending = pending_at(session, &point, NULL, part, NULL, &fault);
     if (!pending) {
-        part_answer(part, no_memory_failure());
+        part_answer(part, session_failure(session, &fault, "fetch", NULL, 0));
         return;
     }
     part->pending = pending;
@@ -324,11 +346,12 @@ void fetch_part_release(struct fetch_part *part) {
 
 /* ---- wait ---- */
 
-static void wait_on(struct session *session, struct wait *wait, struct pending *pending, int code) {
+static void wait_on(struct session *session, struct wait *wait, struct pending *pending, int code,
+                    const struct fault *fault) {
     if (code != STATUS_OK) {
         if (pending)
             pending_destroy(pending);
-        wait_answer(wait, no_memory_failure());
+        wait_answer(wait, session_failure(session, fault, "wait", NULL, 0));
         return;
     }
     if (pending->left == 0) {
@@ -339,17 +362,16 @@ static void wait_on(struct session *session, struct wait *wait, struct pending *
     }
     pending->wait = wait;
     wait->pending = pending;
-    (void)session;
 }
 
-static int wait_all_uploads(struct session *session, struct pending *pending, unsigned *n) {
+static int wait_all_uploads(struct session *session, struct pending *pending, unsigned *n, struct fault *fault) {
     struct stream *uploader = session->transfers[TRANSFER_UPLOAD];
-    int code = uploader ? pending_add(pending, (*n)++, uploader, uploader->enqueued) : STATUS_OK;
+    int code = uploader ? pending_add(pending, (*n)++, uploader, uploader->enqueued, fault) : STATUS_OK;
     for (struct upload *upload = session->uploads; upload && code == STATUS_OK; upload = upload->next)
         if (upload->outside)
-            code = pending_add(pending, (*n)++, upload->outside, upload->outside->enqueued);
+            code = pending_add(pending, (*n)++, upload->outside, upload->outside->enqueued, fault);
     for (struct landing *landing = session->landings; landing && code == STATUS_OK; landing = landing->next)
-        code = pending_add(pending, (*n)++, landing->outside, landing->outside->enqueued);
+        code = pending_add(pending, (*n)++, landing->outside, landing->outside->enqueued, fault);
     return code;
 }
 
@@ -359,26 +381,29 @@ static void wait_all(struct session *session, struct wait *wait) {
         n++;
     for (struct landing *landing = session->landings; landing; landing = landing->next)
         n++;
-    struct pending *pending = pending_create(session, n);
+    struct fault fault;
+    struct pending *pending = pending_create(session, n, &fault);
     n = 0;
-    int code = pending ? pending_add(pending, n++, session->stream, session->stream->enqueued) : STATUS_NO_HOST_MEMORY;
+    int code =
+        pending ? pending_add(pending, n++, session->stream, session->stream->enqueued, &fault) : STATUS_NO_HOST_MEMORY;
     for (uint32_t i = 0; code == STATUS_OK && i < session->n_streams; i++)
-        code = pending_add(pending, n++, session->streams[i].stream, session->streams[i].stream->enqueued);
+        code = pending_add(pending, n++, session->streams[i].stream, session->streams[i].stream->enqueued, &fault);
     if (code == STATUS_OK)
-        code = wait_all_uploads(session, pending, &n);
-    wait_on(session, wait, pending, code);
+        code = wait_all_uploads(session, pending, &n, &fault);
+    wait_on(session, wait, pending, code, &fault);
 }
 
 void wait_at(struct session *session, struct stream *stream, uint64_t number, struct taint *taint, struct wait *wait) {
     wait->session = session;
     wait->pending = NULL;
-    struct pending *pending = pending_create(session, 1);
+    struct fault fault;
+    struct pending *pending = pending_create(session, 1, &fault);
     int code = pending ? STATUS_OK : STATUS_NO_HOST_MEMORY;
     if (pending && stream)
-        code = pending_add(pending, 0, stream, number);
+        code = pending_add(pending, 0, stream, number, &fault);
     if (pending)
         pending->taint = taint ? taint_ref(taint) : NULL;
-    wait_on(session, wait, pending, code);
+    wait_on(session, wait, pending, code, &fault);
 }
 
 void session_wait(struct session *session, uint64_t id, struct wait *wait) {

@@ -102,6 +102,8 @@ static void status_json_principal_device(struct json *json, const Tensord__Princ
     json_limit(json, "ops_limit", device->ops_limit);
     json_integer(json, "staging", device->staging);
     json_limit(json, "staging_limit", device->staging_limit);
+    json_integer(json, "host_bytes", device->host_bytes);
+    json_limit(json, "host_bytes_limit", device->host_bytes_limit);
     json_integer(json, "bytes", device->bytes);
     json_real(json, "bytes_per_s", device->bytes_per_s);
     json_integer(json, "ops_total", device->ops_total);
@@ -263,6 +265,8 @@ static void status_json_session(struct json *json, const Tensord__SessionStatus 
     json_limit(json, "live_limit", session->live_limit);
     json_limit(json, "tensors_limit", session->tensors_limit);
     json_limit(json, "ops_limit", session->ops_limit);
+    json_integer(json, "host_bytes", session->host_bytes);
+    json_limit(json, "host_bytes_limit", session->host_bytes_limit);
     json_text_or_null(json, "role", session->role);
     json_text_or_null(json, "credential", session->credential);
     json_text_or_null(json, "tls", session->tls ? session->tls->cipher : "");

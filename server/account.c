@@ -21,6 +21,7 @@ enum {
 static void account_set_limits(struct account *account, const struct limits *limits) {
     const struct tenant_limits tenant = {
         .bytes = limits->principal_bytes,
+        .host_bytes = limits->principal_host_bytes,
         .staging = limits->principal_staging,
         .weight = (uint32_t)limits->weight,
         .operation_ns = limits->operation_time * 1000000,
@@ -133,7 +134,8 @@ static void account_set_session_limits(struct service *service, const struct acc
 
     for (struct connection *c = service->connections; c; c = c->next)
         if (c->account == account && c->session)
-            session_set_limits(c->session, limits->session_bytes, (uint32_t)limits->session_tensors,
+            session_set_limits(c->session, limits->session_bytes, limits->session_host_bytes,
+                               (uint32_t)limits->session_tensors,
                                (uint32_t)limits->session_streams);
 }
 

@@ -150,6 +150,8 @@ static const struct metrics_row metrics_principals[] = {
     {"tensord_principal_memory_live_bytes", "gauge", "Bytes in its tensors.", PRINCIPAL(live), METRICS_UINT64},
     {"tensord_principal_memory_limit_bytes", "gauge", "How many there may be; 0: as many as the device has.",
      PRINCIPAL(live_limit), METRICS_UINT64},
+    {"tensord_principal_host_bytes", "gauge", "Host memory for its tensors, causes of failures and queues.",
+     PRINCIPAL(host_bytes), METRICS_UINT64},
     {"tensord_principal_queue_depth", "gauge", "Its operations enqueued and not yet run.", PRINCIPAL(ops_queued),
      METRICS_UINT64},
     {"tensord_principal_operations_total", "counter", "Its operations completed, failed ones included.",

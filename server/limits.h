@@ -16,12 +16,14 @@
 struct limits {
     /* of a session */
     uint64_t session_bytes;      /* live, on the device */
+    uint64_t session_host_bytes; /* of the host's memory, that its messages make grow */
     uint64_t session_tensors;    /* live */
     uint64_t session_streams;    /* open */
     uint64_t session_operations; /* in flight: past it the worker stops reading that socket */
     uint64_t session_out_bytes;  /* of replies in flight: past it too */
     /* of a principal on one device */
     uint64_t principal_bytes;
+    uint64_t principal_host_bytes;
     uint64_t principal_operations;
     uint64_t principal_staging; /* host memory on its way, but for the first piece of each transfer */
     uint64_t principal_rate;    /* bytes a second, in and out together: past it sockets wait, and nothing is dropped */
@@ -37,7 +39,7 @@ struct limits {
     uint64_t session_lease; /* after it a session that has lost its connection is closed */
 };
 
-enum { LIMITS_KEYS = 17 };
+enum { LIMITS_KEYS = 19 };
 
 /* Every limit at its default. */
 void limits_init(struct limits *limits);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/host.h"
 #include "proto/frame.h"
 #include "server/cause.h"
 #include "server/connection.h"
@@ -83,6 +84,7 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
         copy->next->previous = copy->previous;
     LIST_REMOVE(copy, own);
     table->n_copies--;
+    host_give(copy->connection->session, sizeof *copy);
     copy->connection->links.n_copies--;
     copy->connection->account->copies--;
     upload_finish(&copy->upload, cause);
@@ -357,6 +359,7 @@ static void copy_in_list(struct link_table *table, struct copy_in *copy) {
         copy->next->previous = &copy->next;
     table->copies = copy;
     table->n_copies++;
+    host_note(copy->connection->session, sizeof *copy);
     LIST_INSERT_HEAD(&copy->connection->links.copies, copy, own);
     copy->connection->links.n_copies++;
     copy->connection->account->copies++;

@@ -13,6 +13,8 @@
     X(PRINCIPAL_SESSIONS, "principal-sessions")                                                                        \
     X(SESSION_BYTES, "session-bytes")                                                                                  \
     X(PRINCIPAL_BYTES, "principal-bytes")                                                                              \
+    X(SESSION_HOST_BYTES, "session-host-bytes")                                                                        \
+    X(PRINCIPAL_HOST_BYTES, "principal-host-bytes")                                                                    \
     X(SESSION_TENSORS, "session-tensors")                                                                              \
     X(SESSION_STREAMS, "session-streams")                                                                              \
     X(HELLO_TIMEOUT, "hello-timeout")                                                                                  \
@@ -45,6 +47,8 @@ static inline const char *refusal_key(enum refusal refusal) {
 static inline void refusal_add_engine(uint64_t counts[REFUSAL_COUNT], const struct engine_stats *stats) {
     counts[REFUSAL_SESSION_BYTES] += stats->refusals[ENGINE_REFUSED_SESSION_BYTES];
     counts[REFUSAL_PRINCIPAL_BYTES] += stats->refusals[ENGINE_REFUSED_TENANT_BYTES];
+    counts[REFUSAL_SESSION_HOST_BYTES] += stats->refusals[ENGINE_REFUSED_SESSION_HOST];
+    counts[REFUSAL_PRINCIPAL_HOST_BYTES] += stats->refusals[ENGINE_REFUSED_TENANT_HOST];
     counts[REFUSAL_SESSION_TENSORS] += stats->refusals[ENGINE_REFUSED_TENSORS];
     counts[REFUSAL_SESSION_STREAMS] += stats->refusals[ENGINE_REFUSED_STREAMS];
 }

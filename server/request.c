@@ -30,6 +30,7 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
     bool admin = connection->peer.principal.role == ROLE_ADMIN;
     struct session_limits limits = {
         .bytes = account->limits.session_bytes,
+        .host_bytes = account->limits.session_host_bytes,
         .tensors = (uint32_t)account->limits.session_tensors,
         .streams = (uint32_t)account->limits.session_streams,
         .number = connection->number,

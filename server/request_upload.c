@@ -1,6 +1,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "engine/host.h"
 #include "server/cause.h"
 #include "server/connection.h"
 #include "server/request.h"
@@ -25,6 +26,7 @@ static void request_upload_remove(struct connection *connection, struct request_
         if (*at == upload) {
             *at = upload->next;
             connection->n_uploads--;
+            host_give(connection->session, sizeof *upload);
             free(upload);
             return;
         }
@@ -123,6 +125,7 @@ int request_upload(struct connection *connection, const struct frame_header *hea
     entry->next = connection->uploads;
     connection->uploads = entry;
     connection->n_uploads++;
+    host_note(connection->session, sizeof *entry);
     if (!request_upload_bind(connection, upload, entry)) {
         request_upload_remove(connection, entry);
         service_mark_more(connection->service, connection);

@@ -46,14 +46,15 @@ struct stats_session {
     bool tls_resumed;
     uint64_t lease_until_ns; /* it has no connection, and waits until then; 0: it has one. CLOCK_MONOTONIC */
     uint64_t reconnects;
-    uint64_t live_limit, tensors_limit, ops_limit; /* its own; 0: none */
+    uint64_t host;                                             /* bytes of the host's memory */
+    uint64_t live_limit, tensors_limit, ops_limit, host_limit; /* its own; 0: none */
 };
 
 /* What a principal has on the device. */
 struct stats_principal {
     char name[64];
     uint32_t connections, sessions;
-    uint64_t live, peak, staging, ops_queued;
+    uint64_t live, peak, staging, host, ops_queued;
     /* In and out, and of all its sessions, since start. */
     uint64_t bytes, ops_done, device_ns, failures;
     double bytes_per_s, ops_per_s, device_ratio;

@@ -226,6 +226,8 @@ static void status_fill_session(const struct worker_slot *slot, const struct sta
     status->lease_left_s = status_seconds(session->lease_until_ns, now);
     status->reconnects = session->reconnects;
     status->live_limit = session->live_limit;
+    status->host_bytes = session->host;
+    status->host_bytes_limit = session->host_limit;
     status->tensors_limit = session->tensors_limit;
     status->ops_limit = session->ops_limit;
     status->n_failures = status_fill_counts(session->failures, &row->failures);

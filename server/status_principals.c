@@ -89,6 +89,8 @@ static void status_fill_principal_device(const struct front *front, const struct
     device->ops_limit = limits.principal_operations;
     device->staging = stats->staging;
     device->staging_limit = limits.principal_staging;
+    device->host_bytes = stats->host;
+    device->host_bytes_limit = limits.principal_host_bytes;
     device->bytes = stats->bytes;
     device->bytes_per_s = stats->bytes_per_s;
     device->ops_total = stats->ops_done;

@@ -101,6 +101,8 @@ static void worker_stats_session(struct connection *connection, uint64_t now, st
     out->started_ns = connection->started_ns;
     out->tensors = session.tensors;
     out->live = session.live;
+    out->host = session.host;
+    out->host_limit = connection->account->limits.session_host_bytes;
     out->peak = session.peak;
     out->ops_queued = session.ops_queued;
     out->ops_done = session.ops_done;
@@ -149,6 +151,7 @@ static void worker_stats_principal(const struct account *account, struct stats_p
     out->live = tenant.live;
     out->peak = tenant.peak;
     out->staging = tenant.staging;
+    out->host = tenant.host;
     out->ops_queued = account->ops_queued;
     out->bytes = account->bytes;
     out->bytes_per_s = account->bytes_per_s;

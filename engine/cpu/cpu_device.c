@@ -210,7 +210,8 @@ static int cpu_open(const struct device_options *options, struct device **device
     }
     unsigned threads = options->threads ? options->threads : host_cores();
     *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_choose()};
-    cpu->memory_total = options->memory_total ? options->memory_total : host_memory() / 5 * 4;
+    cpu->memory_total = options->memory_total ? options->memory_total
+                                              : host_memory() / 5 * 4 / (options->sharers ? options->sharers : 1);
     blas_prepare();
     team_init(&cpu->team, threads < THREADS_MAX ? threads : THREADS_MAX);
     *device = &cpu->base;

@@ -87,6 +87,28 @@ Test(limits, session_tensors) {
     client_close(&client);
 }
 
+/* Each tensor costs some 500 bytes of the host's memory, whatever it has on the device. */
+Test(limits, session_host_bytes) {
+    enum { MANY = 20000 };
+    static td_tensor *tensors[MANY];
+    struct client client;
+    START("--session-host-bytes", "4M");
+    client_open(&client, tensord.url, NULL);
+    for (int i = 0; i < MANY; i++) {
+        tensors[i] = td_full(client.device, TD_U8, TD_SHAPE(1), 1);
+        cr_assert_not_null(tensors[i], "%s", td_last_error()->message);
+    }
+    cr_assert(!td_wait(tensors[1000]), "%s", td_last_error()->message);
+    int code = td_wait(tensors[MANY - 1]);
+    cr_assert_eq(code, TD_E_LIMIT, "%d: %s", code, code ? td_last_error()->message : "no failure");
+    has_figures(td_last_error()->message);
+    cr_assert(strstr(td_last_error()->message, "host memory"), "%s", td_last_error()->message);
+    for (int i = 0; i < MANY; i++)
+        td_release(tensors[i]);
+    cr_assert(!td_wait(td_full(client.device, TD_F32, TD_SCALAR, 1)), "room again: %s", td_last_error()->message);
+    client_close(&client);
+}
+
 Test(limits, session_streams) {
     struct client client;
     td_stream *streams[3] = {NULL};

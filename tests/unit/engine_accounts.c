@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/host.h"
 #include "engine/session_impl.h"
 #include "tests/unit/null_device.h"
 
@@ -171,8 +172,11 @@ static void check_session(int s) {
 
 static void check_tenant(int t) {
     struct tenant_stats stats;
-    uint64_t live = 0, staging = 0;
+    uint64_t live = 0, staging = 0, host = 0;
+    for (int s = 0; s < SESSIONS; s++)
+        host += sessions[s].real && sessions[s].tenant == t ? host_bytes(sessions[s].real) : 0;
     tenant_stats(tenants[t].real, &stats);
+    same("host bytes of a tenant", stats.host, host);
     same("live bytes of a tenant", stats.live, tenants[t].live);
     same("sessions of a tenant", stats.sessions, tenants[t].sessions);
     for (int s = 0; s < SESSIONS; s++) {

@@ -150,7 +150,7 @@ Test(engine_kernels, sessions_pay_for_what_they_have_on_the_device) {
         kernel_job_finish(&job);
         cr_assert_eq(live(session), each);
     }
-    session_set_limits(session, 2 * each - 1, 1000, 64);
+    session_set_limits(session, 2 * each - 1, 0, 1000, 64);
     cr_assert_eq(kernel_job_init(&job, engine, "a", "count", &fault), STATUS_OK);
     work(&job, session);
     cr_assert_eq(job.status, STATUS_LIMIT);

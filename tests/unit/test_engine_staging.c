@@ -490,3 +490,29 @@ Test(engine_staging, a_take_that_fails_behind_its_copies_gives_its_report_back) 
     cr_expect_leq(reports_reservations(&engine->reports), 1);
     close_late();
 }
+
+/* ---- at rest ---- */
+
+Test(engine_staging, at_rest_streams_give_back_the_memory_of_their_records_and_go_on_later) {
+    struct fault fault;
+    open_late(8 * MIB);
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t stream = 1; stream <= 10; stream++)
+            open_stream(stream);
+        for (uint64_t id = 1; id <= 3000; id++)
+            cr_assert_eq(full(session, id, 16, (uint32_t)(id % 11)), STATUS_OK);
+        cr_assert_eq(wait_for(0), STATUS_OK);
+        session_destroy(session);
+        for (int i = 0; i < 2000 && !engine->rested; i++) {
+            struct timespec pause = {.tv_nsec = 1000000};
+            engine_kick(engine);
+            engine_poll(engine);
+            nanosleep(&pause, NULL);
+        }
+        cr_assert(engine->rested);
+        for (struct stream *stream = engine->streams_free; stream; stream = stream->free_next)
+            cr_expect_null(stream->tail);
+        cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    }
+    close_late();
+}
