@@ -95,10 +95,11 @@ void tls_end(struct tls *tls);
 /* What ended the connection; code STATUS_OK where nothing has. */
 void tls_fault(struct tls *tls, struct fault *fault);
 
-/* After the handshake. The peer's name by its certificate: the subject's CN, else its first DNS name, address of mail
- * or URI; "" where it showed none. At most TLS_NAME_MAX bytes of UTF-8 without control characters, commas and spaces at
+/* After the handshake. The peer's name by its certificate: the subject's CN (of several the last, which is the most
+ * specific), else its first DNS name, address of mail or URI, as "dns:gpu1", "email:a@b" or "uri:…", which no user's name
+ * can be; "" where it showed none. At most TLS_NAME_MAX bytes of UTF-8 without control characters, commas and spaces at
  * its ends: a certificate with another name is refused in the handshake. */
-enum { TLS_NAME_MAX = 58 };
+enum { TLS_NAME_MAX = 70 }; /* X.520 allows a CN 64, and before other names stands their kind */
 const char *tls_peer_name(const struct tls *tls);
 /* "TLS_AES_128_GCM_SHA256" */
 const char *tls_cipher(const struct tls *tls);

@@ -63,12 +63,13 @@ struct channel_message {
             char device[32]; /* "cpu:0" */
             char kind[16];
             uint32_t index, threads;
+            uint32_t sharers;       /* devices whose memory is the host's */
             uint64_t memory_total;  /* 0: automatic */
             uint64_t staging_total; /* 0: automatic */
             uint64_t epoch;
             int32_t log_level, log_format;
             struct channel_limits limits;
-            char state_dir[256]; /* "": named tensors are not saved */
+            char state_dir[256];                      /* "": named tensors are not saved */
             uint64_t state_sync_ms, state_timeout_ms; /* as in struct state */
         } start;
         struct {

@@ -88,7 +88,7 @@ static const struct config_key config_keys[] = {
      "PEM file: who signs certificates of clients"},
     {"tls-client-auth", CONFIG_CLIENT_AUTH, CONFIG_FIELD(tls_client_auth), "", 0, 0,
      "certificates of clients: none, optional, required; else required with tls-client-ca"},
-    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:9100: dashboard, metrics and health"},
+    {"http", CONFIG_ADDRESS, CONFIG_FIELD(http), "", 0, 0, "127.0.0.1:8477: dashboard, metrics and health"},
     {"http-hosts", CONFIG_HOSTS, CONFIG_FIELD(http_hosts), "", 0, 0,
      "names of this host as browsers call it; needed beyond loopback"},
     {"state-dir", CONFIG_PATH, CONFIG_FIELD(state_dir), "", 0, 0, "where named tensors are kept"},
@@ -511,7 +511,8 @@ void config_print_help(FILE *out) {
         fprintf(out, "  --%-21s %-8s %s\n", key->name, *key->initial ? key->initial : "-", key->help);
     fputs("\nlimits, of each session and each principal:\n", out);
     limits_print_help(out);
-    fputs("\nSizes take K, M or G (powers of 1024); durations end in ms or s. Without `listen` there is one socket,\n"
+    fputs("\nSizes take K, M, G or T (powers of 1024); durations end in ms, s, m, h or d. Without `listen` there is "
+          "one socket,\n"
           "$XDG_RUNTIME_DIR/tensord.sock, or /run/tensord/tensord.sock for root.\n",
           out);
 }

@@ -38,12 +38,20 @@ static int config_value_scaled(const char *text, int base, const struct config_u
     return -1;
 }
 
+/* What is wrong with a value that is `good` by its form, or is not: "is not a size (examples: 512M, 2G)", or the range. */
+static int config_value_wrong(const char *text, bool good, const char *what, const char *least, const char *most,
+                              struct fault *fault) {
+    if (!good)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is not %s", text, what);
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is out of range: %s to %s", text, least, most);
+}
+
 int config_value_count(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault) {
     static const struct config_unit units[] = {{"", 1}, {NULL, 0}};
     uint64_t number;
     if (config_value_scaled(text, 10, units, &number) || number < minimum || number > maximum)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" is no number from %" PRIu64 " to %" PRIu64, text,
-                         minimum, maximum);
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is not a number from %" PRIu64 " to %" PRIu64,
+                         text, minimum, maximum);
     *value = number;
     return STATUS_OK;
 }
@@ -52,7 +60,8 @@ int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, stru
     static const struct config_unit units[] = {{"", 1}, {NULL, 0}};
     uint64_t number;
     if (config_value_scaled(text, 8, units, &number) || number > maximum)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" is no octal mode up to %" PRIo64, text, maximum);
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is not an octal mode up to %" PRIo64, text,
+                         maximum);
     *value = number;
     return STATUS_OK;
 }
@@ -60,11 +69,13 @@ int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, stru
 int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault) {
     static const struct config_unit units[] = {{"", 1},        {"K", 1 << 10},           {"M", 1 << 20},
                                                {"G", 1 << 30}, {"T", UINT64_C(1) << 40}, {NULL, 0}};
+    char least[32], most[32];
     uint64_t number;
-    if (config_value_scaled(text, 10, units, &number) || number < minimum || number > maximum)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "\"%s\" is no size such as 512M or 2T, from %" PRIu64 " to %" PRIu64 " bytes", text, minimum,
-                         maximum);
+    bool good = !config_value_scaled(text, 10, units, &number);
+    config_value_bytes_text(minimum, least, sizeof least);
+    config_value_bytes_text(maximum, most, sizeof most);
+    if (!good || number < minimum || number > maximum)
+        return config_value_wrong(text, good, "a size (examples: 512M, 2G)", least, most, fault);
     *value = number;
     return STATUS_OK;
 }
@@ -72,13 +83,13 @@ int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uin
 int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault) {
     static const struct config_unit units[] = {{"ms", 1},      {"s", 1000},     {"m", 60000},
                                                {"h", 3600000}, {"d", 86400000}, {NULL, 0}};
+    char least[32], most[32];
     uint64_t number;
-    if (!strcmp(text, "0"))
-        text = "0s";
-    if (config_value_scaled(text, 10, units, &number) || number < minimum || number > maximum)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT,
-                         "\"%s\" is no duration such as 250ms, 5s or 8h, from %" PRIu64 " to %" PRIu64 " ms", text,
-                         minimum, maximum);
+    bool good = !config_value_scaled(!strcmp(text, "0") ? "0s" : text, 10, units, &number);
+    config_value_duration_text(minimum, least, sizeof least);
+    config_value_duration_text(maximum, most, sizeof most);
+    if (!good || number < minimum || number > maximum)
+        return config_value_wrong(text, good, "a duration (examples: 250ms, 5s, 8h)", least, most, fault);
     *value = number;
     return STATUS_OK;
 }
@@ -106,12 +117,14 @@ static void config_value_scaled_text(uint64_t value, const struct config_unit *u
 }
 
 void config_value_bytes_text(uint64_t bytes, char *out, size_t size) {
-    static const struct config_unit units[] = {{"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"", 1}, {NULL, 0}};
+    static const struct config_unit units[] = {{"T", UINT64_C(1) << 40}, {"G", 1 << 30}, {"M", 1 << 20},
+                                               {"K", 1 << 10},           {"", 1},        {NULL, 0}};
     config_value_scaled_text(bytes, units, out, size);
 }
 
 void config_value_duration_text(uint64_t milliseconds, char *out, size_t size) {
-    static const struct config_unit units[] = {{"s", 1000}, {"ms", 1}, {NULL, 0}};
+    static const struct config_unit units[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000},
+                                               {"s", 1000},     {"ms", 1},      {NULL, 0}};
     config_value_scaled_text(milliseconds, units, out, size);
 }
 
@@ -175,7 +188,7 @@ int config_value_address(const char *text, char *address, struct fault *fault) {
     char copy[CONFIG_URL_MAX];
     struct url url;
     if (snprintf(copy, sizeof copy, "tcp://%s", text) >= (int)sizeof copy || url_parse(copy, &url, NULL))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is no address and port such as 127.0.0.1:9100",
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is not an address and port such as 127.0.0.1:8477",
                          text);
     snprintf(address, CONFIG_URL_MAX, "%s", text);
     return STATUS_OK;

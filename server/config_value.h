@@ -10,9 +10,9 @@
 char *config_value_trim(char *text);
 int config_value_count(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 int config_value_octal(const char *text, uint64_t maximum, uint64_t *value, struct fault *fault);
-/* "64M": powers of 1024. */
+/* "64M", "1T": powers of 1024. */
 int config_value_bytes(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
-/* "250ms", "5s", "0"; milliseconds. */
+/* "250ms", "5s", "10m", "8h", "7d", "0"; milliseconds. */
 int config_value_duration(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);
 /* "publish", "drain", or a duration, also as a plain number of seconds: as struct state has it (state.h). */
 int config_value_sync(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *value, struct fault *fault);

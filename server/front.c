@@ -95,6 +95,7 @@ static void front_session_killed(void *owner, const struct worker_slot *slot, co
 static void front_ticked(void *owner) {
     log_tick();
     control_tick(owner);
+    login_tick(&((struct front *)owner)->login, front_revoke, owner);
     kill_tick(owner);
 }
 

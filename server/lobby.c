@@ -1,5 +1,7 @@
 #include "server/lobby.h"
 
+#include <uv.h>
+
 void lobby_init(struct lobby *lobby) {
     TAILQ_INIT(&lobby->head);
 }
@@ -8,6 +10,7 @@ void lobby_enter(struct lobby *lobby, struct lobby_entry *entry, enum lobby_kind
     lobby_leave(lobby, entry);
     entry->kind = kind;
     entry->source = *source;
+    entry->since_ns = uv_hrtime();
     TAILQ_INSERT_TAIL(&lobby->head, entry, link);
 }
 

@@ -13,6 +13,7 @@ enum lobby_kind { LOBBY_NOT_HERE, LOBBY_ARRIVAL, LOBBY_CONTROL, LOBBY_GUEST };
 struct lobby_entry {
     enum lobby_kind kind;
     struct source source;
+    uint64_t since_ns; /* uv_hrtime() */
     TAILQ_ENTRY(lobby_entry) link;
 };
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "server/log.h"
 
@@ -38,16 +39,20 @@ static int login_deny(struct login *login, struct login_source_table *sources, c
     static const char *const reasons[] = {[USERS_NO_TOKEN] = "no token",
                                           [USERS_MALFORMED] = "not a token",
                                           [USERS_UNKNOWN] = "unknown token",
-                                          [USERS_WRONG] = "wrong secret"};
+                                          [USERS_WRONG] = "wrong secret",
+                                          [USERS_EXPIRED] = "expired token"};
     uint64_t *const counts[] = {[USERS_NO_TOKEN] = &login->counts.no_token,
                                 [USERS_MALFORMED] = &login->counts.malformed,
                                 [USERS_UNKNOWN] = &login->counts.unknown,
-                                [USERS_WRONG] = &login->counts.wrong};
+                                [USERS_WRONG] = &login->counts.wrong,
+                                [USERS_EXPIRED] = &login->counts.unknown};
     ++*counts[denial];
     login_log(request, reasons[denial]);
     if (denial == USERS_NO_TOKEN) /* nothing was tried, so there is nothing to slow down */
         return fault_set(fault, STATUS_DENIED,
                          "a token is needed here (TENSORD_TOKEN, TENSORD_TOKEN_FILE, or the client's options)");
+    if (denial == USERS_EXPIRED) /* who has its secret may know */
+        return fault_set(fault, STATUS_DENIED, "the token has expired");
     login_count_failure(sources, request);
     return fault_set(fault, STATUS_DENIED, "the token is not valid");
 }
@@ -124,11 +129,13 @@ static int login_turn_away(struct login *login, const struct login_request *requ
 }
 
 /* Who it is, without counting anything. */
-static enum users_denial login_look(const struct login *login, const struct login_request *request,
+static enum users_denial login_look(struct login *login, const struct login_request *request,
                                     struct principal *principal) {
     enum users_denial denial = users_by_token(login->users, request->token, principal);
-    if (denial == USERS_GRANTED)
+    if (denial == USERS_GRANTED) {
         login_allow(login, principal);
+        login_use_note(&login->use, principal->credential, time(NULL));
+    }
     return denial;
 }
 
@@ -245,6 +252,9 @@ int login_init(struct login *login, uv_loop_t *loop, const struct config *config
     login->loop = loop;
     login->config = config;
     LIST_INIT(&login->waiting);
+    login->expired = time(NULL);
+    if (*config->users)
+        login_use_init(&login->use, config->users);
     return *config->users ? users_read(config->users, &login->users, fault) : STATUS_OK;
 }
 
@@ -253,6 +263,17 @@ void login_finish(struct login *login) {
         login_waiting_end(LIST_FIRST(&login->waiting));
     users_destroy(login->users);
     login->users = NULL;
+    login_use_save(&login->use, time(NULL), true);
+    login_use_finish(&login->use);
+}
+
+void login_tick(struct login *login, users_ended *ended, void *owner) {
+    int64_t now = time(NULL);
+    if (!login->users || now == login->expired)
+        return;
+    users_expire(login->users, login->expired, now, ended, owner);
+    login->expired = now;
+    login_use_save(&login->use, now, false);
 }
 
 struct users *login_replace_users(struct login *login, struct users *users) {

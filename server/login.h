@@ -8,6 +8,7 @@
 
 #include "server/config.h"
 #include "server/login_source.h"
+#include "server/login_use.h"
 #include "server/peer.h"
 #include "server/users.h"
 
@@ -43,6 +44,8 @@ struct login {
     LIST_HEAD(, login_waiting) waiting;
     unsigned n_waiting;
     struct login_counts counts;
+    struct login_use use;
+    int64_t expired; /* until when tokens whose time was over have been told of */
 };
 
 /* Of zeroed memory, most of which is not touched until it is needed. Reads the file of users, where there is one. */
@@ -72,5 +75,7 @@ int login_check_now(struct login *login, const struct login_request *request, st
 /* The owner of a request that waits is gone. */
 void login_forget(struct login *login, const void *owner, uint64_t number);
 
+/* Once in a while: tells of tokens whose time is over since the last time, and writes down when tokens were used. */
+void login_tick(struct login *login, users_ended *ended, void *owner);
 /* Takes another table of users over, and gives the old one back. */
 struct users *login_replace_users(struct login *login, struct users *users);

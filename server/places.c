@@ -41,7 +41,9 @@ bool places_open(const struct front *front, enum role role) {
 bool places_evict(struct front *front, const struct source *source, enum lobby_kind kind) {
     struct lobby_entry *oldest = lobby_oldest(&front->roster.lobby, source, kind);
     struct channel_message message = {.type = CHANNEL_EVICT};
-    if (!oldest || (oldest->kind == LOBBY_GUEST && front->roster.n_evicted >= PLACES_EVICTED_MAX))
+    if (!oldest ||
+        (oldest->kind == LOBBY_GUEST && (front->roster.n_evicted >= PLACES_EVICTED_MAX ||
+                                         uv_hrtime() - oldest->since_ns < PLACES_GUEST_MS * UINT64_C(1000000))))
         return false;
     front->refusals[REFUSAL_MAX_CONNECTIONS]++;
     if (oldest->kind == LOBBY_ARRIVAL) {

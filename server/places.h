@@ -19,7 +19,9 @@ enum {
     PLACES_BESIDE = 32,
     PLACES_UNDECIDED_MAX = 64, /* connections that came when all was taken, and whose preamble is not here yet */
     PLACES_UNDECIDED_MS = 1000,
-    PLACES_OPERATORS = 16,     /* control connections beyond max-connections */
+    PLACES_OPERATORS = 16, /* control connections beyond max-connections */
+    PLACES_GUEST_MS =
+        250, /* a worker's connection is let be for so long: that it has said Hello may be on its way here */
     PLACES_EVICTED_MAX = 64,   /* connections that workers have been told to end, and have not */
     PLACES_STRANGERS_PART = 4, /* this part of the places is not for those who have to log in first, */
     PLACES_ADMINS_PART = 16,   /* this one for admins alone, */

@@ -6,11 +6,11 @@
 #include "server/limits.h"
 #include "server/role.h"
 
-enum { PRINCIPAL_NAME_BYTES = 64, PRINCIPAL_CREDENTIAL_BYTES = 64, PRINCIPAL_ID_BYTES = 20 };
+enum { PRINCIPAL_NAME_BYTES = 80, PRINCIPAL_CREDENTIAL_BYTES = 80, PRINCIPAL_ID_BYTES = 20 };
 
 struct principal {
     char name[PRINCIPAL_NAME_BYTES]; /* "alice"; "uid:1000" and "tcp" for those without a name */
-    char id[PRINCIPAL_ID_BYTES];     /* of a user: tells one from another of the same name, before or after; "": has none */
+    char id[PRINCIPAL_ID_BYTES]; /* of a user: tells one from another of the same name, before or after; "": has none */
     /* By what it is known: a token's id, "uid:1000" for the peer of a Unix socket, "cert:alice" for the name in a
      * certificate, "" for nothing. When that ends, or comes to mean somebody else, so do its connections. Not secret. */
     char credential[PRINCIPAL_CREDENTIAL_BYTES];

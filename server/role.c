@@ -1,5 +1,6 @@
 #include "server/role.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -86,14 +87,26 @@ enum role role_least(enum role_place place, unsigned frame_type) {
     return least == ROLE_NONE ? ROLE_NOBODY : least;
 }
 
+/* What a message asks for, as people call it: "drain", "list names", "a session". */
+static const char *role_words(enum role_place place, unsigned frame_type, char *text, size_t size) {
+    size_t n = 0;
+    if (frame_type == FRAME_HELLO)
+        return place == ROLE_ON_CONTROL ? "a control connection" : "a session on a device";
+    for (const char *name = frame_type_name(frame_type); *name && n + 1 < size; name++)
+        text[n++] = *name == '_' ? ' ' : (char)(*name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
+    text[n] = 0;
+    return text;
+}
+
 int role_check(enum role_place place, unsigned frame_type, enum role role, const char *principal, struct fault *fault) {
     enum role least = role_least(place, frame_type);
     const char *where = place == ROLE_ON_CONTROL ? "a control connection" : "a device's connection";
+    char what[64];
     if (least == ROLE_NOBODY)
         return fault_set(fault, STATUS_PROTOCOL, "%s is not for a client to send on %s", frame_type_name(frame_type),
                          where);
     if (role >= least && role <= ROLE_ADMIN)
         return STATUS_OK;
-    return fault_set(fault, STATUS_DENIED, "%s has the role %s, and %s on %s takes %s", principal, role_name(role),
-                     frame_type_name(frame_type), where, role_name(least));
+    return fault_set(fault, STATUS_DENIED, "%s takes the role %s; %s has %s",
+                     role_words(place, frame_type, what, sizeof what), role_name(least), principal, role_name(role));
 }

@@ -8,10 +8,11 @@
 
 #include "server/limits.h"
 #include "server/lobby.h"
+#include "server/principal.h"
 
 struct worker_slot;
 
-enum { ROSTER_NAME_BYTES = 64, ROSTER_BUCKETS = 1024 };
+enum { ROSTER_NAME_BYTES = PRINCIPAL_NAME_BYTES, ROSTER_BUCKETS = 1024 };
 
 /* One principal; it is here as long as it has a connection. */
 struct roster_entry {

@@ -431,7 +431,7 @@ static void restore_refuse(struct state *state, const char *path, const char *pr
               moved ? aside : path, NULL);
     state->sealed = state->sealed || !moved;
     if (!*names->fault)
-        snprintf(names->fault, sizeof names->fault, "those of %s are not restored: %.150s", principal, why->message);
+        snprintf(names->fault, sizeof names->fault, "those of %s are not restored: %.130s", principal, why->message);
 }
 
 /* ---- all of them ---- */

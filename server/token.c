@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
+
+#include "proto/utf8.h"
 
 #define TOKEN_PREFIX "tensord_"
 enum { TOKEN_PREFIX_CHARS = sizeof TOKEN_PREFIX - 1 };
@@ -108,22 +112,80 @@ bool token_same(const struct token *a, const struct token *b) {
 
 /* ---- the record ---- */
 
+bool token_expired(const struct token *token, int64_t now) {
+    return token->expires && now >= token->expires;
+}
+
+void token_time_write(int64_t seconds, char text[TOKEN_TIME_BYTES]) {
+    time_t when = (time_t)seconds;
+    struct tm utc;
+    text[0] = 0;
+    if (gmtime_r(&when, &utc))
+        strftime(text, TOKEN_TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+int64_t token_time_parse(const char *text) {
+    struct tm utc = {.tm_isdst = 0};
+    const char *end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    time_t when = end && !*end ? timegm(&utc) : -1;
+    return when > 0 ? (int64_t)when : -1;
+}
+
+bool token_is_comment(const char *text) {
+    const char *at = text;
+    if (!*text || strlen(text) > TOKEN_COMMENT_MAX || strpbrk(text, ";#") || *text == ' ' ||
+        text[strlen(text) - 1] == ' ')
+        return false;
+    while (*at) {
+        const char *before = at;
+        uint32_t rune = utf8_next(&at);
+        if (utf8_is_unsafe(rune) || (rune == 0xfffd && at == before + 1))
+            return false;
+    }
+    return true;
+}
+
 void token_record_write(const struct token *token, char text[TOKEN_RECORD_BYTES]) {
-    memcpy(text, token->id, TOKEN_ID_CHARS);
-    text += TOKEN_ID_CHARS;
-    *text++ = ' ';
-    token_hex_write(token->salt, TOKEN_SALT_BYTES, text);
-    text += 2 * TOKEN_SALT_BYTES;
-    *text++ = ' ';
-    token_hex_write(token->hash, TOKEN_HASH_BYTES, text);
-    text[2 * TOKEN_HASH_BYTES] = 0;
+    char expires[TOKEN_TIME_BYTES], salt[2 * TOKEN_SALT_BYTES + 1] = "", hash[2 * TOKEN_HASH_BYTES + 1] = "";
+    token_hex_write(token->salt, TOKEN_SALT_BYTES, salt);
+    token_hex_write(token->hash, TOKEN_HASH_BYTES, hash);
+    int n = snprintf(text, TOKEN_RECORD_BYTES, "%s %s %s", token->id, salt, hash);
+    token_time_write(token->expires, expires);
+    if (token->expires)
+        n += snprintf(text + n, (size_t)(TOKEN_RECORD_BYTES - n), " expires=%s", expires);
+    if (*token->comment)
+        snprintf(text + n, (size_t)(TOKEN_RECORD_BYTES - n), " comment=%s", token->comment);
+}
+
+/* What stands behind the hash. */
+static bool token_record_parse_rest(const char *text, struct token *token) {
+    char expires[TOKEN_TIME_BYTES] = "";
+    if (!strncmp(text, " expires=", 9)) {
+        text += 9;
+        size_t length = strcspn(text, " ");
+        if (length >= sizeof expires)
+            return false;
+        memcpy(expires, text, length);
+        token->expires = token_time_parse(expires);
+        text += length;
+        if (token->expires < 0)
+            return false;
+    }
+    if (!strncmp(text, " comment=", 9)) {
+        if (!token_is_comment(text + 9))
+            return false;
+        strcpy(token->comment, text + 9);
+        return true;
+    }
+    return !*text;
 }
 
 bool token_record_parse(const char *text, struct token *token) {
     struct token read = {.id = ""};
     const char *salt = text + TOKEN_ID_CHARS + 1, *hash = salt + 2 * TOKEN_SALT_BYTES + 1;
-    if (strlen(text) != TOKEN_RECORD_BYTES - 1 || !token_is_hex(text, TOKEN_ID_CHARS) || salt[-1] != ' ' ||
-        !token_is_hex(salt, 2 * TOKEN_SALT_BYTES) || hash[-1] != ' ' || !token_is_hex(hash, 2 * TOKEN_HASH_BYTES))
+    if (strlen(text) < TOKEN_SECRET_RECORD_CHARS || !token_is_hex(text, TOKEN_ID_CHARS) || salt[-1] != ' ' ||
+        !token_is_hex(salt, 2 * TOKEN_SALT_BYTES) || hash[-1] != ' ' || !token_is_hex(hash, 2 * TOKEN_HASH_BYTES) ||
+        !token_record_parse_rest(text + TOKEN_SECRET_RECORD_CHARS, &read))
         return false;
     memcpy(read.id, text, TOKEN_ID_CHARS);
     token_hex_read(salt, read.salt, sizeof read.salt);

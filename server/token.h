@@ -14,13 +14,18 @@ enum {
     TOKEN_SALT_BYTES = 16,
     TOKEN_HASH_BYTES = 32,
     TOKEN_TEXT_CHARS = 8 + TOKEN_ID_CHARS + 1 + TOKEN_SECRET_CHARS, /* with "tensord_" and the second '_' */
-    TOKEN_RECORD_BYTES = TOKEN_ID_CHARS + 1 + 2 * TOKEN_SALT_BYTES + 1 + 2 * TOKEN_HASH_BYTES + 1,
+    TOKEN_TIME_BYTES = 21,                                          /* "2026-12-31T00:00:00Z" */
+    TOKEN_COMMENT_MAX = 100,
+    TOKEN_SECRET_RECORD_CHARS = TOKEN_ID_CHARS + 1 + 2 * TOKEN_SALT_BYTES + 1 + 2 * TOKEN_HASH_BYTES,
+    TOKEN_RECORD_BYTES = TOKEN_SECRET_RECORD_CHARS + 9 + TOKEN_TIME_BYTES + 9 + TOKEN_COMMENT_MAX + 1,
 };
 
 /* What is kept of a token. */
 struct token {
     char id[TOKEN_ID_CHARS + 1];
     uint8_t salt[TOKEN_SALT_BYTES], hash[TOKEN_HASH_BYTES];
+    int64_t expires; /* seconds since 1970, from which on it is no good; 0: never */
+    char comment[TOKEN_COMMENT_MAX + 1];
 };
 
 /* A new token of random bytes, and its text, which is told once and then wiped by the caller. */
@@ -35,6 +40,14 @@ bool token_verify(const struct token *token, const char *text);
 /* Whether both have the same id and secret. */
 bool token_same(const struct token *a, const struct token *b);
 
-/* As the file of users has them: "ID SALT HASH" in hexadecimal digits. */
+bool token_expired(const struct token *token, int64_t now);
+/* A time as "2026-12-31T00:00:00Z", and back; -1 where it is none. */
+void token_time_write(int64_t seconds, char text[TOKEN_TIME_BYTES]);
+int64_t token_time_parse(const char *text);
+/* Whether it may stand in the file of users: plain text in one line, without ';' and '#'. */
+bool token_is_comment(const char *text);
+
+/* As the file of users has them: "ID SALT HASH" in hexadecimal digits, then, where they are there, "expires=TIME" and
+ * "comment=" with all that follows. */
 void token_record_write(const struct token *token, char text[TOKEN_RECORD_BYTES]);
 bool token_record_parse(const char *text, struct token *token);

@@ -5,25 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
+#include "proto/utf8.h"
 #include "server/config.h"
+#include "server/config_value.h"
+#include "server/login_use.h"
 #include "server/users_edit.h"
 
 enum { USER_OK, USER_FAILED, USER_USAGE, USER_WORDS_MAX = 2, USER_UIDS_MAX = 16 };
 
 static const char user_usage[] =
     "usage: tensord user COMMAND [OPTION]...\n\n"
-    "  add NAME        a new user; prints a token for it, which is not to be seen again\n"
-    "  token NAME      one more token for a user, printed likewise\n"
+    "  add NAME        a new user; prints a token for it, which is shown only once\n"
+    "  token NAME      one more token for a user, printed likewise (also: token add NAME)\n"
     "  revoke TOKEN    ends one token, named by its id (see list), or by its whole text\n"
     "  role NAME ROLE  gives a user another role\n"
     "  remove NAME     ends a user with all of its tokens\n"
-    "  list            users, roles, uids, and the ids of their tokens\n\n"
+    "  list            users, roles, uids, and their tokens: ids, when they end and were used, comments\n\n"
     "  --users FILE    the file; or, with\n"
     "  --config FILE   the one that this configuration of tensord names\n"
     "  --role ROLE     add: observe, run (the default) or admin\n"
     "  --uid UID       add: the user's uid on this host, for Unix sockets; may be repeated\n"
-    "  --no-token      add: none yet\n\n"
+    "  --no-token      add: none yet\n"
+    "  --expires TIME  add, token: the token ends after so long (30d, 8h), and its connections with it\n"
+    "  --comment TEXT  add, token: what the token is for, up to 100 bytes\n\n"
     "A running daemon takes changes over when it gets SIGHUP, and then ends the connections of what is revoked.\n";
 
 struct user_words {
@@ -33,6 +39,8 @@ struct user_words {
     const char *uids[USER_UIDS_MAX];
     unsigned n_uids;
     bool no_token, help;
+    uint64_t expires_ms; /* 0: never */
+    const char *comment;
     char text[TOKEN_TEXT_CHARS + 1]; /* of a token made */
 };
 
@@ -48,6 +56,9 @@ static int user_make_token(struct users_edit *edit, struct user_words *words, co
     int error = token_make(&token, words->text, fault);
     if (error)
         return error;
+    if (words->expires_ms)
+        token.expires = (int64_t)time(NULL) + (int64_t)((words->expires_ms + 999) / 1000);
+    snprintf(token.comment, sizeof token.comment, "%s", words->comment ? words->comment : "");
     token_record_write(&token, record);
     return users_edit_add_pair(edit, name, "token", record, fault);
 }
@@ -102,7 +113,16 @@ static int user_change_remove(struct users_edit *edit, void *owner, struct fault
 
 /* ---- list ---- */
 
-static void user_print(const struct users *users, unsigned number) {
+static void user_print_token(const struct token *token, const struct login_use *use) {
+    char expires[TOKEN_TIME_BYTES], used[TOKEN_TIME_BYTES];
+    token_time_write(token->expires, expires);
+    token_time_write(login_use_of(use, token->id), used);
+    bool over = token_expired(token, time(NULL));
+    printf("    %s  %s %-20s  used %-20s  %s\n", token->id, over ? "expired" : "expires",
+           token->expires ? expires : "never", login_use_of(use, token->id) ? used : "never", token->comment);
+}
+
+static void user_print(const struct users *users, const struct login_use *use, unsigned number) {
     const struct user *user = &users->users[number];
     const char *separator = "";
     printf("%-*s %-7s uids=", 20, user->name, role_name(user->role));
@@ -119,6 +139,9 @@ static void user_print(const struct users *users, unsigned number) {
             separator = ",";
         }
     putchar('\n');
+    for (unsigned i = 0; i < users->n_tokens; i++)
+        if (users->tokens[i].user == number)
+            user_print_token(&users->tokens[i].token, use);
 }
 
 static int user_list(const char *path, struct fault *fault) {
@@ -131,8 +154,11 @@ static int user_list(const char *path, struct fault *fault) {
     free(text);
     if (error)
         return error;
+    struct login_use use;
+    login_use_init(&use, path);
     for (unsigned i = 0; i < users->n_users; i++)
-        user_print(users, i);
+        user_print(users, &use, i);
+    login_use_finish(&use);
     users_destroy(users);
     return STATUS_OK;
 }
@@ -155,6 +181,13 @@ static int user_complain(const char *what, const char *word) {
     return USER_USAGE;
 }
 
+static int user_complain_of(const char *what, const char *word, const char *right) {
+    char shown[128];
+    utf8_clean(shown, sizeof shown, word);
+    fprintf(stderr, "tensord user: %s \"%s\"%s\nTry 'tensord user --help'.\n", what, shown, right);
+    return USER_USAGE;
+}
+
 static int user_file_of(const char *path, struct user_words *words) {
     static struct config config;
     struct fault fault;
@@ -168,6 +201,13 @@ static int user_file_of(const char *path, struct user_words *words) {
     return USER_OK;
 }
 
+static int user_expires(const char *value, struct user_words *words) {
+    struct fault fault;
+    if (config_value_duration(value, 1000, UINT64_C(100) * 366 * 86400000, &words->expires_ms, &fault))
+        return user_complain("--expires", fault.message);
+    return USER_OK;
+}
+
 /* An option with its value, `--name value` or `--name=value`. */
 static int user_option(struct user_words *words, const char *name, size_t length, const char *value) {
     if (length == 7 && !strncmp(name, "--users", 7))
@@ -176,6 +216,10 @@ static int user_option(struct user_words *words, const char *name, size_t length
         return user_file_of(value, words);
     else if (length == 6 && !strncmp(name, "--role", 6))
         words->role = value;
+    else if (length == 9 && !strncmp(name, "--expires", 9))
+        return user_expires(value, words);
+    else if (length == 9 && !strncmp(name, "--comment", 9))
+        words->comment = value;
     else if (length == 5 && !strncmp(name, "--uid", 5) && words->n_uids < USER_UIDS_MAX)
         words->uids[words->n_uids++] = value;
     else
@@ -215,11 +259,15 @@ static int user_check(const struct user_verb *verb, const struct user_words *wor
                              verb->name);
     if (!verb->adds && (words->role || words->n_uids || words->no_token))
         return user_complain("--role, --uid and --no-token are not for", verb->name);
+    if (verb->change != user_change_add && verb->change != user_change_token && (words->expires_ms || words->comment))
+        return user_complain("--expires and --comment are not for", verb->name);
+    if (words->comment && !token_is_comment(words->comment))
+        return user_complain("--comment: up to 100 bytes of plain text without ';' and '#'", NULL);
     if (role && role_parse(role) == ROLE_NONE)
-        return user_complain("none of observe, run, admin", role);
+        return user_complain_of("unknown role", role, " (observe, run or admin)");
     if (verb->adds && !users_is_name(words->words[0]))
-        return user_complain("no name for a user (a letter, then letters, digits, '.', '_', '-', in lower case)",
-                             words->words[0]);
+        return user_complain_of("invalid user name", words->words[0],
+                                ": a letter, then letters, digits, '.', '_', '-', in lower case");
     if (!words->file)
         return user_complain("which file? Say --users FILE, or --config FILE", NULL);
     return USER_OK;
@@ -255,6 +303,8 @@ int user_command(int count, char **arguments) {
         fputs(user_usage, count ? stdout : stderr);
         return count ? USER_OK : USER_USAGE;
     }
+    if (verb->change == user_change_token && words.n_words == 2 && !strcmp(words.words[0], "add"))
+        words.words[0] = words.words[--words.n_words];
     if (!error)
         error = user_check(verb, &words);
     return error ? error : user_run(verb, &words);

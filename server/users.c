@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "proto/tls.h"
@@ -79,7 +80,7 @@ static int users_section(void *owner, const char *name, struct fault *fault) {
 static int users_set_role(struct user *user, const char *value, struct fault *fault) {
     enum role role = role_parse(value);
     if (role == ROLE_NONE)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" is none of observe, run, admin", value);
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown role \"%.64s\" (observe, run or admin)", value);
     if (user->role != ROLE_NONE)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s has two roles", user->name);
     user->role = role;
@@ -243,6 +244,9 @@ int users_load(const char *path, char **text, struct stat *owner, struct fault *
 int users_read(const char *path, struct users **users, struct fault *fault) {
     char *text = NULL;
     int error = users_load(path, &text, NULL, fault);
+    if (!error && !text[strspn(text, " \t\r\n")])
+        error = fault_set(fault, STATUS_INVALID_ARGUMENT,
+                          "%s: it is empty; where nobody is to come in, a comment says so: \"# no users\"", path);
     if (!error)
         error = users_parse(path, text, users, fault);
     free(text);
@@ -276,6 +280,8 @@ enum users_denial users_by_token(const struct users *users, const char *text, st
     const struct users_token *entry = users_find_token(users, id);
     if (!token_verify(entry ? &entry->token : NULL, text))
         return entry ? USERS_WRONG : USERS_UNKNOWN;
+    if (token_expired(&entry->token, time(NULL)))
+        return USERS_EXPIRED;
     users_fill(principal, &users->users[entry->user], id);
     return USERS_GRANTED;
 }
@@ -318,7 +324,7 @@ static bool users_same(const struct principal *a, const struct principal *b) {
 /* Whether the table still has this token; then *means is whose it is. */
 static bool users_has_token(const struct users *users, const struct users_token *token, struct principal *means) {
     const struct users_token *is = users_find_token(users, token->token.id);
-    if (!is || !token_same(&is->token, &token->token))
+    if (!is || !token_same(&is->token, &token->token) || token_expired(&is->token, time(NULL)))
         return false;
     users_fill(means, &users->users[is->user], is->token.id);
     return true;
@@ -348,6 +354,8 @@ void users_compare(const struct users *before, const struct users *now, users_en
     for (unsigned i = 0; i < before->n_tokens; i++) {
         const struct users_token *token = &before->tokens[i];
         const struct user *user = &before->users[token->user];
+        if (token_expired(&token->token, time(NULL)))
+            continue; /* was told of then */
         bool lives = users_has_token(now, token, &is);
         users_fill(&was, user, token->token.id);
         if (!lives || !users_same(&was, &is))
@@ -364,5 +372,16 @@ void users_compare(const struct users *before, const struct users *now, users_en
             if (!users_same(&was, &is))
                 ended(owner, &was, &is);
         }
+    }
+}
+
+void users_expire(const struct users *users, int64_t since, int64_t now, users_ended *ended, void *owner) {
+    struct principal was;
+    for (unsigned i = 0; i < users->n_tokens; i++) {
+        const struct users_token *token = &users->tokens[i];
+        if (!token_expired(&token->token, now) || token_expired(&token->token, since))
+            continue;
+        users_fill(&was, &users->users[token->user], token->token.id);
+        ended(owner, &was, NULL);
     }
 }

@@ -3,7 +3,7 @@
  *     [alice]
  *     role = run
  *     id = 5d1c20aa0f3b7e21            what is hers is no later alice's; `tensord user add` writes it
- *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these
+ *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these, with expires= and comment= behind
  *     uid = 1000                       the peer of a Unix socket with this uid is alice
  *     principal-bytes = 20G            and other limits of hers (server/limits.h), in place of the configuration's
  *
@@ -53,7 +53,8 @@ struct stat;
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault);
 /* Such a text as a table; `path` is for the fault, which begins with "PATH:LINE: ". */
 int users_parse(const char *path, const char *text, struct users **users, struct fault *fault);
-/* Both. */
+/* Both. Refuses a file without a word in it, which is what a disk that is full leaves: `tensord user` leaves a comment where
+ * there are no users. */
 int users_read(const char *path, struct users **users, struct fault *fault);
 /* Takes NULL. */
 void users_destroy(struct users *users);
@@ -65,6 +66,7 @@ enum users_denial {
     USERS_MALFORMED,
     USERS_UNKNOWN, /* no token has this id: never had, or it was revoked */
     USERS_WRONG,   /* the id is known, the secret is another one */
+    USERS_EXPIRED, /* both are right, and its time is over */
 };
 enum users_denial users_by_token(const struct users *users, const char *text, struct principal *principal);
 /* The peer of a Unix socket: the user whom the table maps the uid to, or else "uid:N" with the role run; root, and the
@@ -79,6 +81,9 @@ void users_by_certificate(const struct users *users, const char *name, struct pr
  * meant, and what it means (NULL: nothing). Those who were let in by it may not stay. */
 typedef void users_ended(void *owner, const struct principal *was, const struct principal *is);
 void users_compare(const struct users *before, const struct users *now, users_ended *ended, void *owner);
+
+/* For each token whose time has ended after `since`, and until `now`: the same. */
+void users_expire(const struct users *users, int64_t since, int64_t now, users_ended *ended, void *owner);
 
 /* What a principal of this name may take: the limits of everybody, and in place of some its own. `users` may be NULL. */
 void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits);

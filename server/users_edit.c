@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,8 @@ static char *users_edit_join(const struct users_edit *edit) {
     size_t size = 1, used = 0;
     for (unsigned at = 0; at < edit->n_lines; at++)
         size += strlen(edit->lines[at]) + 1;
+    if (size == 1 + edit->n_lines) /* nothing but ends of lines: not to be taken for a file that was cut */
+        return strdup("# no users\n");
     char *text = malloc(size);
     if (!text)
         return NULL;
@@ -263,6 +266,26 @@ static int users_edit_locked(const char *path, int folder, bool create,
     return error;
 }
 
+/* Those that are missing; the last one for its owner alone, who is the system's user tensord where root makes it and there is
+ * such a user, as the service needs it. */
+static int users_edit_make_folders(const char *directory) {
+    char path[PATH_MAX];
+    struct stat there;
+    if (!stat(directory, &there))
+        return 0;
+    snprintf(path, sizeof path, "%s", directory);
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(path, 0755) && errno != EEXIST)
+            return -1;
+        *slash = '/';
+    }
+    if (mkdir(path, 0700) && errno != EEXIST)
+        return -1;
+    const struct passwd *service = geteuid() ? NULL : getpwnam("tensord");
+    return service ? chown(path, service->pw_uid, service->pw_gid) : 0;
+}
+
 int users_edit(const char *path, bool create, int (*change)(struct users_edit *edit, void *owner, struct fault *fault),
                void *owner, struct fault *fault) {
     char real[PATH_MAX], directory[PATH_MAX];
@@ -274,6 +297,8 @@ int users_edit(const char *path, bool create, int (*change)(struct users_edit *e
         snprintf(directory, sizeof directory, "%.*s", slash == real ? 1 : (int)(slash - real), real);
     else
         snprintf(directory, sizeof directory, ".");
+    if (create && users_edit_make_folders(directory))
+        return users_edit_fail(path, "cannot make its folder", fault);
     int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return users_edit_fail(path, "cannot open its folder", fault);

@@ -1,6 +1,7 @@
 #include "server/worker_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@
 #include "server/loop.h"
 
 enum {
+    WORKER_OOM_SCORE = 300,     /* above the front's */
     WORKER_START_MS = 10000,    /* for the first message */
     WORKER_LAST_WORDS_MS = 500, /* for telling clients that the device is lost */
 };
@@ -133,6 +135,22 @@ static int worker_state_init(struct worker *worker, const struct channel_message
 
 /* ---- life ---- */
 
+/* Where the system's memory runs out a worker goes before the front, which starts another one. Where this cannot be said it
+ * is as it was. */
+static void worker_yield_memory(void) {
+    char text[16] = "";
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (read(fd, text, sizeof text - 1) > 0) {
+        int score = atoi(text) + WORKER_OOM_SCORE;
+        int n = snprintf(text, sizeof text, "%d", score < 1000 ? score : 1000);
+        ssize_t written = pwrite(fd, text, (size_t)n, 0);
+        (void)written;
+    }
+    close(fd);
+}
+
 static int worker_receive_start(int channel, struct channel_message *start) {
     struct pollfd readable = {.fd = channel, .events = POLLIN};
     int fd = -1, error;
@@ -151,6 +169,7 @@ static int worker_open(struct worker *worker, const struct channel_message *star
         .index = start->start.index,
         .threads = start->start.threads,
         .memory_total = start->start.memory_total,
+        .sharers = start->start.sharers,
         .readings = true,
         .preload = true,
     };
@@ -259,6 +278,7 @@ int worker_main(int channel, int stats_page) {
     error = worker_receive_start(channel, &start);
     if (error)
         return 1; /* there is no front to tell */
+    worker_yield_memory();
     log_init(start.start.log_level, start.start.device);
     log_set_format((enum log_format)start.start.log_format);
     crash_init();

@@ -47,6 +47,8 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
     snprintf(message->start.kind, sizeof message->start.kind, "%s", slot->device.kind);
     message->start.index = slot->device.index;
     message->start.threads = (uint32_t)config->threads;
+    for (unsigned i = 0; i < config->n_devices; i++)
+        message->start.sharers += !strcmp(config->devices[i].kind, "cpu");
     message->start.memory_total = config->memory;
     message->start.staging_total = config->staging;
     message->start.epoch = slot->epoch;
@@ -313,9 +315,9 @@ static void worker_slot_tell_unsaved(struct worker_slot *slot, bool meant, int64
         if (names->owners[i].unsaved)
             log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "principal",
                       names->owners[i].principal, "changes",
-                      log_text(count, sizeof count, "%llu", (unsigned long long)names->owners[i].unsaved), "bytes_named",
-                      log_text(bytes, sizeof bytes, "%llu", (unsigned long long)names->owners[i].bytes), "cause",
-                      "the worker ended before they were on the disk", NULL);
+                      log_text(count, sizeof count, "%llu", (unsigned long long)names->owners[i].unsaved),
+                      "bytes_named", log_text(bytes, sizeof bytes, "%llu", (unsigned long long)names->owners[i].bytes),
+                      "cause", "the worker ended before they were on the disk", NULL);
 }
 
 static void worker_slot_exited(void *owner, int64_t status, int signal) {

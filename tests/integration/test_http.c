@@ -214,9 +214,9 @@ static int code_for_host(const char *host) {
 }
 
 Test(http, pages_of_other_names_are_not_answered) {
-    cr_assert_eq(code_for_host("localhost:9100"), 200);
+    cr_assert_eq(code_for_host("localhost:8477"), 200);
     cr_assert_eq(code_for_host("127.0.0.1"), 200);
-    cr_assert_eq(code_for_host("[::1]:9100"), 200);
+    cr_assert_eq(code_for_host("[::1]:8477"), 200);
     cr_assert_eq(code_for_host("gpu1"), 200);
     cr_assert_eq(code_for_host("GPU1.example.org:80"), 200);
     cr_assert_eq(code_for_host("evil.example.com"), 403);
@@ -326,6 +326,6 @@ static void refuses(const char *const *flags, const char *text) {
 Test(http, wrong_addresses_stop_the_start) {
     refuses((const char *const[]){"--http", "0.0.0.0:0", NULL}, "other hosts can reach this address");
     refuses((const char *const[]){"--http", "[::]:0", NULL}, "other hosts can reach this address");
-    refuses((const char *const[]){"--http", "9100", NULL}, "no address and port such as 127.0.0.1:9100");
+    refuses((const char *const[]){"--http", "8477", NULL}, "not an address and port such as 127.0.0.1:8477");
     refuses((const char *const[]){"--http", "127.0.0.1:0", "--http-hosts", "a b", NULL}, "no list of host names");
 }

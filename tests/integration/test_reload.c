@@ -179,13 +179,13 @@ Test(reload, a_bad_file_of_users_changes_nothing_and_says_why) {
     FILE *out = fopen(file.path, "a");
     fprintf(out, "\n[eve]\nrole = king\n");
     fclose(out);
-    fails_with("none of observe, run, admin", 1);
+    fails_with("observe, run or admin", 1);
     cr_assert(!chmod(file.path, 0644));
     fails_with("chmod 600", 2);
     cr_assert(!unlink(file.path));
     snprintf(line, sizeof line, "%s: No such file", file.path);
     fails_with(line, 3);
-    users_file_write(&file, "");
+    users_file_write(&file, "# none\n");
     users_reload(&tensord, "reloaded", 1); /* and it recovers */
 }
 
@@ -193,10 +193,48 @@ Test(reload, a_bad_configuration_changes_nothing_and_says_why) {
     char line[160];
     USERS_RUN(&file, NULL, "revoke", users_token_id(alice)); /* would take effect if the configuration were right */
     configure("max-connections = many\n");
-    snprintf(line, sizeof line, "%s:2: \\\"many\\\" is no number", config);
+    snprintf(line, sizeof line, "%s:2: \\\"many\\\" is not a number", config);
     fails_with(line, 1);
     cr_assert(!unlink(config));
     fails_with("No such file", 2);
+}
+
+/* As a full disk leaves it. */
+Test(reload, an_empty_file_of_users_ends_nobody) {
+    struct wire wire;
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, NULL), STATUS_OK);
+    users_file_write(&file, "");
+    users_reload(&tensord, "reload_failed", 1);
+    cr_assert(wire_ping(&wire));
+    wire_close(&wire);
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, NULL), STATUS_OK);
+    wire_close(&wire);
+}
+
+/* The last one's connections end, too. */
+Test(reload, a_file_whose_users_were_all_removed_is_taken) {
+    struct wire wire;
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, NULL), STATUS_OK);
+    USERS_RUN(&file, NULL, "remove", "alice");
+    USERS_RUN(&file, NULL, "remove", "bob");
+    users_reload(&tensord, "reloaded", 1);
+    cr_assert_eq(wire_until_closed(&wire, RUN_MS, NULL), STATUS_DENIED);
+    wire_close(&wire);
+}
+
+/* Whoever is there when the time comes is told, and nobody comes after it. */
+Test(reload, a_token_ends_when_its_time_is_over) {
+    char brief[USERS_TOKEN_BYTES], message[256] = "";
+    struct wire wire;
+    USERS_RUN(&file, brief, "token", "add", "alice", "--expires", "2s", "--comment", "for a moment");
+    users_reload(&tensord, "reloaded", 1);
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, brief, message), STATUS_OK, "%s", message);
+    cr_assert_eq(wire_until_closed(&wire, RUN_MS, message), STATUS_DENIED);
+    wire_close(&wire);
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, brief, message), STATUS_DENIED);
+    cr_assert_str_eq(message, "the token has expired");
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, alice, message), STATUS_OK, "%s", message);
+    wire_close(&wire);
 }
 
 Test(reload, what_can_change_does_and_the_rest_is_named) {
@@ -252,7 +290,7 @@ static void add_to_alice(const char *line) {
     text[fread(text, 1, sizeof text - 1, in)] = 0;
     fclose(in);
     char *rest = strstr(text, "role = run\n");
-    cr_assert(!strncmp(text, "[alice]", 7) && rest);
+    cr_assert(strstr(text, "[alice]") && rest);
     snprintf(changed, sizeof changed, "%.*s%s%s", (int)(rest - text), text, line, rest);
     users_file_write(&file, changed);
 }

@@ -185,7 +185,32 @@ Test(tls, client_whose_name_cannot_be_used_is_refused) {
     certificates_add(&certificates, "san", "ca", "/O=nobody", "email:bob@example.org");
     certificates_use(&certificates, "ca", "san");
     works(tensord.tcp);
-    cr_assert(daemon_log_has(&tensord, "principal=cert:bob@example.org", LOG_MS));
+    cr_assert(daemon_log_has(&tensord, "principal=cert:email:bob@example.org", LOG_MS));
+}
+
+/* Each is somebody else: a DNS name "alice" is not the CN alice. */
+Test(tls, names_of_certificates_are_told_apart) {
+    char longest[80], principal[100];
+    START("--tls-client-ca", ca_file());
+    memset(longest, 'c', 64);
+    memcpy(longest, "/CN=", 4);
+    memset(longest + 4, 'c', 64);
+    longest[68] = 0;
+    const struct {
+        const char *file, *subject, *san, *principal;
+    } rows[] = {
+        {"first", "/CN=staff/CN=bob", NULL, "principal=cert:bob "}, /* the last CN is the most specific */
+        {"dns", "/O=nobody", "DNS:alice", "principal=cert:dns:alice "},
+        {"uri", "/O=nobody", "URI:alice", "principal=cert:uri:alice "},
+        {"long", longest, NULL, principal}, /* as long as X.520 lets it be */
+    };
+    snprintf(principal, sizeof principal, "principal=cert:%s ", longest + 4);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        certificates_add(&certificates, rows[i].file, "ca", rows[i].subject, rows[i].san);
+        certificates_use(&certificates, "ca", rows[i].file);
+        works(tensord.tcp);
+        cr_assert(daemon_log_has(&tensord, rows[i].principal, LOG_MS), "%s", rows[i].principal);
+    }
 }
 
 Test(tls, optional_certificates_may_be_missing_but_not_wrong) {

@@ -301,7 +301,7 @@ Test(users_start, a_wrong_file_stops_the_start_with_its_line) {
     users_file_make(&file);
     users_file_write(&file, "[alice]\nrole = king\n");
     TENSORD("--users", file.path, "--devices", "cpu:0", "--listen", "unix:/tmp/tensord-test-never");
-    ended_with(2, "users:2: \"king\" is none of observe, run, admin");
+    ended_with(2, "users:2: unknown role \"king\" (observe, run or admin)");
     users_file_write(&file, "[alice]\nrole = run\n");
     cr_assert(!chmod(file.path, 0644));
     TENSORD("--users", file.path, "--devices", "cpu:0", "--listen", "unix:/tmp/tensord-test-never");
@@ -390,19 +390,19 @@ Test(users_start, the_command_says_what_is_wrong) {
     TENSORD("user", "add", "bob");
     ended_with(2, "which file?");
     TENSORD("user", "add", "Bob Smith", "--users", file.path);
-    ended_with(2, "no name for a user");
+    ended_with(2, "invalid user name \"Bob Smith\"");
     TENSORD("user", "add", "bob", "--role", "king", "--users", file.path);
-    ended_with(2, "none of observe, run, admin: king");
+    ended_with(2, "unknown role \"king\"");
     TENSORD("user", "add", "alice", "--users", file.path);
     ended_with(1, "already");
     TENSORD("user", "add", "bob", "--uid", "root", "--users", file.path);
-    ended_with(1, "\"root\" is no number");
+    ended_with(1, "\"root\" is not a number");
     TENSORD("user", "token", "carol", "--users", file.path);
     ended_with(1, "there is no user \"carol\"");
     TENSORD("user", "remove", "carol", "--users", file.path);
     ended_with(1, "there is no user");
     TENSORD("user", "role", "alice", "king", "--users", file.path);
-    ended_with(2, "none of observe");
+    ended_with(2, "unknown role \"king\"");
     TENSORD("user", "revoke", "00000000", "--users", file.path);
     ended_with(1, "no token has the id 00000000");
     TENSORD("user", "revoke", "alice", "--users", file.path);
@@ -417,4 +417,31 @@ Test(users_start, the_command_says_what_is_wrong) {
     TENSORD("user", "add", "bob", "--users", file.path);
     ended_with(1, "chmod 600");
     users_file_remove(&file);
+}
+
+/* The daemon writes it beside the file when it ends, at the latest. */
+Test(users, a_list_tells_when_tokens_end_and_were_used_and_what_they_are_for) {
+    char brief[USERS_TOKEN_BYTES], line[128], path[128];
+    struct wire wire;
+    USERS_RUN(&file, brief, "token", "alice", "--expires", "30d", "--comment", "the laptop");
+    users_reload(&tensord, "reloaded", 1);
+    cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_DEFAULT, brief, NULL), STATUS_OK);
+    wire_close(&wire);
+    daemon_stop(&tensord);
+    snprintf(line, sizeof line, "    %s  expires 20", users_token_id(brief));
+    TENSORD("user", "list", "--users", file.path);
+    char *at = strstr(command.out, line);
+    cr_assert(at && strstr(at, "Z  used 20") && strstr(at, "the laptop\n"), "%s", command.out);
+    cr_assert(strstr(command.out, "  expires never                 used never "), "%s", command.out);
+    snprintf(path, sizeof path, "%s.used", file.path);
+    unlink(path);
+}
+
+Test(users, missing_folders_of_the_file_are_made) {
+    char path[160];
+    snprintf(path, sizeof path, "%s/new/folder/users", file.directory);
+    TENSORD("user", "add", "alice", "--users", path);
+    cr_assert_eq(command.code, 0, "%s", command.err);
+    TENSORD("user", "list", "--users", path);
+    cr_assert(strstr(command.out, "alice"), "%s", command.out);
 }

@@ -16,7 +16,7 @@ enum { RUN_MS = 30000, WORDS_MAX = 16 };
 void users_file_make(struct users_file *file) {
     daemon_directory_make(file->directory);
     snprintf(file->path, sizeof file->path, "%s/users", file->directory);
-    users_file_write(file, "");
+    users_file_write(file, "# of a test\n");
 }
 
 void users_file_remove(struct users_file *file) {

@@ -44,16 +44,16 @@ Test(limits, what_is_wrong_is_refused_and_changes_nothing) {
     } rows[] = {
         {"colour", "red", "unknown key \"colour\""},
         {"weight", "", "\"weight\" has no value"},
-        {"weight", "0", "\"0\" is no number from 1 to 10000"},
-        {"weight", "10001", "is no number"},
-        {"session-tensors", "0", "is no number"},
-        {"principal-operations", "0", "is no number"},
-        {"principal-bytes", "lots", "\"lots\" is no size"},
-        {"principal-bytes", "9223372036854775808", "is no size"},
-        {"principal-rate", "1M/s", "is no size"},
-        {"session-out-bytes", "1K", "is no size"},
-        {"idle-timeout", "5", "\"5\" is no duration"},
-        {"session-lease", "-1s", "is no duration"},
+        {"weight", "0", "\"0\" is not a number from 1 to 10000"},
+        {"weight", "10001", "is not a number"},
+        {"session-tensors", "0", "is not a number"},
+        {"principal-operations", "0", "is not a number"},
+        {"principal-bytes", "lots", "\"lots\" is not a size"},
+        {"principal-bytes", "9223372036854775808", "is out of range"},
+        {"principal-rate", "1M/s", "is not a size"},
+        {"session-out-bytes", "1K", "\"1K\" is out of range: 1M to 1T"},
+        {"idle-timeout", "5", "\"5\" is not a duration"},
+        {"session-lease", "-1s", "is not a duration"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct limits limits, before;
@@ -88,5 +88,5 @@ Test(limits, flags_set_the_limits_of_everybody) {
     cr_assert_eq(config.limits.idle_timeout, 90000);
     arguments[2] = "x";
     cr_assert_eq(config_read_flags(&config, 6, arguments, &action, &fault), STATUS_INVALID_ARGUMENT);
-    cr_assert_not_null(strstr(fault.message, "--principal-bytes: \"x\" is no size"), "%s", fault.message);
+    cr_assert_not_null(strstr(fault.message, "--principal-bytes: \"x\" is not a size"), "%s", fault.message);
 }

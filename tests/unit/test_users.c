@@ -116,10 +116,50 @@ Test(users, a_file_says_who_somebody_is) {
     users_destroy(users);
 }
 
-Test(users, an_empty_file_has_nobody) {
+Test(users, an_empty_file_is_one_that_was_cut) {
+    static const char *const texts[] = {"", "\n", " \r\n\t\n"};
+    for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct users *users = NULL;
+        struct fault fault;
+        put(texts[i], 0600);
+        cr_assert_eq(users_read(path, &users, &fault), STATUS_INVALID_ARGUMENT);
+        cr_assert(strstr(fault.message, "it is empty") && !users, "%s", fault.message);
+    }
+}
+
+Test(users, a_token_has_a_time_and_a_comment) {
+    struct token token, read;
+    char text[TOKEN_TEXT_CHARS + 1], record[TOKEN_RECORD_BYTES], file[TOKEN_RECORD_BYTES + 64];
+    struct principal principal;
     struct users *users;
     struct fault fault;
-    put("", 0600);
+    for (int past = 0; past < 2; past++) {
+        cr_assert_eq(token_make(&token, text, &fault), STATUS_OK);
+        token.expires = 4102444800 - past * INT64_C(3000000000); /* 2100, and 2004 */
+        strcpy(token.comment, "laptop of alice = gr\xc3\xbcn");
+        token_record_write(&token, record);
+        cr_assert(
+            strstr(record, past ? " expires=2004-12-07T18:40:00Z comment=laptop" : " expires=2100-01-01T00:00:00Z "),
+            "%s", record);
+        cr_assert(token_record_parse(record, &read) && read.expires == token.expires);
+        cr_assert_str_eq(read.comment, token.comment);
+        snprintf(file, sizeof file, "[alice]\nrole = run\ntoken = %s\n", record);
+        cr_assert_eq(users_parse("users", file, &users, &fault), STATUS_OK, "%s", fault.message);
+        cr_assert_eq(users_by_token(users, text, &principal), past ? USERS_EXPIRED : USERS_GRANTED);
+        users_destroy(users);
+    }
+    cr_assert(!token_record_parse("5d1c20aa", &read));
+    strcpy(strstr(record, " expires="), " expires=tomorrow");
+    cr_assert(!token_record_parse(record, &read));
+    strcpy(strstr(record, " expires="), " junk");
+    cr_assert(!token_record_parse(record, &read));
+    cr_assert(!token_is_comment("two\nlines") && !token_is_comment("a;b") && !token_is_comment("\xe2\x80\xae"));
+}
+
+Test(users, a_comment_is_a_file_without_users) {
+    struct users *users;
+    struct fault fault;
+    put("# no users\n", 0600);
     cr_assert_eq(users_read(path, &users, &fault), STATUS_OK, "%s", fault.message);
     cr_assert_eq(users->n_users, 0);
     users_destroy(users);
@@ -141,7 +181,7 @@ Test(users, a_malformed_file_is_refused_with_its_line) {
         const char *text, *message;
     } rows[] = {
         {"role = run\n", ":1: \"role\" before the first [user]"},
-        {"[alice]\nrole = king\n", ":2: \"king\" is none of observe, run, admin"},
+        {"[alice]\nrole = king\n", ":2: unknown role \"king\" (observe, run or admin)"},
         {"[alice]\nrole =\n", ":2: \"role\" has no value"},
         {"[alice]\n", ":1: the user alice has no role"},
         {"[alice]\nuid = 1\n[bob]\nrole = run\n", ":3: the user alice has no role"},
@@ -163,9 +203,9 @@ Test(users, a_malformed_file_is_refused_with_its_line) {
         {"[abcdefghijklmnopqrstuvwxyz0123456]\nrole = run\n", ":1: \"abcdef"},
         {"[alice\nrole = run\n", ":1: neither"},
         {ALICE "colour = red\n", ":3: unknown key \"colour\""},
-        {ALICE "uid = root\n", ":3: \"root\" is no number"},
-        {ALICE "uid = -1\n", ":3: \"-1\" is no number"},
-        {ALICE "uid = 4294967295\n", ":3: \"4294967295\" is no number"},
+        {ALICE "uid = root\n", ":3: \"root\" is not a number"},
+        {ALICE "uid = -1\n", ":3: \"-1\" is not a number"},
+        {ALICE "uid = 4294967295\n", ":3: \"4294967295\" is not a number"},
         {ALICE "uid = 1\n[bob]\nrole = run\nuid = 1\n", ":6: the uid 1 is alice already"},
         {ALICE "token = secret\n", ":3: this is no token"},
         {ALICE "token = " RECORD("0000000g") "\n", ":3: this is no token"},
