@@ -57,13 +57,23 @@ static int wait_for_inputs(struct binding *binding) {
     return STATUS_OK;
 }
 
-/* A view of input i in the dtype that the kernel wants. */
+/* Whether kernels take an input of this dtype as it is, and convert it as they read it. */
+bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to) {
+    const struct device *device = binding->engine->device;
+    return device->vtable->converts && device->vtable->converts(device, binding->request->opcode, from, to);
+}
+
+/* A view of input i that the kernel takes: in the dtype that it wants, or in one that it converts. */
 int bind_input(struct binding *binding, unsigned i, struct view *view) {
     view_init(view, binding->inputs[i]);
     enum dtype dtype = op_operand_dtype(binding->request->opcode, binding->types, i, &binding->output->type);
     if (view->dtype == dtype || binding->request->opcode == OP_CAST)
         return STATUS_OK;
-    return view_convert(binding->session, binding->stream, view, dtype, &binding->fault);
+    if (bind_converts(binding, view->dtype, dtype)) {
+        view->as = dtype;
+        return STATUS_OK;
+    }
+    return view_cast(binding->session, binding->stream, view, dtype, &binding->fault);
 }
 
 void bind_finish_views(struct binding *binding, struct view *views, unsigned count) {

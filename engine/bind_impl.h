@@ -5,6 +5,7 @@
 #include "engine/session_impl.h"
 
 /* A view of input i in the dtype that the kernel wants. */
+bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to);
 int bind_input(struct binding *binding, unsigned i, struct view *view);
 void bind_finish_views(struct binding *binding, struct view *views, unsigned count);
 struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs);

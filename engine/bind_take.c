@@ -20,7 +20,7 @@ static void take_shape(struct view *view, const struct tensor_type *type, int ax
     view_set3(view, outer, type->shape[axis], inner);
 }
 
-/* Indices as contiguous i64; those of take_along_axis broadcast against x off the axis. */
+/* Indices, contiguous, as i64 or what the kernel reads as such; those of take_along_axis broadcast against x off the axis. */
 static int take_indices(struct binding *binding, unsigned i, int axis, struct view *view) {
     view_init(view, binding->inputs[i]);
     if (binding->request->opcode == OP_TAKE_ALONG_AXIS) {
@@ -29,7 +29,10 @@ static int take_indices(struct binding *binding, unsigned i, int axis, struct vi
         shape[axis] = view->shape[axis];
         view_broadcast(view, binding->output->type.rank, shape);
     }
-    return view_make_contiguous(binding->session, binding->stream, view, DTYPE_I64, &binding->fault);
+    enum dtype read = bind_converts(binding, view->dtype, DTYPE_I64) ? view->dtype : DTYPE_I64;
+    int code = view_make_contiguous(binding->session, binding->stream, view, read, &binding->fault);
+    view->as = DTYPE_I64;
+    return code;
 }
 
 static void one_hot_shape(struct view *out, struct view *indices) {

@@ -16,6 +16,7 @@ struct device_options {
     uint64_t memory_total; /* bytes the pool may reserve; 0: four fifths of what the host (or its cgroup) has, */
     unsigned sharers;      /* divided among so many devices whose memory that is; 0: 1 */
     bool readings;         /* keep device_readings() up to date, which takes a thread where the device has any */
+    bool preload;          /* do now, by threads, what would hold up work at first use: load kernels, pin host memory */
 };
 
 struct device_info {

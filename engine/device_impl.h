@@ -116,6 +116,9 @@ struct device_vtable {
     int (*supports)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
 
     /* Those that follow may be NULL. */
+    /* Whether launches of this operation may have inputs of dtype `from` where the kernel computes on `to` (operand.as), which it
+     * converts as it reads them. NULL: none may. */
+    bool (*converts)(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
     /* supports() without getting hold of what the kernel needs besides. NULL: supports() does not either. */
     int (*has_kernel)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
     /* The devices of count(), where an index alone does not get a process at each. Touches no device. */

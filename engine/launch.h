@@ -25,7 +25,8 @@
  *   ONE_HOT      indices i64 [n], output [n, classes], contiguous
  *
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. Of a product that is one dtype for all, or f8 of
- * either format for a and b, and f32 for the output. */
+ * either format for a and b, and f32 for the output. Where the device says that it converts an operation's inputs as it
+ * reads them (device_vtable.converts), they come as they are, and operand.as is the dtype that op_operand_dtype() says. */
 #pragma once
 
 #include <stdbool.h>
@@ -45,7 +46,8 @@ struct operand {
     void *data;             /* first element, offset applied */
     const int64_t *shape;   /* [rank] */
     const int64_t *strides; /* [rank], in elements; may be 0 or negative */
-    uint8_t dtype;          /* enum dtype */
+    uint8_t dtype;          /* enum dtype: of the elements in memory */
+    uint8_t as;             /* of an input: what the kernel computes on */
     uint8_t rank;
 };
 

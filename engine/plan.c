@@ -78,6 +78,7 @@ static int64_t *launch_operand(struct operand *operand, int64_t *room, const str
     size_t bytes = (size_t)view->rank * sizeof *room;
     operand->data = view->data;
     operand->dtype = (uint8_t)view->dtype;
+    operand->as = (uint8_t)view->as;
     operand->rank = (uint8_t)view->rank;
     operand->shape = memcpy(room, view->shape, bytes);
     operand->strides = memcpy(room + view->rank, view->strides, bytes);

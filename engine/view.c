@@ -8,7 +8,7 @@
 void view_init(struct view *view, const struct tensor *tensor) {
     view->storage = tensor->storage;
     view->data = tensor->storage ? tensor_data(tensor) : NULL;
-    view->dtype = tensor->type.dtype;
+    view->dtype = view->as = tensor->type.dtype;
     view->rank = tensor->type.rank;
     memcpy(view->shape, tensor->type.shape, sizeof view->shape);
     memcpy(view->strides, tensor->strides, sizeof view->strides);
@@ -18,7 +18,7 @@ void view_init(struct view *view, const struct tensor *tensor) {
 void view_flat(struct view *view, const struct tensor *tensor, int64_t elements) {
     view->storage = tensor->storage;
     view->data = tensor_data(tensor);
-    view->dtype = tensor->type.dtype;
+    view->dtype = view->as = tensor->type.dtype;
     view->rank = 1;
     view->shape[0] = elements;
     view->strides[0] = 1;
@@ -81,7 +81,7 @@ int view_copy(struct stream *stream, struct view out, struct view in, struct fau
 /* Replaces a view by a contiguous temporary of `dtype`, charged to the session. */
 int view_convert(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
                  struct fault *fault) {
-    struct view out = {.dtype = dtype, .rank = view->rank, .temporary = true};
+    struct view out = {.dtype = dtype, .as = dtype, .rank = view->rank, .temporary = true};
     int64_t elements = view_elements(view);
     memcpy(out.shape, view->shape, sizeof out.shape);
     layout_contiguous(out.rank, out.shape, out.strides);
@@ -103,6 +103,25 @@ int view_convert(struct session *session, struct stream *stream, struct view *vi
     view_finish(session->engine, view);
     *view = out;
     return STATUS_OK;
+}
+
+int view_cast(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
+              struct fault *fault) {
+    int64_t shape[SHAPE_RANK_MAX];
+    bool repeated[SHAPE_RANK_MAX];
+    memcpy(shape, view->shape, sizeof shape);
+    for (int i = 0; i < view->rank; i++) {
+        repeated[i] = view->strides[i] == 0 && shape[i] > 1;
+        if (repeated[i])
+            view->shape[i] = 1;
+    }
+    int code = view_convert(session, stream, view, dtype, fault);
+    for (int i = 0; i < view->rank; i++)
+        if (repeated[i]) {
+            view->shape[i] = shape[i];
+            view->strides[i] = 0;
+        }
+    return code;
 }
 
 int view_make_contiguous(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
@@ -127,7 +146,8 @@ int view_materialise(struct session *session, struct stream *stream, const struc
 }
 
 static void view_bytes(struct view *view, struct storage *storage, int64_t offset, int64_t bytes) {
-    *view = (struct view){.storage = storage, .data = storage->data + offset, .dtype = DTYPE_U8, .rank = 1};
+    *view =
+        (struct view){.storage = storage, .data = storage->data + offset, .dtype = DTYPE_U8, .as = DTYPE_U8, .rank = 1};
     view->shape[0] = bytes;
     view->strides[0] = 1;
 }

@@ -12,7 +12,7 @@ struct session;
 struct view {
     struct storage *storage; /* NULL where empty */
     uint8_t *data;
-    enum dtype dtype;
+    enum dtype dtype, as; /* of the elements in memory, and what the launch computes on */
     int rank;
     int64_t shape[SHAPE_RANK_MAX];
     int64_t strides[SHAPE_RANK_MAX];
@@ -35,7 +35,10 @@ int view_copy(struct stream *stream, struct view out, struct view in, struct fau
 /* Replaces a view by a contiguous temporary of `dtype`, charged to the session. */
 int view_convert(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
                  struct fault *fault);
-/* The same where it is not of that form already. */
+/* Replaces a view by a temporary of `dtype` that has as many elements as the view has places in memory: axes along which it
+ * is broadcast stay so. */
+int view_cast(struct session *session, struct stream *stream, struct view *view, enum dtype dtype, struct fault *fault);
+/* The first where it is not of that form already. */
 int view_make_contiguous(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
                          struct fault *fault);
 /* A contiguous copy of `tensor` in storage of its own (one reference, charged), as work on `stream`. */

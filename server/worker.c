@@ -171,6 +171,7 @@ static int worker_open(struct worker *worker, const struct channel_message *star
         .memory_total = start->start.memory_total,
         .sharers = start->start.sharers,
         .readings = true,
+        .preload = true,
     };
     struct engine_options engine_options = {
         .wake = service_wake,

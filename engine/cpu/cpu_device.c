@@ -149,6 +149,17 @@ static int cpu_supports(struct device *device, unsigned opcode, enum dtype dtype
     return product && dtype_kind(dtype) == DTYPE_KIND_FLOAT ? blas_load(&cpu->blas, fault) : STATUS_OK;
 }
 
+/* Tile by tile, through a buffer in the first-level cache. Of operations that read positions, the positions. */
+static bool cpu_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    const struct cpu *cpu = (const struct cpu *)device;
+    cpu_driver *driver = opcode < CPU_OPCODES ? drivers[opcode] : NULL;
+    if (driver == cpu_elementwise || driver == cpu_reduce) {
+        return cpu->kernels->cast[from][to] != NULL;
+    }
+    bool takes = driver == cpu_take || driver == cpu_take_along_axis || driver == cpu_one_hot;
+    return takes && to == DTYPE_I64 && dtype_kind(from) == DTYPE_KIND_INT;
+}
+
 /* ---- memory ---- */
 
 static int cpu_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
@@ -252,5 +263,6 @@ const struct device_vtable cpu_device_vtable = {
     .abandon = cpu_abandon,
     .workspaces = cpu_workspaces,
     .supports = cpu_supports,
+    .converts = cpu_converts,
     .has_kernel = cpu_finds_kernel,
 };

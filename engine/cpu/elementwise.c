@@ -3,6 +3,7 @@
 #include "engine/cpu/walk.h"
 
 enum {
+    CONVERT_BLOCK = 512, /* elements that are converted at a time: buffers of 4 KiB */
     SMALL = 16384,       /* elements up to which a contiguous launch runs at once, on this thread */
     STREAM_BYTES = 4096, /* the buffer through which streamed output goes; it stays in the first-level cache */
     ROW_WORK = 64,       /* what a row costs besides its elements */
@@ -16,8 +17,10 @@ static const int64_t stream_from = INT64_C(16) << 20;
 struct job {
     struct cpu_job base;
     cpu_row_function *row;
-    struct walk outer;  /* all axes but the innermost; each part has its own */
-    struct cpu_row run; /* the innermost one */
+    cpu_row_function *cast[WALK_ARRAYS]; /* of inputs that are converted; NULL: it is not */
+    bool converts;                       /* one of them is */
+    struct walk outer;                   /* all axes but the innermost; each part has its own */
+    struct cpu_row run;                  /* the innermost one */
     char *origin[WALK_ARRAYS];
     int64_t size[WALK_ARRAYS];
     int64_t rows;
@@ -29,6 +32,36 @@ static inline const struct operand *job_operand(const struct launch *launch, int
     return i == 0 ? &launch->output : &launch->inputs[i - 1];
 }
 
+/* A row of which some inputs are converted, block by block. One that is the same all along is converted once. */
+static void job_convert(const struct job *job, const struct cpu_row *run) {
+    _Alignas(64) char buffers[WALK_ARRAYS][CONVERT_BLOCK * sizeof(int64_t)];
+    for (int64_t i = 0; i < run->n; i += CONVERT_BLOCK) {
+        struct cpu_row block = *run;
+        block.n = run->n - i < CONVERT_BLOCK ? run->n - i : CONVERT_BLOCK;
+        block.data[0] += i * run->stride[0] * job->size[0];
+        for (int k = 1; k < job->outer.arrays; k++) {
+            char *from = run->data[k] + i * run->stride[k] * job->size[k];
+            block.data[k] = job->cast[k] ? buffers[k] : from;
+            if (!job->cast[k]) {
+                continue;
+            }
+            block.stride[k] = run->stride[k] != 0;
+            if (run->stride[k] != 0 || i == 0) {
+                job->cast[k](&(struct cpu_row){block.stride[k] ? block.n : 1, {buffers[k], from}, {1, run->stride[k]}});
+            }
+        }
+        job->row(&block);
+    }
+}
+
+static inline void job_row(const struct job *job, const struct cpu_row *run) {
+    if (__builtin_expect(job->converts, 0)) {
+        job_convert(job, run);
+    } else {
+        job->row(run);
+    }
+}
+
 /* Calls the row function for elements begin … end - 1 of the innermost axis, at the position of the walk over the others. */
 static void job_call(const struct job *job, const struct walk *outer, int64_t begin, int64_t end) {
     struct cpu_row run = job->run;
@@ -36,7 +69,7 @@ static void job_call(const struct job *job, const struct walk *outer, int64_t be
     for (int k = 0; k < outer->arrays; k++) {
         run.data[k] = outer->at[k] + begin * run.stride[k] * job->size[k];
     }
-    job->row(&run);
+    job_row(job, &run);
 }
 
 /* The output goes through a buffer and from there past the caches: without that, each line written is read first. */
@@ -57,7 +90,7 @@ static void job_call_streamed(const struct job *job, const struct walk *outer, i
         for (int k = 1; k < outer->arrays; k++) {
             run.data[k] = outer->at[k] + begin * run.stride[k] * job->size[k];
         }
-        job->row(&run);
+        job_row(job, &run);
         job->base.cpu->kernels->stream(outer->at[0] + begin * job->size[0], buffer, STREAM_BYTES);
     }
     job->base.cpu->kernels->stream_end();
@@ -159,6 +192,10 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
     for (int k = 0; k < job.outer.arrays; k++) {
         const struct operand *operand = job_operand(launch, k);
         job.size[k] = (int64_t)dtype_size((enum dtype)operand->dtype);
+        if (k > 0 && operand->as != operand->dtype) {
+            job.cast[k] = cpu->kernels->cast[operand->dtype][operand->as];
+            job.converts = true;
+        }
         job.origin[k] = operand->data;
         walk_array(&job.outer, k, operand->strides, 0, job.size[k]);
         job.run.stride[k] = out->rank > 0 ? operand->strides[out->rank - 1] : 1;
@@ -182,9 +219,13 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
 
 int cpu_elementwise(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output, *last = &launch->inputs[launch->n_inputs - 1];
-    cpu_row_function *row = cpu->kernels->elementwise[launch->opcode][last->dtype];
+    cpu_row_function *row = cpu->kernels->elementwise[launch->opcode][last->as];
+    bool converts = false;
     (void)fault;
-    if (out->rank != 1 || out->shape[0] > SMALL) {
+    for (int k = 0; k < launch->n_inputs; k++) {
+        converts |= launch->inputs[k].as != launch->inputs[k].dtype;
+    }
+    if (out->rank != 1 || out->shape[0] > SMALL || converts) {
         job_run(cpu, launch, row, begun);
         return STATUS_OK;
     }

@@ -6,17 +6,19 @@
 #include "engine/cpu/walk.h"
 
 enum {
-    SEGMENTS_MAX = 16, /* parts of the reduced elements, where there are too few outputs to share out */
-    SHORT_RUN = 16,    /* reduced runs up to this length are rather taken down */
-    PIECE = 1 << 17,   /* elements between two looks whether to stop: 0.1 to 1 ms */
-    OUTPUT_WORK = 64,  /* what an output costs besides the elements that make it */
+    SEGMENTS_MAX = 16,   /* parts of the reduced elements, where there are too few outputs to share out */
+    SHORT_RUN = 16,      /* reduced runs up to this length are rather taken down */
+    PIECE = 1 << 17,     /* elements between two looks whether to stop: 0.1 to 1 ms */
+    CONVERT_BLOCK = 512, /* elements that are converted at a time */
+    OUTPUT_WORK = 64,    /* what an output costs besides the elements that make it */
 };
 
 struct job {
     struct cpu_job base;
     const struct cpu_reduction *reduction;
-    struct walk kept;    /* lines of outputs: the kept axes, without the last one where `down` */
-    struct walk reduced; /* steps: the reduced axes, without the last one where not `down` */
+    cpu_row_function *cast; /* of the input, which is converted as it is read; NULL: it is not */
+    struct walk kept;       /* lines of outputs: the kept axes, without the last one where `down` */
+    struct walk reduced;    /* steps: the reduced axes, without the last one where not `down` */
     char *in, *out;
     int64_t in_size, out_size;
     int64_t width, width_stride; /* outputs in a line; 1 where not `down` */
@@ -39,6 +41,23 @@ static int64_t job_units(const struct job *job) {
     return job->down ? job->steps : job->count;
 }
 
+/* Elements of a row, or one of each column, converted block by block where they have to be. */
+static void job_take(const struct job *job, char *at, int64_t n, int64_t stride, int64_t position,
+                     struct cpu_accumulators *accumulators) {
+    _Alignas(64) char buffer[CONVERT_BLOCK * sizeof(int64_t)];
+    void (*take)(int64_t, const void *, int64_t, int64_t, struct cpu_accumulators *) =
+        job->down ? job->reduction->column : job->reduction->row;
+    if (!job->cast) {
+        take(n, at, stride, position, accumulators);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += CONVERT_BLOCK) { /* columns are one block at most */
+        int64_t block = n - i < CONVERT_BLOCK ? n - i : CONVERT_BLOCK;
+        job->cast(&(struct cpu_row){block, {buffer, at + i * stride * job->in_size}, {1, stride}});
+        take(block, buffer, 1, job->down ? position : position + i, accumulators);
+    }
+}
+
 /* Takes units begin … end - 1, of which there is one at least, into the accumulators of the n outputs whose elements begin
  * at `at`. */
 static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t begin, int64_t end,
@@ -49,11 +68,11 @@ static void job_accumulate(const struct job *job, char *at, int64_t n, int64_t b
     while (begin < end) {
         int64_t units = 1;
         if (job->down) {
-            job->reduction->column(n, walk.at[0], job->width_stride, begin, accumulators);
+            job_take(job, walk.at[0], n, job->width_stride, begin, accumulators);
         } else {
             units = job->run - skip < end - begin ? job->run - skip : end - begin;
-            job->reduction->row(units, walk.at[0] + skip * job->run_stride * job->in_size, job->run_stride, begin,
-                                accumulators);
+            job_take(job, walk.at[0] + skip * job->run_stride * job->in_size, units, job->run_stride, begin,
+                     accumulators);
             skip = 0;
         }
         begin += units;
@@ -180,6 +199,8 @@ static int64_t job_walk(struct walk *walk, const struct operand *x, int first, i
     return positions;
 }
 
+_Static_assert((int)CPU_REDUCE_WIDTH <= (int)CONVERT_BLOCK, "columns are one block");
+
 /* An empty input has no memory. It is presented as one place that all steps, of which there are none, would read. */
 static void job_init_empty(struct job *job, const struct launch *launch) {
     static char nowhere[8];
@@ -248,7 +269,9 @@ int cpu_reduce(struct cpu *cpu, const struct launch *launch, struct cpu_job **be
     (void)fault;
     job_init(&job, launch);
     job.base.cpu = cpu;
-    job.reduction = cpu->kernels->reductions[launch->opcode][launch->inputs[0].dtype];
+    const struct operand *x = &launch->inputs[0];
+    job.reduction = cpu->kernels->reductions[launch->opcode][x->as];
+    job.cast = x->as != x->dtype ? cpu->kernels->cast[x->dtype][x->as] : NULL;
     int64_t blocks = job.lines * job.columns;
     double outputs = (double)job.lines * (double)job.width;
     double work = outputs * ((double)job.count * (double)(job.in_size < 4 ? 4 : job.in_size) + OUTPUT_WORK);

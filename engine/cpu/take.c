@@ -9,7 +9,8 @@ enum { PIECE_BYTES = 1 << 18 }; /* of a row that is copied in pieces */
 struct job {
     struct cpu_job base;
     const struct launch *launch;
-    const int64_t *indices;
+    const void *indices;
+    enum dtype index_dtype;
     const char *x;
     char *out;
     int64_t outer, extent, count, inner; /* x [outer, extent, inner], output [outer, count, inner] */
@@ -29,8 +30,23 @@ static void job_report(const struct job *job, int64_t value, int64_t position) {
     }
 }
 
+static inline int64_t job_read(const struct job *job, int64_t position) {
+    switch (job->index_dtype) {
+    case DTYPE_U8:
+        return ((const uint8_t *)job->indices)[position];
+    case DTYPE_I8:
+        return ((const int8_t *)job->indices)[position];
+    case DTYPE_I16:
+        return ((const int16_t *)job->indices)[position];
+    case DTYPE_I32:
+        return ((const int32_t *)job->indices)[position];
+    default:
+        return ((const int64_t *)job->indices)[position];
+    }
+}
+
 static inline bool job_index(const struct job *job, int64_t position, int64_t *index) {
-    *index = job->indices[position];
+    *index = job_read(job, position);
     if ((uint64_t)*index < (uint64_t)job->extent) {
         return true;
     }
@@ -117,6 +133,7 @@ static struct job job_make(struct cpu *cpu, const struct launch *launch) {
     return (struct job){.base.cpu = cpu,
                         .launch = launch,
                         .indices = launch->inputs[1].data,
+                        .index_dtype = (enum dtype)launch->inputs[1].dtype,
                         .x = x->data,
                         .out = out->data,
                         .outer = x->shape[0],
@@ -145,6 +162,7 @@ int cpu_one_hot(struct cpu *cpu, const struct launch *launch, struct cpu_job **b
     struct job job = {.base.cpu = cpu,
                       .launch = launch,
                       .indices = launch->inputs[0].data,
+                      .index_dtype = (enum dtype)launch->inputs[0].dtype,
                       .out = out->data,
                       .outer = 1,
                       .inner = out->shape[1],

@@ -48,6 +48,8 @@ static const struct blas_type types[DTYPE_COUNT] = {
                       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
     [DTYPE_F8E5M2] = {CUDA_R_8F_E5M2, CUDA_R_32F, CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F,
                       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
+    [DTYPE_I8] = {CUDA_R_8I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUBLAS_COMPUTE_32I, CUBLASLT_REDUCTION_SCHEME_MASK},
+    [DTYPE_I32] = {CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, CUBLAS_COMPUTE_32I, CUBLASLT_REDUCTION_SCHEME_MASK},
     [DTYPE_F64] = {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
 };
 
@@ -284,8 +286,10 @@ static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_pl
                                     const struct blas_operands *operands, void *workspace, cudaStream_t stream) {
     static const float one = 1, zero = 0;
     static const double wide_one = 1, wide_zero = 0;
-    bool wide = plan->type->scale == CUDA_R_64F;
-    const void *alpha = wide ? (const void *)&wide_one : &one, *beta = wide ? (const void *)&wide_zero : &zero;
+    static const int32_t integer_one = 1, integer_zero = 0;
+    bool wide = plan->type->scale == CUDA_R_64F, integer = plan->type->scale == CUDA_R_32I;
+    const void *alpha = wide ? (const void *)&wide_one : integer ? (const void *)&integer_one : &one;
+    const void *beta = wide ? (const void *)&wide_zero : integer ? (const void *)&integer_zero : &zero;
     const struct attribute bias = ATTRIBUTE(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands->bias);
     if (plan->product.bias_alignment)
         BLAS_TRY(plan_set(plan, &bias));

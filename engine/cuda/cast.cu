@@ -1,5 +1,7 @@
 /* Casts between all dtypes: the kernel of elementwise.cuh with a conversion of engine/formula.h. Both operands may be
  * strided. */
+#include <type_traits>
+
 #include "engine/cuda/elementwise.cuh"
 
 namespace {
@@ -13,6 +15,11 @@ template <typename T, typename R> struct cast {
         return number_cast<R>::from(number_widen(a));
     }
 };
+
+/* Casts that jobs do all the time have a kernel for operands without gaps; of each of 130 that would be too much to load. */
+template <typename T> constexpr bool cast_common() {
+    return std::is_same<T, __half>::value || std::is_same<T, __nv_bfloat16>::value || std::is_same<T, float>::value;
+}
 
 /* Anything but zero is true, a NaN too. */
 template <typename T> struct cast_truth {
@@ -29,13 +36,13 @@ template <typename T> struct cast_truth {
 /* ---- the table: rows by the dtype from which, columns by that to which, in their order; a copy where there is none ---- */
 
 static_assert(DTYPE_BOOL == 1 && DTYPE_U8 == 2 && DTYPE_I8 == 3 && DTYPE_I16 == 4 && DTYPE_I32 == 5 && DTYPE_I64 == 6 &&
-                  DTYPE_F16 == 7 && DTYPE_BF16 == 8 && DTYPE_F32 == 9 && DTYPE_F64 == 10 &&
-                  DTYPE_F8E4M3 == 11 && DTYPE_F8E5M2 == 12 && DTYPE_COUNT == 13,
+                  DTYPE_F16 == 7 && DTYPE_BF16 == 8 && DTYPE_F32 == 9 && DTYPE_F64 == 10 && DTYPE_F8E4M3 == 11 &&
+                  DTYPE_F8E5M2 == 12 && DTYPE_COUNT == 13,
               "rows and columns are in the order of dtypes");
 
 #define NONE space_kernels()
-#define CAST(T, R) (elementwise_kernels<cast<T, R>>())
-#define TRUTH(T) (elementwise_kernels<cast_truth<T>>())
+#define CAST(T, R) (elementwise_kernels < cast<T, R>, cast_common<T>() && cast_common<R>() > ())
+#define TRUTH(T) (elementwise_kernels<cast_truth<T>, false>())
 #define TO_INTEGERS(T) CAST(T, uint8_t), CAST(T, int8_t), CAST(T, int16_t), CAST(T, int32_t), CAST(T, int64_t)
 #define TO_F8(T) CAST(T, f8e4m3), CAST(T, f8e5m2)
 #define TO_FLOATS(T) CAST(T, __half), CAST(T, __nv_bfloat16), CAST(T, float), CAST(T, double)
@@ -59,13 +66,25 @@ static const struct space_kernels table[DTYPE_COUNT][DTYPE_COUNT] = {
      CAST(__half, double), TO_F8(__half)},
     {NONE, TRUTH(__nv_bfloat16), TO_INTEGERS(__nv_bfloat16), CAST(__nv_bfloat16, __half), NONE,
      CAST(__nv_bfloat16, float), CAST(__nv_bfloat16, double), TO_F8(__nv_bfloat16)},
-    {NONE, TRUTH(float), TO_INTEGERS(float), CAST(float, __half), CAST(float, __nv_bfloat16), NONE,
-     CAST(float, double), TO_F8(float)},
+    {NONE, TRUTH(float), TO_INTEGERS(float), CAST(float, __half), CAST(float, __nv_bfloat16), NONE, CAST(float, double),
+     TO_F8(float)},
     {NONE, TRUTH(double), TO_INTEGERS(double), CAST(double, __half), CAST(double, __nv_bfloat16), CAST(double, float),
      NONE, TO_F8(double)},
     {NONE, TRUTH(f8e4m3), TO_INTEGERS(f8e4m3), TO_FLOATS(f8e4m3), NONE, CAST(f8e4m3, f8e5m2)},
     {NONE, TRUTH(f8e5m2), TO_INTEGERS(f8e5m2), TO_FLOATS(f8e5m2), CAST(f8e5m2, f8e4m3), NONE},
 };
+
+bool cuda_cast_walk(cuda_kernel_seen *seen, void *context) {
+    for (int from = 0; from < DTYPE_COUNT; from++) {
+        for (int to = 0; to < DTYPE_COUNT; to++) {
+            bool common = cuda_dtype_common((enum dtype)from) && cuda_dtype_common((enum dtype)to);
+            if (!space_walk(&table[from][to], common, seen, context)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
 
 int cuda_cast(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct space_kernels *kernels = &table[launch->inputs[0].dtype][launch->output.dtype];

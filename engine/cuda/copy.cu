@@ -5,6 +5,8 @@
 
 namespace {
 
+enum { TRANSPOSE_LINES = SPACE_THREADS / 32 };
+
 struct transpose_arguments {
     const char *in;
     char *out;
@@ -15,12 +17,66 @@ struct transpose_arguments {
     struct space_axis axis[SHAPE_RANK_MAX - 2]; /* [outer], which make the matrices, the fastest first */
 };
 
+/* What a thread reads of a tile, and writes: lines eight apart, and of each what is 32 apart. Of a tile that is full nothing
+ * is compared; addresses are stepped, since computing each anew takes more than reading. */
+template <typename T, int side>
+__device__ __forceinline__ void transpose_read(const struct transpose_arguments &p, const T *in, int lines_left,
+                                               int left, bool full, T (&value)[side / TRANSPOSE_LINES][side / 32]) {
+    const T *from = in + threadIdx.x / 32 * p.in_column + threadIdx.x % 32 * p.in_row;
+    const int64_t step = TRANSPOSE_LINES * p.in_column, across = 32 * p.in_row;
+    if (full) {
+#pragma unroll
+        for (int n = 0; n < side / TRANSPOSE_LINES; n++, from += step) {
+#pragma unroll
+            for (int m = 0; m < side / 32; m++) {
+                value[n][m] = from[m * across];
+            }
+        }
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < side / TRANSPOSE_LINES; n++, from += step) {
+#pragma unroll
+        for (int m = 0; m < side / 32; m++) {
+            if (n * TRANSPOSE_LINES < lines_left && m * 32 < left) {
+                value[n][m] = from[m * across];
+            }
+        }
+    }
+}
+
+template <typename T, int side>
+__device__ __forceinline__ void transpose_write(const struct transpose_arguments &p, T *out, int lines_left, int left,
+                                                bool full, const T (&value)[side / TRANSPOSE_LINES][side / 32]) {
+    T *to = out + threadIdx.x / 32 * p.out_row + threadIdx.x % 32 * p.out_column;
+    const int64_t step = TRANSPOSE_LINES * p.out_row, across = 32 * p.out_column;
+    if (full) {
+#pragma unroll
+        for (int n = 0; n < side / TRANSPOSE_LINES; n++, to += step) {
+#pragma unroll
+            for (int m = 0; m < side / 32; m++) {
+                to[m * across] = value[n][m];
+            }
+        }
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < side / TRANSPOSE_LINES; n++, to += step) {
+#pragma unroll
+        for (int m = 0; m < side / 32; m++) {
+            if (n * TRANSPOSE_LINES < lines_left && m * 32 < left) {
+                to[m * across] = value[n][m];
+            }
+        }
+    }
+}
+
 /* A warp's accesses go along one axis, 32 elements at a time, eight warps to a tile. The tile's rows in shared memory are
  * an odd number of 32-bit words apart (of 64-bit ones for elements of 8 bytes), so that a column is in 32 banks. */
 template <typename T, int side>
 __global__ void __launch_bounds__(SPACE_THREADS)
     transpose_kernel(const __grid_constant__ struct transpose_arguments p) {
-    constexpr int padding = sizeof(T) < 4 ? 4 / sizeof(T) : 1, lines = SPACE_THREADS / 32;
+    constexpr int padding = sizeof(T) < 4 ? 4 / sizeof(T) : 1, lines = TRANSPOSE_LINES;
     __shared__ T square[side][side + padding];
     const int lane = threadIdx.x % 32, line = threadIdx.x / 32;
     for (uint32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
@@ -37,16 +93,10 @@ __global__ void __launch_bounds__(SPACE_THREADS)
         const T *in = (const T *)p.in + from;
         T *out = (T *)p.out + to;
         T value[side / lines][side / 32]; /* all of a thread's reads are under way before it waits for the first */
-#pragma unroll
-        for (int n = 0; n < side / lines; n++) {
-#pragma unroll
-            for (int m = 0; m < side / 32; m++) {
-                const int i = line + n * lines, j = lane + m * 32;
-                if (column + i < p.columns && row + j < p.rows) {
-                    value[n][m] = in[i * p.in_column + j * p.in_row];
-                }
-            }
-        }
+        const int columns = p.columns - column < side ? (int)(p.columns - column) : side;
+        const int rows = p.rows - row < side ? (int)(p.rows - row) : side;
+        const bool full = columns == side && rows == side;
+        transpose_read<T, side>(p, in, columns - line, rows - lane, full, value);
 #pragma unroll
         for (int n = 0; n < side / lines; n++) {
 #pragma unroll
@@ -59,12 +109,10 @@ __global__ void __launch_bounds__(SPACE_THREADS)
         for (int n = 0; n < side / lines; n++) {
 #pragma unroll
             for (int m = 0; m < side / 32; m++) {
-                const int i = line + n * lines, j = lane + m * 32;
-                if (row + i < p.rows && column + j < p.columns) {
-                    out[i * p.out_row + j * p.out_column] = square[j][i];
-                }
+                value[n][m] = square[lane + m * 32][line + n * lines];
             }
         }
+        transpose_write<T, side>(p, out, rows - line, columns - lane, full, value);
         __syncthreads();
     }
 }
@@ -96,6 +144,15 @@ static const struct copy_row copy_rows[] = {
     {4, elementwise_kernels<copy<uint32_t>>(), transpose_kernel<uint32_t, 64>, 64},
     {8, elementwise_kernels<copy<uint64_t>>(), transpose_kernel<uint64_t, 32>, 32},
 };
+
+bool cuda_copy_walk(cuda_kernel_seen *seen, void *context) {
+    for (const struct copy_row &row : copy_rows) {
+        if (!space_walk(&row.kernels, true, seen, context) || !seen(context, true, (const void *)row.transpose)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 static const struct copy_row *copy_find(int64_t size) {
     return &copy_rows[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];

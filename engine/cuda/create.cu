@@ -129,6 +129,21 @@ int cuda_arange(struct cuda *cuda, struct cuda_stream *stream, const struct laun
 
 typedef void diagonal_function(const struct diagonal_arguments arguments);
 
+/* By the size of an element. */
+static diagonal_function *const diagonal_functions[] = {diagonal_kernel<uint8_t>, diagonal_kernel<uint16_t>,
+                                                        diagonal_kernel<uint32_t>, diagonal_kernel<uint64_t>};
+
+bool cuda_create_walk(cuda_kernel_seen *seen, void *context) {
+    bool more = seen(context, true, (const void *)fill_kernel);
+    for (arange_function *kernel : arange_functions) {
+        more = more && (!kernel || seen(context, false, (const void *)kernel));
+    }
+    for (diagonal_function *kernel : diagonal_functions) {
+        more = more && seen(context, false, (const void *)kernel);
+    }
+    return more;
+}
+
 /* The bound of the diagonal in the shape rule keeps these from overflowing. */
 int cuda_eye(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
@@ -141,9 +156,6 @@ int cuda_eye(struct cuda *cuda, struct cuda_stream *stream, const struct launch 
     }
     struct diagonal_arguments arguments = {(char *)out->data + (begin * columns + begin + diagonal) * (int64_t)size,
                                            end - begin, columns + 1, number_pattern((enum dtype)out->dtype, 1, 1)};
-    diagonal_function *kernel = size == 1   ? diagonal_kernel<uint8_t>
-                                : size == 2 ? diagonal_kernel<uint16_t>
-                                : size == 4 ? diagonal_kernel<uint32_t>
-                                            : diagonal_kernel<uint64_t>;
+    diagonal_function *kernel = diagonal_functions[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];
     return space_start((const void *)kernel, create_blocks(cuda, arguments.n), &arguments, fault, stream->stream);
 }

@@ -67,6 +67,18 @@ bool cuda_softmax_has(unsigned opcode, enum dtype dtype);
 bool cuda_random_has(unsigned opcode, enum dtype dtype);
 bool cuda_matmul_has(enum dtype dtype);
 
+/* Tells of each kernel of a source, until one is answered with false. `common`: one that jobs use all the time. Of CUB's
+ * kernels nobody tells: only CUB knows which it launches. */
+typedef bool cuda_kernel_seen(void *context, bool common, const void *kernel);
+typedef bool cuda_kernel_walk(cuda_kernel_seen *seen, void *context);
+cuda_kernel_walk cuda_elementwise_walk, cuda_cast_walk, cuda_copy_walk, cuda_create_walk, cuda_random_walk;
+cuda_kernel_walk cuda_reduce_walk, cuda_softmax_walk, cuda_take_walk, matmul_finish_walk, matmul_tiled_walk;
+
+/* Floats up to 32 bits. */
+static inline bool cuda_dtype_common(enum dtype dtype) {
+    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
+}
+
 /* Makes the stream's scratch at least this large, with what was in it gone; it is kept until the device needs the memory
  * for another stream, or has nothing to do for a while. NULL and a fault where there is no more: with STATUS_OUT_OF_MEMORY
  * the driver goes on without, for what it returns is the device's failure. */

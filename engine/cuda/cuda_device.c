@@ -109,35 +109,19 @@ int cuda_enter(const struct cuda *cuda, struct fault *fault) {
 }
 
 static int cuda_reserve(struct device *base, size_t bytes, void **segment, struct fault *fault) {
-    int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
-    if (code != STATUS_OK)
-        return code;
-    CUDA_TRY(fault, cudaMalloc(segment, bytes));
-    monitor_reserved(((struct cuda_device *)base)->monitor, (int64_t)bytes);
-    return STATUS_OK;
+    return cuda_memory_reserve(&((struct cuda_device *)base)->memory, bytes, segment, fault);
 }
 
 static void cuda_release(struct device *base, void *segment, size_t bytes) {
-    struct fault fault;
-    if (cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK)
-        cudaFree(segment);
-    monitor_reserved(((struct cuda_device *)base)->monitor, -(int64_t)bytes);
+    cuda_memory_release(&((struct cuda_device *)base)->memory, segment, bytes);
 }
 
-/* Pinned, and at the same address for the device. */
 static int cuda_host_reserve(struct device *base, size_t bytes, void **segment, struct fault *fault) {
-    int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);
-    if (code != STATUS_OK)
-        return code;
-    CUDA_TRY(fault, cudaHostAlloc(segment, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
-    return STATUS_OK;
+    return cuda_memory_pin(&((struct cuda_device *)base)->memory, bytes, segment, fault);
 }
 
 static void cuda_host_release(struct device *base, void *segment, size_t bytes) {
-    struct fault fault;
-    (void)bytes;
-    if (cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK)
-        cudaFreeHost(segment);
+    cuda_memory_unpin(&((struct cuda_device *)base)->memory, segment, bytes);
 }
 
 /* ---- the device ---- */
@@ -281,6 +265,9 @@ static int cuda_open(const struct device_options *options, struct device **resul
         return code;
     }
     monitor_opened(device->monitor);
+    cuda_memory_init(&device->memory, &device->cuda, device->monitor, options->preload);
+    if (options->preload)
+        preload_start(&device->preload, &device->cuda);
     *result = &device->base;
     return STATUS_OK;
 }
@@ -288,10 +275,12 @@ static int cuda_open(const struct device_options *options, struct device **resul
 static void cuda_close(struct device *base) {
     struct cuda_device *device = (struct cuda_device *)base;
     struct fault fault;
+    preload_stop(&device->preload);
     if (cuda_enter(&device->cuda, &fault) == STATUS_OK) {
         blas_destroy(device->cuda.blas);
         cuda_events_destroy(device);
     }
+    cuda_memory_finish(&device->memory);
     monitor_stop(device->monitor);
     pthread_mutex_destroy(&device->events_lock);
     free(device);

@@ -5,7 +5,9 @@
 #include <stdatomic.h>
 
 #include "engine/cuda/cuda.h"
+#include "engine/cuda/cuda_memory.h"
 #include "engine/cuda/monitor.h"
+#include "engine/cuda/preload.h"
 #include "engine/device_impl.h"
 
 struct device_event {
@@ -34,6 +36,8 @@ struct cuda_device {
     struct device_info info;   /* as read when it was opened, */
     struct device_rates rates; /* too */
     struct monitor *monitor;   /* NULL: no readings */
+    struct preload preload;
+    struct cuda_memory memory;
     struct cuda_workspaces workspaces;
     pthread_mutex_t events_lock;
     struct device_event *events, *events_timed; /* unused ones */

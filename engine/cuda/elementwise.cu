@@ -185,8 +185,8 @@ template <typename T> struct where {
 /* ---- the table: rows by opcode, in its order; columns by dtype; most rows end before f8, which is not computed in ---- */
 
 static_assert(DTYPE_BOOL == 1 && DTYPE_U8 == 2 && DTYPE_I8 == 3 && DTYPE_I16 == 4 && DTYPE_I32 == 5 && DTYPE_I64 == 6 &&
-                  DTYPE_F16 == 7 && DTYPE_BF16 == 8 && DTYPE_F32 == 9 && DTYPE_F64 == 10 &&
-                  DTYPE_F8E4M3 == 11 && DTYPE_F8E5M2 == 12 && DTYPE_COUNT == 13,
+                  DTYPE_F16 == 7 && DTYPE_BF16 == 8 && DTYPE_F32 == 9 && DTYPE_F64 == 10 && DTYPE_F8E4M3 == 11 &&
+                  DTYPE_F8E5M2 == 12 && DTYPE_COUNT == 13,
               "columns are in the order of dtypes");
 
 #define NONE space_kernels()
@@ -266,6 +266,17 @@ static const struct space_kernels *table_find(unsigned opcode, enum dtype dtype)
 
 bool cuda_elementwise_has(unsigned opcode, enum dtype dtype) {
     return table_find(opcode, dtype) != nullptr;
+}
+
+bool cuda_elementwise_walk(cuda_kernel_seen *seen, void *context) {
+    for (const auto &row : table) {
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            if (!space_walk(&row[dtype], cuda_dtype_common((enum dtype)dtype), seen, context)) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 /* By the dtype of the last input: where's first one is its condition. */

@@ -105,15 +105,58 @@ __global__ void __launch_bounds__(SPACE_THREADS)
     }
 }
 
+template <class F, int lanes>
+__device__ __forceinline__ void elementwise_flat_read(const struct flat_arguments &p, int64_t at,
+                                                      elementwise_inputs<F, lanes> &in) {
+    in.a = ((const number_pack<typename F::first, lanes> *)p.data[1])[at];
+    if constexpr (F::inputs > 1) {
+        in.b = ((const number_pack<typename F::second, lanes> *)p.data[2])[at];
+    }
+    if constexpr (F::inputs > 2) {
+        in.c = ((const number_pack<typename F::third, lanes> *)p.data[3])[at];
+    }
+}
+
+template <class F, int lanes>
+__global__ void __launch_bounds__(SPACE_THREADS) elementwise_flat(const __grid_constant__ struct flat_arguments p) {
+    constexpr int unroll = SPACE_UNROLL_WIDE;
+    const int64_t step = (int64_t)gridDim.x * (SPACE_THREADS * unroll);
+    for (int64_t at = (int64_t)blockIdx.x * (SPACE_THREADS * unroll) + threadIdx.x; at < p.positions; at += step) {
+        elementwise_inputs<F, lanes> in[unroll];
+#pragma unroll
+        for (int u = 0; u < unroll; u++) {
+            if (at + u * SPACE_THREADS < p.positions) {
+                elementwise_flat_read<F, lanes>(p, at + u * SPACE_THREADS, in[u]);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < unroll; u++) {
+            if (at + u * SPACE_THREADS < p.positions) {
+                elementwise_write<F, lanes>(p.data[0], (at + u * SPACE_THREADS) * lanes, in[u]);
+            }
+        }
+    }
+    if (blockIdx.x == 0 && threadIdx.x < p.tail) {
+        const int64_t at = p.positions * lanes + threadIdx.x;
+        elementwise_inputs<F, 1> in;
+        elementwise_flat_read<F, 1>(p, at, in);
+        elementwise_write<F, 1>(p.data[0], at, in);
+    }
+}
+
 template <typename T, typename... Others> constexpr int elementwise_size() {
     int size = sizeof(T);
     ((size = (int)sizeof(Others) > size ? (int)sizeof(Others) : size), ...);
     return size;
 }
 
-/* Both versions, the wide one with 16 bytes of the largest type at a time. */
-template <class F> constexpr struct space_kernels elementwise_kernels() {
+/* All versions, the wide ones with 16 bytes of the largest type at a time. */
+template <class F, bool flat = true> constexpr struct space_kernels elementwise_kernels() {
     constexpr int lanes =
         16 / elementwise_size<typename F::result, typename F::first, typename F::second, typename F::third>();
-    return {elementwise_kernel<F, lanes>, elementwise_kernel<F, 1>, lanes};
+    if constexpr (flat) {
+        return {elementwise_kernel<F, lanes>, elementwise_kernel<F, 1>, elementwise_flat<F, lanes>, lanes};
+    } else {
+        return {elementwise_kernel<F, lanes>, elementwise_kernel<F, 1>, nullptr, lanes};
+    }
 }

@@ -5,8 +5,8 @@
  * operand whose rows lie contiguous is then not transposed, one whose columns do is; any other is packed into the
  * stream's scratch first (matmul_side.c), in pieces where it is large (matmul_piece.c).
  *
- * One batch axis goes to cublasLt as a strided batch, others are looped over. Integers, truth values and what cublasLt
- * refuses go to matmul_tiled.cu, which is slower by far: the device counts how often that was a product of floats.
+ * One batch axis goes to cublasLt as a strided batch, others are looped over. Integers but for i8, truth values and what
+ * cublasLt refuses go to matmul_tiled.cu, which is slower by far: the device counts how often that was a product of floats.
  *
  * The bias of linear is cublasLt's to add where it can. Activations are a pass over the result (matmul_finish.cu), but for
  * those of which somebody has found out that cublasLt's are right (cuda_fused.c). Before such a pass results in half precision
@@ -138,6 +138,17 @@ static int product_ways_fp8(const struct product *product, struct way ways[WAYS]
     return count;
 }
 
+/* Products of i8 are tensor cores' own, of matrices as those of fp8. Their sums are 32 bits wide and may stop at the ends
+ * where ours wrap: so only sums that cannot come that far, which wrap in the pass. */
+static int product_ways_i8(const struct product *product, struct way ways[WAYS]) {
+    enum { DEPTH_MAX = (1 << 17) - 1 }; /* (-128)² · 2^17 = 2^31 */
+    if (product->k > DEPTH_MAX || product->k % 16 || product->n % 16 || product->cuda->capability < 80)
+        return 0;
+    ways[0] = (struct way){
+        .a = DTYPE_I8, .b = DTYPE_I8, .made = DTYPE_I32, .a_order = SIDE_ALONG_ROWS, .b_order = SIDE_ALONG_COLUMNS};
+    return 1;
+}
+
 /* cublasLt says that it takes a bias' alignment from its address. Its users found kernels that take 16 bytes for granted, and
  * what they lose by that is the device. */
 static bool product_bias_aligned(const struct product *product, int64_t columns) {
@@ -151,6 +162,8 @@ static int product_ways(const struct product *product, struct way ways[WAYS]) {
     bool ends = product_ends(product);
     if (dtype_is_f8(product->a.dtype))
         return product_ways_fp8(product, ways);
+    if (dtype == DTYPE_I8)
+        return product_ways_i8(product, ways);
     struct way way = {.a = dtype, .b = dtype, .made = ends && product_size(dtype) == 2 ? DTYPE_F32 : dtype};
     bool all = product->activation == OP_ACTIVATION_NONE || cuda_fuses(product->cuda, product->activation, dtype);
     bool relu = product->activation == OP_ACTIVATION_RELU && product_size(dtype) == 2 && product->bias;
@@ -269,10 +282,10 @@ int cuda_matmul(struct cuda *cuda, struct cuda_stream *stream, const struct laun
     product_init(&product, cuda, stream, launch);
     if (product.k == 0)
         return product_of_nothing(&product, fault);
-    if (dtype_kind(product.dtype) == DTYPE_KIND_FLOAT) {
+    if (dtype_kind(product.dtype) == DTYPE_KIND_FLOAT || product.dtype == DTYPE_I8) {
         code = product_library(&product, &taken, fault);
         if (code == STATUS_OK && !taken)
-            cuda_count_up(&cuda->products_slow);
+            product_count(&product, &cuda->products_slow);
     }
     if (code != STATUS_OK || taken)
         return code;

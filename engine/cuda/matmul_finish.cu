@@ -51,6 +51,9 @@ __global__ void __launch_bounds__(SPACE_THREADS)
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             if (first + u * SPACE_THREADS + threadIdx.x < arguments.elements) {
+                if constexpr (std::is_integral<To>::value) {
+                    value[u] = (To)value[u]; /* wraps, before the activation looks at the sign */
+                }
                 ((To *)finish.to)[to[u]] = number_store<To>::from(activation_apply(finish.activation, value[u]));
             }
         }
@@ -65,6 +68,7 @@ const struct {
 } kernels[] = {
     {DTYPE_U8, DTYPE_U8, finish_kernel<uint8_t, uint8_t>}, /* of integers: zeros, where there is no depth */
     {DTYPE_I8, DTYPE_I8, finish_kernel<int8_t, int8_t>},
+    {DTYPE_I32, DTYPE_I8, finish_kernel<int32_t, int8_t>},
     {DTYPE_I16, DTYPE_I16, finish_kernel<int16_t, int16_t>},
     {DTYPE_I32, DTYPE_I32, finish_kernel<int32_t, int32_t>},
     {DTYPE_I64, DTYPE_I64, finish_kernel<int64_t, int64_t>},
@@ -86,6 +90,15 @@ finish_function *finish_find(enum dtype from, enum dtype to) {
 }
 
 } // namespace
+
+bool matmul_finish_walk(cuda_kernel_seen *seen, void *context) {
+    for (const auto &row : kernels) {
+        if (!seen(context, cuda_dtype_common(row.to), (const void *)row.kernel)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 int matmul_finish_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_finish *finish,
                       struct fault *fault) {

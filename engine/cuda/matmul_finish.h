@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 /* to [batches, rows, columns] = activation(from + bias [columns]); strides in elements, those of columns are 1. `from` may
- * be `to`. `from` has the same dtype, or is f32 where the result is f16 or bf16. Of integers, `from` is zeros. */
+ * be `to`. `from` has the same dtype, or is f32 where the result is f16 or bf16, or i32 where
+ * it is i8. Of other integers, `from` is zeros. */
 struct matmul_finish {
     const void *from, *bias; /* bias: NULL: none; of `to`'s dtype */
     void *to;

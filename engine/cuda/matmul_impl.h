@@ -91,6 +91,12 @@ static inline int64_t product_stride(const struct product *product, const int64_
     return product->strided < 0 ? 0 : batch[product->strided];
 }
 
+/* Only those of floats are counted. */
+static inline void product_count(const struct product *product, uint64_t *counter) {
+    if (dtype_kind(product->dtype) == DTYPE_KIND_FLOAT)
+        cuda_count_up(counter);
+}
+
 struct matmul_tiled product_tiled(const struct product *product);
 
 /* ---- pieces ---- */

@@ -90,7 +90,7 @@ static int piece_tiled(const struct product *product, const struct piece *piece,
         tiled.b_batch[0] = product->b.batch[product->strided];
         tiled.c_batch[0] = product->c_batch[product->strided];
     }
-    cuda_count_up(&product->cuda->products_slow);
+    product_count(product, &product->cuda->products_slow);
     return matmul_tiled_run(product->cuda, product->stream, &tiled, false, fault);
 }
 
@@ -139,7 +139,7 @@ static int piece_multiply(struct product *product, const struct piece *piece, st
     code = blas_multiply(product->cuda->blas, plan, &operands, workspace, product->stream->stream, refused, fault);
     if (code != STATUS_OK || *refused)
         return code;
-    cuda_count_up(&product->cuda->products_library);
+    product_count(product, &product->cuda->products_library);
     return piece_finish(product, piece, fault);
 }
 

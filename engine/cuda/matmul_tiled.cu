@@ -235,10 +235,11 @@ struct tiled_kernel {
     enum dtype a, b;
     cudaError_t (*launch)(const struct cuda *cuda, const struct tiled_plan *plan, cudaStream_t stream);
     int accumulator; /* bytes */
+    void (*multiply)(const tiled_plan plan), (*add_up)(const tiled_plan plan);
 };
 
 template <class Op> static constexpr struct tiled_kernel tiled_kernel_of(enum dtype a, enum dtype b) {
-    return {a, b, tiled_launch<Op>, (int)sizeof(typename Op::A)};
+    return {a, b, tiled_launch<Op>, (int)sizeof(typename Op::A), tiled_multiply<Op>, tiled_add_up<Op>};
 }
 template <class T> static constexpr struct tiled_kernel tiled_kernel_of_floats(enum dtype dtype) {
     return tiled_kernel_of<tiled_floats<T, T, T>>(dtype, dtype);
@@ -263,6 +264,16 @@ static const struct tiled_kernel kernels[] = {
     tiled_kernel_of<tiled_floats<__nv_fp8_e5m2, __nv_fp8_e4m3, float>>(DTYPE_F8E5M2, DTYPE_F8E4M3),
     tiled_kernel_of<tiled_floats<__nv_fp8_e5m2, __nv_fp8_e5m2, float>>(DTYPE_F8E5M2, DTYPE_F8E5M2),
 };
+
+bool matmul_tiled_walk(cuda_kernel_seen *seen, void *context) {
+    for (const struct tiled_kernel &kernel : kernels) {
+        if (!seen(context, false, (const void *)kernel.multiply) ||
+            !seen(context, false, (const void *)kernel.add_up)) {
+            return false;
+        }
+    }
+    return true;
+}
 
 static const struct tiled_kernel *tiled_find(enum dtype a, enum dtype b) {
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {

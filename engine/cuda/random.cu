@@ -15,11 +15,23 @@ struct random_arguments {
     uint64_t seed, offset;
     double first, second; /* low and high, or mean and deviation */
     double least, last;   /* what uniform may give: values of the dtype */
+    bool plain;           /* first is 0 and second 1: nothing is scaled */
 };
 
 /* ---- four lanes to numbers ---- */
 
+/* Of floats up to 32 bits with 0 and 1, the same numbers without f64, which a processor converts 16 of in a clock: 0 + u · 1 is
+ * u, and 0 + x · 1 is x, but 0 for -0. */
 struct uniform {
+    static __device__ __forceinline__ void plain(const struct random_arguments &p, const uint32_t *lane,
+                                                 float (&value)[4]) {
+        const float last = (float)p.last;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float u = philox_unit_float(lane[i]);
+            value[i] = u > last ? last : u;
+        }
+    }
     static __device__ __forceinline__ double bounded(const struct random_arguments &p, double u) {
         double value = formula_multiply_add(p.first, u, __dsub_rn(p.second, p.first));
         value = value < p.least ? p.least : value;
@@ -40,14 +52,30 @@ struct uniform {
 };
 
 struct normal {
-    static __device__ __forceinline__ void numbers(const struct random_arguments &p, const uint32_t *lane,
-                                                   double (&value)[4]) {
+    static __device__ __forceinline__ void standard(const uint32_t *lane, float (&value)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
             float r = sqrtf(-2.0f * logf(1.0f - philox_unit_float(lane[i]))), sine, cosine;
             sincospif(2.0f * philox_unit_float(lane[i + 1]), &sine, &cosine);
-            value[i] = formula_multiply_add(p.first, p.second, (double)(r * cosine));
-            value[i + 1] = formula_multiply_add(p.first, p.second, (double)(r * sine));
+            value[i] = r * cosine;
+            value[i + 1] = r * sine;
+        }
+    }
+    static __device__ __forceinline__ void plain(const struct random_arguments &, const uint32_t *lane,
+                                                 float (&value)[4]) {
+        standard(lane, value);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            value[i] += 0.0f;
+        }
+    }
+    static __device__ __forceinline__ void numbers(const struct random_arguments &p, const uint32_t *lane,
+                                                   double (&value)[4]) {
+        float x[4];
+        standard(lane, x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            value[i] = formula_multiply_add(p.first, p.second, (double)x[i]);
         }
     }
     static __device__ __forceinline__ void numbers(const struct random_arguments &p, const uint32_t *lane,
@@ -59,6 +87,28 @@ struct normal {
     }
 };
 
+template <class D, typename T, int count>
+__device__ __forceinline__ void random_numbers(const struct random_arguments &p, const uint32_t *lane,
+                                               number_pack<T, count> &out) {
+    if constexpr (count == 4) {
+        if (p.plain) {
+            float value[count];
+            D::plain(p, lane, value);
+#pragma unroll
+            for (int i = 0; i < count; i++) {
+                out.lane[i] = number_store<T>::from(value[i]);
+            }
+            return;
+        }
+    }
+    double value[count];
+    D::numbers(p, lane, value);
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+        out.lane[i] = number_cast<T>::from(value[i]);
+    }
+}
+
 template <class D, typename T>
 __global__ void __launch_bounds__(SPACE_THREADS) random_kernel(const __grid_constant__ struct random_arguments p) {
     constexpr int count = sizeof(T) == 8 ? 2 : 4;
@@ -67,14 +117,9 @@ __global__ void __launch_bounds__(SPACE_THREADS) random_kernel(const __grid_cons
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t block = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; block * count < p.n; block += step) {
         uint32_t lane[4];
-        double value[count];
         pack out;
         philox_block(p.seed, p.offset + (uint64_t)block, &lane[0], &lane[1], &lane[2], &lane[3]);
-        D::numbers(p, lane, value);
-#pragma unroll
-        for (int i = 0; i < count; i++) {
-            out.lane[i] = number_cast<T>::from(value[i]);
-        }
+        random_numbers<D>(p, lane, out);
         T *to = (T *)p.out + block * count;
         if (together && (block + 1) * count <= p.n) {
             *(pack *)to = out;
@@ -109,12 +154,27 @@ bool cuda_random_has(unsigned opcode, enum dtype dtype) {
     return (opcode == OP_UNIFORM || opcode == OP_NORMAL) && dtype >= DTYPE_F16 && dtype <= DTYPE_F64;
 }
 
+bool cuda_random_walk(cuda_kernel_seen *seen, void *context) {
+    for (const struct random_row &row : random_rows) {
+        if (!seen(context, true, (const void *)row.uniform) || !seen(context, true, (const void *)row.normal)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int cuda_random(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     const struct random_row *row = &random_rows[out->dtype - DTYPE_F16];
-    struct random_arguments arguments = {
-        out->data,        1, (uint64_t)launch->ints[1], (uint64_t)launch->ints[2], launch->floats[0], launch->floats[1],
-        launch->floats[0], launch->floats[1]};
+    struct random_arguments arguments = {out->data,
+                                         1,
+                                         (uint64_t)launch->ints[1],
+                                         (uint64_t)launch->ints[2],
+                                         launch->floats[0],
+                                         launch->floats[1],
+                                         launch->floats[0],
+                                         launch->floats[1],
+                                         launch->floats[0] == 0 && launch->floats[1] == 1};
     for (int i = 0; i < out->rank; i++) {
         arguments.n *= out->shape[i];
     }

@@ -40,6 +40,19 @@ static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dt
     return NULL;
 }
 
+bool cuda_reduce_walk(cuda_kernel_seen *seen, void *context) {
+    const struct reduce_kernel *const tables[] = {reduce_sums, reduce_extremes, reduce_positions, reduce_products};
+    for (const struct reduce_kernel *kernels : tables) {
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
+            bool common = cuda_dtype_common((enum dtype)dtype) && kernels != reduce_products;
+            if (kernels[dtype].walk && !kernels[dtype].walk(seen, context, common)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 bool cuda_reduce_has(unsigned opcode, enum dtype dtype) {
     return reduce_kernel_of(opcode, (unsigned)dtype) != NULL;
 }
@@ -208,14 +221,31 @@ static bool plan_goes_down(const struct reduce_plan *plan) {
            (count <= SHORT_RUN && plan->outputs >= REDUCE_THREADS);
 }
 
+/* Whether columns lie side by side, as many as a thread takes, at addresses for one access, all the way down. */
+static bool plan_beside(const struct reduce_plan *plan, int64_t size) {
+    int last = plan->kept.rank - 1;
+    int64_t bytes = REDUCE_COLUMNS * size < 16 ? REDUCE_COLUMNS * size : 16;
+    uint64_t places = (uint64_t)(uintptr_t)plan->in | (uint64_t)(plan->run == 1 ? 0 : plan->run_stride * size);
+    for (int i = 0; i < last; i++) {
+        places |= (uint64_t)(plan->kept.strides[i] * size);
+    }
+    for (int i = 0; i < plan->stepped.rank; i++) {
+        places |= (uint64_t)(plan->stepped.strides[i] * size);
+    }
+    return plan->kept.strides[last] == 1 && plan->kept.shape[last] % REDUCE_COLUMNS == 0 &&
+           places % (uint64_t)bytes == 0;
+}
+
 /* Returns the number of tiles. */
-static int64_t plan_columns(struct reduce_plan *plan, const struct cuda *cuda) {
-    int64_t count = plan->run * plan->steps;
-    int wide = power_of_two(plan->kept.shape[plan->kept.rank - 1], 32);
+static int64_t plan_columns(struct reduce_plan *plan, const struct cuda *cuda, int64_t size) {
+    int64_t count = plan->run * plan->steps, columns;
+    plan->beside = plan_beside(plan, size);
+    columns = plan->beside ? REDUCE_COLUMNS : 1;
+    int wide = power_of_two(plan->kept.shape[plan->kept.rank - 1] / columns, 32);
     int rows = power_of_two(ceiling(count, REDUCE_UNROLL), REDUCE_THREADS / wide);
     plan->lanes = REDUCE_THREADS / rows;
     plan->across = plan_across(plan->run, plan->steps, rows);
-    int64_t blocks = ceiling(plan->outputs, (int64_t)plan->lanes * REDUCE_COLUMNS);
+    int64_t blocks = ceiling(plan->outputs, plan->lanes * columns);
     plan_parts(plan, cuda, plan->run, rows, blocks);
     return blocks * plan->parts;
 }
@@ -246,7 +276,8 @@ static void plan_init(struct reduce_plan *plan, const struct cuda *cuda, const s
     plan->lowest = launch->opcode == OP_MIN || launch->opcode == OP_ALL || launch->opcode == OP_ARGMIN;
     plan->divisor = launch->opcode == OP_MEAN ? (double)plan->run * (double)plan->steps : 1;
     plan->down = plan_goes_down(plan);
-    int64_t tiles = plan->down ? plan_columns(plan, cuda) : plan_rows(plan, cuda, kernel->vector);
+    int64_t size = (int64_t)dtype_size((enum dtype)launch->inputs[0].dtype);
+    int64_t tiles = plan->down ? plan_columns(plan, cuda, size) : plan_rows(plan, cuda, kernel->vector);
     plan->grid = plan_grid(cuda, tiles);
     plan->merge_lanes = power_of_two(plan->parts, MERGE_LANES_MAX);
     plan->merge_grid = plan_grid(cuda, ceiling(plan->outputs, REDUCE_THREADS / plan->merge_lanes));

@@ -6,8 +6,9 @@
  *
  *   rows     A group is `lanes` neighbours in a block, so the threads of a warp read along the run; contiguous runs are
  *            read 16 bytes at a time. For sums over trailing axes.
- *   columns  A block is `lanes` neighbours, each with REDUCE_COLUMNS outputs of its own, times a group for each of
- *            these: the threads of a warp read along the outputs. For sums over leading axes.
+ *   columns  A block is `lanes` neighbours, each with one output of its own, or with REDUCE_COLUMNS that lie side by side
+ *            and are read at once, times a group for each of these: the threads of a warp read along the outputs. For
+ *            sums over leading axes.
  *
  * Where there are too few outputs to occupy the device, each is cut into `parts`, whose accumulators are merged by a
  * second kernel. Who merges what depends on the plan alone, so results are the same each time. A single output of one
@@ -30,8 +31,11 @@ extern "C" {
 
 enum {
     REDUCE_THREADS = 256,
-    REDUCE_COLUMNS = 4, /* outputs of one thread */
+    REDUCE_COLUMNS = 4, /* outputs of one thread that are read at once */
     REDUCE_UNROLL = 4,  /* loads of one thread that are under way at a time */
+    /* Blocks that a processor is to hold: with one more, registers would be too few for all loads to be under way. */
+    REDUCE_ROWS_BLOCKS = 3,
+    REDUCE_COLUMNS_BLOCKS = 3,
 };
 
 struct reduce_axes {
@@ -49,7 +53,8 @@ struct reduce_plan {
     int64_t parts, part_steps, part_run; /* a part is so many steps of the whole run, or all steps of so much of it */
     double divisor;                      /* of a sum; the mean's */
     bool lowest;                         /* the least in place of the greatest */
-    bool down;                           /* columns */
+    bool down;                           /* columns, */
+    bool beside;                         /* REDUCE_COLUMNS at a time */
     int lanes, across;                   /* powers of two */
     int merge_lanes;
     int grid, merge_grid;
@@ -62,6 +67,8 @@ struct reduce_kernel {
     cudaError_t (*whole)(const struct reduce_plan *plan, void *memory, size_t *bytes, cudaStream_t stream);
     int accumulator; /* bytes */
     int vector;      /* elements in one load */
+    /* Tells of its kernels (cuda_kernel_walk); CUB's are its own. */
+    bool (*walk)(bool (*seen)(void *context, bool common, const void *kernel), void *context, bool common);
 };
 /* By dtype; `launch` is NULL where there is no kernel. */
 extern const struct reduce_kernel reduce_sums[DTYPE_COUNT], reduce_products[DTYPE_COUNT];
@@ -192,20 +199,21 @@ __device__ inline void reduce_contiguous(const Op &op, typename Op::A &a, const 
         op.take(a, one, position + i, 1);
     }
     int64_t vectors = (n - head) / V::n, i = at;
-    const vector *body = (const vector *)(const void *)(x + head);
-    for (; i + (REDUCE_UNROLL - 1) * (int64_t)across < vectors; i += REDUCE_UNROLL * (int64_t)across) {
+    const vector *from = (const vector *)(const void *)(x + head) + at;
+    for (; i + (REDUCE_UNROLL - 1) * (int64_t)across < vectors; i += REDUCE_UNROLL * across) {
         vector loaded[REDUCE_UNROLL];
 #pragma unroll
         for (int u = 0; u < REDUCE_UNROLL; u++) {
-            loaded[u] = body[i + u * (int64_t)across];
+            loaded[u] = *from;
+            from += across;
         }
 #pragma unroll
         for (int u = 0; u < REDUCE_UNROLL; u++) {
             op.take(a, loaded[u].x, position + head + (i + u * (int64_t)across) * V::n, 1);
         }
     }
-    for (; i < vectors; i += across) {
-        const vector loaded = body[i];
+    for (; i < vectors; i += across, from += across) {
+        const vector loaded = *from;
         op.take(a, loaded.x, position + head + i * V::n, 1);
     }
     for (i = head + vectors * V::n + at; i < n; i += across) {
@@ -218,22 +226,25 @@ template <class Op>
 __device__ inline void reduce_strided(const Op &op, typename Op::A &a, const typename Op::T *x, int64_t stride,
                                       int64_t n, int64_t position, int64_t at, int across) {
     int64_t i = at;
-    for (; i + (REDUCE_UNROLL - 1) * (int64_t)across < n; i += REDUCE_UNROLL * (int64_t)across) {
+    x += at * stride;
+    stride *= across;
+    for (; i + (REDUCE_UNROLL - 1) * (int64_t)across < n; i += REDUCE_UNROLL * across) {
         typename Op::T loaded[REDUCE_UNROLL];
 #pragma unroll
         for (int u = 0; u < REDUCE_UNROLL; u++) {
-            loaded[u] = x[(i + u * (int64_t)across) * stride];
+            loaded[u] = *x;
+            x += stride;
         }
         op.take(a, loaded, position + i, across);
     }
-    for (; i < n; i += across) {
-        const typename Op::T one[1] = {x[i * stride]};
+    for (; i < n; i += across, x += stride) {
+        const typename Op::T one[1] = {*x};
         op.take(a, one, position + i, across);
     }
 }
 
 template <class Op>
-__global__ void __launch_bounds__(REDUCE_THREADS, 4)
+__global__ void __launch_bounds__(REDUCE_THREADS, REDUCE_ROWS_BLOCKS)
     reduce_rows(const __grid_constant__ reduce_plan plan, const Op op) {
     typedef typename Op::A A;
     __shared__ A shared[REDUCE_THREADS / 32];
@@ -267,96 +278,100 @@ __global__ void __launch_bounds__(REDUCE_THREADS, 4)
 
 /* ---- columns ---- */
 
-/* Takes a piece of a run into the accumulators of the first `live` outputs. */
-template <class Op>
-__device__ inline void reduce_down(const Op &op, typename Op::A *a, const typename Op::T *const *x, int live,
-                                   int64_t offset, int64_t stride, int64_t n, int64_t position, int64_t at,
-                                   int across) {
-    int64_t i = at;
-    for (; i + (REDUCE_UNROLL - 1) * (int64_t)across < n; i += REDUCE_UNROLL * (int64_t)across) {
-        typename Op::T loaded[REDUCE_COLUMNS][REDUCE_UNROLL];
+/* Elements of neighbouring columns, read at once: 16 bytes of 4-byte elements. */
+template <class T, int COLUMNS> struct alignas(sizeof(T) * COLUMNS < 16 ? sizeof(T) * COLUMNS : 16) reduce_beside {
+    T x[COLUMNS];
+};
+
+/* Takes N elements of each of a thread's columns, `step` apart. */
+template <int N, class Op, int COLUMNS>
+__device__ inline void reduce_down(const Op &op, typename Op::A *a, const typename Op::T *x, int64_t step,
+                                   int64_t position, int across) {
+    typedef reduce_beside<typename Op::T, COLUMNS> beside;
+    beside loaded[N];
 #pragma unroll
-        for (int u = 0; u < REDUCE_UNROLL; u++) {
-#pragma unroll
-            for (int v = 0; v < REDUCE_COLUMNS; v++) {
-                if (v < live) {
-                    loaded[v][u] = x[v][offset + (i + u * (int64_t)across) * stride];
-                }
-            }
-        }
-#pragma unroll
-        for (int v = 0; v < REDUCE_COLUMNS; v++) {
-            if (v < live) {
-                op.take(a[v], loaded[v], position + i, across);
-            }
-        }
+    for (int u = 0; u < N; u++) {
+        loaded[u] = *(const beside *)(const void *)(x + u * step);
     }
-    for (; i < n; i += across) {
 #pragma unroll
-        for (int v = 0; v < REDUCE_COLUMNS; v++) {
-            if (v < live) {
-                const typename Op::T one[1] = {x[v][offset + i * stride]};
-                op.take(a[v], one, position + i, across);
-            }
+    for (int v = 0; v < COLUMNS; v++) {
+        typename Op::T column[N];
+#pragma unroll
+        for (int u = 0; u < N; u++) {
+            column[u] = loaded[u].x[v];
         }
+        op.take(a[v], column, position, across);
     }
 }
 
-/* Merges accumulators of threads that stand `lanes` apart; those of the first row get the result. */
-template <class Op>
-__device__ inline void reduce_stack(const Op &op, typename Op::A &a, int lanes, typename Op::A *shared) {
+/* Merges accumulators of threads that stand `lanes` apart, of all columns together; those of the first row get the
+ * result. */
+template <class Op, int COLUMNS>
+__device__ inline void reduce_stack(const Op &op, typename Op::A *a, int lanes, typename Op::A *shared) {
     int tid = (int)threadIdx.x;
-    shared[tid] = a;
+#pragma unroll
+    for (int v = 0; v < COLUMNS; v++) {
+        shared[v * REDUCE_THREADS + tid] = a[v];
+    }
     __syncthreads();
     for (int half = REDUCE_THREADS / 2; half >= lanes; half /= 2) {
         if (tid < half) {
-            op.merge(shared[tid], shared[tid + half]);
+#pragma unroll
+            for (int v = 0; v < COLUMNS; v++) {
+                op.merge(shared[v * REDUCE_THREADS + tid], shared[v * REDUCE_THREADS + tid + half]);
+            }
         }
         __syncthreads();
     }
-    a = shared[tid];
+#pragma unroll
+    for (int v = 0; v < COLUMNS; v++) {
+        a[v] = shared[v * REDUCE_THREADS + tid];
+    }
     __syncthreads(); /* the next round writes to it */
 }
 
-template <class Op>
-__global__ void __launch_bounds__(REDUCE_THREADS)
+template <class Op, int COLUMNS>
+__global__ void __launch_bounds__(REDUCE_THREADS, REDUCE_COLUMNS_BLOCKS)
     reduce_columns(const __grid_constant__ reduce_plan plan, const Op op) {
     typedef typename Op::A A;
-    __shared__ A shared[REDUCE_THREADS];
-    int lanes = plan.lanes, lane = (int)threadIdx.x & (lanes - 1), row = (int)threadIdx.x / lanes;
-    int rows = REDUCE_THREADS / lanes;
-    int at = row & (plan.across - 1), step = row / plan.across, step_lanes = rows / plan.across;
-    int per_block = lanes * REDUCE_COLUMNS;
-    int64_t tiles = (plan.outputs + per_block - 1) / per_block * plan.parts;
+    __shared__ A shared[REDUCE_THREADS * COLUMNS];
+    const int lanes = plan.lanes, lane = (int)threadIdx.x & (lanes - 1), row = (int)threadIdx.x / lanes;
+    const int rows = REDUCE_THREADS / lanes, across = plan.across;
+    const int at = row & (across - 1), step = row / across, step_lanes = rows / across;
+    const int per_block = lanes * COLUMNS;
+    const int64_t tiles = (plan.outputs + per_block - 1) / per_block * plan.parts, stride = across * plan.run_stride;
+    constexpr int unroll = COLUMNS > 1 ? REDUCE_UNROLL : 2 * REDUCE_UNROLL; /* of smaller loads */
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int64_t block = reduce_divide(tile, plan.parts), part = tile - block * plan.parts;
-        int64_t first = block * per_block + lane;
-        const typename Op::T *x[REDUCE_COLUMNS];
-        A a[REDUCE_COLUMNS];
-        int live = 0;
+        int64_t output = block * per_block + lane * COLUMNS; /* the number of outputs is a multiple of COLUMNS */
+        bool live = output < plan.outputs;
+        A a[COLUMNS];
 #pragma unroll
-        for (int v = 0; v < REDUCE_COLUMNS; v++) {
-            int64_t output = first + v * lanes;
-            x[v] = (const typename Op::T *)plan.in;
+        for (int v = 0; v < COLUMNS; v++) {
             a[v] = op.neutral();
-            if (output < plan.outputs) {
-                x[v] += reduce_offset(plan.kept, output);
-                live = v + 1;
+        }
+        if (live) {
+            const typename Op::T *x = (const typename Op::T *)plan.in + reduce_offset(plan.kept, output);
+            reduce_range range = reduce_part(plan, part);
+            for (int64_t s = range.step + step; s < range.step_end; s += step_lanes) {
+                int64_t i = range.begin + at;
+                const typename Op::T *from = x + reduce_offset(plan.stepped, s) + i * plan.run_stride;
+                for (; i + (unroll - 1) * (int64_t)across < range.end; i += unroll * across) {
+                    reduce_down<unroll, Op, COLUMNS>(op, a, from, stride, s * plan.run + i, across);
+                    from += unroll * stride;
+                }
+                for (; i < range.end; i += across, from += stride) {
+                    reduce_down<1, Op, COLUMNS>(op, a, from, 0, s * plan.run + i, across);
+                }
             }
         }
-        reduce_range range = reduce_part(plan, part);
-        for (int64_t s = range.step + step; s < range.step_end; s += step_lanes) {
-            int64_t offset = reduce_offset(plan.stepped, s) + range.begin * plan.run_stride;
-            reduce_down(op, a, x, live, offset, plan.run_stride, range.end - range.begin, s * plan.run + range.begin,
-                        at, plan.across);
+        if (rows > 1) {
+            reduce_stack<Op, COLUMNS>(op, a, lanes, shared);
         }
+        if (row == 0 && live) {
 #pragma unroll
-        for (int v = 0; v < REDUCE_COLUMNS; v++) {
-            if (rows > 1) {
-                reduce_stack(op, a[v], lanes, shared);
-            }
-            if (row == 0 && v < live) {
-                reduce_store(plan, op, first + v * lanes, part, a[v]);
+            for (int v = 0; v < COLUMNS; v++) {
+                reduce_store(plan, op, output + v, part, a[v]);
             }
         }
     }
@@ -391,8 +406,10 @@ __global__ void __launch_bounds__(REDUCE_THREADS)
 
 template <class Op> static cudaError_t reduce_launch(const struct reduce_plan *plan, cudaStream_t stream) {
     const Op op(*plan);
-    if (plan->down) {
-        reduce_columns<Op><<<plan->grid, REDUCE_THREADS, 0, stream>>>(*plan, op);
+    if (plan->down && plan->beside) {
+        reduce_columns<Op, REDUCE_COLUMNS><<<plan->grid, REDUCE_THREADS, 0, stream>>>(*plan, op);
+    } else if (plan->down) {
+        reduce_columns<Op, 1><<<plan->grid, REDUCE_THREADS, 0, stream>>>(*plan, op);
     } else {
         reduce_rows<Op><<<plan->grid, REDUCE_THREADS, 0, stream>>>(*plan, op);
     }
@@ -404,11 +421,19 @@ template <class Op> static cudaError_t reduce_launch(const struct reduce_plan *p
     return error;
 }
 
+template <class Op>
+static bool reduce_walk(bool (*seen)(void *context, bool common, const void *kernel), void *context, bool common) {
+    return seen(context, common, (const void *)reduce_rows<Op>) &&
+           seen(context, common, (const void *)reduce_columns<Op, REDUCE_COLUMNS>) &&
+           seen(context, common, (const void *)reduce_columns<Op, 1>) &&
+           seen(context, common, (const void *)reduce_partials<Op>);
+}
+
 #define REDUCE_KERNEL(Op)                                                                                              \
-    { reduce_launch<Op>, reduce_whole<Op>, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n }
+    { reduce_launch<Op>, reduce_whole<Op>, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n, reduce_walk<Op> }
 /* Without CUB's kernels, which take as long to compile as all others: for dtypes and operations that are rare with large
  * tensors. */
 #define REDUCE_KERNEL_OWN(Op)                                                                                          \
-    { reduce_launch<Op>, nullptr, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n }
+    { reduce_launch<Op>, nullptr, (int)sizeof(Op::A), (int)reduce_vector<Op::T>::n, reduce_walk<Op> }
 #define REDUCE_NONE                                                                                                    \
-    { nullptr, nullptr, 0, 0 }
+    { nullptr, nullptr, 0, 0, nullptr }

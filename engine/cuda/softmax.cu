@@ -6,6 +6,8 @@
  *
  *   held      Rows whose elements fit into the group's registers, 16 (f64: 8) for each thread: one read, one write. The
  *             maximum, then the sum of exponentials, then the results, as on the CPU.
+ *   shared    Longer rows along, of which a processor's shared memory has room for two or three: the same, with a block
+ *             for each row, whose threads keep their elements in shared memory in place of registers.
  *   streamed  Longer rows. First the maximum and the sum so far together, the sum scaled down whenever the maximum
  *             grows; then the row is read a second time. Where there are too few rows for the device each is cut into
  *             parts: one kernel leaves each part's maximum and sum in scratch, a second one merges those of its row and
@@ -21,14 +23,20 @@
 
 #include "engine/cuda/cuda.h"
 
+#ifndef DYNAMIC_SHARED /* as much shared memory as the launch asks for; where kernels run on the host it is something else */
+#define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
+#endif
+
 enum {
     SOFTMAX_THREADS = 256,
-    SOFTMAX_WARPS_MAX = 32,
-    SOFTMAX_CHUNK = 8,   /* elements between two looks at the maximum */
-    SOFTMAX_PART = 4096, /* elements that make a part worth a block */
-    BLOCKS_BUSY = 2,     /* blocks for each processor below which rows are cut, */
-    BLOCKS_WANTED = 8,   /* how many there are to be then, */
-    BLOCKS_MAX = 64,     /* and how many are launched at most: they go on to the next tile themselves */
+    SOFTMAX_THREADS_MAX = 512,    /* where rows are side by side, which takes many threads to hold them */
+    SOFTMAX_SHARED_THREADS = 512, /* for a row in shared memory, */
+    SOFTMAX_SHARED = 112 << 10,   /* of which it may have so much: half of what a processor of Hopper has */
+    SOFTMAX_LOADS = 4,            /* of one thread that are under way at a time */
+    SOFTMAX_PART = 4096,          /* elements that make a part worth a block */
+    BLOCKS_BUSY = 2,              /* blocks for each processor below which rows are cut, */
+    BLOCKS_WANTED = 8,            /* how many there are to be then, */
+    BLOCKS_MAX = 64,              /* and how many are launched at most: they go on to the next tile themselves */
 };
 
 /* ---- elements; a half computes in f32 ---- */
@@ -60,11 +68,11 @@ __device__ inline void softmax_store(double x, double *out) {
 
 template <class T> struct softmax_type {
     typedef float C; /* computes */
-    enum { held = 16, vector = 16 / sizeof(T) };
+    enum { held = 16, vector = 16 / sizeof(T), chunk = 8 /* elements between two looks at the maximum */ };
 };
 template <> struct softmax_type<double> {
     typedef double C;
-    enum { held = 8, vector = 2 };
+    enum { held = 8, vector = 2, chunk = 4 };
 };
 
 /* ---- the plan ---- */
@@ -79,6 +87,7 @@ struct softmax_plan {
     int64_t parts, part; /* elements of a part */
     int wide, beside;    /* powers of two */
     int threads, grid;
+    int shared; /* bytes of shared memory */
     bool across, vectors, logarithm;
 };
 
@@ -119,8 +128,10 @@ __device__ inline softmax_thread softmax_thread_of(const softmax_plan &plan) {
 
 template <class C> struct softmax_sum { C maximum, sum; /* of exp(x - maximum) */ };
 
+/* In f32 a power of two: x · log2(e) is rounded once more than in expf(), which makes |x| / 2^24 of the result, as much as
+ * rounding x itself does. */
 __device__ inline float softmax_exp(float x) {
-    return expf(x);
+    return exp2f(x * 1.44269504f);
 }
 __device__ inline double softmax_exp(double x) {
     return exp(x);
@@ -200,70 +211,108 @@ __device__ inline V softmax_group(const softmax_plan &plan, const softmax_thread
     return value;
 }
 
-/* ---- rows held in registers ---- */
-
-/* Number `i` of a thread's elements: with vectors, thread after thread has 16 bytes; else one element. */
-template <class T, bool VECTORS> __device__ inline int64_t softmax_element(const softmax_plan &plan, int lane, int i) {
-    enum { V = VECTORS ? (int)softmax_type<T>::vector : 1 };
-    return ((int64_t)(i / V) * plan.wide + lane) * V + i % V;
+/* The same over a whole block of full warps; `shared` has room for one value of each warp. */
+template <class Merge, class V> __device__ inline V softmax_warps(V value, V *shared) {
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value = Merge::merge(value, softmax_exchange(value, distance, 32));
+    }
+    if (threadIdx.x % 32 == 0) {
+        shared[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    value = shared[0];
+    for (int i = 1; i < SOFTMAX_SHARED_THREADS / 32; i++) {
+        value = Merge::merge(value, shared[i]);
+    }
+    __syncthreads(); /* the next one writes to it */
+    return value;
 }
 
+/* ---- rows held in registers ---- */
+
+/* What one access moves: with vectors, 16 bytes, thread after thread; else one element. */
+template <class T, bool VECTORS> struct softmax_vector {
+    enum { n = VECTORS ? (int)softmax_type<T>::vector : 1 };
+    struct alignas(n * sizeof(T)) type {
+        T x[n];
+    };
+    /* By __stcg(), as the compiler is apt to take a vector apart that has just been put together. */
+    static __device__ __forceinline__ void store(T *out, const type &vector) {
+        if constexpr (sizeof(type) == 16) {
+            uint4 word;
+            memcpy(&word, &vector, sizeof word);
+            __stcg((uint4 *)(void *)out, word);
+        } else {
+            *(type *)(void *)out = vector;
+        }
+    }
+};
+
 template <class T, bool VECTORS>
-__device__ inline void softmax_read(const softmax_plan &plan, const T *x, int lane, int64_t n,
+__device__ inline void softmax_read(const softmax_plan &plan, const T *x, int lane, int n,
                                     typename softmax_type<T>::C *held) {
     typedef typename softmax_type<T>::C C;
-    enum { V = VECTORS ? (int)softmax_type<T>::vector : 1 };
-    struct alignas(V * sizeof(T)) vector {
-        T x[V];
-    };
+    typedef softmax_vector<T, VECTORS> V;
+    int element = lane * V::n;
+    const int step = plan.wide * V::n;
+    const int64_t stride = VECTORS ? 1 : plan.in_stride;
+    x += element * stride;
 #pragma unroll
-    for (int i = 0; i < softmax_type<T>::held; i += V) {
-        int64_t element = softmax_element<T, VECTORS>(plan, lane, i);
-        if (element < n) { /* n is a multiple of V */
-            vector loaded = *(const vector *)(const void *)(x + element * (VECTORS ? 1 : plan.in_stride));
+    for (int i = 0; i < softmax_type<T>::held; i += V::n, element += step, x += step * stride) {
+        if (element < n) { /* n is a multiple of V::n */
+            const typename V::type loaded = *(const typename V::type *)(const void *)x;
 #pragma unroll
-            for (int v = 0; v < V; v++) {
+            for (int v = 0; v < V::n; v++) {
                 held[i + v] = softmax_load(loaded.x[v]);
             }
-        } else {
+        } else { /* a share of nothing: exp(-inf) */
 #pragma unroll
-            for (int v = 0; v < V; v++) {
+            for (int v = 0; v < V::n; v++) {
                 held[i + v] = (C)-INFINITY;
             }
         }
     }
 }
 
+/* held · factor + shift */
 template <class T, bool VECTORS>
-__device__ inline void softmax_write(const softmax_plan &plan, T *out, int lane, int64_t n,
-                                     const typename softmax_type<T>::C *held) {
-    enum { V = VECTORS ? (int)softmax_type<T>::vector : 1 };
-    struct alignas(V * sizeof(T)) vector {
-        T x[V];
-    };
+__device__ inline void softmax_write(const softmax_plan &plan, T *out, int lane, int n,
+                                     const typename softmax_type<T>::C *held, typename softmax_type<T>::C factor,
+                                     typename softmax_type<T>::C shift) {
+    typedef softmax_vector<T, VECTORS> V;
+    int element = lane * V::n;
+    const int step = plan.wide * V::n;
+    const int64_t stride = VECTORS ? 1 : plan.out_stride;
+    out += element * stride;
 #pragma unroll
-    for (int i = 0; i < softmax_type<T>::held; i += V) {
-        int64_t element = softmax_element<T, VECTORS>(plan, lane, i);
+    for (int i = 0; i < softmax_type<T>::held; i += V::n, element += step, out += step * stride) {
         if (element < n) {
-            vector stored;
+            typename V::type stored;
 #pragma unroll
-            for (int v = 0; v < V; v++) {
-                softmax_store(held[i + v], &stored.x[v]);
+            for (int v = 0; v < V::n; v++) {
+                softmax_store(held[i + v] * factor - shift, &stored.x[v]);
             }
-            *(vector *)(void *)(out + element * (VECTORS ? 1 : plan.out_stride)) = stored;
+            V::store(out, stored);
         }
     }
 }
 
+/* Elements that are not there are -inf, and their exponentials 0; unless the maximum is infinite, when the row is NaN
+ * whatever they are. */
 template <class T, bool VECTORS>
-__global__ void __launch_bounds__(1024) softmax_held(const __grid_constant__ softmax_plan plan) {
+__global__ void __launch_bounds__(VECTORS ? SOFTMAX_THREADS : SOFTMAX_THREADS_MAX,
+                                  !VECTORS         ? 1
+                                  : sizeof(T) == 8 ? 2
+                                                   : 4) /* or registers are spilled to make room for one more block */
+    softmax_held(const __grid_constant__ softmax_plan plan) {
     typedef typename softmax_type<T>::C C;
     enum { HELD = softmax_type<T>::held };
-    __shared__ C shared[1024];
+    __shared__ C shared[VECTORS ? SOFTMAX_THREADS : SOFTMAX_THREADS_MAX];
     softmax_thread thread = softmax_thread_of(plan);
     int64_t tiles = (plan.rows + plan.beside - 1) / plan.beside;
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        int64_t row = tile * plan.beside + thread.row, n = row < plan.rows ? plan.n : 0;
+        int64_t row = tile * plan.beside + thread.row;
+        int n = row < plan.rows ? (int)plan.n : 0;
         softmax_place place = softmax_row(plan, row < plan.rows ? row : 0);
         C held[HELD], maximum = (C)-INFINITY, sum = 0;
         softmax_read<T, VECTORS>(plan, (const T *)plan.in + place.in, thread.lane, n, held);
@@ -272,20 +321,135 @@ __global__ void __launch_bounds__(1024) softmax_held(const __grid_constant__ sof
             maximum = held[i] > maximum ? held[i] : maximum; /* passes over NaN, which the sum will meet */
         }
         maximum = softmax_group<softmax_greater>(plan, thread, maximum, shared);
+        T *out = (T *)plan.out + place.out;
+        if (plan.logarithm) {
 #pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            held[i] -= maximum;
-            C power = softmax_exp(held[i]);
-            sum += softmax_element<T, VECTORS>(plan, thread.lane, i) < n ? power : (C)0;
-            held[i] = plan.logarithm ? held[i] : power;
-        }
-        sum = softmax_group<softmax_plus>(plan, thread, sum, shared);
-        C shift = plan.logarithm ? softmax_log(sum) : (C)0;
+            for (int i = 0; i < HELD; i++) {
+                held[i] -= maximum;
+                sum += softmax_exp(held[i]);
+            }
+            sum = softmax_group<softmax_plus>(plan, thread, sum, shared);
+            softmax_write<T, VECTORS>(plan, out, thread.lane, n, held, (C)1, softmax_log(sum));
+        } else {
 #pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            held[i] = plan.logarithm ? held[i] - shift : held[i] / sum;
+            for (int i = 0; i < HELD; i++) {
+                held[i] = softmax_exp(held[i] - maximum);
+                sum += held[i];
+            }
+            sum = softmax_group<softmax_plus>(plan, thread, sum, shared);
+            softmax_write<T, VECTORS>(plan, out, thread.lane, n, held, (C)1 / sum, (C)0);
         }
-        softmax_write<T, VECTORS>(plan, (T *)plan.out + place.out, thread.lane, n, held);
+    }
+}
+
+/* ---- rows held in shared memory ---- */
+
+/* What a thread keeps of vector number `k` of its own: pieces of 16 bytes, each a block's width from the last, so that a
+ * warp's accesses are to all banks alike. Nobody else looks at it. */
+template <class T, bool VECTORS> struct softmax_kept {
+    typedef typename softmax_type<T>::C C;
+    typedef softmax_vector<T, VECTORS> V;
+    enum { bytes = (int)sizeof(C) * V::n, piece = bytes < 16 ? bytes / (int)sizeof(C) : 16 / (int)sizeof(C) };
+    struct alignas(piece * sizeof(C)) part {
+        C x[piece];
+    };
+    static __device__ __forceinline__ part *at(void *memory, int k, int i) {
+        return (part *)memory + (k * (V::n / piece) + i) * SOFTMAX_SHARED_THREADS + threadIdx.x;
+    }
+    static __device__ __forceinline__ void put(void *memory, int k, const C *values) {
+#pragma unroll
+        for (int i = 0; i < V::n / piece; i++) {
+            part one;
+#pragma unroll
+            for (int v = 0; v < piece; v++) {
+                one.x[v] = values[i * piece + v];
+            }
+            *at(memory, k, i) = one;
+        }
+    }
+    static __device__ __forceinline__ void get(void *memory, int k, C *values) {
+#pragma unroll
+        for (int i = 0; i < V::n / piece; i++) {
+            const part one = *at(memory, k, i);
+#pragma unroll
+            for (int v = 0; v < piece; v++) {
+                values[i * piece + v] = one.x[v];
+            }
+        }
+    }
+};
+
+/* Takes N vectors of a row, a block's width apart, and keeps them. */
+template <int N, class T, bool VECTORS>
+__device__ inline void softmax_keep(void *memory, int k, const T *x, int64_t step,
+                                    typename softmax_type<T>::C &maximum) {
+    typedef typename softmax_type<T>::C C;
+    typedef softmax_vector<T, VECTORS> V;
+    typename V::type loaded[N];
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+        loaded[u] = *(const typename V::type *)(const void *)(x + u * step);
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+        C values[V::n];
+#pragma unroll
+        for (int v = 0; v < V::n; v++) {
+            values[v] = softmax_load(loaded[u].x[v]);
+            maximum = values[v] > maximum ? values[v] : maximum;
+        }
+        softmax_kept<T, VECTORS>::put(memory, k + u, values);
+    }
+}
+
+template <class T, bool VECTORS>
+__global__ void __launch_bounds__(SOFTMAX_SHARED_THREADS, sizeof(T) == 8 ? 2 : 3)
+    softmax_shared(const __grid_constant__ softmax_plan plan) {
+    typedef typename softmax_type<T>::C C;
+    typedef softmax_vector<T, VECTORS> V;
+    typedef softmax_kept<T, VECTORS> kept;
+    __shared__ C shared[SOFTMAX_SHARED_THREADS / 32];
+    DYNAMIC_SHARED(memory);
+    const int vectors = (int)(plan.n / V::n), tid = (int)threadIdx.x;
+    const int mine = (vectors - tid + SOFTMAX_SHARED_THREADS - 1) / SOFTMAX_SHARED_THREADS;
+    const int64_t in_step = (VECTORS ? 1 : plan.in_stride) * V::n * SOFTMAX_SHARED_THREADS;
+    const int64_t out_step = (VECTORS ? 1 : plan.out_stride) * V::n * SOFTMAX_SHARED_THREADS;
+    for (int64_t row = blockIdx.x; row < plan.rows; row += gridDim.x) {
+        softmax_place place = softmax_row(plan, row);
+        const T *x = (const T *)plan.in + place.in + (VECTORS ? 1 : plan.in_stride) * V::n * tid;
+        T *out = (T *)plan.out + place.out + (VECTORS ? 1 : plan.out_stride) * V::n * tid;
+        C maximum = (C)-INFINITY, sum = 0;
+        int k = 0;
+        for (; k + SOFTMAX_LOADS <= mine; k += SOFTMAX_LOADS, x += SOFTMAX_LOADS * in_step) {
+            softmax_keep<SOFTMAX_LOADS, T, VECTORS>(memory, k, x, in_step, maximum);
+        }
+        for (; k < mine; k++, x += in_step) {
+            softmax_keep<1, T, VECTORS>(memory, k, x, 0, maximum);
+        }
+        maximum = softmax_warps<softmax_greater>(maximum, shared);
+        for (k = 0; k < mine; k++) {
+            C values[V::n];
+            kept::get(memory, k, values);
+#pragma unroll
+            for (int v = 0; v < V::n; v++) {
+                const C difference = values[v] - maximum, power = softmax_exp(difference);
+                sum += power;
+                values[v] = plan.logarithm ? difference : power;
+            }
+            kept::put(memory, k, values);
+        }
+        sum = softmax_warps<softmax_plus>(sum, shared);
+        const C factor = plan.logarithm ? (C)1 : (C)1 / sum, shift = plan.logarithm ? softmax_log(sum) : (C)0;
+        for (k = 0; k < mine; k++, out += out_step) {
+            C values[V::n];
+            typename V::type stored;
+            kept::get(memory, k, values);
+#pragma unroll
+            for (int v = 0; v < V::n; v++) {
+                softmax_store(values[v] * factor - shift, &stored.x[v]);
+            }
+            V::store(out, stored);
+        }
     }
 }
 
@@ -318,8 +482,9 @@ template <class T, class C>
 __device__ inline softmax_sum<C> softmax_add_up(const softmax_plan &plan, const T *x, int64_t begin, int64_t end) {
     softmax_sum<C> sum = {(C)-INFINITY, 0};
     int64_t i = begin, wide = plan.wide;
-    for (; i + (SOFTMAX_CHUNK - 1) * wide < end; i += SOFTMAX_CHUNK * wide) {
-        softmax_take<SOFTMAX_CHUNK>(sum, x + i * plan.in_stride, wide * plan.in_stride);
+    enum { CHUNK = softmax_type<T>::chunk };
+    for (; i + (CHUNK - 1) * wide < end; i += CHUNK * wide) {
+        softmax_take<CHUNK>(sum, x + i * plan.in_stride, wide * plan.in_stride);
     }
     for (; i < end; i += wide) {
         softmax_take<1>(sum, x + i * plan.in_stride, 0);
@@ -330,17 +495,17 @@ __device__ inline softmax_sum<C> softmax_add_up(const softmax_plan &plan, const 
 template <class T, class C>
 __device__ inline void softmax_results(const softmax_plan &plan, const T *x, T *out, int64_t begin, int64_t end,
                                        const softmax_sum<C> &sum) {
-    C shift = softmax_log(sum.sum);
+    C shift = softmax_log(sum.sum), factor = (C)1 / sum.sum;
     int64_t wide = plan.wide;
 #pragma unroll 4
     for (int64_t i = begin; i < end; i += wide) {
         C value = softmax_load(x[i * plan.in_stride]) - sum.maximum;
-        softmax_store(plan.logarithm ? value - shift : softmax_exp(value) / sum.sum, &out[i * plan.out_stride]);
+        softmax_store(plan.logarithm ? value - shift : softmax_exp(value) * factor, &out[i * plan.out_stride]);
     }
 }
 
 template <class T>
-__global__ void __launch_bounds__(SOFTMAX_THREADS)
+__global__ void __launch_bounds__(SOFTMAX_THREADS, sizeof(T) == 8 ? 2 : 4)
     softmax_streamed(const __grid_constant__ softmax_plan plan, int phases) {
     typedef typename softmax_type<T>::C C;
     __shared__ softmax_sum<C> shared[SOFTMAX_THREADS];
@@ -382,6 +547,22 @@ template <class T> static cudaError_t softmax_launch_held(const struct softmax_p
     return cudaGetLastError();
 }
 
+/* More shared memory than 48 KiB has to be asked for. */
+template <class T> static cudaError_t softmax_launch_shared(const struct softmax_plan *plan, cudaStream_t stream) {
+    cudaError_t error =
+        cudaFuncSetAttribute((const void *)(plan->vectors ? softmax_shared<T, true> : softmax_shared<T, false>),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, plan->shared);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    if (plan->vectors) {
+        softmax_shared<T, true><<<plan->grid, plan->threads, (size_t)plan->shared, stream>>>(*plan);
+    } else {
+        softmax_shared<T, false><<<plan->grid, plan->threads, (size_t)plan->shared, stream>>>(*plan);
+    }
+    return cudaGetLastError();
+}
+
 template <class T> static cudaError_t softmax_launch_streamed(const struct softmax_plan *plan, cudaStream_t stream) {
     if (plan->parts == 1) {
         softmax_streamed<T><<<plan->grid, plan->threads, 0, stream>>>(*plan, SOFTMAX_SUMS | SOFTMAX_RESULTS);
@@ -398,19 +579,41 @@ template <class T> static cudaError_t softmax_launch_streamed(const struct softm
 
 typedef cudaError_t softmax_launcher(const struct softmax_plan *plan, cudaStream_t stream);
 
+template <class T> static bool softmax_walk(cuda_kernel_seen *seen, void *context, bool common) {
+    return seen(context, common, (const void *)softmax_held<T, true>) &&
+           seen(context, common, (const void *)softmax_held<T, false>) &&
+           seen(context, common, (const void *)softmax_shared<T, true>) &&
+           seen(context, common, (const void *)softmax_shared<T, false>) &&
+           seen(context, common, (const void *)softmax_streamed<T>);
+}
+
 static const struct softmax_kernel {
-    softmax_launcher *held, *streamed;
+    softmax_launcher *held, *shared, *streamed;
     int elements, vector; /* held by a thread; in 16 bytes */
-    int partial;          /* bytes */
+    int size, partial;    /* bytes of what is computed with, and of a part */
+    bool (*walk)(cuda_kernel_seen *seen, void *context, bool common);
 } kernels[] = {
     /* f16, bf16, f32, f64 */
-    {softmax_launch_held<__half>, softmax_launch_streamed<__half>, 16, 8, 8},
-    {softmax_launch_held<__nv_bfloat16>, softmax_launch_streamed<__nv_bfloat16>, 16, 8, 8},
-    {softmax_launch_held<float>, softmax_launch_streamed<float>, 16, 4, 8},
-    {softmax_launch_held<double>, softmax_launch_streamed<double>, 8, 2, 16},
+    {softmax_launch_held<__half>, softmax_launch_shared<__half>, softmax_launch_streamed<__half>, 16, 8, 4, 8,
+     softmax_walk<__half>},
+    {softmax_launch_held<__nv_bfloat16>, softmax_launch_shared<__nv_bfloat16>, softmax_launch_streamed<__nv_bfloat16>,
+     16, 8, 4, 8, softmax_walk<__nv_bfloat16>},
+    {softmax_launch_held<float>, softmax_launch_shared<float>, softmax_launch_streamed<float>, 16, 4, 4, 8,
+     softmax_walk<float>},
+    {softmax_launch_held<double>, softmax_launch_shared<double>, softmax_launch_streamed<double>, 8, 2, 8, 16,
+     softmax_walk<double>},
 };
 static_assert(softmax_type<float>::held == 16 && softmax_type<double>::held == 8, "as in the table");
 static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
+
+bool cuda_softmax_walk(cuda_kernel_seen *seen, void *context) {
+    for (int i = 0; i < 4; i++) {
+        if (!kernels[i].walk(seen, context, cuda_dtype_common((enum dtype)(DTYPE_F16 + i)))) {
+            return false;
+        }
+    }
+    return true;
+}
 
 bool cuda_softmax_has(unsigned opcode, enum dtype dtype) {
     return (opcode == OP_SOFTMAX || opcode == OP_LOG_SOFTMAX) && dtype >= DTYPE_F16 && dtype <= DTYPE_F64;
@@ -487,8 +690,9 @@ static void plan_init(struct softmax_plan *plan, const struct launch *launch) {
 /* Threads for each row; false where its elements cannot be held. */
 static bool plan_held(struct softmax_plan *plan, const struct softmax_kernel *kernel) {
     int least = plan->across ? power_of_two(plan->shape[plan->rank - 1], 32) : 1; /* rows beside each other */
-    plan->wide = power_of_two((plan->n + kernel->elements - 1) / kernel->elements, 1024);
-    if (plan->n > (int64_t)plan->wide * kernel->elements || plan->wide * least > 1024) {
+    int most = plan->across ? SOFTMAX_THREADS_MAX : SOFTMAX_THREADS;
+    plan->wide = power_of_two((plan->n + kernel->elements - 1) / kernel->elements, most);
+    if (plan->n > (int64_t)plan->wide * kernel->elements || plan->wide * least > most) {
         return false;
     }
     /* Half the elements each while that keeps a row within a warp: more loads are then under way. */
@@ -498,6 +702,22 @@ static bool plan_held(struct softmax_plan *plan, const struct softmax_kernel *ke
     plan->threads = plan->wide * least > SOFTMAX_THREADS ? plan->wide * least : SOFTMAX_THREADS;
     plan->beside = plan->threads / plan->wide;
     plan->vectors = plan_has_vectors(plan, kernel->vector);
+    return true;
+}
+
+/* A block for each row; false where a row is too long, or there are too few of them. */
+static bool plan_shared(struct softmax_plan *plan, const struct cuda *cuda, const struct softmax_kernel *kernel) {
+    enum { OTHER = 1 << 10 }; /* what the kernel itself has, and the system */
+    int most = cuda->shared_max < SOFTMAX_SHARED ? cuda->shared_max - OTHER : SOFTMAX_SHARED - OTHER;
+    plan->vectors = plan_has_vectors(plan, kernel->vector);
+    int64_t step = (int64_t)SOFTMAX_SHARED_THREADS * (plan->vectors ? kernel->vector : 1);
+    int64_t bytes = (plan->n + step - 1) / step * step * kernel->size;
+    if (plan->across || bytes > most || plan->rows < cuda->processors) {
+        return false;
+    }
+    plan->threads = SOFTMAX_SHARED_THREADS;
+    plan->beside = 1;
+    plan->shared = (int)bytes;
     return true;
 }
 
@@ -519,8 +739,10 @@ int cuda_softmax(struct cuda *cuda, struct cuda_stream *stream, const struct lau
     const struct softmax_kernel *kernel = &kernels[launch->inputs[0].dtype - DTYPE_F16];
     struct softmax_plan plan;
     plan_init(&plan, launch);
-    bool held = plan_held(&plan, kernel);
-    if (!held) {
+    softmax_launcher *launcher = plan_held(&plan, kernel)           ? kernel->held
+                                 : plan_shared(&plan, cuda, kernel) ? kernel->shared
+                                                                    : kernel->streamed;
+    if (launcher == kernel->streamed) {
         plan_streamed(&plan, cuda);
     }
     int64_t tiles = (plan.rows + plan.beside - 1) / plan.beside * plan.parts;
@@ -537,6 +759,6 @@ int cuda_softmax(struct cuda *cuda, struct cuda_stream *stream, const struct lau
             plan.part = plan.n;
         }
     }
-    CUDA_TRY(fault, (held ? kernel->held : kernel->streamed)(&plan, stream->stream));
+    CUDA_TRY(fault, launcher(&plan, stream->stream));
     return STATUS_OK;
 }

@@ -213,10 +213,29 @@ static int plan_launch(const struct cuda *cuda, struct space_plan *plan, space_k
     return space_start((const void *)kernel, space_blocks(cuda, arguments.space.tiles), &arguments, fault, stream);
 }
 
+/* Whether all operands of a plan that has been widened lie without gaps. */
+static bool plan_is_flat(const struct space_plan *plan) {
+    bool flat = plan->rank == 1;
+    for (int k = 0; k < plan->operands; k++)
+        flat &= plan->strides[k][0] != 0;
+    return flat;
+}
+
+static int plan_launch_flat(const struct cuda *cuda, const struct space_plan *plan, flat_kernel *kernel,
+                            struct fault *fault, cudaStream_t stream) {
+    struct flat_arguments arguments = {.positions = plan->shape[0], .tail = plan->tail};
+    for (int k = 0; k < plan->operands; k++)
+        arguments.data[k] = plan->data[k];
+    int64_t tiles = arguments.positions / (SPACE_THREADS * SPACE_UNROLL_WIDE) + 1;
+    return space_start((const void *)kernel, space_blocks(cuda, tiles), &arguments, fault, stream);
+}
+
 int space_launch(const struct cuda *cuda, const struct launch *launch, const struct space_kernels *kernels,
                  struct fault *fault, cudaStream_t stream) {
     struct space_plan plan;
     space_plan_init(&plan, launch);
     bool wide = space_plan_widen(&plan, kernels->lanes);
+    if (wide && kernels->flat && plan_is_flat(&plan))
+        return plan_launch_flat(cuda, &plan, kernels->flat, fault, stream);
     return plan_launch(cuda, &plan, wide ? kernels->wide : kernels->narrow, fault, stream);
 }

@@ -57,11 +57,28 @@ struct space_arguments {
 };
 typedef void space_kernel(const struct space_arguments arguments);
 
-/* Two versions of a kernel; `wide` takes positions of `lanes` elements. NULL: there is no such kernel. */
+/* The same where all operands lie without gaps, as nearly always: a position's number is its place in each of them, so that
+ * nothing is divided and a launch has 48 bytes to pass in place of 448. */
+struct flat_arguments {
+    char *data[SPACE_OPERANDS];
+    int64_t positions;
+    uint32_t tail;
+};
+typedef void flat_kernel(const struct flat_arguments arguments);
+
+/* Three versions of a kernel; `wide` and `flat` take positions of `lanes` elements. NULL: there is no such kernel. */
 struct space_kernels {
     space_kernel *wide, *narrow;
+    flat_kernel *flat;
     int lanes;
 };
+
+/* For cuda_kernel_walk: all of them that there are. */
+static inline bool space_walk(const struct space_kernels *kernels, bool common, cuda_kernel_seen *seen, void *context) {
+    return !kernels->narrow ||
+           ((!kernels->flat || seen(context, common, (const void *)kernels->flat)) &&
+            seen(context, common, (const void *)kernels->wide) && seen(context, common, (const void *)kernels->narrow));
+}
 
 /* Shape and strides of all operands while they are arranged: the inner axis is the last one. */
 struct space_plan {

@@ -203,6 +203,32 @@ typedef void take_function(const struct take_arguments arguments);
 typedef void along_function(const struct along_arguments arguments);
 typedef void one_hot_function(const struct one_hot_arguments arguments);
 
+/* By the size of what is moved at a time. */
+static take_function *const take_functions[] = {take_kernel<uint8_t>, take_kernel<uint16_t>, take_kernel<uint32_t>,
+                                                take_kernel<uint64_t>, take_kernel<ulonglong2>};
+static along_function *const along_functions[] = {along_kernel<uint8_t>, along_kernel<uint16_t>, along_kernel<uint32_t>,
+                                                  along_kernel<uint64_t>};
+static one_hot_function *const one_hot_functions[] = {one_hot_kernel<uint8_t>, one_hot_kernel<uint16_t>,
+                                                      one_hot_kernel<uint32_t>, one_hot_kernel<uint64_t>};
+
+static int take_row(int64_t bytes) {
+    return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : bytes == 8 ? 3 : 4;
+}
+
+bool cuda_take_walk(cuda_kernel_seen *seen, void *context) {
+    bool more = true;
+    for (take_function *kernel : take_functions) {
+        more = more && seen(context, true, (const void *)kernel);
+    }
+    for (along_function *kernel : along_functions) {
+        more = more && seen(context, true, (const void *)kernel);
+    }
+    for (one_hot_function *kernel : one_hot_functions) {
+        more = more && seen(context, true, (const void *)kernel);
+    }
+    return more;
+}
+
 /* The largest unit, up to 16 bytes, that rows and addresses are multiples of. */
 static int64_t take_unit(const void *x, const void *out, int64_t bytes) {
     uint64_t all = (uint64_t)(uintptr_t)x | (uint64_t)(uintptr_t)out | (uint64_t)bytes | 16;
@@ -225,11 +251,7 @@ int cuda_take(struct cuda *cuda, struct cuda_stream *stream, const struct launch
     arguments.tiles = across * (((rows - 1) >> arguments.depth) + 1);
     arguments.across = divisor_wide_make(across, arguments.tiles);
     arguments.count = divisor_wide_make(out->shape[1], rows);
-    take_function *kernel = unit == 1   ? take_kernel<uint8_t>
-                            : unit == 2 ? take_kernel<uint16_t>
-                            : unit == 4 ? take_kernel<uint32_t>
-                            : unit == 8 ? take_kernel<uint64_t>
-                                        : take_kernel<ulonglong2>;
+    take_function *kernel = take_functions[take_row((int64_t)unit)];
     return space_start((const void *)kernel, space_blocks(cuda, arguments.tiles), &arguments, fault, stream->stream);
 }
 
@@ -245,10 +267,7 @@ int cuda_take_along_axis(struct cuda *cuda, struct cuda_stream *stream, const st
     arguments.n = rows * out->shape[2];
     arguments.inner = divisor_wide_make(out->shape[2], arguments.n);
     arguments.count = divisor_wide_make(out->shape[1], rows);
-    along_function *kernel = size == 1   ? along_kernel<uint8_t>
-                             : size == 2 ? along_kernel<uint16_t>
-                             : size == 4 ? along_kernel<uint32_t>
-                                         : along_kernel<uint64_t>;
+    along_function *kernel = along_functions[take_row((int64_t)size)];
     unsigned blocks = space_blocks(cuda, arguments.n / (SPACE_THREADS * SPACE_UNROLL) + 1);
     return space_start((const void *)kernel, blocks, &arguments, fault, stream->stream);
 }
@@ -262,10 +281,7 @@ int cuda_one_hot(struct cuda *cuda, struct cuda_stream *stream, const struct lau
                                           n,
                                           number_pattern(dtype, 1, 1),
                                           {(const int64_t *)launch->inputs[0].data, classes, launch->report}};
-    one_hot_function *kernel = size == 1   ? one_hot_kernel<uint8_t>
-                               : size == 2 ? one_hot_kernel<uint16_t>
-                               : size == 4 ? one_hot_kernel<uint32_t>
-                                           : one_hot_kernel<uint64_t>;
+    one_hot_function *kernel = one_hot_functions[take_row((int64_t)size)];
     CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, (size_t)(n * classes) * size, stream->stream));
     return space_start((const void *)kernel, space_blocks(cuda, n / SPACE_THREADS + 1), &arguments, fault,
                        stream->stream);

@@ -70,6 +70,11 @@ def a_failure_costs_its_own_rows_alone(folder, rows):
         expect(not product or row["not_run"], f"{row['row']}: no reason")
 
 
+def three_rows_come_first(folder):
+    rows = bench(folder + "/first.json", "first")
+    expect([row["row"].split(" ")[0] for row in rows] == ["chain", "product", "softmax"], names(rows))
+
+
 def the_table_tells_what_missed(folder):
     chain = "chain of 10,000 adds of 16 floats"
     rows = [{"row": "a", "value": 2, "unit": "GB/s", "limit": 4, "ratio": 0.5, "goal": 0.9, "better": "higher", "met": False},
@@ -119,6 +124,7 @@ def main():
         rows = every_row_runs(folder)
         what_cannot_run_says_why(folder, rows)
         a_failure_costs_its_own_rows_alone(folder, rows)
+        three_rows_come_first(folder)
         the_table_tells_what_missed(folder)
         pytorch_has_the_same_rows(folder, rows)
     print(f"{len(FAILURES)} expectations failed")

@@ -111,4 +111,5 @@ void case_linear(struct suite *suite, const struct op_case *row) {
     linear_turned(suite, DTYPE_F32, SUITE_REPEAT(150), 131, 520);
     linear_turned(suite, DTYPE_BF16, 40, SUITE_REPEAT(500), 530);
     linear_turned(suite, DTYPE_I8, 300, 20, 30);
+    linear_turned(suite, DTYPE_I8, 60, 48, 32);
 }

@@ -484,6 +484,11 @@ static void late_host_release(struct device *device, void *segment, size_t bytes
     free(segment);
 }
 
+static bool late_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    const struct late *late = (const struct late *)device;
+    return late->cpu->vtable->converts(late->cpu, opcode, from, to);
+}
+
 static int late_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
     struct late *late = (struct late *)device;
     return late->cpu->vtable->supports(late->cpu, opcode, dtype, fault);
@@ -541,6 +546,7 @@ static const struct device_vtable late_vtable = {
     .async = &late_async,
     .workspaces = late_workspaces,
     .supports = late_supports,
+    .converts = late_converts,
     .kernels = &late_kernels,
 };
 

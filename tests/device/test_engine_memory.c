@@ -101,6 +101,83 @@ Test(memory, what_no_memory_could_hold_is_refused) {
     suite_close(&suite);
 }
 
+static uint64_t full_of(struct suite *suite, enum dtype dtype, int64_t elements) {
+    int64_t ints[] = {dtype, 1, elements};
+    double value = 1;
+    uint64_t id;
+    cr_assert_eq(
+        suite_submit(
+            suite, &(struct op_request){.opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value},
+            &id),
+        STATUS_OK);
+    return id;
+}
+
+/* Axes along which a view repeats itself are not written out. */
+Test(memory, a_conversion_of_a_broadcast_view_takes_the_memory_of_what_it_repeats) {
+    struct suite suite;
+    suite_open_limited(&suite, 3, 16 * MIB, 0);
+    static const struct {
+        unsigned opcode;
+        enum dtype dtype;
+    } rows[] = {{OP_SUM, DTYPE_U8}, {OP_MEAN, DTYPE_I16}, {OP_ANY, DTYPE_F32}, {OP_PROD, DTYPE_BOOL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint64_t x = full_of(&suite, rows[i].dtype, 1), view, result;
+        int64_t wide[] = {1 << 12, 1 << 12}, axes[] = {0, 0, 1};
+        struct op_request broadcast = {
+            .opcode = OP_BROADCAST_TO, .n_inputs = 1, .inputs = &x, .n_ints = 2, .ints = wide};
+        cr_assert_eq(suite_submit(&suite, &broadcast, &view), STATUS_OK);
+        struct op_request reduce = {
+            .opcode = rows[i].opcode, .n_inputs = 1, .inputs = &view, .n_ints = 3, .ints = axes};
+        cr_assert_eq(suite_submit(&suite, &reduce, &result), STATUS_OK, "%s", op_info(rows[i].opcode)->name);
+        cr_assert_eq(suite_outcome(&suite, result, NULL), STATUS_OK);
+    }
+    cr_assert_leq(account(&suite).peak, MIB);
+    suite_close(&suite);
+}
+
+/* Where a device says that its kernels convert what they read. */
+Test(memory, an_input_of_another_dtype_takes_no_memory_where_kernels_convert) {
+    const char *device = getenv("TENSORD_TEST_DEVICE");
+    if (device && strncmp(device, "cpu", 3) != 0 && strncmp(device, "late", 4) != 0)
+        cr_skip("this device's kernels convert nothing");
+    static const struct {
+        unsigned opcode;
+        enum dtype first, second; /* DTYPE_INVALID: there is no second input */
+        uint64_t output;          /* bytes of an element */
+    } rows[] = {{OP_SUM, DTYPE_U8, DTYPE_INVALID, 0},  {OP_SUM, DTYPE_BOOL, DTYPE_INVALID, 0},
+                {OP_MEAN, DTYPE_U8, DTYPE_INVALID, 0}, {OP_ANY, DTYPE_F32, DTYPE_INVALID, 0},
+                {OP_LESS, DTYPE_U8, DTYPE_F32, 1},     {OP_EXP, DTYPE_U8, DTYPE_INVALID, 4},
+                {OP_ADD, DTYPE_I16, DTYPE_F16, 2},     {OP_LOGICAL_AND, DTYPE_F64, DTYPE_I8, 1},
+                {OP_TAKE, DTYPE_F32, DTYPE_I32, 4}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *name = op_info(rows[i].opcode)->name;
+        bool takes = rows[i].opcode == OP_TAKE;
+        struct suite suite;
+        suite_open_limited(&suite, 3, 0, 0);
+        uint64_t inputs[2] = {full_of(&suite, rows[i].first, takes ? 2 : MIB)}, result;
+        unsigned n = 1;
+        if (rows[i].second != DTYPE_INVALID)
+            inputs[n++] = full_of(&suite, rows[i].second, MIB);
+        suite_sync(&suite);
+        uint64_t before = account(&suite).live;
+        int64_t ints[] = {0, 0};
+        bool reduces = op_info(rows[i].opcode)->family == OP_FAMILY_REDUCE;
+        struct op_request request = {.opcode = rows[i].opcode,
+                                     .n_inputs = n,
+                                     .inputs = inputs,
+                                     .n_ints = reduces ? 2
+                                               : takes ? 1
+                                                       : 0,
+                                     .ints = ints};
+        cr_assert_eq(suite_submit(&suite, &request, &result), STATUS_OK, "%s", name);
+        cr_assert_eq(suite_outcome(&suite, result, NULL), STATUS_OK);
+        cr_assert_leq(account(&suite).peak - before, rows[i].output * MIB + 8192, "%s took %llu bytes", name,
+                      (unsigned long long)(account(&suite).peak - before));
+        suite_close(&suite);
+    }
+}
+
 Test(memory, a_quota_holds_its_session_alone) {
     struct suite suite;
     suite_open_limited(&suite, 3, 0, 8 * MIB);

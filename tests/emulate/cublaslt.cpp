@@ -234,6 +234,12 @@ static double widen(__nv_fp8_e4m3 x) {
 static double widen(__nv_fp8_e5m2 x) {
     return (double)(float)x;
 }
+static double widen(int8_t x) {
+    return x;
+}
+static double widen(int32_t x) {
+    return x;
+}
 static double widen(double x) {
     return x;
 }
@@ -243,6 +249,10 @@ static void narrow(double x, __half *out) {
 }
 static void narrow(double x, __nv_bfloat16 *out) {
     *out = __double2bfloat16(x);
+}
+static void narrow(double x, int32_t *out) {
+    expect(x >= INT32_MIN && x <= INT32_MAX, "a sum that goes beyond 32 bits");
+    *out = (int32_t)x;
 }
 static void narrow(double x, float *out) {
     *out = (float)x;
@@ -294,6 +304,7 @@ static const struct product_row {
     {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUDA_R_32F, multiply<__nv_bfloat16, __nv_bfloat16, float>, 2, 4},
     {CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, CUDA_R_32F, multiply<float, float, float>, 4, 4},
     {CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, multiply<double, double, double>, 8, 8},
+    {CUDA_R_8I, CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, multiply<int8_t, int8_t, int32_t>, 1, 4},
     {CUDA_R_8F_E4M3, CUDA_R_8F_E4M3, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e4m3, __nv_fp8_e4m3, float>, 1, 4},
     {CUDA_R_8F_E4M3, CUDA_R_8F_E5M2, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e4m3, __nv_fp8_e5m2, float>, 1, 4},
     {CUDA_R_8F_E5M2, CUDA_R_8F_E4M3, CUDA_R_32F, CUDA_R_32F, multiply<__nv_fp8_e5m2, __nv_fp8_e4m3, float>, 1, 4},
@@ -307,6 +318,9 @@ static void expect_shapes(const struct description *description, const struct la
     expect((a_turned ? a->rows : a->columns) == (b_turned ? b->columns : b->rows), "two different depths");
     expect(a->batches == d->batches && b->batches == d->batches, "different numbers of batches");
     expect(d->batches > 0 && d->batches <= BATCHES_MAX, "too many batches, or none");
+    expect(a->type != CUDA_R_8I || (a_turned && !b_turned && a->leading % 4 == 0 && b->leading % 4 == 0 &&
+                                    d->leading % 4 == 0 && d->rows % 4 == 0),
+           "i8 matrices in another form than TN, or not in fours");
     expect(!is_fp8(a->type) || (a_turned && !b_turned), "fp8 matrices in another form than TN");
     expect(!is_fp8(a->type) || !description->fast, "fp8 matrices whose products may be added up with less precision");
     expect(!is_fp8(a->type) || description->epilogue == CUBLASLT_EPILOGUE_DEFAULT, "fp8 matrices with an epilogue");
@@ -315,8 +329,10 @@ static void expect_shapes(const struct description *description, const struct la
     }
 }
 
-static bool is_number(const void *x, bool wide, double number) {
-    return wide ? *(const double *)x == number : (double)*(const float *)x == number;
+static bool is_number(const void *x, cudaDataType type, double number) {
+    return number == (type == CUDA_R_64F   ? *(const double *)x
+                      : type == CUDA_R_32I ? (double)*(const int32_t *)x
+                                           : (double)*(const float *)x);
 }
 
 extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t opaque, const void *alpha,
@@ -338,7 +354,7 @@ extern "C" cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t 
     expect_shapes(description, la, lb, ld);
     expect(c == d && c_opaque == d_opaque, "two results");
     expect(description->scale == row->scale, "another type of scale");
-    expect(is_number(alpha, row->scale == CUDA_R_64F, 1) && is_number(beta, row->scale == CUDA_R_64F, 0),
+    expect(is_number(alpha, row->scale, 1) && is_number(beta, row->scale, 0),
            "a scale that is not one");
     expect(workspace_bytes >= algorithm.workspace, "too little workspace");
     expect((uintptr_t)description->bias % algorithm.bias == 0, "a bias that is less aligned than it was promised");

@@ -10,7 +10,8 @@
 
 #include "tests/emulate/block.h"
 
-/* ---- declarations; one block runs at a time, so that shared memory may be static ---- */
+/* ---- declarations; one block runs at a time, so that shared memory may be static; that which launches ask for is damaged
+ * before each ---- */
 
 #undef __global__
 #undef __device__
@@ -26,6 +27,10 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
+
+#define DYNAMIC_SHARED(name) uint8_t *const name = emulated_shared
+enum { EMULATED_SHARED_MAX = 227 << 10 };
+alignas(16) static uint8_t emulated_shared[EMULATED_SHARED_MAX];
 
 #define threadIdx block_thread
 #define blockIdx block_index
@@ -48,8 +53,9 @@ template <class Kernel>
 static inline emulated_launch<Kernel> emulate(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                                               Kernel kernel) {
     (void)stream;
-    if (shared)
-        block_die("a launch asks for %zu bytes of shared memory, for which there is no code here", shared);
+    if (shared > EMULATED_SHARED_MAX)
+        block_die("a launch asks for %zu bytes of shared memory", shared);
+    memset(emulated_shared, 0xee, shared);
     return {grid, block, kernel};
 }
 
@@ -91,6 +97,10 @@ template <class T> static inline T emulated_shuffle(unsigned mask, T value, int 
 /* ---- functions that only devices have ---- */
 
 static inline void __threadfence_system() {
+}
+
+template <class T> static inline void __stcg(T *to, T value) {
+    *to = value;
 }
 
 template <class T> static inline T atomicMin(T *at, T value) {

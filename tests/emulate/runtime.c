@@ -228,6 +228,17 @@ static void kernel_thread(void *argument) {
     call->kernel(call->arguments);
 }
 
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value) {
+    (void)kernel, (void)value;
+    return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel) {
+    (void)kernel;
+    memset(attributes, 0, sizeof *attributes);
+    return cudaSuccess;
+}
+
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
                              cudaStream_t stream) {
     struct kernel_call call;

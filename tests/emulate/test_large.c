@@ -18,9 +18,14 @@ struct large_row {
 };
 
 static const struct large_row transposes[] = {
-    {OP_COPY, true, 3, {3, 130, 70}, .n_ints = 0},          {OP_COPY, true, 2, {33, 64}, .n_ints = 0},
-    {OP_COPY, true, 3, {5, 32, 257}, .n_ints = 0},          {OP_COPY, true, 3, {20, 130, 70}, .n_ints = 0},
-    {OP_ADD, true, 3, {3, 130, 70}, .other = {3, 130, 70}}, {OP_ADD, true, 2, {7, 3001}, .other = {1, 3001}},
+    {OP_COPY, true, 3, {3, 130, 70}, .n_ints = 0},
+    {OP_COPY, true, 2, {33, 64}, .n_ints = 0},
+    {OP_COPY, true, 3, {5, 32, 257}, .n_ints = 0},
+    {OP_COPY, true, 3, {20, 130, 70}, .n_ints = 0},
+    {OP_COPY, true, 2, {128, 192}, .n_ints = 0},
+    {OP_COPY, true, 3, {2, 64, 96}, .n_ints = 0},
+    {OP_ADD, true, 3, {3, 130, 70}, .other = {3, 130, 70}},
+    {OP_ADD, true, 2, {7, 3001}, .other = {1, 3001}},
 };
 
 static const struct large_row reductions[] = {
@@ -38,6 +43,9 @@ static const struct large_row reductions[] = {
     {OP_ARGMAX, false, 1, {200003}, 2, {0, 0}},
     {OP_ARGMIN, false, 2, {20000, 9}, 2, {0, 0}},
     {OP_ARGMAX, true, 2, {3, 30001}, 2, {1, 1}},
+    {OP_ARGMAX, false, 2, {3000, 36}, 2, {0, 0}},
+    {OP_MAX, false, 2, {700, 132}, 2, {0, 0}},
+    {OP_SUM, false, 3, {30, 40, 44}, 2, {0, 1}},
     {OP_SUM, false, 1, {100003}, 2, {0, 0}, .skipped = 3},
     {OP_MEAN, false, 1, {100001}, 2, {0, 0}, .skipped = 1},
     {OP_MAX, false, 1, {200001}, 2, {0, 0}, .skipped = 5},
@@ -46,18 +54,20 @@ static const struct large_row reductions[] = {
 
 static const struct large_row softmaxes[] = {
     {OP_SOFTMAX, false, 2, {3, 40000}, 1, {1}},     {OP_SOFTMAX, false, 2, {2, 16387}, 1, {1}},
+    {OP_SOFTMAX, false, 2, {3, 9000}, 1, {1}},      {OP_LOG_SOFTMAX, false, 2, {2, 16384}, 1, {1}},
     {OP_SOFTMAX, false, 2, {40000, 3}, 1, {0}},     {OP_SOFTMAX, false, 2, {2000, 40}, 1, {0}},
     {OP_SOFTMAX, false, 2, {50, 70}, 1, {0}},       {OP_SOFTMAX, false, 2, {9, 1000}, 1, {1}},
     {OP_SOFTMAX, false, 2, {70, 3000}, 1, {1}},     {OP_LOG_SOFTMAX, true, 2, {3, 30000}, 1, {1}},
     {OP_LOG_SOFTMAX, false, 2, {3, 30000}, 1, {1}}, {OP_LOG_SOFTMAX, false, 2, {1200, 33}, 1, {0}},
 };
 
+/* So deep that they are cut (matmul_tiled.cu cuts from 512 on), and no deeper: each tile of 64 by 64 is walked over whole. */
 static const struct large_row products[] = {
-    {OP_MATMUL, false, 2, {3, 5000}, .other = {5000, 4}},
-    {OP_MATMUL, true, 2, {130, 700}, .other = {700, 5}},
-    {OP_MATMUL, false, 3, {2, 70, 300}, .other = {2, 300, 65}},
-    {OP_LINEAR, false, 2, {3, 5000}, 1, {OP_ACTIVATION_RELU}, {4, 5000}},
-    {OP_LINEAR, true, 2, {130, 700}, 1, {OP_ACTIVATION_NONE}, {70, 700}},
+    {OP_MATMUL, false, 2, {3, 650}, .other = {650, 4}},
+    {OP_MATMUL, true, 2, {130, 300}, .other = {300, 5}},
+    {OP_MATMUL, false, 3, {2, 70, 100}, .other = {2, 100, 65}},
+    {OP_LINEAR, false, 2, {3, 650}, 1, {OP_ACTIVATION_RELU}, {4, 650}},
+    {OP_LINEAR, true, 2, {130, 300}, 1, {OP_ACTIVATION_NONE}, {70, 300}},
 };
 
 static struct sample large_input(struct suite *suite, const struct op_case *kind, const struct large_row *row,

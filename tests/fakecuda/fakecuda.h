@@ -29,7 +29,11 @@ struct fakecuda_figures {
     uint64_t device_bytes; /* allocated now, */
     uint64_t host_bytes;   /* and of pinned memory */
     unsigned streams, events, libraries;
-    long connections;         /* CUDA_DEVICE_MAX_CONNECTIONS as it was when CUDA started; 8 where it was not set */
+    long connections; /* CUDA_DEVICE_MAX_CONNECTIONS as it was when CUDA started; 8 where it was not set */
+    unsigned long
+        slow; /* calls by the first thread that wait for the device, or pin as much as staging takes at a time */
+    unsigned long loaded;     /* kernels that have been brought to the device before they were launched, */
+    unsigned long late;       /* and that a launch had to bring */
     unsigned long properties; /* calls of cudaGetDeviceProperties(), which takes milliseconds */
 };
 void fakecuda_figures(struct fakecuda_figures *figures);
@@ -53,6 +57,7 @@ long fakecuda_setting(const char *name, long otherwise);
 
 bool fakecuda_extents_fit(dim3 grid, dim3 block);
 void fakecuda_driver_figures(struct fakecuda_figures *figures);
+void fakecuda_kernel_figures(struct fakecuda_figures *figures);
 
 /* ---- stream.c ---- */
 

@@ -1,5 +1,9 @@
 /* Launches, and what nvcc puts around kernels: registration, and the configuration between <<< and >>>. */
+#include <pthread.h>
+
 #include "tests/fakecuda/fakecuda.h"
+
+enum { KERNELS_MAX = 2048 };
 
 /* nvcc declares these for the code that it generates. */
 void **__cudaRegisterFatBinary(void *binary);
@@ -14,6 +18,33 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *function);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void **arguments, size_t shared,
                                cudaStream_t stream);
+
+static struct {
+    pthread_mutex_t lock;
+    const void *kernels[KERNELS_MAX];
+    unsigned count;
+    unsigned long loaded, late;
+} loading = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* As CUDA does lazily. */
+static void load(const void *kernel, unsigned long *counter) {
+    unsigned i = 0;
+    pthread_mutex_lock(&loading.lock);
+    while (i < loading.count && loading.kernels[i] != kernel)
+        i++;
+    if (i == loading.count && i < KERNELS_MAX) {
+        loading.kernels[loading.count++] = kernel;
+        ++*counter;
+    }
+    pthread_mutex_unlock(&loading.lock);
+}
+
+void fakecuda_kernel_figures(struct fakecuda_figures *figures) {
+    pthread_mutex_lock(&loading.lock);
+    figures->loaded = loading.loaded;
+    figures->late = loading.late;
+    pthread_mutex_unlock(&loading.lock);
+}
 
 static _Thread_local struct {
     dim3 grid, block;
@@ -83,7 +114,19 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     if (error == cudaSuccess && !function)
         error = fakecuda_error(cudaErrorInvalidDeviceFunction);
     if (error == cudaSuccess)
+        load(function, &loading.loaded);
+    if (error == cudaSuccess)
         *attributes = (struct cudaFuncAttributes){.maxThreadsPerBlock = 1024, .ptxVersion = 90, .binaryVersion = 90};
+    return error;
+}
+
+/* Dynamic shared memory beyond 48 KiB has to be asked for. */
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value) {
+    cudaError_t error = fakecuda_call(__func__);
+    if (error == cudaSuccess && !function)
+        error = fakecuda_error(cudaErrorInvalidDeviceFunction);
+    if (error == cudaSuccess && (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value > 227 << 10))
+        error = fakecuda_error(cudaErrorInvalidValue);
     return error;
 }
 
@@ -106,6 +149,7 @@ static cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shar
         return fakecuda_error(cudaErrorInvalidDeviceFunction);
     if (!fakecuda_extents_fit(grid, block) || shared > 227 << 10)
         return fakecuda_error(cudaErrorInvalidConfiguration);
+    load(kernel, &loading.late);
     return fakecuda_put(stream, &(struct fakecuda_item){.kind = ITEM_KERNEL});
 }
 

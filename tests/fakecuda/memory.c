@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* x86-64 and AArch64 programs have nothing up there. */
 #define DEVICE_OFFSET (UINT64_C(1) << 62)
@@ -24,7 +25,7 @@ static struct block *blocks;
 static _Thread_local int current;
 static _Atomic bool opened;
 static _Atomic long connections;
-static _Atomic unsigned long properties_calls;
+static _Atomic unsigned long properties_calls, slow_calls;
 
 enum { PROCESSORS = 16 };
 
@@ -217,6 +218,7 @@ void fakecuda_memory_figures(struct fakecuda_figures *figures) {
     figures->host_bytes = blocks_bytes(-1);
     figures->connections = connections;
     figures->properties = properties_calls;
+    figures->slow = slow_calls;
     pthread_mutex_unlock(&lock);
 }
 
@@ -225,6 +227,7 @@ void fakecuda_figures(struct fakecuda_figures *figures) {
     fakecuda_stream_figures(figures);
     fakecuda_memory_figures(figures);
     fakecuda_driver_figures(figures);
+    fakecuda_kernel_figures(figures);
 }
 
 /* ---- memory ---- */
@@ -242,9 +245,15 @@ cudaError_t cudaMalloc(void **address, size_t bytes) {
     return error == cudaSuccess ? block_create(address, bytes, current) : error;
 }
 
+/* The first thread serves clients, and should not make such calls. */
+static void count_slow(bool slow) {
+    slow_calls += slow && gettid() == getpid();
+}
+
 /* Waits for the device, as CUDA's does. */
 cudaError_t cudaFree(void *address) {
     cudaError_t error = fakecuda_call(__func__);
+    count_slow(true);
     if (error != cudaSuccess || !address)
         return error;
     fakecuda_drain();
@@ -254,11 +263,13 @@ cudaError_t cudaFree(void *address) {
 cudaError_t cudaHostAlloc(void **address, size_t bytes, unsigned int flags) {
     cudaError_t error = fakecuda_call(__func__);
     (void)flags;
+    count_slow(bytes >= 32 << 20);
     return error == cudaSuccess ? block_create(address, bytes, -1) : error;
 }
 
 cudaError_t cudaFreeHost(void *address) {
     cudaError_t error = fakecuda_call(__func__);
+    count_slow(true);
     if (error != cudaSuccess || !address)
         return error;
     fakecuda_drain();

@@ -3,6 +3,7 @@
  * Each run is a process of its own, since a module that has been loaded stays, and so does what CUDA never forgives.
  * FAKECUDA_FULL=1 leaves no call out; an argument "N:CODE" or "FUNCTION:N:CODE" is the one run to make. FAKECUDA_TRACED=1:
  * all that runs is recorded meanwhile (engine/trace.h). */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
@@ -33,7 +34,7 @@ struct run {
 static struct run *run; /* shared with the process that runs */
 static unsigned runs, bad;
 static const char *connections; /* of the environment; NULL: not set */
-static bool thorough, steady, scarce, tracing, unharmed;
+static bool thorough, steady, scarce, tracing, unharmed, preloaded;
 
 __attribute__((format(printf, 1, 2))) static void run_wrong(const char *format, ...) {
     va_list arguments;
@@ -186,6 +187,38 @@ static void run_scarce(struct engine *engine) {
     session_destroy(session);
 }
 
+/* The thread that brings kernels to the device ends when it has done so. */
+static void run_preloaded(void) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    char path[64], name[32] = "";
+    bool there = true;
+    for (int i = 0; i < 10000 && there; i++, nanosleep(&pause, NULL)) {
+        DIR *tasks = opendir("/proc/self/task");
+        there = false;
+        for (struct dirent *task; tasks && (task = readdir(tasks));) {
+            snprintf(path, sizeof path, "/proc/self/task/%.20s/comm", task->d_name);
+            FILE *file = fopen(path, "r");
+            there |= file && fgets(name, sizeof name, file) && !strncmp(name, "tensord kernels", 15);
+            if (file)
+                fclose(file);
+        }
+        if (tasks)
+            closedir(tasks);
+    }
+    if (there)
+        run_wrong("kernels are still being loaded");
+}
+
+/* No launch of a job has to wait until its kernel has been loaded; but for CUB's, of which only CUB knows. */
+static void run_late(void) {
+    enum { OF_CUB = 4 };
+    if (run->figures.slow)
+        run_wrong("the thread that serves clients has made %lu calls that take long", run->figures.slow);
+    if (run->figures.loaded < 500 || run->figures.late > OF_CUB)
+        run_wrong("of its kernels %lu were loaded before and %lu when they were launched", run->figures.loaded,
+                  run->figures.late);
+}
+
 static void run_job(struct engine *engine, const char *fail) {
     bool sticky = code_sticky(fail);
     struct job job;
@@ -193,6 +226,8 @@ static void run_job(struct engine *engine, const char *fail) {
     struct traced traced = {0};
     if (tracing)
         traced_begin(&traced, engine);
+    if (preloaded)
+        run_preloaded();
     job_run(&job, engine);
     run->failed = job.n_failed;
     if (tracing)
@@ -206,6 +241,11 @@ static void run_job(struct engine *engine, const char *fail) {
     }
     if (scarce)
         run_scarce(engine);
+    if (preloaded && !fail) {
+        run_rest(engine);
+        run_figures();
+        run_late();
+    }
     do { /* what was cancelled passes, too */
         engine_poll(engine);
         engine_stats(engine, &stats);
@@ -225,7 +265,8 @@ static void run_leaks(bool sticky) {
 }
 
 static int run_main(const char *fail) {
-    struct device_options options = {.index = DEVICE, .memory_total = scarce ? UINT64_C(4) << 30 : 0};
+    struct device_options options = {
+        .index = DEVICE, .memory_total = scarce ? UINT64_C(4) << 30 : 0, .preload = preloaded};
     struct device *device = NULL;
     struct engine *engine = NULL;
     struct fault fault = {0};
@@ -402,6 +443,11 @@ int main(int argc, char **argv) {
     connections = "16";
     run_once(NULL);
     connections = NULL;
+    preloaded = true;
+    run_once(NULL);
+    run_once("cudaFuncGetAttributes:7:2");
+    run_once("cudaFuncGetAttributes:7:700");
+    preloaded = false;
     sweep(calls, 1, 1, cudaErrorMemoryAllocation);
     sweep(calls, 1, thorough ? 1 : 5, cudaErrorIllegalAddress);
     sweep(calls, 3, thorough ? 1 : 25, cudaErrorLaunchFailure);

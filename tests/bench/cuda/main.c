@@ -130,11 +130,26 @@ static bool bench_forked(struct cuda *cuda, const struct cuda_bench *bench) {
     return false;
 }
 
-static bool wanted_group(char **groups, const char *group) {
+/* The group "first": the three rows that tell most, for a host that one has for ten minutes: what a small operation costs, a
+ * product of the kind that jobs are made of, and the kernel of our own that has most to do. */
+static bool bench_is_first(const struct cuda_bench *bench) {
+    static const char *const rows[] = {"chain of 10,000 adds of 16 floats", "product bf16 8192",
+                                       "softmax of 1 GiB, rows of 16,384"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(bench->rows[0].name, rows[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool bench_is_of(const struct cuda_bench *bench, const char *group) {
+    return strcmp(group, "first") == 0 ? bench_is_first(bench) : strcmp(group, bench->group) == 0;
+}
+
+static bool bench_is_wanted(const struct cuda_bench *bench, char **groups) {
     if (!*groups)
         return true;
     for (; *groups; groups++)
-        if (strcmp(*groups, group) == 0)
+        if (bench_is_of(bench, *groups))
             return true;
     return false;
 }
@@ -142,7 +157,7 @@ static bool wanted_group(char **groups, const char *group) {
 static bool groups_known(char **groups) {
     for (; *groups; groups++) {
         const struct cuda_bench *bench = benches;
-        while (bench < benches + BENCHES && strcmp(bench->group, *groups) != 0)
+        while (bench < benches + BENCHES && !bench_is_of(bench, *groups))
             bench++;
         if (bench == benches + BENCHES)
             return false;
@@ -179,7 +194,7 @@ static int run_all(struct run *run, const char *json, char **groups) {
     int code = 0;
     run->end = bench_now() + run->limit;
     for (const struct cuda_bench *bench = benches; bench < benches + BENCHES; bench++) {
-        if (!wanted_group(groups, bench->group))
+        if (!bench_is_wanted(bench, groups))
             continue;
         run_bench(run, bench);
         code = json ? bench_report_write(json) : 0;
@@ -193,7 +208,8 @@ static int run_all(struct run *run, const char *json, char **groups) {
 
 static int usage(void) {
     fprintf(stderr, "usage: bench-cuda [OPTION…] [GROUP…]\n"
-                    "groups: start chain product bandwidth transfer allocate ten clients; without one, all of them\n"
+                    "groups: start chain product bandwidth transfer allocate ten clients; without one, all of them;\n"
+                    "first: the three rows that tell most\n"
                     "  --device NAME    cuda:0\n"
                     "  --json FILE      the rows as JSON\n"
                     "  --limit SECONDS  what has not begun by then is not run (480)\n"

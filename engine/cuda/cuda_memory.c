@@ -1,0 +1,193 @@
+#include "engine/cuda/cuda_memory.h"
+
+#include <stdlib.h>
+
+#include "engine/cuda/cuda_device.h"
+
+struct cuda_returned {
+    void *segment;
+    size_t bytes;
+    bool pinned;
+    struct cuda_returned *next;
+};
+
+static void memory_free(struct cuda_memory *memory, const struct cuda_returned *returned) {
+    struct fault fault;
+    if (cuda_enter(memory->cuda, &fault) == STATUS_OK) {
+        if (returned->pinned)
+            cudaFreeHost(returned->segment);
+        else
+            cudaFree(returned->segment);
+    }
+    if (!returned->pinned)
+        monitor_reserved(memory->monitor, -(int64_t)returned->bytes);
+}
+
+static cudaError_t memory_pin_now(void **segment, size_t bytes) {
+    return cudaHostAlloc(segment, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+}
+
+/* ---- the thread ---- */
+
+static void memory_free_one(struct cuda_memory *memory) {
+    struct cuda_returned *returned = memory->returned;
+    memory->returned = returned->next;
+    memory->freeing = true;
+    pthread_mutex_unlock(&memory->lock);
+    memory_free(memory, returned);
+    free(returned);
+    pthread_mutex_lock(&memory->lock);
+    memory->freeing = false;
+    pthread_cond_broadcast(&memory->done);
+}
+
+/* Once it cannot it does not try again: reservations say what is wrong. */
+static void memory_pin_one(struct cuda_memory *memory) {
+    struct fault fault;
+    void *segment;
+    memory->pinning = true;
+    pthread_mutex_unlock(&memory->lock);
+    bool pinned =
+        cuda_enter(memory->cuda, &fault) == STATUS_OK && memory_pin_now(&segment, CUDA_SPARE_BYTES) == cudaSuccess;
+    cudaGetLastError();
+    pthread_mutex_lock(&memory->lock);
+    memory->pinning = false;
+    memory->ahead &= pinned;
+    if (pinned)
+        memory->spares[memory->n_spares++] = segment;
+    pthread_cond_broadcast(&memory->done);
+}
+
+static void *memory_main(void *argument) {
+    struct cuda_memory *memory = argument;
+    pthread_mutex_lock(&memory->lock);
+    for (;;) {
+        if (memory->returned)
+            memory_free_one(memory);
+        else if (memory->stopping)
+            break;
+        else if (memory->ahead && memory->n_spares < CUDA_SPARES)
+            memory_pin_one(memory);
+        else
+            pthread_cond_wait(&memory->work, &memory->lock);
+    }
+    pthread_mutex_unlock(&memory->lock);
+    return NULL;
+}
+
+void cuda_memory_init(struct cuda_memory *memory, const struct cuda *cuda, struct monitor *monitor, bool ahead) {
+    *memory = (struct cuda_memory){.cuda = cuda, .monitor = monitor, .ahead = ahead};
+    pthread_mutex_init(&memory->lock, NULL);
+    pthread_cond_init(&memory->work, NULL);
+    pthread_cond_init(&memory->done, NULL);
+    memory->started = pthread_create(&memory->thread, NULL, memory_main, memory) == 0;
+    if (memory->started)
+        pthread_setname_np(memory->thread, "tensord memory");
+    else
+        memory->ahead = false;
+}
+
+/* Hands memory to the thread. False: there is none, or no memory to remember it by. */
+static bool memory_return(struct cuda_memory *memory, const struct cuda_returned *returned) {
+    struct cuda_returned *copy = memory->started ? malloc(sizeof *copy) : NULL;
+    if (!copy)
+        return false;
+    pthread_mutex_lock(&memory->lock);
+    *copy = *returned;
+    copy->next = memory->returned;
+    memory->returned = copy;
+    pthread_cond_signal(&memory->work);
+    pthread_mutex_unlock(&memory->lock);
+    return true;
+}
+
+void cuda_memory_finish(struct cuda_memory *memory) {
+    memory->ahead = false;
+    for (int i = 0; i < memory->n_spares; i++) {
+        const struct cuda_returned spare = {memory->spares[i], CUDA_SPARE_BYTES, true, NULL};
+        if (!memory_return(memory, &spare))
+            memory_free(memory, &spare);
+    }
+    pthread_mutex_lock(&memory->lock);
+    memory->stopping = true;
+    pthread_cond_signal(&memory->work);
+    pthread_mutex_unlock(&memory->lock);
+    if (memory->started)
+        pthread_join(memory->thread, NULL);
+    pthread_cond_destroy(&memory->work);
+    pthread_cond_destroy(&memory->done);
+    pthread_mutex_destroy(&memory->lock);
+}
+
+/* ---- of the device ---- */
+
+/* Whether anything was on its way. */
+static bool memory_wait(struct cuda_memory *memory) {
+    pthread_mutex_lock(&memory->lock);
+    bool some = memory->returned || memory->freeing;
+    while (memory->returned || memory->freeing)
+        pthread_cond_wait(&memory->done, &memory->lock);
+    pthread_mutex_unlock(&memory->lock);
+    return some;
+}
+
+int cuda_memory_reserve(struct cuda_memory *memory, size_t bytes, void **segment, struct fault *fault) {
+    int code = cuda_enter(memory->cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    cudaError_t error = cudaMalloc(segment, bytes);
+    if (error == cudaErrorMemoryAllocation && memory_wait(memory)) {
+        cudaGetLastError();
+        error = cudaMalloc(segment, bytes);
+    }
+    if (error != cudaSuccess)
+        return cuda_fault(fault, error, "cudaMalloc");
+    monitor_reserved(memory->monitor, (int64_t)bytes);
+    return STATUS_OK;
+}
+
+void cuda_memory_release(struct cuda_memory *memory, void *segment, size_t bytes) {
+    const struct cuda_returned returned = {segment, bytes, false, NULL};
+    if (!memory_return(memory, &returned))
+        memory_free(memory, &returned);
+}
+
+/* ---- pinned ---- */
+
+/* One that is being pinned is worth waiting for: pinning another would take as long. */
+static void *memory_take_spare(struct cuda_memory *memory) {
+    void *segment = NULL;
+    pthread_mutex_lock(&memory->lock);
+    while (memory->ahead && !memory->n_spares && (memory->pinning || !memory->returned))
+        pthread_cond_wait(&memory->done, &memory->lock);
+    if (memory->n_spares)
+        segment = memory->spares[--memory->n_spares];
+    pthread_cond_signal(&memory->work);
+    pthread_mutex_unlock(&memory->lock);
+    return segment;
+}
+
+int cuda_memory_pin(struct cuda_memory *memory, size_t bytes, void **segment, struct fault *fault) {
+    int code = cuda_enter(memory->cuda, fault);
+    if (code != STATUS_OK)
+        return code;
+    void *spare = bytes == CUDA_SPARE_BYTES ? memory_take_spare(memory) : NULL;
+    if (spare)
+        *segment = spare;
+    else
+        CUDA_TRY(fault, memory_pin_now(segment, bytes));
+    return STATUS_OK;
+}
+
+void cuda_memory_unpin(struct cuda_memory *memory, void *segment, size_t bytes) {
+    const struct cuda_returned returned = {segment, bytes, true, NULL};
+    bool kept = false;
+    pthread_mutex_lock(&memory->lock);
+    if (bytes == CUDA_SPARE_BYTES && memory->ahead && memory->n_spares + memory->pinning < CUDA_SPARES) {
+        memory->spares[memory->n_spares++] = segment;
+        kept = true;
+    }
+    pthread_mutex_unlock(&memory->lock);
+    if (!kept && !memory_return(memory, &returned))
+        memory_free(memory, &returned);
+}
