@@ -98,7 +98,7 @@ static int users_set_id(struct user *user, const char *value, struct fault *faul
     return STATUS_OK;
 }
 
-static const struct users_token *users_find_token(const struct users *users, const char *id) {
+const struct users_token *users_find_token(const struct users *users, const char *id) {
     for (unsigned i = 0; i < users->n_tokens; i++)
         if (!strcmp(users->tokens[i].token.id, id))
             return &users->tokens[i];

@@ -94,3 +94,5 @@ void users_limits(const struct users *users, const char *name, const struct limi
 bool users_is_name(const char *text);
 /* NULL: there is no such user. */
 const struct user *users_find(const struct users *users, const char *name);
+/* NULL: no user has a token with this id. */
+const struct users_token *users_find_token(const struct users *users, const char *id);
