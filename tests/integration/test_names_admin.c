@@ -210,7 +210,7 @@ static void move_later(const char *name, const char *from, const char *to) {
 
 static void start_slow(void) {
     daemon_stop(&tensord);
-    run_with("1h");
+    run_with("3600s");
     publish(alice, "cpu:0", "a", 1);
     publish(alice, "cpu:0", "b", 2);
     SUCCEEDS(admin, "mv", "cpu:0", "a", "--user", "alice", "--to", "bob");
