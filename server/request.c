@@ -474,12 +474,16 @@ static int request_once(struct connection *connection, const struct request_row 
     struct lease *lease = &connection->lease;
     const struct outcome *outcome =
         row->once && lease->granted ? outcome_find(&lease->outcomes, header->sequence) : NULL;
+    char principal[PRINCIPAL_NAME_BYTES];
     int status;
 
-    if (outcome)
+    if (outcome && !outcome->changed)
         return answer_outcome(connection, outcome);
+    if (outcome)
+        snprintf(principal, sizeof principal, "%s", (const char *)outcome->frame);
     lease->once = row->once && lease->granted;
-    status = row->handle(connection, header, message, sink, fault);
+    status = outcome ? answer_saved(connection, header->sequence, principal)
+                     : row->handle(connection, header, message, sink, fault);
     connection->lease.once = false;
     return status;
 }
