@@ -196,8 +196,8 @@ void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape
         *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
 }
 
-/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that had to
- * reconnect meanwhile. */
+/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that had
+ * to reconnect meanwhile. */
 static int request_batch_begin(struct connection *connection, const Tensord__Batch *message,
                                struct batch_cursor *cursor, struct fault *fault) {
     struct request_batch *batch = &connection->batch;
