@@ -41,9 +41,12 @@ static void suspect_marked(const struct engine *engine, struct suspect *suspect)
     }
 }
 
-/* A device that has failed tells no more which of its marks it has reached. */
-static void suspect_widen(struct suspect *suspect) {
+/* A device that has failed tells no more which of its marks it has reached; and it may have failed at the launch that is
+ * being made. */
+static void suspect_widen(const struct engine *engine, struct suspect *suspect) {
     const struct stream *stream = suspect->stream;
+    const struct record *record =
+        stream && engine->turn == stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
     for (unsigned i = 1; stream && i < stream->marks_count; i++) {
         const struct stream_span *span = &stream->marks[(stream->marks_first + i) % STREAM_MARKS].span;
         if (!span->launches)
@@ -52,6 +55,10 @@ static void suspect_widen(struct suspect *suspect) {
             suspect->span.first = span->first;
         suspect->span.last = span->last;
         suspect->span.launches += span->launches;
+    }
+    if (record && suspect->span.launches && suspect->span.last != record) {
+        suspect->span.last = record;
+        suspect->span.launches++;
     }
 }
 
@@ -97,7 +104,7 @@ void stall_blame(const struct engine *engine, struct fault *fault) {
     size_t used = strlen(fault->message);
     if (fault->code == STATUS_DEVICE_LOST) {
         suspect_marked(engine, &suspect);
-        suspect_widen(&suspect);
+        suspect_widen(engine, &suspect);
     }
     suspect_running(engine, &suspect);
     if (suspect.stream)
