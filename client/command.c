@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "proto/frame.h"
+#include "proto/utf8.h"
 
 enum { PINGS = 5 };
 
@@ -105,8 +106,11 @@ static int kill_user(struct tensorctl *ctl, const char *reason, struct fault *fa
             *fault = one;
     }
     tensord__status__free_unpacked(status, NULL);
-    if (ended || !error)
-        printf("%u session%s of %s ended\n", ended, ended == 1 ? "" : "s", ctl->user);
+    if (ended || !error) {
+        char shown[256]; /* the name may come from a client, by way of a shell */
+        utf8_clean(shown, sizeof shown, ctl->user);
+        printf("%u session%s of %s ended\n", ended, ended == 1 ? "" : "s", shown);
+    }
     return error ? error : command_flushed(fault);
 }
 

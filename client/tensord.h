@@ -580,7 +580,7 @@ TD_API int td_kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t
  * the last seconds). A name has 1 to 255 bytes of UTF-8 without control characters, and
  * "__metadata__" is none. */
 
-enum { TD_TENSOR_NAME_MAX = 255, TD_OWNER_MAX = 63 };
+enum { TD_TENSOR_NAME_MAX = 255, TD_OWNER_MAX = 79 };
 
 /* Binds the name to the tensor's value, in the place of what it stood for before. Blocks until the tensor has been
  * computed: then all at once, whoever opens the name gets the new value, and got the old one before. On failure the name

@@ -323,10 +323,8 @@ static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
         if (!binding->check)
             return plan_no_memory(&binding->fault);
     }
-    if (is_long) {
+    if (is_long)
         binding->stream->report = binding->check->report;
-        binding->reported = true;
-    }
     if (!binding->check && !inputs_tainted(binding))
         return STATUS_OK;
     *taint = taint_create();
@@ -335,8 +333,8 @@ static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
 
 int bind_operation(struct binding *binding) {
     binding->check = NULL;
-    binding->reported = false;
     binding->step = NULL;
+    uint64_t before = binding->stream->enqueued;
     int code = bind_supported(binding);
     if (code != STATUS_OK)
         return code;
@@ -351,7 +349,8 @@ int bind_operation(struct binding *binding) {
         code = bind_taint(binding, taint);
     else
         taint_unref(taint);
-    if (binding->check) /* it has not become a record's */
-        engine_check_give(binding->engine, binding->check, binding->reported ? binding->stream : NULL);
+    if (binding->check) /* it has not become a record's, but launches that were enqueued may report to it */
+        engine_check_give(binding->engine, binding->check,
+                          binding->stream->enqueued != before ? binding->stream : NULL);
     return code;
 }

@@ -93,7 +93,6 @@ int bind_take(struct binding *binding) {
         plan.report = binding->check->report;
         plan.weight = plan_weight(binding->engine, &out, NULL) * 4;
         code = plan_push(binding->stream, &plan, &binding->fault);
-        binding->reported = code == STATUS_OK; /* copies and conversions before it report nothing */
     }
     bind_finish_views(binding, views, made);
     return code;

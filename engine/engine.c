@@ -218,7 +218,7 @@ static bool engine_kick_due(const struct engine *engine) {
 
 bool engine_due(const struct engine *engine) {
     return engine_kick_due(engine) || staging_due(&engine->staging) || engine->polled || engine->ending ||
-           engine->trim_more;
+           engine->trim_more || engine->checks_at;
 }
 
 /* Hands what has been enqueued to the run queue; with the lock held. */
@@ -361,9 +361,12 @@ void engine_check_give(struct engine *engine, struct check *check, struct stream
     engine->checks = check;
 }
 
-/* `all`: nothing runs any more. */
+/* `all`: nothing runs any more. Else it goes on where the budget ended the last one; checks that have come since are in front,
+ * and have their turn in the next. */
 static void engine_check_sweep(struct engine *engine, bool all) {
-    for (struct check **link = &engine->checks, *check; (check = *link);) {
+    struct check **link = engine->checks_at && !all ? engine->checks_at : &engine->checks;
+    bool over = false;
+    for (struct check *check; (check = *link) && !over; over = !all && budget_spent(&engine->budget, 2)) {
         if (!all && !point_reached(check->stream, check->number)) {
             link = &check->next;
             continue;
@@ -371,6 +374,7 @@ static void engine_check_sweep(struct engine *engine, bool all) {
         *link = check->next;
         check_unref(check);
     }
+    engine->checks_at = *link ? link : NULL;
 }
 
 /* Not on a broken device: giving memory back may wait for it, and for ever. */

@@ -38,7 +38,8 @@ struct engine {
     uint32_t streams_made;
     struct slab waiters;
     struct slab tensors;
-    struct check *checks;            /* that are given back when a launch has run */
+    struct check *checks;            /* that are given back when a launch has run, */
+    struct check **checks_at;        /* and where the look at them goes on; NULL: at the first */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;

@@ -103,6 +103,7 @@ struct stream *engine_stream_take(struct engine *engine, struct run_group *group
         return NULL;
     atomic_store(&stream->cancelled, false);
     stream->ops_before = atomic_load_explicit(&stream->ops_done, memory_order_relaxed);
+    stream->worked = stream->worked_ns = 0; /* another session's operations have the same numbers */
     pthread_mutex_lock(&engine->lock);
     stream->device_ns_before = stream->device_ns;
     stream->group = group;

@@ -160,8 +160,7 @@ struct binding {
     struct tensor *inputs[OP_INPUTS_MAX];
     const struct tensor_type *types[OP_INPUTS_MAX];
     struct tensor *output; /* type set; storage and the rest to be set */
-    struct check *check;   /* OP_FAMILY_TAKE: what its kernels report to */
-    bool reported;         /* one that does has been enqueued */
+    struct check *check;   /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
     struct taint *step;    /* while the taints of many inputs are settled */
     struct fault fault;
 };

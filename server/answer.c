@@ -312,6 +312,11 @@ static void answer_on_saved(struct state_wait *wait, const struct fault *fault) 
     answer_queue(answer);
 }
 
+void answer_changed(struct answer *answer, const char *principal) {
+    if (answer->once)
+        outcome_changed(&answer->connection->lease.outcomes, answer->sequence, principal);
+}
+
 int answer_saved(struct connection *connection, uint64_t sequence, const char *principal) {
     struct answer *answer = answer_create(connection, ANSWER_SAVED, sequence, 0);
 
@@ -319,7 +324,9 @@ int answer_saved(struct connection *connection, uint64_t sequence, const char *p
         return STATUS_NO_HOST_MEMORY;
     answer->saved.done = answer_on_saved;
     answer_link(answer);
-    if (!names_wait(&connection->service->names, principal, &answer->saved))
+    if (names_wait(&connection->service->names, principal, &answer->saved))
+        answer_changed(answer, principal);
+    else
         answer_on_saved(&answer->saved, NULL);
     return STATUS_OK;
 }

@@ -28,7 +28,7 @@ struct answer {
         struct compile *compile; /* its log is part of the reply */
         struct publish *publish;
         struct state_wait saved; /* a change of names is on the disk */
-        uint8_t *data; /* malloc'ed; part of the reply */
+        uint8_t *data;           /* malloc'ed; part of the reply */
     };
 };
 
@@ -47,6 +47,9 @@ void answer_compiled(struct answer *answer);
 int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message);
 /* Called when that is over; `failure` NULL: it has been done. */
 void answer_published(struct answer *answer, const struct failure *failure);
+/* The change of the principal's names that it answers has been made, and waits for the disk: a client that loses its
+ * connection and asks again is to wait for that, and not to make the change once more. */
+void answer_changed(struct answer *answer, const char *principal);
 /* Done, when the principal's last change of names is where it has to be. */
 int answer_saved(struct connection *connection, uint64_t sequence, const char *principal);
 /* A message with a payload of at most FRAME_CHUNK bytes, malloc'ed, which it takes over also on failure. */

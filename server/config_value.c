@@ -38,7 +38,8 @@ static int config_value_scaled(const char *text, int base, const struct config_u
     return -1;
 }
 
-/* What is wrong with a value that is `good` by its form, or is not: "is not a size (examples: 512M, 2G)", or the range. */
+/* What is wrong with a value that is `good` by its form, or is not: "is not a size (examples: 512M, 2G)", or the
+ * range. */
 static int config_value_wrong(const char *text, bool good, const char *what, const char *least, const char *most,
                               struct fault *fault) {
     if (!good)

@@ -79,7 +79,7 @@ static void connection_close(struct connection *connection) {
     uv_close((uv_handle_t *)connection->poll, connection_closed);
     connection->poll = NULL;
     if (connection->handshake) {
-        handshake_leave(connection->handshake);
+        handshake_leave(&connection->service->handshakes, connection->handshake);
         connection->handshake = NULL;
         connection->transport = (struct transport){.fd = -1};
         return;

@@ -79,7 +79,7 @@ static void reload_apply(struct front *front, struct reload *reload) {
         supervisor_set_kernels(&front->supervisor, config->user_kernels);
     if (reload->users) {
         before = login_replace_users(&front->login, reload->users);
-        users_compare(before, reload->users, front_revoke, front);
+        users_compare(before, reload->users, front->login.expired, front_revoke, front);
         front_tell_users(front);
     }
     reload_tell_limits(front, before, &everybody);

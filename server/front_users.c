@@ -1,5 +1,5 @@
-/* Which users there are, for the workers: they keep names, and tell those of users that have gone from those of the present
- * ones. Front thread only. */
+/* Which users there are, for the workers: they keep names, and tell those of users that have gone from those of the
+ * present ones. Front thread only. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,6 +25,7 @@ static void *handshake_main(void *argument) {
             continue;
         }
         TAILQ_REMOVE(&handshakes->waiting, handshake, link);
+        handshake->taken = true;
         pthread_mutex_unlock(&handshakes->lock);
         handshake->error = transport_handshake(&handshake->transport);
         pthread_mutex_lock(&handshakes->lock);
@@ -125,6 +126,13 @@ struct handshake *handshake_begin(struct handshakes *handshakes, const struct tr
     return handshake;
 }
 
-void handshake_leave(struct handshake *handshake) {
+void handshake_leave(struct handshakes *handshakes, struct handshake *handshake) {
     handshake->owner = NULL;
+    pthread_mutex_lock(&handshakes->lock);
+    bool taken = handshake->taken;
+    if (!taken)
+        TAILQ_REMOVE(&handshakes->waiting, handshake, link);
+    pthread_mutex_unlock(&handshakes->lock);
+    if (!taken)
+        handshake_over(handshake);
 }

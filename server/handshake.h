@@ -20,6 +20,7 @@ struct handshake {
     void (*done)(void *owner, int error);
     void *owner; /* NULL: it has left */
     int error;
+    bool taken; /* a thread has it, or has had it; under the lock */
 };
 
 TAILQ_HEAD(handshake_queue, handshake);
@@ -42,5 +43,6 @@ void handshakes_finish(struct handshakes *handshakes);
  * first one. NULL: there is no memory, or no thread, for it. */
 struct handshake *handshake_begin(struct handshakes *handshakes, const struct transport *transport,
                                   void (*done)(void *owner, int error), void *owner);
-/* The owner goes: `done` is not called, and the transport is finished when the step has been taken. */
-void handshake_leave(struct handshake *handshake);
+/* The owner goes: `done` is not called, and the transport is finished: at once where no thread has begun with the step, so
+ * that no more wait than there are owners, and else when it has been taken. */
+void handshake_leave(struct handshakes *handshakes, struct handshake *handshake);

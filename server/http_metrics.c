@@ -358,8 +358,10 @@ static void metrics_write_histograms(FILE *out, const Tensord__Status *status) {
         const char *name, *help;
         size_t offset;
     } rows[] = {
-        {"tensord_device_queue_seconds", "Of launches, by weighted samples: from enqueued to launched.", DEVICE(queue_time)},
-        {"tensord_device_run_seconds", "Of launches, by weighted samples: from launched to completed.", DEVICE(run_time)},
+        {"tensord_device_queue_seconds", "Of launches, by weighted samples: from enqueued to launched.",
+         DEVICE(queue_time)},
+        {"tensord_device_run_seconds", "Of launches, by weighted samples: from launched to completed.",
+         DEVICE(run_time)},
         {"tensord_device_fetch_seconds", "Of all fetches: from asked for to all bytes sent.", DEVICE(fetch_time)},
     };
     for (size_t r = 0; r < LENGTH(rows); r++) {

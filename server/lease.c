@@ -146,8 +146,8 @@ static size_t lease_left(const struct connection *connection) {
 }
 
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
- * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, and charged
- * to the principal's rate afterwards. */
+ * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, and
+ * charged to the principal's rate afterwards. */
 static void lease_scan_with(struct connection *connection, struct frame_reader *reader) {
     static const struct frame_handler handler = {lease_scan_message, NULL};
     size_t left = lease_left(connection);
@@ -308,8 +308,8 @@ void lease_take_over(struct connection *fresh) {
     struct frame_reader cut;
     char reason[64];
 
-    connection_settle(
-        fresh); /* before the place of the other one is free, or there seems to be one more for a moment */
+    /* Before the place of the other one is free, or there seems to be one more for a moment. */
+    connection_settle(fresh);
     if (connection->poll)
         lease_unplug(connection); /* the client knows better than we that it is of no use */
     cut = lease->cut;

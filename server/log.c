@@ -76,7 +76,7 @@ enum log_level log_level(void) {
 
 static void log_line_add(struct log_line *line, const void *bytes, size_t n) {
     size_t end = LOG_LINE_MAX - 1 - line->quoted - (log_shape == LOG_FORMAT_JSON);
-    line->cut = line->cut || n > end - line->length;
+    line->cut = line->cut || line->length + n > end; /* `length` may be past `end` already */
     if (line->cut)
         return;
     memcpy(line->text + line->length, bytes, n);
@@ -155,7 +155,7 @@ static void log_line_field(struct log_line *line, const char *key, const char *v
     log_line_text(line, key);
     log_line_text(line, json ? "\":" : "=");
     /* There must be room for the quotes at least. */
-    if (json && LOG_LINE_MAX - line->length < 5)
+    if (LOG_LINE_MAX - line->length < 5)
         line->cut = true;
     if (line->cut)
         line->length = before;

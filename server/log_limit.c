@@ -14,8 +14,8 @@ static bool log_limit_has(const struct log_limit_bucket *bucket, unsigned burst,
     return bucket->spent_ns <= (burst - 1) * (LOG_LIMIT_SECOND_NS / per_s);
 }
 
-/* The source that was quiet for longest makes room; what it has missed is told of at once or never, so one that has missed
- * nothing goes first. */
+/* The source that was quiet for longest makes room; what it has missed is told of at once or never, so one that has
+ * missed nothing goes first. */
 static struct log_limit_source *log_limit_replace(struct log_limit *limit) {
     struct log_limit_source *oldest = limit->sources;
     for (unsigned i = 1; i < LOG_LIMIT_SOURCES; i++) {

@@ -221,8 +221,8 @@ int login_check(struct login *login, const struct login_request *request, struct
         *principal = request->peer->principal;
         return STATUS_OK;
     }
-    /* A good token is let in at once, whatever others at its address do: 2^256 secrets cannot be guessed at any speed, and
-     * it is for those who fail to wait. */
+    /* A good token is let in at once, whatever others at its address do: 2^256 secrets cannot be guessed at any speed,
+     * and it is for those who fail to wait. */
     enum users_denial denial = login_look(login, request, principal);
     if (denial == USERS_GRANTED) {
         login->counts.granted++;
@@ -261,9 +261,10 @@ int login_init(struct login *login, uv_loop_t *loop, const struct config *config
 void login_finish(struct login *login) {
     while (!LIST_EMPTY(&login->waiting))
         login_waiting_end(LIST_FIRST(&login->waiting));
+    if (login->users)
+        login_use_save(&login->use, login->users, time(NULL), true);
     users_destroy(login->users);
     login->users = NULL;
-    login_use_save(&login->use, time(NULL), true);
     login_use_finish(&login->use);
 }
 
@@ -273,7 +274,7 @@ void login_tick(struct login *login, users_ended *ended, void *owner) {
         return;
     users_expire(login->users, login->expired, now, ended, owner);
     login->expired = now;
-    login_use_save(&login->use, now, false);
+    login_use_save(&login->use, login->users, now, false);
 }
 
 struct users *login_replace_users(struct login *login, struct users *users) {

@@ -79,12 +79,22 @@ static int login_use_write(const struct login_use *use, const char *temporary) {
     return fclose(file) || wrong || rename(temporary, use->path) ? errno ? errno : EIO : 0;
 }
 
-void login_use_save(struct login_use *use, int64_t now, bool at_once) {
+/* Those of revoked tokens would fill the table in the end. */
+static void login_use_forget(struct login_use *use, const struct users *users) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < use->count; i++)
+        if (users_find_token(users, use->entries[i].id))
+            use->entries[kept++] = use->entries[i];
+    use->count = kept;
+}
+
+void login_use_save(struct login_use *use, const struct users *users, int64_t now, bool at_once) {
     char temporary[sizeof use->path + 8];
     if (!use->changed || !*use->path || (!at_once && now - use->written < LOGIN_USE_STEP_S))
         return;
     snprintf(temporary, sizeof temporary, "%s.new", use->path);
     use->written = now;
+    login_use_forget(use, users);
     int error = login_use_write(use, temporary);
     if (error)
         unlink(temporary);

@@ -25,5 +25,6 @@ void login_use_finish(struct login_use *use);
 /* 0: never, as far as is known. */
 int64_t login_use_of(const struct login_use *use, const char *id);
 void login_use_note(struct login_use *use, const char *id, int64_t now);
-/* Writes what is new, but not more than once a minute unless `at_once`. */
-void login_use_save(struct login_use *use, int64_t now, bool at_once);
+/* Writes what is new, but not more than once a minute unless `at_once`. Tokens that `users` does not have are forgotten. */
+struct users;
+void login_use_save(struct login_use *use, const struct users *users, int64_t now, bool at_once);

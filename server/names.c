@@ -92,9 +92,9 @@ int names_take_owner(struct names *names, const char *principal, const struct li
 
 /* ---- entries ---- */
 
-/* Position of the name, or of where it belongs. */
-static bool owner_seek(const struct name_owner *owner, const char *name, unsigned *position) {
-    unsigned low = 0, high = owner->count;
+/* Position of the name among the first `high`, or of where it belongs. */
+static bool owner_seek_below(const struct name_owner *owner, unsigned high, const char *name, unsigned *position) {
+    unsigned low = 0;
 
     while (low < high) {
         unsigned middle = low + (high - low) / 2;
@@ -111,6 +111,10 @@ static bool owner_seek(const struct name_owner *owner, const char *name, unsigne
     }
     *position = low;
     return false;
+}
+
+static bool owner_seek(const struct name_owner *owner, const char *name, unsigned *position) {
+    return owner_seek_below(owner, owner->count, name, position);
 }
 
 unsigned names_after(const struct name_owner *owner, const char *name) {
@@ -164,6 +168,17 @@ int names_remove(struct names *names, const char *principal, const char *name, s
     state_changed(names->state, owner);
     names_let_go(names);
     return STATUS_OK;
+}
+
+void names_remove_all(struct names *names, struct name_owner *owner) {
+    while (owner->count) {
+        struct name_entry *entry = owner->entries[--owner->count];
+
+        state_unbound(owner, entry, false);
+        name_entry_unref(names, entry);
+    }
+    state_changed(names->state, owner);
+    names_let_go(names);
 }
 
 void names_finish(struct names *names) {
@@ -320,51 +335,78 @@ static int batch_reserve(struct names_batch *batch, struct fault *fault) {
     return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", batch->n);
 }
 
+static int batch_compare(const void *a, const void *b) {
+    return strcmp((*(struct name_entry *const *)a)->name, (*(struct name_entry *const *)b)->name);
+}
+
+/* The last one first, so that each entry which is there already moves once at most. */
+static void batch_merge(struct names *names, struct names_batch *batch) {
+    struct name_owner *owner = batch->owner;
+    unsigned left = owner->count, end = owner->count + batch->added; /* what is not in its place yet, and places for it */
+
+    qsort(batch->entries, batch->n, sizeof(struct name_entry *), batch_compare);
+    for (unsigned i = batch->n; i-- > 0;) {
+        unsigned position;
+        bool replaces = owner_seek_below(owner, left, batch->entries[i]->name, &position);
+        struct name_entry *replaced = replaces ? owner->entries[position] : NULL;
+        unsigned after = left - position - replaces;
+
+        end -= after;
+        memmove(&owner->entries[end], &owner->entries[position + replaces], after * sizeof *owner->entries);
+        owner->entries[--end] = batch->entries[i];
+        left = position;
+        if (replaced) {
+            state_unbound(owner, replaced, true);
+            name_entry_unref(names, replaced);
+        }
+        state_bound(owner, batch->entries[i]);
+    }
+    owner->count += batch->added;
+}
+
 static void batch_bind(struct names *names, struct names_batch *batch) {
     struct name_owner *owner = batch->owner;
     uint64_t now = service_now_ns();
 
     for (unsigned i = 0; i < batch->n; i++) {
         struct name_entry *entry = batch->entries[i];
-        unsigned position;
 
         entry->held = batch->values[i];
         entry->since_ns = now;
         entry->references = 1;
         held_ref(entry->held);
-        if (owner_seek(owner, entry->name, &position)) {
-            state_unbound(owner, owner->entries[position], true);
-            name_entry_unref(names, owner->entries[position]);
-        } else {
-            memmove(&owner->entries[position + 1], &owner->entries[position],
-                    (owner->count - position) * sizeof *owner->entries);
-            owner->count++;
-        }
-        owner->entries[position] = entry;
-        state_bound(owner, entry);
     }
+    batch_merge(names, batch);
     free(batch->entries);
     state_changed(names->state, owner);
 }
 
-int names_publish(struct names *names, const char *principal, const struct limits *limits, struct held *const values[],
-                  const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
-    struct names_batch batch = {.values = values, .texts = texts, .n = n};
+int names_bind(struct names *names, struct name_owner *owner, const struct limits *limits, struct held *const values[],
+               const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
+    struct names_batch batch = {.owner = owner, .values = values, .texts = texts, .n = n};
     int status = batch_check_names(&batch, fault);
 
-    if (status == STATUS_OK)
-        status = names_take_owner(names, principal, limits, &batch.owner, fault);
     if (status == STATUS_OK)
         status = batch_survey(&batch, (unsigned)limits->named_tensors, only_new, fault);
     if (status == STATUS_OK)
         status = batch_reserve(&batch, fault);
     if (status == STATUS_OK)
         status = held_charge(values, n, &batch.owner->bytes, batch.spare, fault);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         batch_bind(names, &batch);
-    } else {
+    else
         batch_discard(&batch);
+    return status;
+}
+
+int names_publish(struct names *names, const char *principal, const struct limits *limits, struct held *const values[],
+                  const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
+    struct name_owner *owner;
+    int status = names_take_owner(names, principal, limits, &owner, fault);
+
+    if (status == STATUS_OK)
+        status = names_bind(names, owner, limits, values, texts, n, only_new, fault);
+    if (status)
         names_let_go(names);
-    }
     return status;
 }

@@ -71,6 +71,11 @@ int names_remove(struct names *names, const char *principal, const char *name, s
  * not, or is. */
 struct state_wait;
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait);
+/* The same for an owner that is here, and stays here on failure. */
+int names_bind(struct names *names, struct name_owner *owner, const struct limits *limits, struct held *const values[],
+               const char *const texts[], unsigned n, bool only_new, struct fault *fault);
+/* In one change. The owner may be gone afterwards. */
+void names_remove_all(struct names *names, struct name_owner *owner);
 /* Forgets owners that have nothing, pay for nothing, and have nothing to be saved. */
 void names_let_go(struct names *names);
 

@@ -145,8 +145,7 @@ static int moving_bind(struct names_moving *moving, struct fault *fault) {
         code = fault_set(fault, STATUS_LIMIT, "the limit of %lu bytes in named tensors is reached: %s would have %lu",
                          limit, moving->to->key, moving->to->bytes.bytes);
     if (code == STATUS_OK)
-        code = names_publish(moving->names, moving->to->key, &limits, moving->values, moving->texts, moving->n, true,
-                             fault);
+        code = names_bind(moving->names, moving->to, &limits, moving->values, moving->texts, moving->n, true, fault);
     if (code != STATUS_OK)
         moving_charge(moving, true);
     return code;
@@ -165,18 +164,12 @@ static void moving_keep(const struct names_moving *moving, const char *name) {
 int names_remove_of(struct names *names, const char *key, const char *name, struct fault *fault) {
     struct name_owner *owner;
     int code = names_find_own(names, key, name, &owner, fault);
-    struct state *state = names->state;
     if (code != STATUS_OK)
         return code;
     if (name)
         return names_remove(names, key, name, fault);
-    if (state)
-        state->paused = true;
-    for (unsigned left = owner->count; left && code == STATUS_OK; left--) /* the owner goes with the last one */
-        code = names_remove(names, key, owner->entries[left - 1]->name, fault);
-    if (state)
-        state_resume(state);
-    return code;
+    names_remove_all(names, owner);
+    return STATUS_OK;
 }
 
 static int moving_carry_out(struct names_moving *moving, const char *name, const char *to, const char *new_name,
@@ -212,6 +205,10 @@ int names_move(struct names *names, const char *from, const char *name, const ch
                          sharing, sharing == 1 ? "" : "s", from);
     if (!strcmp(from, to) && (!new_name || !strcmp(name, new_name)))
         return STATUS_OK; /* it is there already */
+    if (strcmp(from, to) != 0)
+        code = state_check_order(names->state, moving.from, names_owner(names, to), fault);
+    if (code != STATUS_OK)
+        return code;
     names_limits(names, to, &moving.limits);
     if (names->state)
         names->state->paused = true;

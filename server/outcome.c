@@ -15,17 +15,45 @@ static void outcome_drop_first(struct outcome_list *list) {
     free(outcome);
 }
 
-void outcome_remember(struct outcome_list *list, const struct reply *reply) {
-    struct outcome *outcome = malloc(sizeof *outcome + reply->head_bytes);
+static void outcome_forget(struct outcome_list *list, uint64_t sequence) {
+    struct outcome **at = &list->first, **last = NULL, *outcome;
 
+    while (*at && (*at)->sequence != sequence) {
+        last = &(*at)->next;
+        at = last;
+    }
+    outcome = *at;
     if (!outcome)
         return;
-    *outcome = (struct outcome){.sequence = reply->sequence, .type = reply->type, .bytes = reply->head_bytes};
-    memcpy(outcome->frame, reply->head, reply->head_bytes);
+    *at = outcome->next;
+    if (!outcome->next)
+        list->last = last;
+    list->count--;
+    free(outcome);
+}
+
+static void outcome_add(struct outcome_list *list, const struct outcome *what, const void *data) {
+    struct outcome *outcome = malloc(sizeof *outcome + what->bytes);
+
+    outcome_forget(list, what->sequence);
+    if (!outcome)
+        return;
+    *outcome = *what;
+    memcpy(outcome->frame, data, what->bytes);
     *(list->last ? list->last : &list->first) = outcome;
     list->last = &outcome->next;
     if (++list->count > OUTCOMES_MAX)
         outcome_drop_first(list);
+}
+
+void outcome_remember(struct outcome_list *list, const struct reply *reply) {
+    outcome_add(list, &(struct outcome){.sequence = reply->sequence, .type = reply->type, .bytes = reply->head_bytes},
+                reply->head);
+}
+
+void outcome_changed(struct outcome_list *list, uint64_t sequence, const char *principal) {
+    outcome_add(list, &(struct outcome){.sequence = sequence, .changed = true, .bytes = strlen(principal) + 1},
+                principal);
 }
 
 const struct outcome *outcome_find(const struct outcome_list *list, uint64_t sequence) {

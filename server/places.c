@@ -38,12 +38,24 @@ bool places_open(const struct front *front, enum role role) {
     return taken.ordinary + taken.kept < places - left;
 }
 
+/* The oldest that can be told to go: as long as the workers have enough to do with those that were, none of theirs. */
+static struct lobby_entry *places_oldest(const struct front *front, const struct source *source, enum lobby_kind kind) {
+    const struct lobby *lobby = &front->roster.lobby;
+    struct lobby_entry *oldest = lobby_oldest(lobby, source, kind);
+    if (!oldest || oldest->kind != LOBBY_GUEST || front->roster.n_evicted < PLACES_EVICTED_MAX)
+        return oldest;
+    if (kind != LOBBY_NOT_HERE)
+        return NULL;
+    struct lobby_entry *arrival = lobby_oldest(lobby, source, LOBBY_ARRIVAL);
+    struct lobby_entry *control = lobby_oldest(lobby, source, LOBBY_CONTROL);
+    return !arrival || (control && control->since_ns < arrival->since_ns) ? control : arrival;
+}
+
 bool places_evict(struct front *front, const struct source *source, enum lobby_kind kind) {
-    struct lobby_entry *oldest = lobby_oldest(&front->roster.lobby, source, kind);
+    struct lobby_entry *oldest = places_oldest(front, source, kind);
     struct channel_message message = {.type = CHANNEL_EVICT};
     if (!oldest ||
-        (oldest->kind == LOBBY_GUEST && (front->roster.n_evicted >= PLACES_EVICTED_MAX ||
-                                         uv_hrtime() - oldest->since_ns < PLACES_GUEST_MS * UINT64_C(1000000))))
+        (oldest->kind == LOBBY_GUEST && uv_hrtime() - oldest->since_ns < PLACES_GUEST_MS * UINT64_C(1000000)))
         return false;
     front->refusals[REFUSAL_MAX_CONNECTIONS]++;
     if (oldest->kind == LOBBY_ARRIVAL) {

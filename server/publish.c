@@ -16,7 +16,7 @@ struct publish_item {
 struct publish {
     struct answer *answer;
     struct state_wait saved; /* for the values to be on the disk, too */
-    unsigned n, left; /* values; those not yet there, and one for the start */
+    unsigned n, left;        /* values; those not yet there, and one for the start */
     bool only_new;
     bool failed;
     struct failure failure; /* the first */
@@ -63,8 +63,8 @@ static void publish_finish(struct publish *publish) {
     if (!values)
         fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
     else
-        names_publish(&connection->service->names, connection->account->key, &connection->account->limits,
-                      values, publish->names, publish->n, publish->only_new, &fault);
+        names_publish(&connection->service->names, connection->account->key, &connection->account->limits, values,
+                      publish->names, publish->n, publish->only_new, &fault);
     free(values);
     publish->failed = fault.code != STATUS_OK;
     if (publish->failed)
@@ -84,11 +84,12 @@ static void publish_step(struct publish *publish) {
     if (!publish->failed)
         publish_finish(publish);
     publish_let_go(publish);
+    struct connection *connection = publish->answer->connection;
     publish->saved.done = publish_saved;
-    if (!publish->failed && names_wait(&publish->answer->connection->service->names,
-                                       publish->answer->connection->account->key, &publish->saved))
-        return;
-    answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
+    if (!publish->failed && names_wait(&connection->service->names, connection->account->key, &publish->saved))
+        answer_changed(publish->answer, connection->account->key);
+    else
+        answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
 }
 
 static void publish_held(struct hold *hold, const struct failure *failure) {

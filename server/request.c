@@ -196,8 +196,8 @@ void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape
         *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
 }
 
-/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that had to
- * reconnect meanwhile. */
+/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that had
+ * to reconnect meanwhile. */
 static int request_batch_begin(struct connection *connection, const Tensord__Batch *message,
                                struct batch_cursor *cursor, struct fault *fault) {
     struct request_batch *batch = &connection->batch;
@@ -474,12 +474,16 @@ static int request_once(struct connection *connection, const struct request_row 
     struct lease *lease = &connection->lease;
     const struct outcome *outcome =
         row->once && lease->granted ? outcome_find(&lease->outcomes, header->sequence) : NULL;
+    char principal[PRINCIPAL_NAME_BYTES];
     int status;
 
-    if (outcome)
+    if (outcome && !outcome->changed)
         return answer_outcome(connection, outcome);
+    if (outcome)
+        snprintf(principal, sizeof principal, "%s", (const char *)outcome->frame);
     lease->once = row->once && lease->granted;
-    status = row->handle(connection, header, message, sink, fault);
+    status = outcome ? answer_saved(connection, header->sequence, principal)
+                     : row->handle(connection, header, message, sink, fault);
     connection->lease.once = false;
     return status;
 }

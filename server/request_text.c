@@ -14,8 +14,8 @@ static bool request_varint(const uint8_t **at, const uint8_t *end, uint64_t *val
     return false;
 }
 
-/* Steps over one field of a message. True: it is a text by the descriptor, where that is given, [*text, *at). What does not parse here is left to the parser
- * to refuse, and *at is then the end. */
+/* Steps over one field of a message. True: it is a text by the descriptor, where that is given, [*text, *at). What does
+ * not parse here is left to the parser to refuse, and *at is then the end. */
 static bool request_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
                           const uint8_t **text) {
     enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };

@@ -44,8 +44,8 @@ static void request_upload_end(struct request_upload *upload, const struct failu
     upload->bound = false;
 }
 
-/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. False: there is no memory for
- * it yet. */
+/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. False: there is no memory
+ * for it yet. */
 static bool request_upload_bind(struct connection *connection, const Tensord__Upload *message,
                                 struct request_upload *upload) {
     struct tensor_type type;

@@ -93,7 +93,11 @@ void state_unbound(struct name_owner *owner, struct name_entry *entry, bool repl
 void state_changed(struct state *state, struct name_owner *owner);
 void saved_value_unref(struct saved_value *value);
 
-/* What leaves `from` is on the disk of `to` before it is gone from its own. Between pausing and state_resume(). */
+/* Before anything is moved; `to` NULL: it is new. STATUS_AGAIN where state_order() could not hold: `from` is behind another
+ * one already, or `to` is behind `from`. */
+int state_check_order(const struct state *state, struct name_owner *from, struct name_owner *to, struct fault *fault);
+/* What leaves `from` is on the disk of `to` before it is gone from its own: who waits for `from` has waited for both.
+ * Between pausing and state_resume(). */
 void state_order(struct name_owner *from, struct name_owner *to);
 void state_resume(struct state *state);
 

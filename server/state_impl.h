@@ -31,6 +31,7 @@ struct state_owner {
     uint64_t next_file;
     struct name_owner *behind; /* whose changes go first, up to */
     uint64_t behind_revision;
+    bool hurried;      /* it is to be saved before its time */
     struct save *save; /* under way; NULL: none */
     struct state_wait *waits;
     uint64_t retry_ns; /* after a failure: not before */
@@ -38,6 +39,9 @@ struct state_owner {
     char fault[200];   /* of the last of them; "": it was none */
     uint64_t told_ns;  /* when that was logged */
 };
+
+/* So many more owners, or fewer, have changes that are not on the disk. */
+void state_count_dirty(struct state *state, int more);
 
 /* ---- names of files (state.c) ---- */
 

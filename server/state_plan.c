@@ -225,14 +225,16 @@ static int plan_keep(struct planning *planning, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* A folder that is not on the disk itself has nothing on the disk. */
+/* A folder that is not on the disk itself has nothing on the disk. One that is there without files that are needed may have
+ * been made by a save that failed after that. */
 static int plan_make_folder(const struct save_plan *plan, struct fault *fault) {
     char parent[sizeof plan->folder];
-    if (mkdir(plan->folder, 0700) == 0) {
-        snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(plan->folder, '/') - plan->folder), plan->folder);
-        return state_sync_folder(parent, fault);
-    }
-    return errno == EEXIST ? STATUS_OK : plan_fault(plan->folder, fault);
+    if (mkdir(plan->folder, 0700) && errno != EEXIST)
+        return plan_fault(plan->folder, fault);
+    if (plan->n_files)
+        return STATUS_OK;
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(plan->folder, '/') - plan->folder), plan->folder);
+    return state_sync_folder(parent, fault);
 }
 
 static int plan_reserve(struct planning *planning, struct fault *fault) {

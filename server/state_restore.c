@@ -117,6 +117,7 @@ struct restore {
     struct held **held; /* of each name */
     struct session *session;
     struct fault fault; /* the first */
+    struct state_file *kept; /* room for those of the owner */
 };
 
 static void restore_held(struct hold *hold, const struct failure *failure) {
@@ -213,7 +214,8 @@ static int restore_find_all(struct restore *restore) {
     restore->files = calloc(count + 1, sizeof *restore->files);
     restore->values = calloc(count + 1, sizeof *restore->values);
     restore->held = calloc(count + 1, sizeof *restore->held);
-    if (!sorted || !restore->files || !restore->values || !restore->held)
+    restore->kept = calloc(count + 1, sizeof *restore->kept);
+    if (!sorted || !restore->files || !restore->values || !restore->held || !restore->kept)
         code = fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
     for (size_t i = 0; i < count && code == STATUS_OK; i++)
         sorted[i] = &restore->index.names[i];
@@ -345,17 +347,17 @@ static void restore_mark(struct restore *restore) {
         if (entry->saved)
             entry->saved->references++;
     }
-    disk->files = calloc(restore->n_files + 1, sizeof *disk->files);
+    disk->files = restore->kept;
+    restore->kept = NULL;
     for (size_t i = 0; i < restore->n_files; i++) {
         const struct safetensors *file = &restore->files[i].file;
         uint64_t bytes = file->count ? file->entries[file->count - 1].end : 0;
-        if (disk->files)
-            disk->files[disk->n_files++] = (struct state_file){restore->files[i].number, bytes};
+        disk->files[disk->n_files++] = (struct state_file){restore->files[i].number, bytes};
         if (restore->files[i].number >= disk->next_file)
             disk->next_file = restore->files[i].number + 1;
     }
     disk->saved = disk->revision;
-    restore->state->dirty--;
+    state_count_dirty(restore->state, -1);
     disk->bound = disk->unbound = 0;
     disk->since_ns = disk->bytes = 0;
     state_sweep_folder(restore->folder, disk->files, disk->n_files);
@@ -379,6 +381,7 @@ static void restore_finish(struct restore *restore) {
     free(restore->held);
     free(restore->values);
     free(restore->files);
+    free(restore->kept);
     index_finish(&restore->index);
 }
 

@@ -110,7 +110,7 @@ void state_unbound(struct name_owner *owner, struct name_entry *entry, bool repl
     owner->disk->unbound += !replaced;
 }
 
-static void state_count_dirty(struct state *state, int more) {
+void state_count_dirty(struct state *state, int more) {
     state->dirty += (unsigned)more;
     if (state->dirty_page)
         atomic_store_explicit(state->dirty_page, state->dirty, memory_order_relaxed);
@@ -148,13 +148,40 @@ static void state_let_pass(struct state *state, const struct name_owner *owner) 
             at->disk->behind = NULL;
 }
 
-/* Two that wait for each other would wait for ever: then a crash may leave names with both. */
+/* Whether its changes wait for the other one's, or for those of one that waits for them, and so on. */
+static bool state_is_behind(const struct name_owner *owner, const struct name_owner *other) {
+    const struct name_owner *at = owner->disk ? owner->disk->behind : NULL;
+    while (at && at != other)
+        at = at->disk->behind;
+    return at;
+}
+
+/* Those that it waits for are saved soon, whatever state-sync says: somebody has been told to ask again. */
+static void state_hurry(struct name_owner *owner) {
+    for (struct name_owner *at = owner->disk->behind; at; at = at->disk->behind)
+        at->disk->hurried = true;
+}
+
+int state_check_order(const struct state *state, struct name_owner *from, struct name_owner *to, struct fault *fault) {
+    if (!state || state->sealed || state->sync_ms == STATE_SYNC_DRAIN)
+        return STATUS_OK;
+    struct name_owner *waiting = NULL;
+    if (from->disk->behind && from->disk->behind != to)
+        waiting = from;
+    else if (to && state_is_behind(to, from))
+        waiting = to;
+    if (!waiting)
+        return STATUS_OK;
+    state_hurry(waiting);
+    return fault_set(fault, STATUS_AGAIN, "the last names that left %s are not on the disk yet", names_shown(waiting));
+}
+
+/* With STATE_SYNC_DRAIN no order is refused. Two that wait for each other would wait for ever then, and one waits for the
+ * last of several only: a process that is killed while it saves at its end may leave a name with two owners, or with
+ * none. */
 void state_order(struct name_owner *from, struct name_owner *to) {
-    if (!from->disk || !to->disk)
+    if (!from->disk || !to->disk || state_is_behind(to, from))
         return;
-    for (const struct name_owner *at = to; at; at = at->disk->behind)
-        if (at == from)
-            return;
     from->disk->behind = to;
     from->disk->behind_revision = to->disk->revision;
 }
@@ -326,7 +353,7 @@ static void save_failed(struct save *save) {
     fault_set(&told, STATUS_INTERNAL, "named, but not on the daemon's disk: %.190s", disk->fault);
     state_answer(disk, revision, &told);
     for (struct name_owner *at = names->owners; at; at = at->next) /* what waits for this one is not saved, either */
-        if (at->disk && at->disk->behind == owner)
+        if (state_is_behind(at, owner))
             state_answer(at->disk, UINT64_MAX, &told);
 }
 
@@ -531,7 +558,7 @@ static bool state_due(const struct state *state, const struct name_owner *owner,
         return !disk->failures;
     if (state->sync_ms == STATE_SYNC_DRAIN || (now < disk->retry_ns && !disk->waits))
         return false; /* who waits shall hear soon whether the disk still refuses */
-    return !state->sync_ms || now - disk->since_ns >= state->sync_ms * 1000000;
+    return !state->sync_ms || disk->hurried || now - disk->since_ns >= state->sync_ms * 1000000;
 }
 
 static struct save *save_create(struct state *state, struct name_owner *owner) {
@@ -574,6 +601,7 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
     disk->saving_since_ns = disk->since_ns;
     disk->since_ns = 0;
     disk->bytes = 0;
+    disk->hurried = false;
     disk->save = save;
     save->next = state->saves;
     save->previous = &state->saves;

@@ -11,9 +11,10 @@
 #include "server/role.h"
 
 enum {
-    TRACE_FEED_EVENTS = 3072, /* of a frame, which the longest texts make as large as a frame may be */
-    TRACE_FEED_COUNTERS = 64, /* waiting to be sent; the oldest give way */
-    TRACE_FEED_IN_FLIGHT = 8, /* frames */
+    TRACE_FEED_EVENTS = 3072,    /* of a frame, which the longest texts make as large as a frame may be */
+    TRACE_FEED_COUNTERS = 64,    /* waiting to be sent; the oldest give way */
+    TRACE_FEED_IN_FLIGHT = 8,    /* frames */
+    TRACE_FEED_LINGER_MS = 5000, /* after its end, for a client to read what is on its way */
     TRACE_FEED_MS_MAX = 3600000,
     TRACE_FEED_OWN_MS_MAX = 60000, /* of one's own sessions: others shall have their turn */
 };
@@ -99,6 +100,18 @@ static bool trace_feed_send(struct service *service, const Tensord__TraceEvents 
     return true;
 }
 
+/* Its client does not read: others shall have their turn. Frames on their way are freed when they leave, or when the
+ * connection ends. */
+static void trace_feed_give_up(struct service *service) {
+    struct connection *connection = service->trace.connection;
+    uint64_t sequence = service->trace.sequence;
+    struct fault fault;
+
+    trace_feed_finish(service);
+    fault_set(&fault, STATUS_CANCELLED, "the trace has ended: what was sent of it was not read in time");
+    answer_fault(connection, FRAME_TRACE_DATA, sequence, &fault);
+}
+
 bool trace_feed_turn(struct service *service) {
     struct trace_feed *feed = &service->trace;
     Tensord__TraceEvents events = TENSORD__TRACE_EVENTS__INIT;
@@ -107,8 +120,11 @@ bool trace_feed_turn(struct service *service) {
         trace_stop(service->engine);
         feed->stopped = true;
     }
-    if (feed->in_flight >= TRACE_FEED_IN_FLIGHT)
+    if (feed->in_flight >= TRACE_FEED_IN_FLIGHT) {
+        if (feed->stopped && service_now_ms() >= feed->until_ms + TRACE_FEED_LINGER_MS)
+            trace_feed_give_up(service);
         return false;
+    }
     if (feed->stopped)
         trace_feed_tick(service); /* the last frame has something in it, too */
     events.n_events = trace_feed_collect(service, feed->room);

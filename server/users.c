@@ -98,7 +98,7 @@ static int users_set_id(struct user *user, const char *value, struct fault *faul
     return STATUS_OK;
 }
 
-static const struct users_token *users_find_token(const struct users *users, const char *id) {
+const struct users_token *users_find_token(const struct users *users, const char *id) {
     for (unsigned i = 0; i < users->n_tokens; i++)
         if (!strcmp(users->tokens[i].token.id, id))
             return &users->tokens[i];
@@ -322,9 +322,10 @@ static bool users_same(const struct principal *a, const struct principal *b) {
 }
 
 /* Whether the table still has this token; then *means is whose it is. */
-static bool users_has_token(const struct users *users, const struct users_token *token, struct principal *means) {
+static bool users_has_token(const struct users *users, const struct users_token *token, int64_t expired,
+                            struct principal *means) {
     const struct users_token *is = users_find_token(users, token->token.id);
-    if (!is || !token_same(&is->token, &token->token) || token_expired(&is->token, time(NULL)))
+    if (!is || !token_same(&is->token, &token->token) || token_expired(&is->token, expired))
         return false;
     users_fill(means, &users->users[is->user], is->token.id);
     return true;
@@ -348,15 +349,16 @@ static void users_compare_certificates(const struct users *before, const struct 
     }
 }
 
-void users_compare(const struct users *before, const struct users *now, users_ended *ended, void *owner) {
+void users_compare(const struct users *before, const struct users *now, int64_t expired, users_ended *ended,
+                   void *owner) {
     struct principal was, is;
     users_compare_certificates(before, now, ended, owner);
     for (unsigned i = 0; i < before->n_tokens; i++) {
         const struct users_token *token = &before->tokens[i];
         const struct user *user = &before->users[token->user];
-        if (token_expired(&token->token, time(NULL)))
+        if (token_expired(&token->token, expired))
             continue; /* was told of then */
-        bool lives = users_has_token(now, token, &is);
+        bool lives = users_has_token(now, token, expired, &is);
         users_fill(&was, user, token->token.id);
         if (!lives || !users_same(&was, &is))
             ended(owner, &was, lives ? &is : NULL);

@@ -78,9 +78,11 @@ void users_by_uid(const struct users *users, uid_t uid, struct principal *princi
 void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
 
 /* For each credential that means something else in `now` than it did in `before`, or nothing any more: calls with what it
- * meant, and what it means (NULL: nothing). Those who were let in by it may not stay. */
+ * meant, and what it means (NULL: nothing). Those who were let in by it may not stay. Tokens' times that had ended at
+ * `expired` have been told of, and those that end after it users_expire() is to tell of, in whichever table there is then. */
 typedef void users_ended(void *owner, const struct principal *was, const struct principal *is);
-void users_compare(const struct users *before, const struct users *now, users_ended *ended, void *owner);
+void users_compare(const struct users *before, const struct users *now, int64_t expired, users_ended *ended,
+                   void *owner);
 
 /* For each token whose time has ended after `since`, and until `now`: the same. */
 void users_expire(const struct users *users, int64_t since, int64_t now, users_ended *ended, void *owner);
@@ -92,3 +94,5 @@ void users_limits(const struct users *users, const char *name, const struct limi
 bool users_is_name(const char *text);
 /* NULL: there is no such user. */
 const struct user *users_find(const struct users *users, const char *name);
+/* NULL: no user has a token with this id. */
+const struct users_token *users_find_token(const struct users *users, const char *id);

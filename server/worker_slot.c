@@ -305,8 +305,9 @@ static void worker_slot_tell_unsaved(struct worker_slot *slot, bool meant, int64
     const struct stats_names *names = &slot->snapshot.device.names;
     char count[24], bytes[24];
     bool told = slot->draining && status == WORKER_EXIT_UNSAVED;
-    slot->unsaved = told || (!meant && atomic_load_explicit(&slot->process->page->names_dirty, memory_order_relaxed));
-    if (!slot->unsaved || told)
+    bool lost = told || (!meant && atomic_load_explicit(&slot->process->page->names_dirty, memory_order_relaxed));
+    slot->unsaved |= lost;
+    if (!lost || told)
         return;
     if (!names->unsaved) /* so young that the page has not told whose */
         log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "cause",

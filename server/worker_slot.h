@@ -57,7 +57,7 @@ struct worker_slot {
 
     enum worker_state state;
     bool draining;
-    bool unsaved; /* changes of names were lost when its last process ended: the log tells which */
+    bool unsaved; /* changes of names were lost when one of its processes ended: the log tells which */
     struct worker_process *process; /* NULL: none runs */
     uv_timer_t restart;
     uint64_t epoch; /* counts starts; the first is 1 */

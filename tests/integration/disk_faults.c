@@ -1,5 +1,6 @@
 /* Loaded into a daemon: counts what the disk's thread of a worker asks of the disk, and has one of these calls fail, or the
- * process die in its place. TENSORD_DISK_FAULT: "kill:7", "fail:7", the seventh of them. Thread-safe, for one thread asks. */
+ * process die in its place. TENSORD_DISK_FAULT: "kill:7", "fail:7", the seventh of them; "hold:PATH": each of them waits for
+ * as long as there is a file PATH. Thread-safe, for one thread asks. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
@@ -18,6 +19,11 @@ static int disk_fault(void) {
     const char *how = getenv("TENSORD_DISK_FAULT");
     if (!how || prctl(PR_GET_NAME, thread) || strcmp(thread, "tensord disk") != 0)
         return 0;
+    if (!strncmp(how, "hold:", 5)) {
+        while (!access(how + 5, F_OK))
+            usleep(1000);
+        return 0;
+    }
     if (++calls != atoi(how + strlen("kill:")))
         return 0;
     if (*how == 'k')

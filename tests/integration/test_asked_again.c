@@ -1,7 +1,10 @@
 /* Calls that wait for an answer, which is lost with a connection: they ask again, behind what others have enqueued meanwhile. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "tests/integration/client.h"
 #include "tests/integration/daemon.h"
@@ -102,6 +105,85 @@ Test(asked_again, kernel_is_compiled) {
         client_expect(z, (float[]){3, 6}, 2);
         td_kernel_release(kernel);
     }
+}
+
+/* ---- answers that wait for the disk ---- */
+
+static char held[96];
+
+static void hold(void) {
+    FILE *file = fopen(held, "w");
+    cr_assert(file && !fclose(file));
+}
+
+static void *publish_new(void *tensor) {
+    const char *const name = "x";
+    return (void *)(intptr_t)td_publish_all(1, (td_tensor *const *)&tensor, &name, true);
+}
+
+static void *unpublish(void *none) {
+    (void)none;
+    return (void *)(intptr_t)td_unpublish(client.device, "x");
+}
+
+static uint64_t reconnects(void) {
+    td_link link;
+    cr_assert(!td_device_link(client.device, &link));
+    return link.reconnects;
+}
+
+/* Whether another client sees the change that waits for the disk. */
+static bool is_named(bool named) {
+    td_name_info info;
+    size_t count = 0;
+    struct client other;
+    client_open(&other, tensord.url, "late:0");
+    cr_assert(!td_names(other.device, &info, 1, &count), "%s", td_last_error()->message);
+    client_close(&other);
+    return named == (count == 1);
+}
+
+/* The change is made, the connection breaks twice, and only then the disk goes on. */
+static void is_made_once(void *(*change)(void *), void *argument, bool named) {
+    pthread_t thread;
+    void *result;
+    int64_t deadline = deadline_in(WAIT_MS);
+    cr_assert(!td_sync(client.device));
+    hold();
+    cr_assert(!pthread_create(&thread, NULL, change, argument));
+    while (!is_named(named))
+        cr_assert(deadline_pause(deadline), "the change is not made");
+    for (int i = 0; i < 2; i++) {
+        uint64_t before = reconnects();
+        proxy_cut(&proxy);
+        while (reconnects() == before)
+            cr_assert(deadline_pause(deadline), "the client does not come back");
+        cr_assert(!td_sync(client.device)); /* it has asked again, too */
+    }
+    unlink(held);
+    pthread_join(thread, &result);
+    cr_assert_eq((intptr_t)result, 0, "it was made twice: %d", (int)(intptr_t)result);
+}
+
+Test(asked_again, change_that_waits_for_the_disk_is_made_once) {
+    char directory[64], preload[300], variable[128];
+    const char *const environment[] = {preload, variable, "ASAN_OPTIONS=verify_asan_link_order=0", NULL};
+    stop();
+    daemon_directory_make(directory);
+    snprintf(held, sizeof held, "%s/held", directory);
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s", daemon_program("DISK_FAULTS_LIBRARY"));
+    snprintf(variable, sizeof variable, "TENSORD_DISK_FAULT=hold:%s", held);
+    const char *const flags[] = {"--state-dir", directory, "--state-sync", "publish", NULL};
+    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0", .flags = flags, .environment = environment});
+    proxy_start(&proxy, tensord.url, 1);
+    client_open(&client, proxy.url, "late:0");
+    td_tensor *x = client_ramp(client.device, 3, 1);
+    cr_assert(!td_wait(x));
+    is_made_once(publish_new, x, true);
+    client_expect(td_open(client.device, "x"), (float[]){1, 2, 3}, 3);
+    is_made_once(unpublish, NULL, false);
+    cr_assert_null(td_open(client.device, "x"));
+    daemon_directory_remove(directory);
 }
 
 /* Each of them is answered as if it had been asked once. */

@@ -6,10 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/principal.h"
 #include "tests/integration/client.h"
 #include "tests/integration/command.h"
 #include "tests/integration/daemon.h"
+#include "tests/integration/deadline.h"
 #include "tests/integration/status.h"
+
+_Static_assert(TD_OWNER_MAX + 1 == PRINCIPAL_NAME_BYTES, "a client has room for every owner");
 
 enum { RUN_MS = 60000, TOKEN_BYTES = 96 };
 
@@ -17,10 +21,14 @@ static struct daemon tensord;
 static char state[64], users[96];
 static struct command command;
 
-static void run(void) {
-    const char *const flags[] = {"--state-dir", state, "--users", users, "--state-sync", "publish", NULL};
+static void run_with(const char *sync) {
+    const char *const flags[] = {"--state-dir", state, "--users", users, "--state-sync", sync, NULL};
     daemon_start(&tensord,
                  &(struct daemon_options){.devices = "cpu:0,cpu:1", .tcp = "tcp://127.0.0.1:0", .flags = flags});
+}
+
+static void run(void) {
+    run_with("publish");
 }
 
 /* `tensord user …`; the token that it prints, if any. */
@@ -188,6 +196,42 @@ Test(names_admin, memory_goes_to_the_new_owner_but_is_not_shared_by_two) {
     publish(bob, "cpu:0", "a", 1);
     REFUSED("there is no user \"nobody\"", admin, "mv", "cpu:0", "a", "--user", "bob", "--to", "nobody");
     REFUSED("there is no user \"a b\"", admin, "mv", "cpu:0", "a", "--user", "bob", "--to", "a b");
+}
+
+/* ---- moves before the first of them is on the disk ---- */
+
+/* It is refused at first, and may be asked again: what it waits for is saved at once. */
+static void move_later(const char *name, const char *from, const char *to) {
+    int64_t deadline = deadline_in(RUN_MS);
+    REFUSED("not on the disk yet", admin, "mv", "cpu:0", name, "--user", from, "--to", to);
+    while (CTL(admin, "mv", "cpu:0", name, "--user", from, "--to", to))
+        cr_assert(strstr(command.err, "not on the disk yet") && deadline_pause(deadline), "%s", command.err);
+}
+
+static void start_slow(void) {
+    daemon_stop(&tensord);
+    run_with("3600s");
+    publish(alice, "cpu:0", "a", 1);
+    publish(alice, "cpu:0", "b", 2);
+    SUCCEEDS(admin, "mv", "cpu:0", "a", "--user", "alice", "--to", "bob");
+}
+
+Test(names_admin, tensor_that_is_moved_there_and_back_is_on_the_disk_of_one_of_both) {
+    start_slow();
+    move_later("a", "bob", "alice");
+    cr_assert_eq(value_of(alice, "cpu:0", "a"), 1);
+    daemon_kill(&tensord);
+    run();
+    cr_assert(value_of(alice, "cpu:0", "a") == 1 || value_of(bob, "cpu:0", "a") == 1, "a crash has lost it");
+}
+
+Test(names_admin, tensors_that_are_moved_to_two_others_are_on_the_disk_of_each) {
+    start_slow();
+    move_later("b", "alice", "root");
+    cr_assert(value_of(bob, "cpu:0", "a") == 1 && value_of(admin, "cpu:0", "b") == 2);
+    daemon_stop(&tensord);
+    run();
+    cr_assert(value_of(bob, "cpu:0", "a") == 1 && value_of(admin, "cpu:0", "b") == 2);
 }
 
 /* ---- users who have gone ---- */

@@ -146,6 +146,66 @@ Test(names_sync, status_tells_what_is_not_saved) {
     daemon_stop(&tensord);
 }
 
+static int end_of_daemon(void) {
+    client_close(&client);
+    kill(tensord.pid, SIGTERM);
+    return WEXITSTATUS(daemon_wait(&tensord, RUN_MS));
+}
+
+Test(names_sync, what_was_restored_and_not_changed_is_never_told_as_lost) {
+    run("publish", NULL);
+    reconnect();
+    OK(publish("w", 1));
+    cr_assert_eq(end_of_daemon(), 0);
+    run("publish", NULL);
+    reconnect();
+    kill_worker();
+    cr_assert_eq(value_of("w"), 1);
+    cr_assert_eq(end_of_daemon(), 0, "it says that changes were lost");
+}
+
+Test(names_sync, loss_is_not_forgotten_when_a_later_worker_ends_in_order) {
+    run("drain", NULL);
+    reconnect();
+    OK(publish("w", 1));
+    kill_worker();
+    cr_assert(daemon_log_has(&tensord, "event=names_lost", SETTLE_MS));
+    cr_assert_eq(end_of_daemon(), 1, "it says that nothing was lost");
+}
+
+/* The client refuses a list that is out of order. */
+Test(names_sync, names_published_together_in_any_order_are_listed_in_theirs) {
+    enum { BEFORE = 40, TOGETHER = 97 };
+    static char texts[TOGETHER][8];
+    static td_name_info infos[BEFORE + TOGETHER];
+    const char *names[TOGETHER];
+    td_tensor *values[TOGETHER];
+    size_t count;
+    run("drain", NULL);
+    reconnect();
+    for (int i = 0; i < BEFORE; i++) {
+        snprintf(texts[0], sizeof texts[0], "n%03d", 3 * i); /* every second one is replaced */
+        OK(publish(texts[0], -i - 10));
+    }
+    for (int i = 0; i < TOGETHER; i++) {
+        names[i] = texts[i];
+        snprintf(texts[i], sizeof texts[i], "n%03d", i * 61 % TOGETHER * 2);
+        values[i] = td_full(client.device, TD_F32, TD_SCALAR, i);
+    }
+    OK(td_publish_all(TOGETHER, values, names, false));
+    OK(td_names(client.device, infos, BEFORE + TOGETHER, &count));
+    cr_assert_eq(count, BEFORE / 2 + TOGETHER);
+    for (int i = 0; i < TOGETHER; i++)
+        cr_assert_eq(value_of(texts[i]), (float)i);
+    for (int i = 1; i < BEFORE; i += 2) {
+        snprintf(texts[0], sizeof texts[0], "n%03d", 3 * i);
+        cr_assert_eq(value_of(texts[0]), (float)(-i - 10));
+    }
+    OK(td_names_remove(client.device, NULL, NULL));
+    OK(td_names(client.device, infos, BEFORE + TOGETHER, &count));
+    cr_assert_eq(count, 0);
+}
+
 /* ---- values that share memory ---- */
 
 /* Bytes of all files in the state folder's folders. */

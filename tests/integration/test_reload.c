@@ -139,6 +139,8 @@ Test(reload, another_role_ends_what_was_let_in_with_the_old_one) {
     USERS_RUN(&file, NULL, "role", "bob", "observe");
     users_reload(&tensord, "reloaded", 1);
     all_ended(wires, "bob");
+    cr_assert(daemon_log_has(&tensord, "event=role_changed principal=bob credential=", RUN_MS));
+    cr_assert(daemon_log_has(&tensord, " from=run to=observe", RUN_MS));
     all_live(others);
     cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_CONTROL, bob, NULL), STATUS_OK);
     wire_close(&wire);

@@ -177,6 +177,59 @@ Test(engine_long, operation_that_takes_too_long_is_ended_alone, .timeout = 120) 
     }
 }
 
+static uint64_t used_ns, most_ns; /* what a launch takes, and how long it might have */
+
+static int launch_takes(struct device *cpu, const struct launch *launch, struct device_turn *turn,
+                        struct device_begun **left, struct fault *fault) {
+    (void)cpu, (void)launch, (void)left, (void)fault;
+    most_ns = turn->most_ns;
+    turn->used_ns = used_ns;
+    return STATUS_OK;
+}
+
+static struct device_vtable taking;
+
+static void launches_take(uint64_t ns) {
+    taking = *engine->device->vtable;
+    taking.launch_part = launch_takes;
+    engine->device->vtable = &taking;
+    used_ns = ns;
+}
+
+static void run_long(uint64_t id) {
+    struct answer answer = {.wait.done = answer_wait, .code = -1};
+    cr_assert_eq(full(session, id, 1 << 20, 0), STATUS_OK);
+    session_wait(session, id, &answer.wait);
+    cr_assert(settle(&answer.times));
+    cr_assert_eq(answer.code, STATUS_OK);
+}
+
+Test(engine_long, time_of_an_operation_is_not_inherited_by_the_next_session, .timeout = 60) {
+    static const uint64_t limit = 20 * 1000 * 1000;
+    struct session_limits mine = limits;
+    struct fault fault;
+    open_cpu(limit);
+    mine.tenant = tenant;
+    launches_take(limit * 3 / 4);
+    run_long(1);
+    struct stream *before = session->stream;
+    session_destroy(session);
+    engine_poll(engine);
+    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
+    cr_assert_eq(session->stream, before, "the stream is used again");
+    sequence = 0;
+    run_long(1);
+    cr_assert_eq(most_ns, limit);
+    close_cpu();
+}
+
+Test(engine_long, check_of_an_operation_that_failed_at_once_is_given_back_at_once, .timeout = 60) {
+    open_cpu(20 * 1000 * 1000);
+    cr_assert_eq(full(session, 1, INT64_C(1) << 30, 0), STATUS_OUT_OF_MEMORY);
+    cr_assert_null(engine->checks);
+    close_cpu();
+}
+
 /* ---- a device that works is never taken for one that does not ---- */
 
 Test(engine_long, device_that_works_is_not_stalled, .timeout = 60) {

@@ -67,6 +67,16 @@ Test(limits, what_is_wrong_is_refused_and_changes_nothing) {
     }
 }
 
+Test(limits, units_may_be_large) {
+    struct limits limits;
+    struct fault fault;
+    limits_init(&limits);
+    cr_assert_eq(limits_set(&limits, "idle-timeout", "8h", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(limits.idle_timeout, 8 * 3600 * 1000);
+    cr_assert_eq(limits_set(&limits, "principal-bytes", "1T", &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(limits.principal_bytes, UINT64_C(1) << 40);
+}
+
 Test(limits, what_was_left_empty_gets_its_default) {
     struct limits limits = {.session_tensors = 5};
     limits_fill(&limits);

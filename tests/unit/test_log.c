@@ -122,6 +122,27 @@ Test(log, cut_lines_keep_characters_escapes_and_quotes_whole) {
     }
 }
 
+/* Also where the line is full right before the value's first quote. */
+Test(log, a_quoted_value_finds_a_line_of_any_length) {
+    static const enum log_format formats[] = {LOG_FORMAT_TEXT, LOG_FORMAT_JSON};
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        log_set_format(formats[f]);
+        for (size_t fill = 880; fill < 1024; fill++) {
+            char value[1100], text[4096];
+            memset(value, 'x', fill);
+            value[fill] = 0;
+            capture();
+            log_event(LOG_LEVEL_ERROR, "e", "v", value, "key", "two words, and many more of them", NULL);
+            captured(text, sizeof text);
+            size_t n = strlen(text);
+            cr_assert(n <= 1024 && strchr(text, '\n') == text + n - 1, "%zu: %zu bytes: %s", fill, n, text);
+            const char *key = strstr(text, "key");
+            cr_assert(!key || strchr(key, 't'), "%zu: a key without its value: %s", fill, text);
+            cr_assert(formats[f] == LOG_FORMAT_TEXT || !strcmp(text + n - 3, "\"}\n"), "%zu: %s", fill, text);
+        }
+    }
+}
+
 Test(log, full_pipe_loses_lines_and_says_so_later) {
     static char text[1 << 20];
     enum { MORE = 5 };

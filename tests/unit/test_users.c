@@ -355,11 +355,42 @@ Test(users, what_a_change_ends) {
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct ended ended = {""};
         cr_assert_eq(users_parse("now", rows[i].now, &now, &fault), STATUS_OK, "row %u: %s", i, fault.message);
-        users_compare(old, now, note, &ended);
+        users_compare(old, now, 0, note, &ended);
         cr_expect_str_eq(ended.text, rows[i].ended, "row %u: %s", i, ended.text);
         users_destroy(now);
     }
     users_destroy(old);
+}
+
+/* A token whose time has ended, but of which nobody has been told so far, and a change of the file before that. */
+Test(users, a_change_forgets_no_token_whose_time_has_ended) {
+    static const char *const now[] = {
+        "[alice]\nrole = run\ntoken = " RECORD("00000001") " expires=2004-12-07T18:40:00Z\n", "[alice]\nrole = run\n",
+        "[alice]\nrole = run\ntoken = " RECORD("00000001") "\n"};
+    static const struct {
+        unsigned table;
+        int64_t told; /* of times until then, */
+        const char *changed, *expired;
+    } rows[] = {
+        {0, 1102444799, "", "alice/00000001 "},
+        {0, 1102444800, "", ""},
+        {1, 1102444799, "alice/00000001 ", ""},
+        {1, 1102444800, "", ""},
+        {2, 1102444799, "", ""}, /* it goes on */
+    };
+    struct users *before, *after;
+    struct fault fault;
+    cr_assert_eq(users_parse("before", now[0], &before, &fault), STATUS_OK, "%s", fault.message);
+    for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct ended changed = {""}, expired = {""};
+        cr_assert_eq(users_parse("now", now[rows[i].table], &after, &fault), STATUS_OK, "%s", fault.message);
+        users_compare(before, after, rows[i].told, note, &changed);
+        users_expire(after, rows[i].told, 1102444801, note, &expired);
+        cr_expect_str_eq(changed.text, rows[i].changed, "row %u: %s", i, changed.text);
+        cr_expect_str_eq(expired.text, rows[i].expired, "row %u: %s", i, expired.text);
+        users_destroy(after);
+    }
+    users_destroy(before);
 }
 
 /* ---- changes ---- */
