@@ -197,6 +197,17 @@ class TraceTest(unittest.TestCase):
         self.until(lambda: self.run_ctl("trace", "--seconds", "0.1", "-o", self.file, "cpu:0").returncode == 0,
                    "a dead reader still traces")
 
+    def test_reader_that_does_not_read_has_the_device_for_its_time_alone(self):
+        self.job("cpu:0")
+        tracing = self.start_trace("3", self.url)
+        self.until(lambda: os.path.exists(self.file) and os.path.getsize(self.file) > 10000, "nothing is written")
+        tracing.send_signal(signal.SIGSTOP)
+        self.until(lambda: self.run_ctl("trace", "--seconds", "0.1", "-o", "-", "cpu:0").returncode == 0,
+                   "it still traces")
+        tracing.send_signal(signal.SIGCONT)
+        said = tracing.communicate(timeout=WAIT_S)
+        self.assertTrue(tracing.returncode == 0 or "was not read in time" in said[1], said)
+
     def test_device_that_is_lost_is_told(self):
         tracing = subprocess.Popen([TENSORCTL, "--url", self.url, "trace", "--seconds", "1000", "-o", self.file,
                                     LATER], stderr=subprocess.PIPE, text=True)
