@@ -35,8 +35,8 @@ static int names_ask_once(td_device *device, struct request *request, unsigned t
     return code;
 }
 
-/* The same; where the answer was lost with a connection it is asked again, under the same number: the daemon answers then
- * what it has answered before, if it has. `repeated` (may be NULL): whether that was so. */
+/* The same, until there is an answer: when a connection is lost before it has come, the request is sent again under the same
+ * number, by which the daemon knows it and does not carry it out twice. `repeated` (may be NULL): it was sent again. */
 static int names_ask(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
                      uint64_t gate, bool *repeated) {
     struct tensor_type *place = request->type;
@@ -137,6 +137,7 @@ int td_names_remove(td_device *device, const char *owner, const char *name) {
     if (code)
         return code;
     message.name = names_text(name);
+    message.all = !name;
     message.owner = names_text(owner);
     return names_change(device, FRAME_REMOVE_NAME, &message.base);
 }
@@ -157,6 +158,7 @@ int td_names_move(td_device *device, const char *owner, const char *name, const 
     if (code)
         return code;
     message.name = names_text(name);
+    message.all = !name;
     message.owner = names_text(owner);
     message.new_name = names_text(new_name);
     message.new_owner = names_text(new_owner);
@@ -165,8 +167,9 @@ int td_names_move(td_device *device, const char *owner, const char *name, const 
 
 /* ---- opening ---- */
 
-/* Under the lock, which is given up while it waits: the id is used up in any case. One that was lost with a connection is
- * asked for again behind what others have enqueued meanwhile, with ids above it, and then it takes another one. */
+/* Under the lock, which it gives up while it waits. The id is used up also on failure. A request that is sent again comes
+ * behind operations that other threads have enqueued meanwhile. Their ids are higher, and the daemon takes none below them:
+ * it says TD_E_DUPLICATE_ID, and the request is made anew with a higher id. */
 static int open_ask(td_device *device, const char *name, td_tensor *tensor) {
     struct request request;
     Tensord__OpenName message = TENSORD__OPEN_NAME__INIT;

@@ -619,11 +619,16 @@ TD_API int td_names(td_device *device, td_name_info *infos, size_t capacity, siz
 TD_API int td_names_all(td_device *device, td_name_info *infos, size_t capacity, size_t *count);
 /* Renames a tensor, or gives it to somebody else, in one step: `new_name` and `new_owner` may be NULL, for what they are now.
  * `owner` NULL: the caller's own; otherwise a user's name or what td_names_all() tells, and like a new owner only with the
- * role admin. `name` NULL: all that the owner has, which keep their names. Blocks. TD_E_UNKNOWN_ID; TD_E_DUPLICATE_ID where
- * the new name is taken, TD_E_INVALID_ARGUMENT where other names that stay share the memory. */
+ * role admin. `name` NULL: all that the owner has, which keep their names. Blocks. Errors: TD_E_UNKNOWN_ID;
+ * TD_E_DUPLICATE_ID where the new name is taken; TD_E_INVALID_ARGUMENT where other names that stay share the memory, or there
+ * is no such user; TD_E_DENIED without the role admin; TD_E_LIMIT (bytes or names of the new owner, or owners of the device);
+ * TD_E_AGAIN where an earlier move of one of the owners is not on the disk yet: nothing has changed, call again soon;
+ * TD_E_INTERNAL where it is done but could not be saved, and will be tried again; TD_E_NO_HOST_MEMORY, a lost device. */
 TD_API int td_names_move(td_device *device, const char *owner, const char *name, const char *new_owner,
                          const char *new_name);
-/* Removes one, or all (`name` NULL), of the caller's or of another owner's, as above. */
+/* Removes one, or all (`name` NULL), of the caller's or of another owner's, as above. Blocks. Errors: TD_E_UNKNOWN_ID,
+ * TD_E_INVALID_ARGUMENT (the name), TD_E_DENIED, TD_E_AGAIN (the send queue is full), TD_E_INTERNAL as above,
+ * TD_E_NO_HOST_MEMORY, a lost device. */
 TD_API int td_names_remove(td_device *device, const char *owner, const char *name);
 
 /* The library's version, "0.1.0". */

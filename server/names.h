@@ -28,7 +28,7 @@ struct name_entry {
     unsigned references;       /* its owner's, and that of a save which writes it */
     bool bound;                /* it is one of its owner's names now */
     bool kept;                 /* it is, or was, on the disk, */
-    struct saved_value *saved; /* and there are its bytes; NULL: it has none, or is not */
+    struct saved_value *saved; /* where its bytes are there; NULL: it has no bytes, or they are not on the disk */
     char name[];
 };
 void name_entry_unref(struct names *names, struct name_entry *entry);
@@ -67,8 +67,8 @@ int names_find(const struct names *names, const char *principal, const char *nam
                struct fault *fault);
 int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault);
 
-/* The owner's last change has to be on the disk before it is told: `wait` (server/state.h) is called then. False: it has
- * not, or is. */
+/* True: the owner's last change is to be told only when it is on the disk, and `wait` (server/state.h) is called then.
+ * False: it can be told now, because it is on the disk already or no change is waited for. */
 struct state_wait;
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait);
 /* The same for an owner that is here, and stays here on failure. */

@@ -77,16 +77,28 @@ static void request_log_names(const struct connection *connection, const char *e
               "new_owner", to, "new_name", new_name, NULL);
 }
 
+/* Which ones: NULL means all. An empty name alone is a field that somebody forgot, and shall not mean everything. */
+static int request_which(const char *text, bool all, const char **name, struct fault *fault) {
+    *name = all ? NULL : text;
+    if (all != !*text)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         all ? "a name and all names cannot both be meant" : "neither a name nor all names are meant");
+    return STATUS_OK;
+}
+
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__RemoveName *remove = (const Tensord__RemoveName *)message;
+    const char *name;
     char key[PRINCIPAL_NAME_BYTES];
     struct fault wrong;
     int status = request_owner(connection, remove->owner, false, key, &wrong);
 
     (void)sink, (void)fault;
     if (status == STATUS_OK)
-        status = names_remove_of(&connection->service->names, key, *remove->name ? remove->name : NULL, &wrong);
+        status = request_which(remove->name, remove->all, &name, &wrong);
+    if (status == STATUS_OK)
+        status = names_remove_of(&connection->service->names, key, name, &wrong);
     if (status == STATUS_OK)
         request_log_names(connection, "names_removed", remove->name, key, key, "");
     return request_changed(connection, header->sequence, status, &wrong, key);
@@ -95,6 +107,7 @@ int request_remove_name(struct connection *connection, const struct frame_header
 int request_move_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                       uint8_t **sink, struct fault *fault) {
     const Tensord__MoveName *move = (const Tensord__MoveName *)message;
+    const char *name;
     char from[PRINCIPAL_NAME_BYTES], to[PRINCIPAL_NAME_BYTES];
     struct fault wrong;
     int status = request_owner(connection, move->owner, false, from, &wrong);
@@ -103,11 +116,13 @@ int request_move_name(struct connection *connection, const struct frame_header *
     memcpy(to, from, sizeof to);
     if (status == STATUS_OK && *move->new_owner)
         status = request_owner(connection, move->new_owner, true, to, &wrong);
-    if (status == STATUS_OK && !*move->name && *move->new_name)
+    if (status == STATUS_OK)
+        status = request_which(move->name, move->all, &name, &wrong);
+    if (status == STATUS_OK && !name && *move->new_name)
         status = fault_set(&wrong, STATUS_INVALID_ARGUMENT, "all names together have no new one");
     if (status == STATUS_OK)
-        status = names_move(&connection->service->names, from, *move->name ? move->name : NULL, to,
-                            *move->new_name ? move->new_name : NULL, &wrong);
+        status =
+            names_move(&connection->service->names, from, name, to, *move->new_name ? move->new_name : NULL, &wrong);
     if (status == STATUS_OK)
         request_log_names(connection, "names_moved", move->name, from, to, move->new_name);
     return request_changed(connection, header->sequence, status, &wrong, from);

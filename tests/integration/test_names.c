@@ -473,6 +473,36 @@ Test(names, list_of_many_names_comes_whole_and_in_order) {
     free(infos);
 }
 
+/* A field that a client forgot is not a wish to lose everything. */
+static void expect_refused(struct wire *wire, unsigned type, const void *message) {
+    cr_assert(wire_request(wire, type, message));
+    Tensord__Done *done = wire_done(wire);
+    cr_assert(done && done->error && done->error->code == STATUS_INVALID_ARGUMENT);
+    tensord__done__free_unpacked(done, NULL);
+}
+
+Test(names, empty_name_does_not_mean_all_of_them) {
+    struct client client;
+    struct wire wire;
+    Tensord__RemoveName remove = TENSORD__REMOVE_NAME__INIT;
+    Tensord__MoveName move = TENSORD__MOVE_NAME__INIT;
+    client_open(&client, tensord.url, "cpu:0");
+    OK(td_publish(client_ramp(client.device, 3, 1), "x"));
+    wire_open(&wire, tensord.url, DAEMON_TARGET_CPU0);
+    move.new_owner = (char *)"uid:65534";
+    expect_refused(&wire, FRAME_REMOVE_NAME, &remove);
+    expect_refused(&wire, FRAME_MOVE_NAME, &move);
+    remove.name = move.name = (char *)"x";
+    remove.all = move.all = true;
+    expect_refused(&wire, FRAME_REMOVE_NAME, &remove);
+    expect_refused(&wire, FRAME_MOVE_NAME, &move);
+    client_expect(td_open(client.device, "x"), (float[]){1, 2, 3}, 3);
+    OK(td_names_remove(client.device, NULL, NULL));
+    cr_assert_null(td_open(client.device, "x"));
+    wire_close(&wire);
+    client_close(&client);
+}
+
 Test(names, worker_that_dies_takes_them_along) {
     struct client client;
     client_open(&client, tensord.url, "cpu:0");

@@ -161,6 +161,9 @@ Test(names_sync, what_was_restored_and_not_changed_is_never_told_as_lost) {
     reconnect();
     kill_worker();
     cr_assert_eq(value_of("w"), 1);
+    char *log = daemon_log(&tensord);
+    cr_assert_null(strstr(log, "names_lost"), "%s", log);
+    free(log);
     cr_assert_eq(end_of_daemon(), 0, "it says that changes were lost");
 }
 
