@@ -2,7 +2,7 @@
 
 enum {
     COST_LEARN_NS = 50 * 1000, /* of shorter launches the time says little about the operation */
-    COST_STEP = 8,             /* a launch moves the factor by this part of what it was off */
+    COST_STEP = 8,             /* a launch moves the factor by this part of the way to its own */
     COST_OFF_MOST = 8,         /* and counts as off by no more than this */
     COST_FACTOR_LEAST = 256 / 16,
     COST_FACTOR_MOST = 256 * 64,
@@ -46,14 +46,15 @@ uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, doub
     return (uint64_t)(ns < cost_most ? ns : cost_most);
 }
 
-void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint64_t ns) {
+static double within(double value, double least, double most) {
+    return value < least ? least : value > most ? most : value;
+}
+
+void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint16_t factor, uint64_t ns) {
     if (ns < COST_LEARN_NS || corrected == 0)
         return;
-    _Atomic uint16_t *at = &cost->factors[opcode][dtype];
-    uint16_t before = atomic_load_explicit(at, memory_order_relaxed);
-    double factor = before ? before : 256, off = (double)ns / (double)corrected;
-    off = off > COST_OFF_MOST ? COST_OFF_MOST : off < 1.0 / COST_OFF_MOST ? 1.0 / COST_OFF_MOST : off;
-    factor += factor * (off - 1) / COST_STEP;
-    factor = factor < COST_FACTOR_LEAST ? COST_FACTOR_LEAST : factor > COST_FACTOR_MOST ? COST_FACTOR_MOST : factor;
-    atomic_store_explicit(at, (uint16_t)factor, memory_order_relaxed);
+    double now = cost_factor(cost, opcode, dtype), right = (double)ns / (double)corrected * factor;
+    now += (within(right, now / COST_OFF_MOST, now * COST_OFF_MOST) - now) / COST_STEP;
+    uint16_t rounded = (uint16_t)(within(now, COST_FACTOR_LEAST, COST_FACTOR_MOST) + 0.5);
+    atomic_store_explicit(&cost->factors[opcode][dtype], rounded, memory_order_relaxed);
 }

@@ -23,12 +23,14 @@ uint64_t cost_pass(const struct cost *cost, double bytes);
 uint64_t cost_product(const struct cost *cost, enum dtype dtype, bool tf32, double batches, double m, double n,
                       double k);
 
-/* An estimate corrected by what has been learned. */
-static inline uint64_t cost_corrected(const struct cost *cost, unsigned opcode, unsigned dtype, uint64_t estimate) {
+/* What has been learned: an estimate is multiplied by it, in 256ths. */
+static inline uint16_t cost_factor(const struct cost *cost, unsigned opcode, unsigned dtype) {
     uint16_t factor = atomic_load_explicit(&cost->factors[opcode][dtype], memory_order_relaxed);
-    if (!factor)
-        return estimate;
-    return estimate < UINT64_MAX >> 24 ? estimate * factor >> 8 : estimate;
+    return factor ? factor : 256;
 }
-/* A launch that was estimated so, and corrected, has taken `ns`. */
-void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint64_t ns);
+static inline uint64_t cost_corrected(uint64_t estimate, uint16_t factor) {
+    return estimate < UINT64_MAX >> 16 ? estimate * factor >> 8 : estimate;
+}
+/* A launch whose estimate, corrected by that factor, was `corrected` has taken `ns`. The factor is that of the time when it was
+ * enqueued: many of its like may have run since. */
+void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint16_t factor, uint64_t ns);

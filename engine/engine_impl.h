@@ -86,7 +86,8 @@ struct engine {
     /* For so long the device has had something to do, up to the end of the last turn or, where launches run later, of the
      * last time without a mark; and since when it is at something. */
     uint64_t busy_ns, busy_since_ns, busy_until_ns;
-    unsigned marked;        /* marks whose events are on the device */
+    unsigned marked;        /* marks whose events are on the device, */
+    bool marked_alone;      /* and the last that came has had it for itself */
     struct flight flight;   /* user kernels that may have caused it */
     _Atomic bool broken;    /* `latched` is set */
     struct stream *reaping; /* streams with marks that the reaper has not seen yet */

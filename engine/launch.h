@@ -55,13 +55,14 @@ struct operand {
  * has passed this launch. */
 struct report {
     report_code code; /* enum status; STATUS_OK until something is wrong */
-    int64_t value;         /* OUT_OF_RANGE: the index found, LIMIT: milliseconds */
-    int64_t position;      /* its position, counted row-major in the index tensor, */
-    int64_t limit;         /* and the extent it should be below */
+    int64_t value;    /* OUT_OF_RANGE: the index found, LIMIT: milliseconds */
+    int64_t position; /* its position, counted row-major in the index tensor, */
+    int64_t limit;    /* and the extent it should be below */
 };
 
 struct launch {
     uint16_t opcode;
+    uint16_t factor;       /* by which the estimate of its time was corrected, in 256ths */
     uint8_t n_inputs;
     uint8_t n_ints, n_floats;
     bool tf32;             /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
@@ -72,7 +73,8 @@ struct launch {
     struct operand inputs[]; /* [n_inputs], at most 3 */
 };
 
-/* The dtype by which kernels are looked up. */
+/* Of the last input, or of the output where there is none: the dtype by which kernels are looked up, and by which estimates of
+ * their time are corrected. */
 static inline unsigned launch_dtype(const struct launch *launch) {
     return launch->n_inputs ? launch->inputs[launch->n_inputs - 1].dtype : launch->output.dtype;
 }

@@ -110,7 +110,8 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     size_t bytes = head + words * sizeof(int64_t);
     size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
     const struct view *last = plan->n_inputs ? plan->inputs[plan->n_inputs - 1] : plan->out;
-    uint64_t weight = cost_corrected(&stream->engine->cost, plan->opcode, (unsigned)last->dtype, plan->weight);
+    uint16_t factor = cost_factor(&stream->engine->cost, plan->opcode, (unsigned)last->dtype);
+    uint64_t weight = cost_corrected(plan->weight, factor);
     struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), weight);
     if (!record)
         return plan_no_memory(fault);
@@ -121,6 +122,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     launch->n_inputs = (uint8_t)plan->n_inputs;
     launch->n_ints = (uint8_t)plan->n_ints;
     launch->n_floats = (uint8_t)plan->n_floats;
+    launch->factor = factor;
     launch->tf32 = plan->tf32;
     launch->report = plan->report ? plan->report : stream->report;
     int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs);

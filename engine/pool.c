@@ -376,7 +376,8 @@ static int pool_grow(struct pool *pool, size_t bytes) {
     struct segment *segment = malloc(sizeof *segment);
     struct storage *storage = pool_piece(pool);
     void *data = NULL;
-    if (!segment || !storage || pool_reserve(pool, wanted, &data) != STATUS_OK) {
+    pool->starved = !segment || !storage;
+    if (pool->starved || pool_reserve(pool, wanted, &data) != STATUS_OK) {
         free(segment);
         if (storage)
             pool_recycle(pool, storage);
@@ -593,9 +594,10 @@ static struct storage *pool_find(struct pool *pool, size_t bytes, const struct s
 
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct storage **result) {
     size_t rounded = pool_rounded(bytes);
+    pool->starved = false;
     struct storage *storage = rounded ? pool_find(pool, rounded, stream) : NULL;
     if (!storage)
-        return STATUS_OUT_OF_MEMORY;
+        return pool->starved ? STATUS_NO_HOST_MEMORY : STATUS_OUT_OF_MEMORY;
     storage->state = STORAGE_LIVE;
     storage->references = 1;
     storage->session = NULL;

@@ -112,6 +112,7 @@ struct pool {
     uint64_t run_seen; /* the most that POOL_RUN_LOOKS neighbours came to, at the last round for figures */
     struct pool_round rounds[POOL_ROUNDS];
     struct slab objects; /* storage */
+    bool starved;        /* the search at hand failed for want of host memory */
 };
 
 void pool_init(struct pool *pool, struct device *device);
@@ -122,7 +123,7 @@ void pool_finish(struct pool *pool);
 
 /* Memory for `bytes` (more than 0) with one reference. With a stream, for work enqueued there: the caller makes the
  * stream wait for storage->uses. Without one, for the host to write now: only memory that nothing uses any more.
- * Returns STATUS_OUT_OF_MEMORY without words: the caller knows whose memory it is. */
+ * Returns STATUS_OUT_OF_MEMORY, or STATUS_NO_HOST_MEMORY, without words: the caller knows whose memory it is. */
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct storage **storage);
 struct storage *storage_ref(struct storage *storage);
 /* The last reference frees the storage and takes it off its session's account. Takes NULL. */

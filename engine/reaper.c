@@ -45,9 +45,13 @@ static struct stream_span span_join(const struct stream_span *a, const struct st
     };
 }
 
-/* The device is busy while there is a mark that has not been reached. */
+/* The device is busy while there is a mark that has not been reached. Each has it for itself if it came when no other was there,
+ * and none has come since. */
 static void reaper_count(struct engine *engine, bool one, uint64_t began_ns) {
-    if (one && !engine->marked++)
+    if (!one)
+        return;
+    engine->marked_alone = engine->marked == 0 && began_ns >= engine->busy_until_ns;
+    if (!engine->marked++)
         engine->busy_since_ns = began_ns > engine->busy_until_ns ? began_ns : engine->busy_until_ns;
 }
 
@@ -127,9 +131,11 @@ static void reaper_book_time(struct engine *engine, struct stream *stream, const
     stream->device_ns += ns;
     if (mark->sample_weight && !atomic_load(&engine->broken))
         histogram_add_sample(&engine->run_time, ns, mark->sample_weight);
-    const struct record *launch = mark->sample_weight && mark->span.launches == 1 ? mark->span.first : NULL;
+    bool one = mark->sample_weight && mark->span.launches == 1;
+    const struct record *launch = one && engine->marked_alone ? mark->span.first : NULL;
     if (launch && launch->kind == RECORD_LAUNCH && !atomic_load_explicit(&stream->cancelled, memory_order_relaxed))
-        cost_learn(&engine->cost, launch->launch.opcode, launch_dtype(&launch->launch), launch->weight, ns);
+        cost_learn(&engine->cost, launch->launch.opcode, launch_dtype(&launch->launch), launch->weight,
+                   launch->launch.factor, ns);
     if (--engine->marked)
         return;
     engine->busy_ns += now - engine->busy_since_ns;

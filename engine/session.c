@@ -145,7 +145,10 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
     if (code != STATUS_OK)
         return code;
     struct storage *storage;
-    if (pool_take(pool, rounded, stream, &storage) != STATUS_OK)
+    code = pool_take(pool, rounded, stream, &storage);
+    if (code == STATUS_NO_HOST_MEMORY)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to keep account of device memory");
+    if (code != STATUS_OK)
         return session_out_of_memory(session, bytes, fault);
     session_add(session, storage->charged);
     storage->session = session;

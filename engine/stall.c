@@ -41,6 +41,27 @@ static void suspect_marked(const struct engine *engine, struct suspect *suspect)
     }
 }
 
+/* A device that has failed tells no more which of its marks it has reached; and it may have failed at the launch that is
+ * being made. */
+static void suspect_widen(const struct engine *engine, struct suspect *suspect) {
+    const struct stream *stream = suspect->stream;
+    const struct record *record =
+        stream && engine->turn == stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
+    for (unsigned i = 1; stream && i < stream->marks_count; i++) {
+        const struct stream_span *span = &stream->marks[(stream->marks_first + i) % STREAM_MARKS].span;
+        if (!span->launches)
+            continue;
+        if (!suspect->span.launches)
+            suspect->span.first = span->first;
+        suspect->span.last = span->last;
+        suspect->span.launches += span->launches;
+    }
+    if (record && suspect->span.launches && suspect->span.last != record) {
+        suspect->span.last = record;
+        suspect->span.launches++;
+    }
+}
+
 static void suspect_running(const struct engine *engine, struct suspect *suspect) {
     const struct stream *stream = engine->turn;
     const struct record *record = stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
@@ -81,8 +102,10 @@ void stall_blame(const struct engine *engine, struct fault *fault) {
     char operation[sizeof((struct engine_stall){0}.operation)] = "";
     struct suspect suspect = {0};
     size_t used = strlen(fault->message);
-    if (fault->code == STATUS_DEVICE_LOST)
+    if (fault->code == STATUS_DEVICE_LOST) {
         suspect_marked(engine, &suspect);
+        suspect_widen(engine, &suspect);
+    }
     suspect_running(engine, &suspect);
     if (suspect.stream)
         span_describe(&suspect.span, operation, sizeof operation);

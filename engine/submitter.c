@@ -71,7 +71,7 @@ struct turn {
     bool left;        /* in the middle of a launch */
     bool full;        /* the stream has no room for a mark of its own: it would join the last one */
     uint64_t weight;  /* of the records that have run, as estimated, */
-    uint64_t cost;    /* and what the turn is booked for: as measured, where that was done */
+    uint64_t cost;    /* and what they have taken: as measured, where that was done */
     uint64_t most_ns; /* for one operation; 0: any time */
     struct stream_chunk *chunks;
     struct stream_mark mark; /* number 0: none */
@@ -83,7 +83,8 @@ struct turn {
 /* What a launch has taken corrects the estimates of its like. */
 static void record_learn(struct engine *engine, const struct record *record, uint64_t ns) {
     if (record->kind == RECORD_LAUNCH)
-        cost_learn(&engine->cost, record->launch.opcode, launch_dtype(&record->launch), record->weight, ns);
+        cost_learn(&engine->cost, record->launch.opcode, launch_dtype(&record->launch), record->weight,
+                   record->launch.factor, ns);
 }
 
 static void submitter_abandon(struct engine *engine, struct stream *stream) {
@@ -283,11 +284,13 @@ static bool record_launches(const struct record *record) {
     return record->kind == RECORD_LAUNCH || record->kind == RECORD_KERNEL;
 }
 
-/* On devices that run later the reaper sees how long it ran; elsewhere the estimate may learn from it, unless it has. */
+/* On devices that run later the reaper sees how long it ran. Elsewhere a launch in parts has been `measured`, and learned from:
+ * between the parts others may have run. */
 static void submitter_note(struct engine *engine, const struct stream *stream, const struct record *record,
                            uint64_t launched_ns, uint32_t weight, bool measured) {
-    uint64_t ran_ns = engine->device->vtable->async ? 0 : engine_clock() - launched_ns;
-    if (measured && !submitter_skips(engine, stream))
+    bool async = engine->device->vtable->async;
+    uint64_t ran_ns = async ? 0 : measured ? stream->launch_ns : engine_clock() - launched_ns;
+    if (!async && !measured && !submitter_skips(engine, stream))
         record_learn(engine, record, ran_ns);
     if (!submitter_skips(engine, stream)) /* else it may not have run */
         samples_note(&engine->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0,
@@ -331,7 +334,7 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         if (estimated)
             turn->cost += record->weight;
         if (sample)
-            submitter_note(engine, stream, record, launched_ns, sample, !async && estimated);
+            submitter_note(engine, stream, record, launched_ns, sample, !estimated);
         if (async)
             turn_note(turn, record);
         turn->weight += record->weight;
@@ -384,13 +387,21 @@ static void submitter_book_time(struct engine *engine, struct stream *stream, co
         samples_book(&engine->samples, &engine->queue_time, async ? NULL : &engine->run_time);
 }
 
+/* What the turn's share is charged. A device that says how long launches took is at nothing else meanwhile: so it is the time,
+ * and nobody pays for what the estimates have learned from others' launches. */
+static uint64_t submitter_turn_cost(const struct engine *engine, const struct stream *stream, const struct turn *turn) {
+    if (engine->device->vtable->launch_part)
+        return engine->turn_end_ns - turn->began_ns;
+    bool skipped =
+        atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
+    return (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS;
+}
+
 /* Books a turn, with the lock held. */
 static void submitter_book(struct engine *engine, struct stream *stream, struct run_share *share,
                            const struct turn *turn) {
     engine->run_weight -= turn->weight;
-    bool skipped =
-        atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
-    turns_end(&engine->run, share, turn->moved || turn->left ? (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS : 0);
+    turns_end(&engine->run, share, turn->moved || turn->left ? submitter_turn_cost(engine, stream, turn) : 0);
     engine_return_chunks(engine, turn->chunks);
     submitter_book_time(engine, stream, turn);
     if (turn->mark.number)

@@ -55,25 +55,43 @@ Test(engine_cost, small_products_count_as_matrices_and_long_ones_as_operands) {
     cr_assert_geq(cost_product(&cost, DTYPE_F32, false, 1, 1, 1, 1e6), 3000000);
 }
 
+static uint64_t corrected(unsigned opcode, enum dtype dtype, uint64_t estimate) {
+    return cost_corrected(estimate, cost_factor(&cost, opcode, dtype));
+}
+
+static void learn(unsigned opcode, enum dtype dtype, uint64_t estimate, uint64_t ns) {
+    cost_learn(&cost, opcode, dtype, corrected(opcode, dtype, estimate), cost_factor(&cost, opcode, dtype), ns);
+}
+
 Test(engine_cost, estimate_is_corrected_by_what_launches_take) {
     open_with(NULL);
     uint64_t estimate = 1000000;
     for (int i = 0; i < 100; i++)
-        cost_learn(&cost, OP_POW, DTYPE_F32, cost_corrected(&cost, OP_POW, DTYPE_F32, estimate), 5 * estimate);
-    uint64_t corrected = cost_corrected(&cost, OP_POW, DTYPE_F32, estimate);
-    cr_assert(corrected > 4 * estimate && corrected < 6 * estimate, "%llu", (unsigned long long)corrected);
-    cr_assert_eq(cost_corrected(&cost, OP_POW, DTYPE_F64, estimate), estimate, "of another dtype");
-    cr_assert_eq(cost_corrected(&cost, OP_ADD, DTYPE_F32, estimate), estimate, "of another operation");
+        learn(OP_POW, DTYPE_F32, estimate, 5 * estimate);
+    uint64_t now = corrected(OP_POW, DTYPE_F32, estimate);
+    cr_assert(now > 4 * estimate && now < 6 * estimate, "%llu", (unsigned long long)now);
+    cr_assert_eq(corrected(OP_POW, DTYPE_F64, estimate), estimate, "of another dtype");
+    cr_assert_eq(corrected(OP_ADD, DTYPE_F32, estimate), estimate, "of another operation");
+}
+
+Test(engine_cost, launches_that_were_estimated_together_do_not_overshoot) {
+    open_with(NULL);
+    uint64_t estimate = 1000000;
+    uint16_t factor = cost_factor(&cost, OP_POW, DTYPE_F32);
+    for (int i = 0; i < 100; i++)
+        cost_learn(&cost, OP_POW, DTYPE_F32, estimate, factor, 5 * estimate);
+    uint64_t now = corrected(OP_POW, DTYPE_F32, estimate);
+    cr_assert(now > 4 * estimate && now < 6 * estimate, "%llu", (unsigned long long)now);
 }
 
 Test(engine_cost, correction_has_bounds) {
     open_with(NULL);
     uint64_t estimate = 1000000;
     for (int i = 0; i < 1000; i++)
-        cost_learn(&cost, OP_ADD, DTYPE_F32, cost_corrected(&cost, OP_ADD, DTYPE_F32, estimate), UINT64_MAX / 2);
-    cr_assert_eq(cost_corrected(&cost, OP_ADD, DTYPE_F32, estimate), 64 * estimate);
+        learn(OP_ADD, DTYPE_F32, estimate, UINT64_MAX / 2);
+    cr_assert_eq(corrected(OP_ADD, DTYPE_F32, estimate), 64 * estimate);
     for (int i = 0; i < 1000; i++)
-        cost_learn(&cost, OP_ADD, DTYPE_F32, UINT64_MAX / 2, 60000);
-    cr_assert_eq(cost_corrected(&cost, OP_ADD, DTYPE_F32, estimate), estimate / 16);
-    cr_assert_eq(cost_corrected(&cost, OP_ADD, DTYPE_F32, UINT64_MAX / 2), UINT64_MAX / 2);
+        learn(OP_ADD, DTYPE_F32, UINT64_MAX / 2, 60000);
+    cr_assert_eq(corrected(OP_ADD, DTYPE_F32, estimate), estimate / 16);
+    cr_assert_eq(corrected(OP_ADD, DTYPE_F32, UINT64_MAX / 2), UINT64_MAX / 2);
 }

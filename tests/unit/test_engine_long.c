@@ -223,6 +223,20 @@ Test(engine_long, time_of_an_operation_is_not_inherited_by_the_next_session, .ti
     close_cpu();
 }
 
+Test(engine_long, time_it_ran_is_that_which_the_device_has_worked, .timeout = 60) {
+    static const uint64_t hour = UINT64_C(3600) * 1000 * 1000 * 1000;
+    struct engine_stats stats = {0};
+    open_cpu(0);
+    launches_take(hour);
+    run_long(1);
+    for (int i = 0; i < 20000 && !stats.run_time.samples; i++) { /* booked a moment after the completion */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        engine_stats(engine, &stats);
+    }
+    cr_assert_eq(stats.run_time.sum_ns, hour);
+    close_cpu();
+}
+
 Test(engine_long, check_of_an_operation_that_failed_at_once_is_given_back_at_once, .timeout = 60) {
     open_cpu(20 * 1000 * 1000);
     cr_assert_eq(full(session, 1, INT64_C(1) << 30, 0), STATUS_OUT_OF_MEMORY);
