@@ -8,8 +8,9 @@ enum {
     HOST_STEP = 64,    /* tensors paid for at a time, */
     HOST_SLACK = 1024, /* and so many more than there are before some are given back */
     HOST_MALLOC = 16,  /* what the allocator adds */
-    /* A tensor, its storage, and its places in the table, which is filled by half at most and doubles. */
-    HOST_TENSOR = sizeof(struct tensor) + sizeof(struct storage) + 2 * HOST_MALLOC + 4 * sizeof(struct tensor *),
+    /* A tensor, its storage, and its places in the table, which is filled by half at most, and has the smaller one beside it
+     * for a time when it doubles. */
+    HOST_TENSOR = sizeof(struct tensor) + sizeof(struct storage) + 2 * HOST_MALLOC + 6 * sizeof(struct tensor *),
 };
 
 static bool host_fits(uint64_t limit, uint64_t held, uint64_t bytes) {

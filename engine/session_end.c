@@ -33,13 +33,14 @@ static void session_cancel_streams(struct session *session) {
 static bool session_drop_tensors(struct session *session) {
     struct engine *engine = session->engine;
     struct tensor_table *table = &session->tensors;
-    while (session->ended < table->capacity) {
-        struct tensor *tensor = table->slots[session->ended++];
+    size_t places = tensor_table_places(table);
+    while (session->ended < places) {
+        struct tensor *tensor = tensor_table_place(table, session->ended++);
         if (tensor)
             tensor_unref(session, tensor);
         bool due = tensor || session->ended % SESSION_SLOTS == 0;
         if (due && budget_spent(&engine->budget, tensor ? SESSION_TENSOR_STEPS : SESSION_SLOT_STEPS))
-            return session->ended == table->capacity;
+            return session->ended == places;
     }
     return true;
 }

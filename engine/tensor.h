@@ -26,10 +26,17 @@ static inline void *tensor_data(const struct tensor *tensor) {
     return tensor->storage->data + tensor->offset * (int64_t)dtype_size(tensor->type.dtype);
 }
 
-/* Open addressing; ids are scattered by a random factor, since clients choose them. */
+struct tensor_slots {
+    struct tensor **at;
+    size_t capacity; /* a power of two; 0: there are none */
+};
+
+/* Open addressing; ids are scattered by a random factor, since clients choose them. When there is too little room, a larger
+ * set of slots takes what is new, and each insert moves a few of the others there: no insert waits for all. */
 struct tensor_table {
-    struct tensor **slots;
-    size_t capacity, count; /* a power of two */
+    struct tensor_slots slots, old;
+    size_t moved;           /* of `old`, those up to here, which are empty */
+    size_t count, capacity; /* in both; of `slots` */
     uint64_t factor;
 };
 
@@ -40,3 +47,6 @@ int tensor_table_reserve(struct tensor_table *table);
 void tensor_table_insert(struct tensor_table *table, struct tensor *tensor);
 struct tensor *tensor_table_find(const struct tensor_table *table, uint64_t id);
 struct tensor *tensor_table_remove(struct tensor_table *table, uint64_t id);
+/* All of them, by places from 0 on; NULL where a place is empty. */
+size_t tensor_table_places(const struct tensor_table *table);
+struct tensor *tensor_table_place(const struct tensor_table *table, size_t place);

@@ -83,3 +83,35 @@ Test(tensor_table, behaves_as_a_set_where_everything_collides) {
         cr_assert_eq(tensor_table_find(&table, i + 1), i % 3 ? &tensors[i] : NULL);
     tensor_table_finish(&table);
 }
+
+/* More than half of the slots are taken: there are more now, and the tensors have not gone there all at once. */
+Test(tensor_table, an_insert_that_finds_it_full_does_not_move_all) {
+    enum { FULL = 1 << 15 };
+    struct tensor_table table;
+    struct tensor *tensors = calloc(FULL + 1, sizeof *tensors);
+    bool *met = calloc(FULL + 1, sizeof *met);
+    cr_assert_eq(tensor_table_init(&table), STATUS_OK);
+    size_t before = 0, places = 0;
+    for (uint64_t i = 0; i <= FULL; i++) {
+        tensors[i].id = i + 1;
+        before = table.capacity;
+        cr_assert_eq(tensor_table_reserve(&table), STATUS_OK);
+        tensor_table_insert(&table, &tensors[i]);
+    }
+    cr_assert_gt(table.capacity, before);
+    cr_assert_gt(tensor_table_places(&table), table.capacity);
+    for (size_t place = 0; place < tensor_table_places(&table); place++) {
+        struct tensor *tensor = tensor_table_place(&table, place);
+        if (tensor) {
+            cr_assert_not(met[tensor - tensors]);
+            met[tensor - tensors] = true;
+            places++;
+        }
+    }
+    cr_assert_eq(places, FULL + 1, "each is met once");
+    for (uint64_t i = 0; i <= FULL; i++)
+        cr_assert_eq(tensor_table_find(&table, i + 1), &tensors[i]);
+    tensor_table_finish(&table);
+    free(tensors);
+    free(met);
+}
