@@ -13,7 +13,7 @@
 enum {
     ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
     ENGINE_KEEP_BYTES = 64 << 20, /* memory kept reserved when the last session has gone */
-    ENGINE_KEEP_HOST = 4 << 20,   /* and so much of the host's may have been freed without being given back */
+    ENGINE_KEEP_HOST = 64 << 20,  /* and so much of the host's may have been freed without being given back */
     ENGINE_STAGING_BYTES = 1 << 30,
     ENGINE_CALLBACK_STEPS = 8, /* of the budget: an answer is made, */
     ENGINE_CALLBACKS = 32,     /* and so many for one stream before others have their turn */
@@ -390,7 +390,7 @@ static void engine_trim(struct engine *engine) {
         engine->rested = engine_streams_rest(engine) && reports_rest(&engine->reports);
     if (engine->rested && engine->host_freed > ENGINE_KEEP_HOST) {
         engine->host_freed = 0;
-        malloc_trim(0); /* a tenth of a second for some 500 MiB, but nobody is here who could wait for it */
+        malloc_trim(0); /* up to a tenth of a second, for which who comes now would wait: not for each short session */
     }
 }
 

@@ -47,6 +47,7 @@ struct engine {
     struct budget budget;
     struct stream *polled, **polled_last; /* those with callbacks that are due, in order */
     uint64_t refusals[ENGINE_REFUSALS];
+    uint64_t *refused; /* the one of these that the operation at hand has met; NULL: none */
     uint64_t
         ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
     uint64_t failures[STATUS_COUNT];
@@ -102,6 +103,12 @@ struct engine {
     _Atomic uint64_t ahead;  /* records of all streams that are on a device that runs later */
     _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */
 };
+
+/* Counts a refusal; session_put_off() may take it back. */
+static inline void engine_refuse(struct engine *engine, unsigned refusal) {
+    engine->refused = &engine->refusals[refusal];
+    ++*engine->refused;
+}
 
 /* The submitter gives workspaces back when it comes to it. Owner thread. */
 void engine_trim_workspaces(struct engine *engine);

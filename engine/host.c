@@ -26,13 +26,13 @@ static int host_refuse(struct session *session, uint64_t bytes, struct fault *fa
     const struct tenant *tenant = session->tenant;
     uint64_t limit = session->limits.host_bytes, held = session->host + session->host_queue;
     if (!host_fits(limit, held, bytes)) {
-        session->engine->refusals[ENGINE_REFUSED_SESSION_HOST]++;
+        engine_refuse(session->engine, ENGINE_REFUSED_SESSION_HOST);
         return fault_set(fault, STATUS_LIMIT,
                          "the session's limit of %" PRIu64 " bytes of host memory is reached: asked for %" PRIu64
                          ", held %" PRIu64 ", with %zu tensors",
                          limit, bytes, held, session->tensors.count);
     }
-    session->engine->refusals[ENGINE_REFUSED_TENANT_HOST]++;
+    engine_refuse(session->engine, ENGINE_REFUSED_TENANT_HOST);
     return fault_set(fault, STATUS_LIMIT,
                      "the limit of %s, %" PRIu64 " bytes of host memory on this device, is reached: asked for %" PRIu64
                      ", held %" PRIu64 " in %u session%s",
@@ -69,7 +69,7 @@ void host_set_room(struct session *session) {
 int host_take_tensors(struct session *session, struct fault *fault) {
     size_t step = session->limits.tensors - session->tensors_paid;
     if (session->tensors.count >= session->limits.tensors) {
-        session->engine->refusals[ENGINE_REFUSED_TENSORS]++;
+        engine_refuse(session->engine, ENGINE_REFUSED_TENSORS);
         return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
                          session->limits.tensors);
     }

@@ -74,15 +74,15 @@ void session_set_limits(struct session *session, uint64_t bytes, uint64_t host_b
 
 static int session_check_limit(const struct session *session, uint64_t bytes, struct fault *fault) {
     uint64_t limit = session->limits.bytes;
-    uint64_t *refusals = session->engine->refusals;
     if (limit && (bytes > limit || session->live > limit - bytes)) {
-        refusals[ENGINE_REFUSED_SESSION_BYTES]++;
+        engine_refuse(session->engine, ENGINE_REFUSED_SESSION_BYTES);
         return fault_set(fault, STATUS_LIMIT,
                          "the session's limit of %" PRIu64 " bytes is reached: asked for %" PRIu64 ", live %" PRIu64,
                          limit, bytes, session->live);
     }
     int code = tenant_check(session->tenant, bytes, fault);
-    refusals[ENGINE_REFUSED_TENANT_BYTES] += code != STATUS_OK;
+    if (code != STATUS_OK)
+        engine_refuse(session->engine, ENGINE_REFUSED_TENANT_BYTES);
     return code;
 }
 
@@ -206,7 +206,7 @@ int session_stream_open(struct session *session, uint32_t number, int priority, 
     /* Closed ones that still run count as well, or opening and closing would be a way around the limit. */
     if (session_reap_streams(session) >= session->limits.streams || session->n_streams >= 2 * session->limits.streams) {
         session->refused_stream = number;
-        session->engine->refusals[ENGINE_REFUSED_STREAMS]++;
+        engine_refuse(session->engine, ENGINE_REFUSED_STREAMS);
         return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " streams is reached",
                          session->limits.streams);
     }
@@ -350,7 +350,7 @@ static int submit_operation(struct session *session, const struct op_request *re
         code = bind_operation(&binding);
         binding.stream->label = NULL;
         binding.stream->sequence = 0;
-        if (session_memory_comes(session, code))
+        if (session_put_off(session, code))
             return STATUS_AGAIN;
         session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
     } else {
@@ -368,6 +368,7 @@ static int submit_operation(struct session *session, const struct op_request *re
 
 int session_submit(struct session *session, const struct op_request *request) {
     uint64_t last_id = session->last_id;
+    session->engine->refused = NULL;
     session_label(session, request->label);
     if (request->opcode == OP_FREE) {
         session_end_operation(session, NULL, 0);
@@ -382,6 +383,9 @@ int session_submit(struct session *session, const struct op_request *request) {
             session_take_back(session, request->output, last_id);
             return code;
         }
+    } else if (session_put_off(session, code)) {
+        session->last_id = last_id;
+        return STATUS_AGAIN;
     } else {
         const struct op_info *info = op_info(request->opcode);
         if (code == STATUS_LIMIT)

@@ -70,10 +70,20 @@ bool session_end_some(struct engine *engine) {
     return true;
 }
 
-bool session_memory_comes(const struct session *session, int code) {
+static bool session_memory_comes(const struct session *session, int code) {
     if (!session->engine->ending)
         return false;
     return code == STATUS_OUT_OF_MEMORY || (code == STATUS_LIMIT && session->tenant && session->tenant->ending);
+}
+
+bool session_put_off(struct session *session, int code) {
+    uint64_t *refused = session->engine->refused;
+    session->engine->refused = NULL;
+    if (!session_memory_comes(session, code))
+        return false;
+    if (refused)
+        --*refused;
+    return true;
 }
 
 void session_destroy(struct session *session) {

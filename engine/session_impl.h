@@ -89,8 +89,9 @@ struct session {
 void session_give_group(struct session *session);
 /* session_end.c: gives back what ended sessions had, as far as the engine's budget goes; false: some is left. */
 bool session_end_some(struct engine *engine);
-/* Whether what failed with this code is worth another try when ended sessions have given their memory back. */
-bool session_memory_comes(const struct session *session, int code);
+/* Whether what failed with this code is worth another try when ended sessions have given their memory back: then it has not
+ * been refused. */
+bool session_put_off(struct session *session, int code);
 /* session_tensor.c: forgets the submission that has just bound `id`. */
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
 

@@ -111,10 +111,15 @@ static void upload_dispose(struct upload *upload) {
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload) {
     struct fault fault;
     uint64_t last_id = session->last_id;
+    session->engine->refused = NULL;
     memset(upload, 0, sizeof *upload);
     session_label(session, request->label);
     struct tensor *tensor = NULL;
     int code = session_bind(session, request->id, &tensor, &fault);
+    if (session_put_off(session, code)) {
+        session->last_id = last_id;
+        return STATUS_AGAIN;
+    }
     if (code != STATUS_OK) {
         struct cause cause = session_cause(session, &fault, "upload", request->label, request->sequence);
         if (code == STATUS_LIMIT)
@@ -129,7 +134,7 @@ int session_upload(struct session *session, const struct upload_request *request
     upload->sequence = request->sequence;
     snprintf(upload->label, sizeof upload->label, "%s", request->label ? request->label : "");
     code = upload_start(upload, request, &fault);
-    if (session_memory_comes(session, code)) {
+    if (session_put_off(session, code)) {
         upload_dispose(upload);
         session_take_back(session, request->id, last_id);
         return STATUS_AGAIN;

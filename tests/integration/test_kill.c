@@ -130,6 +130,29 @@ Test(kill, unknown_session_and_one_that_has_ended_are_told) {
     }
 }
 
+Test(kill, all_of_a_users_sessions_end_and_its_name_is_shown_as_text) {
+    struct client client;
+    struct command command;
+    char user[32], ended[64];
+    snprintf(user, sizeof user, "uid:%u", (unsigned)getuid());
+    snprintf(ended, sizeof ended, "1 session of %s ended\n", user);
+    const char *const users[] = {"nobody\x1b[31m", user}, *const said[] = {"0 sessions of nobody\\x1b[31m ended\n",
+                                                                           ended};
+    client_open(&client, tensord.url, "cpu:0");
+    cr_assert(!td_wait(td_full(client.device, TD_U8, TD_SHAPE(LIVE), 1)));
+    session_of("cpu:0"); /* the figures have it */
+    for (size_t i = 0; i < sizeof users / sizeof *users; i++) {
+        command_run(&command,
+                    (const char *const[]){daemon_program("TENSORCTL_EXE"), "--url", tensord.url, "kill", "--user",
+                                          users[i], NULL},
+                    NULL, RUN_MS);
+        cr_assert_eq(command.code, 0, "%s", command.err);
+        cr_assert_str_eq(command.out, said[i]);
+        command_finish(&command);
+    }
+    client_close(&client);
+}
+
 Test(kill, wrong_use_is_told) {
     static const char *const words[] = {"-1", "cpu:0", "", "1x", "99999999999999999999"};
     struct command command;

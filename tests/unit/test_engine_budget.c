@@ -128,6 +128,43 @@ Test(engine_budget, what_an_ended_session_still_has_is_waited_for) {
     close_engine();
 }
 
+/* Not a session's own limit: that of all sessions of one tenant, for the host memory that tensors take. */
+Test(engine_budget, tensors_wait_for_the_host_memory_of_an_ended_session) {
+    struct session_limits own = limits;
+    struct engine_stats stats;
+    struct tenant *tenant;
+    struct upload upload;
+    struct fault fault;
+    open_engine(1 << 26);
+    struct session *last = session;
+    cr_assert_eq(tenant_create(engine, "anna", &(struct tenant_limits){.host_bytes = 2 << 20}, &tenant, &fault),
+                 STATUS_OK);
+    own.tenant = tenant;
+    cr_assert_eq(session_create(engine, &own, &session, &fault), STATUS_OK);
+    uint64_t id = 0;
+    while (full(session, id + 1, 1, 0) == STATUS_OK)
+        id++;
+    engine_kick(engine);
+    struct session *other;
+    cr_assert_eq(session_create(engine, &own, &other, &fault), STATUS_OK);
+    struct budget *budget = ticking_budget();
+    budget_begin(budget, 1000);
+    session_destroy(session);
+    session = other;
+    cr_assert_eq(full(other, 1, 1, 0), STATUS_AGAIN);
+    cr_assert_eq(upload_to(1, 1, 1, 0, false, &upload), STATUS_AGAIN);
+    engine_stats(engine, &stats);
+    cr_assert_eq(stats.failures[STATUS_LIMIT], 1, "only the operation that had met the limit");
+    cr_assert_eq(stats.refusals[ENGINE_REFUSED_TENANT_HOST], 1);
+    turns_until_idle(budget);
+    cr_assert_eq(full(other, 1, 1, 0), STATUS_OK, "the same operation with the same id");
+    session_destroy(other);
+    session = last;
+    turns_until_idle(budget);
+    tenant_destroy(tenant);
+    close_engine();
+}
+
 Test(engine_budget, answers_of_one_stream_come_in_turns_and_do_not_hold_up_others) {
     enum { WAITS = 4000 };
     static struct answer answers[WAITS];

@@ -41,7 +41,10 @@ static void setup(void) {
     cr_assert_eq(login_init(&login, &loop, &config, &fault), STATUS_OK, "%s", fault.message);
 }
 static void teardown(void) {
+    char used[sizeof login.use.path];
+    memcpy(used, login.use.path, sizeof used);
     login_finish(&login);
+    unlink(used);
     uv_run(&loop, UV_RUN_DEFAULT);
     cr_assert_eq(uv_loop_close(&loop), 0, "a handle was left");
     unlink(config.users);

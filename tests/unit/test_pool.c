@@ -501,21 +501,26 @@ static void take_all(struct storage **pieces, int n, int n_streams) {
     }
 }
 
-/* All is free, in one run of neighbours of which no two are alike: to walk them all for each of these refusals, and for each
- * look at the figures, would take longer than a test may. */
+/* Nearly all is free, in runs of neighbours of which no two are alike: to walk them all for each of these refusals, and for
+ * each look at the figures, would take long, and show in the figures. */
 Test(pool, refusals_walk_no_run_of_unlike_neighbours) {
-    enum { PIECES = 1 << 18, REFUSALS = 10000 };
+    enum { PIECES = 1 << 18, RUN = 1 << 15, REFUSALS = 10000 };
     static struct storage *pieces[PIECES];
     struct storage *found = NULL;
     open_pool((uint64_t)PIECES * 64);
     take_all(pieces, PIECES, STREAMS);
     for (int i = 0; i < PIECES; i++)
-        storage_unref(&pool, pieces[i]);
+        if ((i + 1) % RUN)
+            storage_unref(&pool, pieces[i]);
+    for (int i = 0; i < REFUSALS; i++)
+        cr_assert_leq(pool_largest_free(&pool), POOL_RUN_LOOKS * 64, "nobody looks at so many");
     for (int i = 0; i < REFUSALS; i++) {
-        cr_assert_eq(pool_take(&pool, (size_t)PIECES * 64, streams[0], &found), STATUS_OUT_OF_MEMORY);
-        cr_assert_geq(pool_largest_free(&pool), 64);
+        cr_assert_eq(pool_take(&pool, (size_t)RUN / 2 * 64, streams[0], &found), STATUS_OUT_OF_MEMORY);
+        cr_assert_leq(pool_largest_free(&pool), POOL_RUN_LOOKS * 64);
     }
     check_structure();
+    for (int i = RUN - 1; i < PIECES; i += RUN)
+        storage_unref(&pool, pieces[i]);
     complete_all();
     close_pool(); /* more waits than one call looks at */
 }
