@@ -57,13 +57,11 @@ static int wait_for_inputs(struct binding *binding) {
     return STATUS_OK;
 }
 
-/* Whether kernels take an input of this dtype as it is, and convert it as they read it. */
 bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to) {
     const struct device *device = binding->engine->device;
     return device->vtable->converts && device->vtable->converts(device, binding->request->opcode, from, to);
 }
 
-/* A view of input i that the kernel takes: in the dtype that it wants, or in one that it converts. */
 int bind_input(struct binding *binding, unsigned i, struct view *view) {
     view_init(view, binding->inputs[i]);
     enum dtype dtype = op_operand_dtype(binding->request->opcode, binding->types, i, &binding->output->type);
@@ -292,8 +290,9 @@ static int bind_compute(struct binding *binding) {
     return code;
 }
 
-/* Whether it may take so long that it is stopped: from here on a check costs little beside the operation, and below no limit of
- * time is reached. Where it has elements in all; a product's arithmetic counts. */
+/* Whether the operation may take so long that it is stopped, and so needs a check. A smaller one ends before any limit of time,
+ * and for a larger one a check costs little. A reduction counts by the elements that it reads, a product by its
+ * multiplications, any other by the elements that it makes. */
 static bool bind_is_long(const struct binding *binding) {
     static const double long_elements = 1 << 20, long_products = 1 << 24;
     const struct op_request *request = binding->request;

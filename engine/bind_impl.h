@@ -4,8 +4,9 @@
 #include "engine/plan.h"
 #include "engine/session_impl.h"
 
-/* A view of input i in the dtype that the kernel wants. */
+/* Whether kernels take an input of this dtype as it is, and convert it as they read it. */
 bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to);
+/* A view of input i that the kernel takes: in the dtype that it wants, or in one that it converts. */
 int bind_input(struct binding *binding, unsigned i, struct view *view);
 void bind_finish_views(struct binding *binding, struct view *views, unsigned count);
 struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs);

@@ -31,6 +31,6 @@ static inline uint16_t cost_factor(const struct cost *cost, unsigned opcode, uns
 static inline uint64_t cost_corrected(uint64_t estimate, uint16_t factor) {
     return estimate < UINT64_MAX >> 16 ? estimate * factor >> 8 : estimate;
 }
-/* A launch whose estimate, corrected by that factor, was `corrected` has taken `ns`. The factor is that of the time when it was
- * enqueued: many of its like may have run since. */
+/* A launch whose estimate, corrected by that factor, was `corrected` has taken `ns`. The factor is that of the time when it
+ * was enqueued: many of its like may have run since. */
 void cost_learn(struct cost *cost, unsigned opcode, unsigned dtype, uint64_t corrected, uint16_t factor, uint64_t ns);

@@ -8,8 +8,8 @@
  *
  *   CREATE       output contiguous, rank 1 but for eye (rank 2); ints and floats as in proto/op.h, extents removed
  *   ELEMENTWISE  all operands have one shape: broadcast (strides 0) and with axes merged wherever that is possible for all
- *                of them at once. Contiguous operands are rank 1 with stride 1. The output may be the very memory of an input, same
- *                layout. COPY and CAST may have a strided output. CAST: ints empty, dtypes say it all
+ *                of them at once. Contiguous operands are rank 1 with stride 1. The output may be the very memory of an
+ *                input, same layout. COPY and CAST may have a strided output. CAST: ints empty, dtypes say it all
  *   REDUCE       input rank k + r: kept axes first, then reduced axes, each group merged where possible; ints[0] = k.
  *                Output contiguous over the kept axes. argmax: position counted row-major over the reduced axes in
  *                their order. MEAN's divisor is the number of reduced elements. A reduced group of one element is

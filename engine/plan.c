@@ -70,8 +70,8 @@ static void record_use(struct stream *stream, struct storage *storage) {
 
 /* ---- launches ---- */
 
-/* Broadcast views and long reductions could keep a device for years. By the estimate alone: what was learned from others' launches
- * refuses nobody's. */
+/* Broadcast views and long reductions could keep a device for years. By the estimate alone: what was learned from others'
+ * launches refuses nobody's. */
 #define LAUNCH_NS_MAX (UINT64_C(4) * 3600 * 1000000000)
 
 static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {

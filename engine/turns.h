@@ -1,7 +1,8 @@
-/* Whose turn it is on the device. A share is what one tenant has of the submitter's turns, or one session that belongs to
- * none. Of the shares that have something to run, the one goes next that has had least in proportion to its weight,
- * counted in what its work takes, as measured where the device says so and estimated elsewhere; a share that comes after a
- * pause starts where the others are, with nothing saved up. Within a share its sessions take turns (struct run_group), and within a session its streams.
+/* Whose turn it is on the device. A share is what one tenant has of the submitter's turns, or one session that belongs
+ * to none. Of the shares that have something to run, the one goes next that has had least in proportion to its weight,
+ * counted in what its work takes, as measured where the device says so and estimated elsewhere; a share that comes
+ * after a pause starts where the others are, with nothing saved up. Within a share its sessions take turns (struct
+ * run_group), and within a session its streams.
  *
  * Shares and groups are recycled but never freed before the engine: cancelled streams may still be in one. All of it
  * under the engine's submit lock. */

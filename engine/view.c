@@ -69,6 +69,7 @@ void view_broadcast(struct view *view, int rank, const int64_t *shape) {
 int view_copy(struct stream *stream, struct view out, struct view in, struct fault *fault) {
     if (view_elements(&out) == 0)
         return STATUS_OK;
+    in.as = in.dtype; /* whatever another kernel would have read it as */
     struct plan plan = {.opcode = in.dtype == out.dtype ? OP_COPY : OP_CAST,
                         .n_inputs = 1,
                         .out = &out,

@@ -233,8 +233,9 @@ static void cpu_describe(const struct device *device, struct device_info *info) 
     host_model(info->model, sizeof info->model);
 }
 
-/* Of one thread, measured on a server of 2023, and of as many as there are, since memory does not grow with them; launches
- * correct it. Operands that BLAS cannot read are packed. */
+/* The rates of one thread, which were measured on a server processor made in 2023, times the number of threads; of memory, no
+ * more than eight threads' worth. The times that launches take correct the estimates later. Operands that BLAS cannot read are
+ * packed first. */
 static void cpu_rates(const struct device *device, struct device_rates *rates) {
     const struct cpu *cpu = (const struct cpu *)device;
     double threads = cpu->team.threads, memory = threads < 8 ? threads : 8;

@@ -15,7 +15,7 @@ enum {
     BLOCK_COLUMNS = 512,
     BLOCK_DEPTH = 384,
     BLOCK_DEPTH_MOST = 4096, /* of blocks with few rows and columns */
-    DIRECT_SIDE = 1024,      /* most rows and columns of a rectangle that goes to BLAS as it is, */
+    DIRECT_SIDE = 1024,      /* most rows and columns of a rectangle that goes to BLAS as it is, of f64 half the rows, */
     DIRECT_DEPTH = 256,      /* and its least depth */
     VECTOR_SIDE = 1 << 16,   /* most columns or rows of a rectangle with one row or column */
     RECTANGLE_WORK = 1024,   /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
@@ -461,7 +461,7 @@ static void job_divide(struct job *job, unsigned threads) {
     bool vector = job->m == 1 || job->n == 1;
     int64_t side = vector ? VECTOR_SIDE : DIRECT_SIDE;
     if (job->direct) {
-        job_grid(job, threads, side, side);
+        job_grid(job, threads, job->dtype == DTYPE_F64 && !vector ? side / 2 : side, side);
     } else {
         job_grid(job, threads, BLOCK_ROWS, BLOCK_COLUMNS);
     }
