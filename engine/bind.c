@@ -343,13 +343,14 @@ int bind_operation(struct binding *binding) {
     code = bind_taint_prepare(binding, &taint);
     if (code == STATUS_OK)
         code = binding->info->family == OP_FAMILY_VIEW ? bind_view_copied(binding) : bind_compute(binding);
+    /* Of a long operation every launch may report, of a take its own; copies and conversions before that do not. */
+    bool reports = (binding->stream->report || code == STATUS_OK) && binding->stream->enqueued != before;
     binding->stream->report = NULL;
     if (taint && code == STATUS_OK)
         code = bind_taint(binding, taint);
     else
         taint_unref(taint);
-    if (binding->check) /* it has not become a record's, but launches that were enqueued may report to it */
-        engine_check_give(binding->engine, binding->check,
-                          binding->stream->enqueued != before ? binding->stream : NULL);
+    if (binding->check) /* it has not become a record's */
+        engine_check_give(binding->engine, binding->check, reports ? binding->stream : NULL);
     return code;
 }

@@ -10,12 +10,12 @@
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
 enum {
-    POOL_LOOKS = 8, /* at free pieces, for each one freed since the last time */
-    POOL_SCAN = 16, /* storage looked at in one bin before the next bin is */
-    POOL_FITS = 64, /* settled storage looked at, from the best fit on, for some that may be had */
-    POOL_OWN = 8,   /* the same for some that costs no wait */
-    POOL_TRIM = 64, /* segments given back at a time */
-    POOL_NEAR = 32, /* neighbours looked at on each side of a new piece, before any length is taken for possible */
+    POOL_LOOKS = 8,    /* at free pieces, for each one freed since the last time */
+    POOL_SCAN = 16,    /* storage looked at in one bin before the next bin is */
+    POOL_FITS = 64,    /* settled storage looked at, from the best fit on, for some that may be had */
+    POOL_OWN = 8,      /* the same for some that costs no wait */
+    POOL_TRIM = 64,    /* segments given back at a time */
+    POOL_NEAR = 32,    /* neighbours looked at on each side of a new piece, before any length is taken for possible */
 };
 
 size_t pool_rounded(uint64_t bytes) {
@@ -94,17 +94,15 @@ static enum storage_state storage_look(struct storage *storage) {
 static void waiting_append(struct pool *pool, struct storage *storage) {
     storage->newer = NULL;
     storage->older = pool->newest;
-    for (int i = 0; i < POOL_ROUNDS; i++)
-        if (pool->rounds[i].on && !pool->rounds[i].at)
-            pool->rounds[i].at = storage;
+    if (pool->round && !pool->round_at)
+        pool->round_at = storage;
     *(pool->newest ? &pool->newest->newer : &pool->oldest) = storage;
     pool->newest = storage;
 }
 
 static void waiting_remove(struct pool *pool, struct storage *storage) {
-    for (int i = 0; i < POOL_ROUNDS; i++)
-        if (pool->rounds[i].at == storage)
-            pool->rounds[i].at = storage->newer;
+    if (pool->round_at == storage)
+        pool->round_at = storage->newer;
     *(storage->older ? &storage->older->newer : &pool->oldest) = storage->newer;
     *(storage->newer ? &storage->newer->older : &pool->newest) = storage->older;
 }
@@ -126,8 +124,8 @@ static void segment_unlist_idle(struct pool *pool, struct segment *segment) {
     pool->idle_bytes -= segment->bytes;
 }
 
-/* What settled neighbours come to, together with `storage`; UINT64_MAX: there are too many to count. */
-static uint64_t run_around(const struct storage *storage) {
+/* A new seam may make a longer run than there was. */
+static void pool_note_run(struct pool *pool, const struct storage *storage) {
     uint64_t run = storage->bytes;
     const struct storage *at = storage;
     for (int i = 0; run < UINT64_MAX && storage_settled(at = at->before); i++)
@@ -135,16 +133,8 @@ static uint64_t run_around(const struct storage *storage) {
     at = storage;
     for (int i = 0; run < UINT64_MAX && storage_settled(at = at->after); i++)
         run = i < POOL_NEAR ? run + at->bytes : UINT64_MAX;
-    return run;
-}
-
-/* A run that rounds may have passed by as it was not, or not so. */
-static uint64_t pool_note_run(struct pool *pool, const struct storage *storage) {
-    uint64_t run = run_around(storage);
-    for (int i = 0; i < POOL_ROUNDS; i++)
-        if (run > pool->rounds[i].most)
-            pool->rounds[i].most = run;
-    return run;
+    pool->run_most = run > pool->run_most ? run : pool->run_most;
+    pool->round_most = run > pool->round_most ? run : pool->round_most;
 }
 
 /* Files storage that is in no list, in its state, next to neighbours that are unlike. */
@@ -165,8 +155,7 @@ static void storage_enter(struct pool *pool, struct storage *storage, enum stora
     if (!seams)
         return;
     pool->seams += seams;
-    uint64_t run = pool_note_run(pool, storage); /* a new seam may make a longer one than there was */
-    pool->run_most = run > pool->run_most ? run : pool->run_most;
+    pool_note_run(pool, storage);
 }
 
 /* Takes settled storage out of all lists. */
@@ -182,9 +171,6 @@ static void storage_leave(struct pool *pool, struct storage *storage) {
     if (segment->settled == segment->bytes)
         pool->free_bytes -= segment->bytes;
     segment->settled -= storage->bytes;
-    for (int i = 0; i < POOL_ROUNDS; i++)
-        if (pool->rounds[i].piece == storage)
-            pool->rounds[i].piece = storage_settled(storage->after) ? storage->after : NULL;
     storage->state = STORAGE_BINNED;
     pool->seams -= storage_settled(storage->before) + (size_t)storage_settled(storage->after);
 }
@@ -271,20 +257,17 @@ static void pool_sweep(struct pool *pool, size_t looks) {
 
 /* Cuts `bytes` off storage that is in no list. The rest has the same uses. */
 static struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes) {
-    struct storage *rest = storage->bytes > bytes ? pool_piece(pool) : NULL, *after = storage->after;
-    if (!rest) { /* an exact fit; or, without an object for the rest, the whole is handed out */
-        if (storage_settled(after) && storage_settled(after->after))
-            pool_note_run(pool, after); /* it begins anew here, at a piece that a round may have passed by */
+    struct storage *rest = storage->bytes > bytes ? pool_piece(pool) : NULL;
+    if (!rest) /* an exact fit; or, without an object for the rest, the whole is handed out */
         return storage;
-    }
     rest->data = storage->data + bytes;
     rest->bytes = storage->bytes - bytes;
     rest->uses = storage->uses;
     rest->segment = storage->segment;
     rest->before = storage;
-    rest->after = after;
-    if (after)
-        after->before = rest;
+    rest->after = storage->after;
+    if (rest->after)
+        rest->after->before = rest;
     storage->after = rest;
     storage->bytes = bytes;
     storage_settle(pool, rest);
@@ -451,16 +434,15 @@ static struct storage *pool_take_waiting(struct pool *pool, const struct pool_se
     return looks >= 0 ? pool_cut(pool, storage, bytes) : NULL;
 }
 
-/* Merges settled neighbours from `storage` on until they come to `bytes`, up to `end`: whoever takes the whole waits for the
- * users of all its parts. False, and nothing is changed, where they do not, or have too many users; *last is then where that
- * showed. */
-static bool storage_join(struct pool *pool, struct storage *storage, const struct storage *end, size_t bytes,
-                         const struct stream *taker, struct storage **last) {
+/* Merges settled neighbours from `storage` on until they come to `bytes`: whoever takes the whole waits for the users of all
+ * its parts. False, and nothing is changed, where they do not, or have too many users; *last is then where that showed. */
+static bool storage_join(struct pool *pool, struct storage *storage, size_t bytes, const struct stream *taker,
+                         struct storage **last) {
     struct uses uses = {.count = 0};
     size_t run = 0;
     *last = storage;
     for (struct storage *at = storage; run < bytes; at = at->after) {
-        if (at == end || !storage_awaitable(at, taker) || !uses_join(&uses, &at->uses))
+        if (!storage_settled(at) || !storage_awaitable(at, taker) || !uses_join(&uses, &at->uses))
             return false;
         run += at->bytes;
         *last = at;
@@ -483,61 +465,37 @@ static struct storage *run_first(struct storage *storage) {
     return before->state == STORAGE_IDLE && !storage_settled(before->before) ? before : NULL;
 }
 
-/* Looks at the pieces of a run from `first` on, as many as looks are left, and joins what comes to `bytes` among them. Where the
- * run has more, the round goes on in the middle of these, lest it miss what lies on both sides of their end; but if not all
- * looks were left, it comes back to the run with all of them. */
-static struct storage *pool_look_run(struct pool *pool, struct pool_round *round, struct storage *first, size_t bytes,
-                                     const struct stream *taker, size_t *looks) {
-    struct storage *end = first, *middle = first, *last;
-    uint64_t run = 0;
-    size_t n = 0;
-    for (; n < *looks && storage_settled(end); end = end->after, n++) {
-        run += end->bytes;
-        middle = n == POOL_RUN_LOOKS / 2 ? end : middle;
-    }
-    bool whole = !storage_settled(end), all = *looks == POOL_RUN_LOOKS;
-    *looks -= n;
-    if (!whole && !all)
-        return NULL;
-    if (!round->piece)
-        round->at = round->at->newer;
-    round->piece = whole ? NULL : middle;
-    round->seen = run > round->seen ? run : round->seen;
-    round->most = !whole ? UINT64_MAX : run > round->most ? run : round->most;
-    for (struct storage *at = first; run >= bytes && at != end; at = last->after)
-        if (storage_join(pool, at, end, bytes, taker, &last))
-            return at;
-    return NULL;
-}
-
-/* Goes on with a round over all runs. Returns what comes to `bytes` and may be had, merged and in no list. A look at a run
+/* Goes on with the round over all runs. Returns what comes to `bytes` and may be had, merged and in no list. A look at a run
  * begins at the first piece that waits. */
-static struct storage *pool_look_round(struct pool *pool, struct pool_round *round, size_t bytes,
-                                       const struct stream *taker) {
+static struct storage *pool_look_round(struct pool *pool, size_t bytes, const struct stream *taker) {
     size_t looks = POOL_RUN_LOOKS;
-    struct storage *joined = NULL;
-    if (!round->on)
-        *round = (struct pool_round){.on = true, .at = pool->oldest};
-    while (!joined && looks && (round->piece || round->at)) {
-        struct storage *first = round->piece ? round->piece : run_first(round->at);
-        if (first) {
-            joined = pool_look_run(pool, round, first, bytes, taker, &looks);
-        } else {
-            round->at = round->at->newer;
-            looks--;
-        }
+    if (!pool->round) {
+        pool->round = true;
+        pool->round_at = pool->oldest;
+        pool->round_most = 0;
     }
-    if (!joined && !round->piece && !round->at) {
-        round->on = false;
-        pool->run_most = round->most;
+    while (pool->round_at && looks) {
+        struct storage *at = run_first(pool->round_at), *last;
+        uint64_t run = 0;
+        pool->round_at = pool->round_at->newer;
+        looks--;
+        for (struct storage *piece = at; storage_settled(piece); piece = piece->after, looks -= looks > 0)
+            run += piece->bytes;
+        pool->round_most = run > pool->round_most ? run : pool->round_most;
+        for (; run >= bytes && storage_settled(at); at = last->after, looks -= looks > 0)
+            if (storage_join(pool, at, bytes, taker, &last))
+                return at;
     }
-    return joined;
+    if (!pool->round_at) {
+        pool->round = false;
+        pool->run_most = pool->round_most;
+    }
+    return NULL;
 }
 
 /* Neighbours that come to `bytes` together. */
 static struct storage *pool_take_run(struct pool *pool, size_t bytes, const struct stream *taker) {
-    struct pool_round *round = &pool->rounds[taker ? POOL_ROUND_OWN : POOL_ROUND_ANYBODY];
-    struct storage *storage = bytes <= pool->run_most ? pool_look_round(pool, round, bytes, taker) : NULL;
+    struct storage *storage = bytes <= pool->run_most ? pool_look_round(pool, bytes, taker) : NULL;
     return storage ? pool_split(pool, storage, bytes) : NULL;
 }
 
@@ -633,19 +591,14 @@ static uint64_t most(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
-
 uint64_t pool_largest_free(struct pool *pool) {
     pool_settle(pool);
     uint64_t largest =
         most(pool_set_largest(&pool->idle), most(pool_set_largest(&pool->busy), pool_set_largest(&pool->tied)));
     if (pool->seams && pool->run_most > largest) { /* if that is still so */
-        struct pool_round *round = &pool->rounds[POOL_ROUND_FIGURES];
-        pool_look_round(pool, round, SIZE_MAX, NULL);
-        pool->run_seen = round->on ? pool->run_seen : round->seen;
-        largest = most(largest, least(pool->run_seen, pool->total - pool->live));
+        pool->round = false;
+        pool_look_round(pool, SIZE_MAX, NULL);
+        largest = most(largest, pool->round_most);
     }
     /* Segments that are free go back to the device, so that one as large as all of them can be had. */
     uint64_t left = pool->total > pool->reserved ? pool->total - pool->reserved : 0;
@@ -661,11 +614,10 @@ bool pool_trim(struct pool *pool, uint64_t keep) {
 }
 
 void pool_finish(struct pool *pool) {
-    size_t pieces, looks = 0;
-    do { /* until all that waited has been looked at to no effect */
+    size_t pieces;
+    do {
         pieces = pool->pieces;
         pool_trim(pool, 0);
-        looks = pool->pieces < pieces ? 0 : looks + POOL_RUN_LOOKS;
-    } while (looks < pool->n_waiting + POOL_RUN_LOOKS);
+    } while (pool->pieces < pieces);
     slab_finish(&pool->objects);
 }

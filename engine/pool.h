@@ -12,9 +12,8 @@
  * No call walks all pieces. Each free pays for settling its piece once, in bounded time; what fits best, what is
  * largest, and whether whole segments would help, is known from the files by size; a request for more than is free at all is
  * refused at once. Two searches have limits, POOL_SWEEP and POOL_RUN_LOOKS: for busy memory that has become idle, which the
- * host alone needs, and for neighbours that are unlike, of which no more than POOL_RUN_LOOKS are joined for one request.
- * They go on where they stopped, within neighbours, too, so that with more pieces than that a later request finds what an
- * earlier one did not. Those who may have different memory, and who only want figures, each go on for themselves.
+ * host alone needs, and for neighbours that are unlike. They go on where they stopped, so that with more pieces than that
+ * a later request finds what an earlier one did not.
  *
  * Why not CUDA's own stream-ordered allocator, cudaMallocAsync, for tensors, too: who may have a block is decided here when
  * an operation is enqueued, on the owner's thread, which knows the session to charge and can refuse the one operation
@@ -67,17 +66,6 @@ struct storage {
 
 enum { POOL_ALIGNMENT = 64, POOL_BINS = 512, POOL_BINNED_MAX = 1024, POOL_SWEEP = 1024, POOL_RUN_LOOKS = 4096 };
 
-/* A look at all neighbours that have a seam between them, in as many calls as it takes. */
-struct pool_round {
-    bool on;
-    struct storage *at;    /* the next piece that waits; NULL: that was the last */
-    struct storage *piece; /* first, though, the rest of a run with more than POOL_RUN_LOOKS pieces, from here on */
-    uint64_t most;         /* no run comes to more, of those that it has come to or that are new */
-    uint64_t seen;         /* what a look has come to */
-};
-
-enum { POOL_ROUND_ANYBODY, POOL_ROUND_OWN, POOL_ROUND_FIGURES, POOL_ROUNDS };
-
 /* Settled storage of one state, by size (pool_set.c). */
 struct pool_set {
     uint64_t filled[POOL_BINS / 64]; /* bins that have some */
@@ -106,13 +94,14 @@ struct pool {
     size_t n_binned;
     size_t pieces; /* storage objects in segments, live or not */
     /* Seams: where one settled piece follows another. Nowhere do neighbours with a seam between them come to more than
-     * `run_most` bytes. */
+     * `run_most` bytes. A round looks at all of them, in as many calls as it takes. */
     size_t seams;
     uint64_t run_most;
-    uint64_t run_seen; /* the most that POOL_RUN_LOOKS neighbours came to, at the last round for figures */
-    struct pool_round rounds[POOL_ROUNDS];
-    struct slab objects; /* storage */
-    bool starved;        /* the search at hand failed for want of host memory */
+    bool round;               /* one is under way: */
+    struct storage *round_at; /* the next piece; NULL: that was the last */
+    uint64_t round_most;      /* so far */
+    struct slab objects;      /* storage */
+    bool starved; /* the search at hand failed for want of host memory */
 };
 
 void pool_init(struct pool *pool, struct device *device);
@@ -131,8 +120,8 @@ void storage_unref(struct pool *pool, struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
 size_t pool_rounded(uint64_t bytes);
-/* The largest size that pool_take() would find if all queued work had run; less where more than POOL_RUN_LOOKS neighbours would
- * have to be joined. Where more than that wait, what neighbours come to is from the last time when all had been looked at. */
+/* The largest size that pool_take() would find if all queued work had run; less where more than POOL_RUN_LOOKS pieces would
+ * have to be looked at. */
 uint64_t pool_largest_free(struct pool *pool);
 /* Gives segments without live or busy storage back to the device, down to `keep` reserved bytes, and no more than a few
  * at a time: true if there are more. */

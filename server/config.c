@@ -424,7 +424,8 @@ static void config_key_text(const struct config *config, const struct config_key
     static const char *const levels[] = {"debug", "info", "warning", "error"};
     static const char *const auths[] = {"", "none", "optional", "required"};
     const char *text = (const char *)config + key->offset;
-    uint64_t number = *(const uint64_t *)(const void *)text;
+    uint64_t number;
+    memcpy(&number, text, sizeof number); /* of those kinds that are numbers */
     switch (key->kind) {
     case CONFIG_URLS:
         config_urls_text(config, out, size);

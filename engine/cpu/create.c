@@ -140,7 +140,8 @@ static bool eye_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t begin = part_begin(job, lane), end = part_end(job, lane);
     int64_t row = begin / job->columns, first = job->diagonal < 0 ? -job->diagonal : 0;
     fill(job, begin, end);
-    for (int64_t i = row > first ? row : first; i * job->columns < end && i + job->diagonal < job->columns; i++) {
+    int64_t last = (end - 1) / job->columns; /* `first` may be far below it */
+    for (int64_t i = row > first ? row : first; i <= last && i + job->diagonal < job->columns; i++) {
         int64_t at = i * job->columns + i + job->diagonal;
         if (at >= begin && at < end) {
             memcpy(job->out + at * job->size, job->one.bytes, job->one.size);

@@ -476,8 +476,7 @@ Test(pool, refusals_walk_no_pieces) {
         for (int i = 0; i < PIECES; i += 2)
             storage_unref(&pool, pieces[i]);
         for (int i = 0; i < REFUSALS; i++) {
-            size_t bytes =
-                i % 3 ? 128 : (size_t)PIECES * 64; /* there is so much, but not in one place; there is less */
+            size_t bytes = i % 3 ? 128 : (size_t)PIECES * 64; /* there is so much, but not in one place; there is less */
             cr_assert_eq(pool_take(&pool, bytes, i % 2 ? streams[0] : NULL, &found), STATUS_OUT_OF_MEMORY);
             cr_assert_eq(pool_largest_free(&pool), 64);
         }
@@ -490,84 +489,4 @@ Test(pool, refusals_walk_no_pieces) {
         storage_unref(&pool, found);
         close_pool();
     }
-}
-
-/* Takes pieces of 64 bytes, all there are, each used by work on the next stream of so many. */
-static void take_all(struct storage **pieces, int n, int n_streams) {
-    for (int i = 0; i < n; i++) {
-        struct stream *stream = streams[i % n_streams];
-        cr_assert_eq(pool_take(&pool, 64, stream, &pieces[i]), STATUS_OK);
-        uses_add(&pieces[i]->uses, stream, ++stream->enqueued);
-    }
-}
-
-/* Nearly all is free, in runs of neighbours of which no two are alike: to walk them all for each of these refusals, and for
- * each look at the figures, would take long, and show in the figures. */
-Test(pool, refusals_walk_no_run_of_unlike_neighbours) {
-    enum { PIECES = 1 << 18, RUN = 1 << 15, REFUSALS = 10000 };
-    static struct storage *pieces[PIECES];
-    struct storage *found = NULL;
-    open_pool((uint64_t)PIECES * 64);
-    take_all(pieces, PIECES, STREAMS);
-    for (int i = 0; i < PIECES; i++)
-        if ((i + 1) % RUN)
-            storage_unref(&pool, pieces[i]);
-    for (int i = 0; i < REFUSALS; i++)
-        cr_assert_leq(pool_largest_free(&pool), POOL_RUN_LOOKS * 64, "nobody looks at so many");
-    for (int i = 0; i < REFUSALS; i++) {
-        cr_assert_eq(pool_take(&pool, (size_t)RUN / 2 * 64, streams[0], &found), STATUS_OUT_OF_MEMORY);
-        cr_assert_leq(pool_largest_free(&pool), POOL_RUN_LOOKS * 64);
-    }
-    check_structure();
-    for (int i = RUN - 1; i < PIECES; i += RUN)
-        storage_unref(&pool, pieces[i]);
-    complete_all();
-    close_pool(); /* more waits than one call looks at */
-}
-
-/* Parts of a long run are had, on both sides of where a look ends, and what remains is what it says. */
-Test(pool, neighbours_in_a_long_run_are_waited_for_together) {
-    enum { PIECES = 1 << 15, TOGETHER = POOL_RUN_LOOKS / 2 };
-    static struct storage *pieces[PIECES], *found[PIECES / TOGETHER];
-    open_pool((uint64_t)PIECES * 64);
-    take_all(pieces, PIECES, 2);
-    for (int i = 0; i < PIECES; i++)
-        storage_unref(&pool, pieces[i]);
-    int n = 0;
-    for (int tries = 0; tries < 2 * PIECES / TOGETHER && n < PIECES / TOGETHER; tries++) {
-        n += pool_take(&pool, (size_t)TOGETHER * 64, streams[2], &found[n]) == STATUS_OK;
-        cr_assert_leq(pool_largest_free(&pool), pool.total - pool.live);
-        check_structure();
-    }
-    cr_expect_geq(n, PIECES / TOGETHER - 1, "%d of %d are found", n, PIECES / TOGETHER);
-    while (n)
-        storage_unref(&pool, found[--n]);
-    complete_all();
-    close_pool();
-}
-
-/* Two neighbours behind many pieces that wait, each by itself. Looks at the figures do not set the search back. */
-Test(pool, a_search_in_many_calls_comes_to_its_end) {
-    enum { PIECES = 1 << 17 };
-    static struct storage *pieces[PIECES];
-    struct storage *found = NULL;
-    open_pool((uint64_t)PIECES * 64);
-    take_all(pieces, PIECES, 2);
-    for (int i = 0; i < PIECES - 2; i += 2)
-        storage_unref(&pool, pieces[i]);
-    cr_assert_eq(pool_largest_free(&pool), 64);
-    storage_unref(&pool, pieces[PIECES - 2]);
-    storage_unref(&pool, pieces[PIECES - 1]);
-    int tries = 0;
-    for (; !found && tries < PIECES / POOL_RUN_LOOKS; tries++) {
-        pool_take(&pool, 128, streams[2], &found);
-        pool_largest_free(&pool);
-    }
-    cr_expect_not_null(found, "%d looks do not come to the end", tries);
-    check_structure();
-    storage_unref(&pool, found);
-    for (int i = 1; i < PIECES - 2; i += 2)
-        storage_unref(&pool, pieces[i]);
-    complete_all();
-    close_pool();
 }
