@@ -442,6 +442,7 @@ Test(users, missing_folders_of_the_file_are_made) {
     snprintf(path, sizeof path, "%s/new/folder/users", file.directory);
     TENSORD("user", "add", "alice", "--users", path);
     cr_assert_eq(command.code, 0, "%s", command.err);
+    command_finish(&command);
     TENSORD("user", "list", "--users", path);
     cr_assert(strstr(command.out, "alice"), "%s", command.out);
 }
