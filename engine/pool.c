@@ -614,10 +614,11 @@ bool pool_trim(struct pool *pool, uint64_t keep) {
 }
 
 void pool_finish(struct pool *pool) {
-    size_t pieces;
-    do {
+    size_t pieces, looks = 0;
+    do { /* until all that waited has been looked at to no effect */
         pieces = pool->pieces;
         pool_trim(pool, 0);
-    } while (pool->pieces < pieces);
+        looks = pool->pieces < pieces ? 0 : looks + POOL_RUN_LOOKS;
+    } while (looks < pool->n_waiting + POOL_RUN_LOOKS);
     slab_finish(&pool->objects);
 }

@@ -290,7 +290,7 @@ class TopTest(unittest.TestCase):
 
     def test_status_takes_the_width_of_its_terminal(self):
         self.job(2, label="forward")
-        for columns, shown, left_out in ((60, "TIME", "PEAK"), (80, "OP/S", "PEAK"), (160, "PEAK", None)):
+        for columns, shown, left_out in ((60, "TIME", "PEAK"), (80, "OP/S", None), (160, "PEAK", None)):
             status = self.top(rows=40, columns=columns, command=("status",))
             status.end()
             self.assertRegex(status.text(), r"(?m)^ *\d+ +uid:\d+ +top_job ")
