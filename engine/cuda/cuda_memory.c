@@ -13,12 +13,11 @@ struct cuda_returned {
 
 static void memory_free(struct cuda_memory *memory, const struct cuda_returned *returned) {
     struct fault fault;
-    if (cuda_enter(memory->cuda, &fault) == STATUS_OK) {
-        if (returned->pinned)
-            cudaFreeHost(returned->segment);
-        else
-            cudaFree(returned->segment);
-    }
+    (void)cuda_enter(memory->cuda, &fault); /* where that fails: an address tells whose memory it is */
+    if (returned->pinned)
+        cudaFreeHost(returned->segment);
+    else
+        cudaFree(returned->segment);
     if (!returned->pinned)
         monitor_reserved(memory->monitor, -(int64_t)returned->bytes);
 }
