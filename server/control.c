@@ -37,9 +37,10 @@ void control_count_stranger(struct control *control, bool stranger) {
     control->stranger = stranger;
 }
 
-/* Gives the socket away; the connection is dead afterwards. */
+/* Gives the socket away; the connection is dead afterwards. Where a thread takes a step of the handshake, the socket is
+ * left to that step, and there is none to give. */
 static struct transport control_release(struct control *control) {
-    struct transport transport = control->transport;
+    struct transport transport = control->handshake ? (struct transport){.fd = -1} : control->transport;
     LIST_REMOVE(control, link);
     lobby_leave(&control->front->roster.lobby, &control->waiting);
     control->front->controls.count--;
@@ -53,19 +54,24 @@ static struct transport control_release(struct control *control) {
     control->entry = NULL;
     uv_close((uv_handle_t *)&control->poll, control_closed);
     uv_close((uv_handle_t *)&control->timer, control_closed);
+    if (control->handshake)
+        handshake_leave(&control->front->handshakes, control->handshake);
+    control->handshake = NULL;
     return transport;
 }
 
 static void control_end(struct control *control) {
     struct transport transport = control_release(control);
-    transport_end(&transport);
+    if (transport.fd >= 0)
+        transport_end(&transport);
     transport_finish(&transport);
 }
 
 void control_refuse(struct control *control, const struct fault *fault) {
     struct front *front = control->front;
     /* Inside a half-sent reply an Error frame would only be garbage. */
-    bool clean = control->out_sent == control->out_size && !transport_unsent(&control->transport);
+    bool clean =
+        !control->handshake && control->out_sent == control->out_size && !transport_unsent(&control->transport);
     struct transport transport;
     if (!control->welcomed)
         front->rejections[fault->code]++;
@@ -75,7 +81,8 @@ void control_refuse(struct control *control, const struct fault *fault) {
                    control->peer.address, "principal", control->peer.principal.name, "code",
                    status_name((int)fault->code), "cause", fault->message, NULL);
     transport = control_release(control);
-    farewell_say_over(&front->farewells, &transport, clean ? fault : NULL);
+    if (transport.fd >= 0)
+        farewell_say_over(&front->farewells, &transport, clean ? fault : NULL);
 }
 
 /* ---- bytes in and out ---- */
@@ -191,15 +198,6 @@ static void control_fail(struct control *control, int error) {
     farewell_say_over(&front->farewells, &transport, NULL);
 }
 
-/* The handshake may have shown who it is. */
-static void control_meet(struct control *control) {
-    const char *name = transport_peer_name(&control->transport);
-    if (!*name || *control->peer.certificate)
-        return;
-    snprintf(control->peer.certificate, sizeof control->peer.certificate, "%s", name);
-    login_certify(&control->front->login, &control->peer);
-}
-
 static void control_read(struct control *control) {
     struct fault fault;
     uint8_t *place;
@@ -214,7 +212,6 @@ static void control_read(struct control *control) {
         control_fail(control, errno);
         return;
     }
-    control_meet(control);
     if (got == 0 && control->draining) {
         uv_poll_stop(&control->poll); /* it says nothing more, and waits to be told of the end */
         return;
@@ -227,10 +224,45 @@ static void control_read(struct control *control) {
     control_go_on(control, error, &fault);
 }
 
+/* The handshake may have shown who it is. */
+static void control_meet(struct control *control) {
+    const char *name = transport_peer_name(&control->transport);
+    if (!*name)
+        return;
+    snprintf(control->peer.certificate, sizeof control->peer.certificate, "%s", name);
+    login_certify(&control->front->login, &control->peer);
+}
+
+/* The handshake has gone as far as what has come of it does. */
+static void control_opened(void *owner, int error) {
+    struct control *control = owner;
+    control->handshake = NULL;
+    if (error == EAGAIN) {
+        control_wait_for_requests(control);
+    } else if (error == EPROTO) {
+        control_fail(control, error);
+    } else if (error) {
+        control_end(control);
+    } else {
+        control_meet(control);
+        control_read(control); /* Hello may have come along, and will not show again */
+    }
+}
+
+/* Has the next step of the handshake taken by a thread. Meanwhile the poll handle reports the end of both sides alone. */
+static void control_open(struct control *control) {
+    uv_poll_start(&control->poll, UV_PRIORITIZED, control_polled);
+    control->handshake = handshake_begin(&control->front->handshakes, &control->transport, control_opened, control);
+    if (!control->handshake) /* without memory for that, here */
+        control_opened(control, transport_handshake(&control->transport));
+}
+
 static void control_polled(uv_poll_t *poll, int status, int events) {
     struct control *control = poll->data;
     struct fault fault;
-    if (status == 0 && control->login == CONTROL_LOGGING_IN && !(events & UV_PRIORITIZED))
+    if (status == 0 && !control->handshake && transport_opening(&control->transport) && !(events & UV_PRIORITIZED))
+        control_open(control);
+    else if (status == 0 && control->login == CONTROL_LOGGING_IN && !(events & UV_PRIORITIZED))
         /* It has said all it wants, which would be told again and again; the end of both sides is reported as what is
          * asked for. */
         uv_poll_start(poll, UV_PRIORITIZED, control_polled);

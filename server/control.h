@@ -11,6 +11,7 @@
 #include "proto/frame.h"
 #include "proto/transport.h"
 #include "server/arrival.h"
+#include "server/handshake.h"
 #include "server/kill.h"
 
 struct control {
@@ -18,6 +19,7 @@ struct control {
     uv_poll_t poll;
     uv_timer_t timer; /* for Hello to come, and for a reply to leave */
     struct transport transport;
+    struct handshake *handshake; /* of TLS, while a thread takes a step of it, and has the transport; NULL: none */
     unsigned handles;
     struct peer peer;
     struct roster_entry *entry; /* where it is counted */

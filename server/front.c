@@ -21,6 +21,7 @@ static void front_finish_handles(struct front *front) {
     arrival_refuse_all(front, &fault);
     arrival_list_finish(front);
     control_list_finish(&front->controls);
+    handshakes_finish(&front->handshakes);
     farewell_list_finish(&front->farewells);
     http_destroy(front->http);
     supervisor_finish(&front->supervisor);
@@ -168,6 +169,7 @@ static int front_init(struct front *front, struct config *config, struct fault *
     notify_init(&front->notify);
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
+    handshakes_init(&front->handshakes, &front->loop);
     LIST_INIT(&front->kills.head);
     roster_init(&front->roster);
     front_set_places(front);

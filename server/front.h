@@ -1,5 +1,5 @@
 /* The front: accepts connections, gives each to the worker that its preamble names, or answers it itself (control
- * connections), and ends everything in order. One thread. */
+ * connections), and ends everything in order. One thread, but for TLS handshakes (handshake.h). */
 #pragma once
 
 #include <uv.h>
@@ -30,6 +30,7 @@ struct front {
     struct listener_list listeners;
     struct arrival_list arrivals;
     struct control_list controls;
+    struct handshakes handshakes; /* of control connections */
     struct kill_list kills;
     struct farewell_list farewells;
     struct front_tls tls;

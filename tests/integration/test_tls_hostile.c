@@ -1,11 +1,14 @@
 /* Who does not speak TLS where it is spoken, or the other way round, or badly. */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "proto/transport.h"
 #include "tests/integration/certificates.h"
@@ -139,6 +142,77 @@ Test(tls_hostile, silence_after_the_handshake_is_cut_too) {
     cr_assert(!frame_header_decode(bytes, sizeof bytes, 0, &header, &fault));
     cr_assert_eq(header.type, FRAME_ERROR);
     transport_finish(&transport);
+    tls_context_release(context);
+}
+
+/* ---- handshakes that take their time ---- */
+
+enum { THREADS_MAX = 16 };
+
+/* Stops the threads of a process that have this name. */
+static unsigned stop_threads(pid_t process, const char *name, pid_t stopped[THREADS_MAX]) {
+    char path[320], comm[32] = "";
+    unsigned n = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", process);
+    DIR *tasks = opendir(path);
+    cr_assert(tasks, "%s", path);
+    for (struct dirent *task; (task = readdir(tasks)) && n < THREADS_MAX;) {
+        snprintf(path, sizeof path, "/proc/%d/task/%s/comm", process, task->d_name);
+        FILE *file = *task->d_name == '.' ? NULL : fopen(path, "r");
+        if (!file)
+            continue;
+        if (fgets(comm, sizeof comm, file) && (comm[strcspn(comm, "\n")] = 0, !strcmp(comm, name))) {
+            pid_t thread = atoi(task->d_name);
+            if (ptrace(PTRACE_SEIZE, thread, 0, 0))
+                cr_skip_test("threads cannot be stopped here: %s", strerror(errno));
+            cr_assert(!ptrace(PTRACE_INTERRUPT, thread, 0, 0), "%s", strerror(errno));
+            cr_assert_eq(waitpid(thread, NULL, __WALL), thread);
+            stopped[n++] = thread;
+        }
+        fclose(file);
+    }
+    closedir(tasks);
+    return n;
+}
+
+/* Its first message is on its way. */
+static void begin_handshake(struct wire *wire, struct tls_context *context, struct transport *transport) {
+    struct fault fault;
+    dial(wire);
+    preamble(wire, PREAMBLE_TARGET_CONTROL);
+    cr_assert(!transport_init(transport, wire->fd, context, &fault));
+    cr_assert_eq(transport_handshake(transport), EAGAIN);
+}
+
+/* The threads that sign stand still, and the front goes on. */
+Test(tls_hostile, front_answers_while_handshakes_wait) {
+    pid_t threads[THREADS_MAX];
+    struct transport transports[3];
+    struct wire wires[3];
+    struct tls_context *context;
+    struct client client;
+    struct fault fault;
+    int error;
+    START(NULL);
+    struct tls_client_options options = {.host = "127.0.0.1", .ca = certificates_file(&certificates, "ca.pem")};
+    cr_assert(!tls_client_create(&options, &context, &fault), "%s", fault.message);
+    client_open(&client, tensord.tcp, "cpu:0"); /* there are threads after the first one */
+    client_close(&client);
+    unsigned n = stop_threads(tensord.pid, "handshake", threads);
+    cr_assert_gt(n, 0, "the front has no threads for handshakes");
+    for (int i = 0; i < 3; i++)
+        begin_handshake(&wires[i], context, &transports[i]);
+    status_free(status_get(tensord.url));
+    transport_finish(&transports[1]); /* one that waits goes, and maybe one that has been begun with */
+    transport_finish(&transports[0]);
+    status_free(status_get(tensord.url));
+    cr_assert_eq(transport_handshake(&transports[2]), EAGAIN, "a stopped thread has answered");
+    for (unsigned i = 0; i < n; i++)
+        cr_assert(!ptrace(PTRACE_DETACH, threads[i], 0, 0), "%s", strerror(errno));
+    while ((error = transport_handshake(&transports[2])) == EAGAIN)
+        cr_assert(deadline_poll(wires[2].fd, POLLIN, deadline_in(CLOSE_MS)), "the handshake does not go on");
+    cr_assert_eq(error, 0);
+    transport_finish(&transports[2]);
     tls_context_release(context);
 }
 
