@@ -12,9 +12,10 @@ struct blas_plan {
     uint64_t used; /* when last; 0: free */
     size_t workspace;
     const struct blas_type *type;
-    /* What cublasLt has to offer, the best first; `algorithms` 0: nothing. One that is refused when it is wanted makes
-     * room for the next. */
+    /* What cublasLt has to offer, the best first; `algorithms` 0: nothing. One that cannot do this product makes room for
+     * the next. */
     int algorithms, algorithm;
+    unsigned put_off; /* products since cublasLt could not say what it has, for a reason that may pass; 0: it could */
     cublasLtMatmulAlgo_t offered[ALGORITHMS];
     cublasLtMatmulDescOpaque_t description;
     cublasLtMatrixLayoutOpaque_t a, b, d;
@@ -53,6 +54,12 @@ static const struct blas_type types[DTYPE_COUNT] = {
     [DTYPE_F64] = {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUBLAS_COMPUTE_64F, CUBLASLT_REDUCTION_SCHEME_MASK},
 };
 
+/* A refusal that says something of the product; others, such as want of memory, may be gone the next time. */
+static bool blas_lasts(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+           status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 /* Whatever cublasLt says but success is a refusal, since there is another way to compute every product; unless the device
  * has failed. cublasLt has a CUDA runtime of its own: ours knows of a sticky error when it is asked something. */
 static int blas_refused(cublasStatus_t status, const char *call, bool *refused, struct fault *fault) {
@@ -84,8 +91,9 @@ struct cuda_blas *blas_create(const struct cuda *cuda) {
 }
 
 /* Where cublasLt could not be had it is asked for again, but not for each product: it may take its time to say no. */
+enum { EVERY = 64 };
+
 static int blas_open(struct cuda_blas *blas, bool *refused, struct fault *fault) {
-    enum { EVERY = 64 };
     *refused = blas->wanted++ % EVERY != 0;
     return *refused ? STATUS_OK : blas_refused(cublasLtCreate(&blas->handle), "cublasLtCreate", refused, fault);
 }
@@ -259,7 +267,10 @@ int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, s
         if (set[i].used && memcmp(&set[i].product, product, sizeof *product) == 0) {
             set[i].used = ++blas->clock;
             *out = set[i].algorithms ? &set[i] : NULL;
-            return STATUS_OK;
+            if (!set[i].put_off || set[i].put_off++ % EVERY != 0)
+                return STATUS_OK;
+            plan = &set[i]; /* the same is asked again */
+            break;
         }
         plan = set[i].used < plan->used ? &set[i] : plan;
     }
@@ -273,6 +284,7 @@ int blas_plan_find(struct cuda_blas *blas, const struct blas_product *product, s
     if (code != STATUS_OK)
         return code;
     plan->used = ++blas->clock;
+    plan->put_off = refused && !blas_lasts(status);
     *out = plan->algorithms ? plan : NULL;
     return STATUS_OK;
 }
@@ -282,7 +294,7 @@ size_t blas_plan_workspace(const struct blas_plan *plan) {
 }
 
 /* One algorithm's turn. */
-static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_plan *plan,
+static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_plan *plan, int algorithm,
                                     const struct blas_operands *operands, void *workspace, cudaStream_t stream) {
     static const float one = 1, zero = 0;
     static const double wide_one = 1, wide_zero = 0;
@@ -294,19 +306,21 @@ static cublasStatus_t plan_multiply(const struct cuda_blas *blas, struct blas_pl
     if (plan->product.bias_alignment)
         BLAS_TRY(plan_set(plan, &bias));
     return cublasLtMatmul(blas->handle, &plan->description, alpha, operands->a, &plan->a, operands->b, &plan->b, beta,
-                          operands->d, &plan->d, operands->d, &plan->d, &plan->offered[plan->algorithm], workspace,
+                          operands->d, &plan->d, operands->d, &plan->d, &plan->offered[algorithm], workspace,
                           plan->workspace, stream);
 }
 
 int blas_multiply(struct cuda_blas *blas, struct blas_plan *plan, const struct blas_operands *operands, void *workspace,
                   cudaStream_t stream, bool *refused, struct fault *fault) {
     *refused = true;
-    for (; plan->algorithm < plan->algorithms; plan->algorithm++) {
-        cublasStatus_t status = plan_multiply(blas, plan, operands, workspace, stream);
+    for (int i = plan->algorithm; i < plan->algorithms; i++) {
+        cublasStatus_t status = plan_multiply(blas, plan, i, operands, workspace, stream);
         int code = blas_refused(status, "cublasLtMatmul", refused, fault);
         if (code != STATUS_OK || !*refused)
             return code;
+        plan->algorithm += blas_lasts(status) && i == plan->algorithm;
     }
-    plan->algorithms = 0;
+    if (plan->algorithm == plan->algorithms)
+        plan->algorithms = 0;
     return STATUS_OK;
 }
