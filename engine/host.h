@@ -1,5 +1,6 @@
 /* Host memory that a session's messages make grow: its tensors and the table of their ids, causes of failures, checks, what is
- * queued, who waits. It is charged to the session and its tenant before it is taken, and limited like device memory; what a
+ * queued, who waits. (The check of an operation whose tensors have gone lives until it has run, uncharged; there are no more of
+ * these than operations may be in flight.) It is charged to the session and its tenant before it is taken, and limited like device memory; what a
  * connection holds beside is the server's to count and to charge here. Owner thread only.
  *
  * Tensors are paid for some at a time, so that the usual operation costs no more than a comparison. */

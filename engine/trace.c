@@ -79,9 +79,19 @@ int trace_start(struct engine *engine, const struct tenant *tenant, struct fault
     return STATUS_OK;
 }
 
-/* Somebody may be writing an event just now, so the ring stays. */
 void trace_stop(struct engine *engine) {
     atomic_store(&engine->trace.on, false);
+}
+
+uint64_t trace_host_bytes(void) {
+    return TRACE_RING * sizeof(struct trace_event);
+}
+
+/* Somebody may be writing an event just now, so the ring's addresses stay. */
+void trace_rest(struct engine *engine) {
+    struct trace *trace = &engine->trace;
+    if (trace->ring)
+        madvise(trace->ring, TRACE_RING * sizeof *trace->ring, MADV_DONTNEED);
 }
 
 static void origin_unref(struct engine *engine, struct trace_origin *origin) {

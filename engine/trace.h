@@ -24,9 +24,13 @@ struct tenant;
 /* Of all sessions, or of one tenant's alone, which must be there until the trace is stopped. STATUS_UNSUPPORTED where the
  * device cannot tell the time; STATUS_NO_HOST_MEMORY. */
 int trace_start(struct engine *engine, const struct tenant *tenant, struct fault *fault);
+/* Host memory that a trace takes, at most. */
+uint64_t trace_host_bytes(void);
 /* What has not run to its end by then is not recorded. */
 void trace_stop(struct engine *engine);
 /* The next event, in the order in which launches ended; false: there is none now. */
 bool trace_next(struct engine *engine, struct trace_event *event);
 /* Since the start. */
 uint64_t trace_dropped(const struct engine *engine);
+/* After trace_stop(): nobody reads what is left of it, and the ring's memory goes back to the system. */
+void trace_rest(struct engine *engine);

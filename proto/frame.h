@@ -168,6 +168,8 @@ void frame_reader_cut(struct frame_reader *reader);
 int frame_reader_follow(struct frame_reader *reader, struct frame_reader *next);
 /* A second reader for the rest of the stream, which drops the payload in hand. STATUS_NO_HOST_MEMORY. */
 int frame_reader_copy(const struct frame_reader *reader, struct frame_reader *copy);
+/* Gives back what of the buffer is more than `capacity`, where nothing waits in it. */
+void frame_reader_shrink(struct frame_reader *reader, size_t capacity);
 void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max);
 /* Where the next read should put its bytes, and how many at most; never 0 but for a paused reader with
  * a full buffer. Ask before each read: what it says holds until the next call. */

@@ -101,6 +101,18 @@ int frame_reader_copy(const struct frame_reader *reader, struct frame_reader *co
     return STATUS_OK;
 }
 
+void frame_reader_shrink(struct frame_reader *reader, size_t capacity) {
+    if (reader->capacity <= capacity || capacity < FRAME_HEADER_BYTES || reader->begin != reader->end ||
+        reader->state == FRAME_READER_MESSAGE) {
+        return;
+    }
+    uint8_t *smaller = realloc(reader->buffer, capacity);
+    if (smaller) {
+        reader->buffer = smaller;
+        reader->capacity = capacity;
+    }
+}
+
 void frame_reader_limits(struct frame_reader *reader, uint32_t message_max, uint64_t payload_max) {
     reader->message_max = message_max;
     reader->payload_max = payload_max;

@@ -196,6 +196,9 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
     struct fault fault;
 
     connection->used_ns = 0;
+    if (now_ms - connection->large_ms >= CONNECTION_LARGE_MS)
+        frame_reader_shrink(&connection->reader, CONNECTION_BUFFER_BYTES);
+    connection_count_host(connection);
     if (!lease_tick(connection, now_ms))
         return;
     /* The engine could not promise to tell when it had no memory for that. */

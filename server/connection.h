@@ -27,6 +27,7 @@ enum {
     CONNECTION_STEP_BYTES = 1024,       /* and one for so many bytes */
     CONNECTION_ANSWER_STEPS = 4,        /* for each answer that is taken back */
     CONNECTION_BUFFER_BYTES = 64 << 10,
+    CONNECTION_LARGE_MS = 1000,  /* after the last message that needs more, the buffer is as small again */
     CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
     /* For the next answer over TCP, where a client that died looks like one that still reads. It is short, because a
      * dead client's memory is wanted back within a second. Else it is limits.drain_timeout_ms, for Unix sockets tell the
@@ -78,6 +79,8 @@ struct connection {
     bool wait_principal;                       /* and for room of the principal's */
     bool wait_rate;                            /* the socket is left alone until more bytes may pass */
     int64_t grant;                             /* bytes that may pass until the next tick */
+    uint64_t host;                             /* bytes of it that its session has been charged for */
+    uint64_t large_ms;                         /* when a message came last that needs a larger buffer */
     uint64_t operations_seen;                  /* in flight, of the principal's sum */
     uint64_t deadline_ms;                      /* 0: none */
     bool heard;                                /* from the client since the last tick, more than a Ping */
@@ -154,6 +157,8 @@ bool connection_idle(const struct connection *connection);
  * so that requests are still read while a large tensor is on its way. (The bytes themselves are the session's own
  * device memory, which is limited elsewhere.) */
 uint64_t connection_fetch_cost(const struct connection *connection, uint64_t id);
+/* What the connection itself holds of the host's memory is charged to its session: as much as now. */
+void connection_count_host(struct connection *connection);
 /* Charges and gives back reply bytes. */
 void connection_charge(struct connection *connection, uint64_t cost);
 void connection_discharge(struct connection *connection, uint64_t cost);

@@ -74,6 +74,7 @@ static void connection_close(struct connection *connection) {
     connection_let_rate(connection);
     frame_reader_finish(&connection->reader);
     connection->reader = (struct frame_reader){0};
+    connection_count_host(connection);
     if (!connection->poll)
         return;
     uv_close((uv_handle_t *)connection->poll, connection_closed);

@@ -72,6 +72,8 @@ static int connection_on_message(void *owner, const struct frame_header *header,
     int status = request_handle(connection, header, message, sink, fault);
 
     connection->heard |= header->type != FRAME_PING;
+    if (header->message_bytes > CONNECTION_BUFFER_BYTES)
+        connection->large_ms = service_now_ms();
     if (status == STATUS_OK && header->payload_bytes == 0) {
         lease_handled(connection, header);
         connection_throttle(connection, header->message_bytes);
@@ -145,6 +147,7 @@ bool connection_read(struct connection *connection) {
     connection_begin_share(connection);
     if (!connection_read_share(connection))
         return false;
+    connection_count_host(connection);
     connection_end_share(connection);
     return true;
 }

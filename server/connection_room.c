@@ -1,6 +1,8 @@
 /* What holds a connection up: operations in flight, replies, staging memory, and its rate. */
 #include "server/connection_impl.h"
 
+#include "engine/host.h"
+
 void connection_on_room(void *owner) {
     struct connection *connection = owner;
 
@@ -43,6 +45,16 @@ uint64_t connection_fetch_cost(const struct connection *connection, uint64_t id)
     if (session_type(connection->session, id, &type))
         bytes = (uint64_t)type_bytes(&type);
     return bytes < most ? bytes : most;
+}
+
+void connection_count_host(struct connection *connection) {
+    uint64_t bytes = sizeof *connection + connection->reader.capacity + connection->lease.cut.capacity;
+
+    if (!connection->session || bytes == connection->host)
+        return;
+    host_give(connection->session, connection->host);
+    host_note(connection->session, bytes);
+    connection->host = bytes;
 }
 
 void connection_charge(struct connection *connection, uint64_t cost) {

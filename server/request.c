@@ -54,6 +54,7 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
         return status;
     }
     service->sessions++;
+    connection_count_host(connection);
     return STATUS_OK;
 }
 

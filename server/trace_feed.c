@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/host.h"
 #include "engine/trace.h"
 #include "server/account.h"
 #include "server/answer.h"
@@ -35,12 +36,19 @@ struct trace_feed_frame {
     uint8_t payload[];
 };
 
+/* What a trace takes of the host's memory. */
+static uint64_t trace_feed_host_bytes(void) {
+    return trace_host_bytes() + sizeof(struct trace_feed_room);
+}
+
 /* No frame of it is sent any more, or all are on their way. */
 static void trace_feed_finish(struct service *service) {
     struct trace_feed *feed = &service->trace;
 
     if (!feed->stopped)
         trace_stop(service->engine);
+    trace_rest(service->engine);
+    host_give(feed->connection->session, trace_feed_host_bytes());
     free(feed->room);
     *feed = (struct trace_feed){0};
 }
@@ -186,11 +194,14 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
                          all ? "" : " with the role run", milliseconds);
     if (trace_feed_make_room(service, connection, fault))
         return fault->code;
+    int status = host_take(connection->session, trace_feed_host_bytes(), fault);
+    if (status)
+        return status;
     struct trace_feed_room *room = malloc(sizeof *room);
-    if (!room)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
-    int status = trace_start(service->engine, all ? NULL : connection->account->tenant, fault);
+    status = room ? trace_start(service->engine, all ? NULL : connection->account->tenant, fault)
+                  : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     if (status) {
+        host_give(connection->session, trace_feed_host_bytes());
         free(room);
         return status;
     }

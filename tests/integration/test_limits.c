@@ -109,6 +109,42 @@ Test(limits, session_host_bytes) {
     client_close(&client);
 }
 
+static bool host_is(const Tensord__Status *status, bool large) {
+    return status->n_sessions == 1 && (status->sessions[0]->host_bytes > FRAME_MESSAGE_MAX) == large;
+}
+
+static bool host_is_large(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return host_is(status, true);
+}
+
+static bool host_is_small(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return host_is(status, false);
+}
+
+/* A large message that does not come to its end is the session's memory until it does. */
+Test(limits, room_for_a_message_is_host_memory_of_its_session) {
+    static uint8_t bytes[FRAME_MESSAGE_MAX];
+    struct wire wire;
+    START(NULL);
+    wire_open(&wire, tensord.url, DAEMON_TARGET_CPU0);
+    status_until(tensord.url, host_is_small, NULL, WIRE_TIMEOUT_MS);
+    cr_assert(
+        wire_header(&wire, &(struct frame_header){.type = FRAME_PING, .message_bytes = sizeof bytes, .sequence = 1}));
+    status_until(tensord.url, host_is_large, NULL, WIRE_TIMEOUT_MS);
+    /* It is read as unknown fields of Ping, which are no error. */
+    for (size_t at = 0; at < sizeof bytes; at += 4096)
+        memcpy(bytes + at, (uint8_t[]){0xfa, 0x7f, 0xfc, 0x1f}, 4); /* field 2047, of 4092 bytes */
+    cr_assert(wire_write(&wire, bytes, sizeof bytes));
+    struct wire_frame frame;
+    cr_assert_eq(wire_receive(&wire, &frame, WIRE_TIMEOUT_MS), WIRE_FRAME);
+    cr_assert_eq(frame.header.type, FRAME_PONG);
+    wire_frame_finish(&frame);
+    status_until(tensord.url, host_is_small, NULL, WIRE_TIMEOUT_MS);
+    wire_close(&wire);
+}
+
 Test(limits, session_streams) {
     struct client client;
     td_stream *streams[3] = {NULL};

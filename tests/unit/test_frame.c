@@ -245,6 +245,23 @@ Test(frame, the_buffer_grows_to_a_message_but_not_beyond_its_limit) {
     notes_destroy(notes);
 }
 
+Test(frame, a_grown_buffer_is_given_back_where_nothing_waits_in_it) {
+    struct notes *notes = notes_create(64);
+    static uint8_t stream[8 << 10];
+    size_t size = put_frame(stream, 5000, 0, 1), room;
+    uint8_t *place;
+    cr_assert_eq(feed(notes, stream, size - 1, 64, NULL), STATUS_OK);
+    frame_reader_shrink(&notes->reader, 64);
+    cr_assert_eq(notes->reader.capacity, 5000, "within a message");
+    cr_assert_eq(feed(notes, stream + size - 1, 1, 64, NULL), STATUS_OK);
+    frame_reader_shrink(&notes->reader, 64);
+    frame_reader_want(&notes->reader, &place, &room);
+    cr_assert_eq(room, 64);
+    cr_assert_eq(feed(notes, stream, size, 64, NULL), STATUS_OK);
+    cr_assert_eq(notes->messages, 2);
+    notes_destroy(notes);
+}
+
 Test(frame, a_paused_reader_keeps_what_follows) {
     struct notes *notes = notes_create(8192);
     static uint8_t stream[8192];
