@@ -1,4 +1,5 @@
-/* A daemon whose places are all taken (max-connections), and sessions that come back to it. */
+/* A daemon whose places are all taken (max-connections), sessions that come back to it, and connections that make room
+ * because they have said nothing. */
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,10 +18,14 @@ static struct daemon tensord;
 static struct proxy proxy;
 static bool proxied;
 
-static void start_with(const char *lease, const char *hello) {
+static void start_places(const char *places, const char *lease, const char *hello) {
     daemon_start(&tensord,
-                 &(struct daemon_options){.flags = (const char *const[]){"--max-connections", "6", "--session-lease",
+                 &(struct daemon_options){.flags = (const char *const[]){"--max-connections", places, "--session-lease",
                                                                          lease, "--hello-timeout", hello, NULL}});
+}
+
+static void start_with(const char *lease, const char *hello) {
+    start_places("6", lease, hello);
 }
 
 static void stop(void) {
@@ -260,4 +265,42 @@ Test(places, full_daemon_waits_for_a_preamble_but_not_for_long) {
     cr_assert_eq(welcome(&late).session, pass.session);
     wire_close(&late), wire_close(&wire);
     empty(wires, PLACES - 1);
+}
+
+/* ---- those who say nothing ---- */
+
+enum { OF_ONE_PEER = 8 /* of 64 places: as in server/places.h */ };
+
+static void told_to_make_room(struct wire *wire) {
+    char message[256] = "";
+    int code = wire_until_closed(wire, WIRE_TIMEOUT_MS, message);
+    cr_assert(code == STATUS_LIMIT && strstr(message, "no Hello had come"), "%d %s", code, message);
+    wire_close(wire);
+}
+
+Test(places, beyond_a_peers_part_the_oldest_without_a_preamble_makes_room) {
+    struct wire wires[OF_ONE_PEER + 2];
+    start_places("64", "60s", "3600s");
+    for (int i = 0; i < OF_ONE_PEER + 2; i++)
+        cr_assert(wire_dial(&wires[i], tensord.url));
+    told_to_make_room(&wires[0]);
+    told_to_make_room(&wires[1]);
+    cr_assert(wire_preamble(&wires[2], DAEMON_TARGET_CPU0));
+    wire_hello(&wires[2]); /* the next one was let be */
+    empty(wires + 2, OF_ONE_PEER);
+}
+
+Test(places, beyond_a_peers_part_the_oldest_without_hello_makes_room) {
+    struct wire wires[OF_ONE_PEER], more;
+    start_places("64", "60s", "3600s");
+    for (int i = 0; i < OF_ONE_PEER; i++)
+        wire_connect(&wires[i], tensord.url, DAEMON_TARGET_CPU0);
+    /* Its Hello may be on its way for a moment, so it is let be until it is older than that. */
+    int64_t deadline = deadline_in(WIRE_TIMEOUT_MS);
+    do {
+        cr_assert(wire_dial(&more, tensord.url));
+        wire_close(&more);
+    } while (!deadline_poll(wires[0].fd, POLLIN, deadline_in(10)) && deadline_now() < deadline);
+    told_to_make_room(&wires[0]);
+    empty(wires + 1, OF_ONE_PEER - 1);
 }

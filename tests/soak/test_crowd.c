@@ -1,4 +1,4 @@
-/* Very many connections, and very slow ones: those that the limits allow are served, the next one is told why not, and
+/* Very many sessions, and very slow clients: those that the limits allow are served, the next one is told why not, and
  * nobody spins. Short of descriptors, the numbers are smaller, and the test says so. */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -29,12 +29,15 @@ TestSuite(crowd, .fini = stop);
 
 /* ---- idle and active connections ---- */
 
+/* The active ones have sessions of cpu:0, the idle ones of the devices after it, so many of each. */
+enum { DEVICE_SESSIONS = 1000, DEVICES_TEXT = 128 };
+
 struct crowd {
     struct wire *idle, *active;
     unsigned n_idle, n_active;
 };
 
-/* This process and the worker of cpu:1 need a descriptor for each. */
+/* This process needs a descriptor for each, and a worker for its own. */
 static unsigned descriptors_for(unsigned wanted) {
     struct rlimit limit;
     cr_assert(!getrlimit(RLIMIT_NOFILE, &limit));
@@ -50,8 +53,15 @@ static unsigned descriptors_for(unsigned wanted) {
     return limit.rlim_max < wanted + BESIDE ? (unsigned)limit.rlim_max - BESIDE : wanted;
 }
 
+static const char *crowd_devices(unsigned idle, char text[DEVICES_TEXT]) {
+    int n = snprintf(text, DEVICES_TEXT, "cpu:0");
+    for (unsigned i = 0; i * DEVICE_SESSIONS < idle; i++)
+        n += snprintf(text + n, DEVICES_TEXT - (size_t)n, ",cpu:%u", i + 1);
+    return text;
+}
+
 static void crowd_start(struct crowd *crowd) {
-    static char connections[16], sessions[16];
+    static char connections[16], sessions[16], devices[DEVICES_TEXT];
     unsigned idle = soak_is_long() ? 10000 : 1000, active = soak_is_long() ? 1000 : 100;
     unsigned possible = descriptors_for(idle + active);
     if (possible < idle + active) {
@@ -63,18 +73,18 @@ static void crowd_start(struct crowd *crowd) {
     crowd->active = calloc(active, sizeof *crowd->active);
     cr_assert(crowd->idle && crowd->active);
     snprintf(connections, sizeof connections, "%u", idle + active);
-    snprintf(sessions, sizeof sessions, "%u", active);
+    snprintf(sessions, sizeof sessions, "%u", DEVICE_SESSIONS);
     daemon_start(&tensord, &(struct daemon_options){
-                               .devices = "cpu:0,cpu:1",
+                               .devices = crowd_devices(idle, devices),
                                .flags = (const char *const[]){"--max-connections", connections, "--max-sessions",
-                                                              sessions, "--hello-timeout", "3600s", "--threads", "1",
-                                                              "--log-level", "warning", NULL}});
+                                                              sessions, "--threads", "1", "--log-level", "warning",
+                                                              NULL}});
 }
 
-/* They have said which device they want, and nothing more. */
+/* Each has a session, and says nothing more: without one it would give its place up to those that come. */
 static void crowd_idle(struct crowd *crowd) {
     for (unsigned i = 0; i < crowd->n_idle; i++)
-        wire_connect(&crowd->idle[i], tensord.url, DAEMON_TARGET_CPU1);
+        wire_open(&crowd->idle[i], tensord.url, (uint16_t)(DAEMON_TARGET_CPU1 + i / DEVICE_SESSIONS));
 }
 
 /* All of them at once, each with a session, ask and are answered. */
@@ -147,8 +157,9 @@ Test(crowd, idle_and_active_connections_up_to_the_limit) {
     crowd_refuses(&crowd);
     crowd_is_quiet(worker);
     crowd_round(&crowd, ROUNDS);
-    fprintf(stderr, "%u idle connections cost their worker %llu KiB each\n", crowd.n_idle,
-            (daemon_process_rss(worker) - before) / 1024 / crowd.n_idle);
+    unsigned here = crowd.n_idle < DEVICE_SESSIONS ? crowd.n_idle : DEVICE_SESSIONS;
+    fprintf(stderr, "%u idle connections: %u of them cost their worker %llu KiB each\n", crowd.n_idle, here,
+            (daemon_process_rss(worker) - before) / 1024 / here);
     for (unsigned i = 0; i < crowd.n_idle; i++)
         wire_close(&crowd.idle[i]);
     for (unsigned i = 0; i < crowd.n_active; i++)
