@@ -1,4 +1,5 @@
 /* Names in the hands of an administrator: whose they are, renaming, giving to somebody else. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,8 +97,14 @@ static unsigned names_count_sharing(const struct name_owner *owner, const struct
     return count;
 }
 
+/* By an account that is here, or as the front says (front_users.c). */
 static void names_limits(const struct names *names, const char *key, struct limits *limits) {
+    char line[PRINCIPAL_NAME_BYTES + 4];
     *limits = names->service->limits.each;
+    int length = snprintf(line, sizeof line, "\n %s ", key);
+    const char *own = names->users ? strstr(names->users, line) : NULL;
+    if (own)
+        sscanf(own + length, "%" SCNu64 " %" SCNu64, &limits->named_bytes, &limits->named_tensors);
     for (const struct account *at = names->service->accounts; at; at = at->next)
         if (!strcmp(at->key, key))
             *limits = at->limits;

@@ -163,7 +163,7 @@ static void state_hurry(struct name_owner *owner) {
 }
 
 int state_check_order(const struct state *state, struct name_owner *from, struct name_owner *to, struct fault *fault) {
-    if (!state || state->sealed || state->sync_ms == STATE_SYNC_DRAIN)
+    if (!state || state->sealed)
         return STATUS_OK;
     struct name_owner *waiting = NULL;
     if (from->disk->behind && from->disk->behind != to)
@@ -176,9 +176,7 @@ int state_check_order(const struct state *state, struct name_owner *from, struct
     return fault_set(fault, STATUS_AGAIN, "the last names that left %s are not on the disk yet", names_shown(waiting));
 }
 
-/* With STATE_SYNC_DRAIN no order is refused. Two that wait for each other would wait for ever then, and one waits for the
- * last of several only: a process that is killed while it saves at its end may leave a name with two owners, or with
- * none. */
+/* Where nothing is saved any more no order is refused, and two may be behind each other. */
 void state_order(struct name_owner *from, struct name_owner *to) {
     if (!from->disk || !to->disk || state_is_behind(to, from))
         return;
@@ -556,9 +554,11 @@ static bool state_due(const struct state *state, const struct name_owner *owner,
         return false;
     if (state->closing)
         return !disk->failures;
-    if (state->sync_ms == STATE_SYNC_DRAIN || (now < disk->retry_ns && !disk->waits))
+    if (now < disk->retry_ns && !disk->waits)
         return false; /* who waits shall hear soon whether the disk still refuses */
-    return !state->sync_ms || disk->hurried || now - disk->since_ns >= state->sync_ms * 1000000;
+    if (!state->sync_ms || disk->hurried)
+        return true;
+    return state->sync_ms != STATE_SYNC_DRAIN && now - disk->since_ns >= state->sync_ms * 1000000;
 }
 
 static struct save *save_create(struct state *state, struct name_owner *owner) {

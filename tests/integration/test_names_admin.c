@@ -208,16 +208,16 @@ static void move_later(const char *name, const char *from, const char *to) {
         cr_assert(strstr(command.err, "not on the disk yet") && deadline_pause(deadline), "%s", command.err);
 }
 
-static void start_slow(void) {
+static void start_with(const char *sync) {
     daemon_stop(&tensord);
-    run_with("3600s");
+    run_with(sync);
     publish(alice, "cpu:0", "a", 1);
     publish(alice, "cpu:0", "b", 2);
     SUCCEEDS(admin, "mv", "cpu:0", "a", "--user", "alice", "--to", "bob");
 }
 
-Test(names_admin, tensor_that_is_moved_there_and_back_is_on_the_disk_of_one_of_both) {
-    start_slow();
+static void moved_there_and_back(const char *sync) {
+    start_with(sync);
     move_later("a", "bob", "alice");
     cr_assert_eq(value_of(alice, "cpu:0", "a"), 1);
     daemon_kill(&tensord);
@@ -225,8 +225,16 @@ Test(names_admin, tensor_that_is_moved_there_and_back_is_on_the_disk_of_one_of_b
     cr_assert(value_of(alice, "cpu:0", "a") == 1 || value_of(bob, "cpu:0", "a") == 1, "a crash has lost it");
 }
 
+Test(names_admin, tensor_that_is_moved_there_and_back_is_on_the_disk_of_one_of_both) {
+    moved_there_and_back("3600s");
+}
+
+Test(names_admin, tensor_that_is_moved_there_and_back_before_a_drain_is_on_the_disk_of_one_of_both) {
+    moved_there_and_back("drain");
+}
+
 Test(names_admin, tensors_that_are_moved_to_two_others_are_on_the_disk_of_each) {
-    start_slow();
+    start_with("3600s");
     move_later("b", "alice", "root");
     cr_assert(value_of(bob, "cpu:0", "a") == 1 && value_of(admin, "cpu:0", "b") == 2);
     daemon_stop(&tensord);
@@ -239,6 +247,20 @@ Test(names_admin, tensors_that_are_moved_to_two_others_are_on_the_disk_of_each) 
 static void reload(void) {
     kill(tensord.pid, SIGHUP);
     cr_assert(daemon_log_has(&tensord, "event=reloaded", RUN_MS));
+}
+
+/* Whose limits are their own, and who has never been here. */
+Test(names_admin, names_given_to_an_absent_user_are_within_the_limits_of_that_one) {
+    FILE *file = fopen(users, "a");
+    cr_assert(file);
+    fputs("\n[carol]\nrole = run\nnamed-tensors = 1\n", file);
+    fclose(file);
+    reload();
+    publish(alice, "cpu:0", "a", 1);
+    publish(alice, "cpu:0", "b", 2);
+    REFUSED("named", admin, "mv", "cpu:0", "--all", "--user", "alice", "--to", "carol");
+    SUCCEEDS(admin, "mv", "cpu:0", "a", "--user", "alice", "--to", "carol");
+    REFUSED("named", admin, "mv", "cpu:0", "b", "--user", "alice", "--to", "carol");
 }
 
 static void later_user_has_nothing_of_the_one_before(bool running) {
