@@ -241,12 +241,32 @@ int users_load(const char *path, char **text, struct stat *owner, struct fault *
     return error;
 }
 
+static bool users_ends(const char *text) {
+    for (const char *line = text; (line = strstr(line, "\n" USERS_LAST_LINE)); line++)
+        if (strchr("\r\n", line[strlen("\n" USERS_LAST_LINE)]))
+            return true;
+    return false;
+}
+
+int users_check_whole(const char *path, const char *text, struct fault *fault) {
+    if (!text[strspn(text, " \t\r\n")])
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: it is empty; where nobody is to come in, a comment says so: \"# no users\"", path);
+    if (text[strlen(text) - 1] != '\n')
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: its last line has no end, as of a file that was cut: end it with a newline", path);
+    if (!strncmp(text, USERS_FIRST_LINE, strlen(USERS_FIRST_LINE)) && !users_ends(text))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: it was cut: the line \"" USERS_LAST_LINE "\" is missing, with all that was before it",
+                         path);
+    return STATUS_OK;
+}
+
 int users_read(const char *path, struct users **users, struct fault *fault) {
     char *text = NULL;
     int error = users_load(path, &text, NULL, fault);
-    if (!error && !text[strspn(text, " \t\r\n")])
-        error = fault_set(fault, STATUS_INVALID_ARGUMENT,
-                          "%s: it is empty; where nobody is to come in, a comment says so: \"# no users\"", path);
+    if (!error)
+        error = users_check_whole(path, text, fault);
     if (!error)
         error = users_parse(path, text, users, fault);
     free(text);

@@ -51,10 +51,15 @@ struct users {
  * it is for a change to the file, and root may change everybody's; may be NULL. */
 struct stat;
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault);
+/* Refuses a text that is not all there, as a disk leaves it that is full: an empty one, a last line without its end, and one
+ * that begins with USERS_FIRST_LINE and has no USERS_LAST_LINE. `tensord user` writes both; whoever writes the file by hand
+ * need not, and a cut between two lines does not show then. */
+#define USERS_FIRST_LINE "# Users of tensord, as `tensord user` writes them, up to the line \"# end of users\"."
+#define USERS_LAST_LINE "# end of users"
+int users_check_whole(const char *path, const char *text, struct fault *fault);
 /* Such a text as a table; `path` is for the fault, which begins with "PATH:LINE: ". */
 int users_parse(const char *path, const char *text, struct users **users, struct fault *fault);
-/* Both. Refuses a file without a word in it, which is what a disk that is full leaves: `tensord user` leaves a comment where
- * there are no users. */
+/* All of it. */
 int users_read(const char *path, struct users **users, struct fault *fault);
 /* Takes NULL. */
 void users_destroy(struct users *users);

@@ -145,34 +145,34 @@ bool users_edit_revoke(struct users_edit *edit, const char *id) {
 
 /* ---- text ---- */
 
+/* But for the first and the last line, which are made anew. */
 static int users_edit_split(struct users_edit *edit, char *text, struct fault *fault) {
     int error = STATUS_OK;
     for (char *line; !error && (line = strsep(&text, "\n")) && (*line || text);) {
         size_t length = strlen(line);
         if (length && line[length - 1] == '\r')
             line[length - 1] = 0;
+        if (!strcmp(line, USERS_FIRST_LINE) || !strcmp(line, USERS_LAST_LINE))
+            continue;
         error = users_edit_insert(edit, edit->n_lines, strdup(line), fault);
     }
     return error;
 }
 
 static char *users_edit_join(const struct users_edit *edit) {
-    size_t size = 1, used = 0;
-    for (unsigned at = 0; at < edit->n_lines; at++)
-        size += strlen(edit->lines[at]) + 1;
-    if (size == 1 + edit->n_lines) /* nothing but ends of lines: not to be taken for a file that was cut */
-        return strdup("# no users\n");
-    char *text = malloc(size);
-    if (!text)
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
         return NULL;
-    for (unsigned at = 0; at < edit->n_lines; at++) {
-        size_t length = strlen(edit->lines[at]);
-        memcpy(text + used, edit->lines[at], length);
-        text[used + length] = '\n';
-        used += length + 1;
-    }
-    text[used] = 0;
-    return text;
+    fputs(USERS_FIRST_LINE "\n", out);
+    for (unsigned at = 0; at < edit->n_lines; at++)
+        fprintf(out, "%s\n", edit->lines[at]);
+    fputs(USERS_LAST_LINE "\n", out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 static void users_edit_finish(struct users_edit *edit) {
@@ -242,6 +242,8 @@ static int users_edit_locked(const char *path, int folder, bool create,
         text = calloc(1, 1);
     else
         error = users_load(path, &text, &before, fault);
+    if (!error && text && *text)
+        error = users_check_whole(path, text, fault);
     if (!error && !text)
         error = fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory", path);
     if (!error)

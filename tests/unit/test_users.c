@@ -419,14 +419,13 @@ static int spoil(struct users_edit *edit, void *owner, struct fault *fault) {
 Test(users, a_change_leaves_the_rest_of_the_file_as_it_was) {
     struct fault fault;
     put("# ours\n[alice] ; the first\nrole = run\ntoken = " RECORD(
-            "00000001") "\n\n# bob's deputy\n[carol]\nrole = run",
+            "00000001") "\n\n# bob's deputy\n[carol]\nrole = run\n",
         0600);
     cr_assert_eq(users_edit(path, false, add_bob, NULL, &fault), STATUS_OK, "%s", fault.message);
     char *text = get();
-    cr_assert_str_eq(text,
-                     "# ours\n[alice] ; the first\nrole = run\ntoken = " RECORD(
-                         "00000001") "\n\n# bob's deputy\n"
-                                     "[carol]\nrole = run\n\n[bob]\nrole = observe\ntoken = " RECORD("0000000b") "\n");
+    cr_assert_str_eq(text, USERS_FIRST_LINE "\n# ours\n[alice] ; the first\nrole = run\ntoken = " RECORD(
+                               "00000001") "\n\n# bob's deputy\n[carol]\nrole = run\n\n[bob]\nrole = observe\ntoken "
+                                           "= " RECORD("0000000b") "\n" USERS_LAST_LINE "\n");
     free(text);
     cr_assert_eq(users_edit(path, false, change_alice, NULL, &fault), STATUS_OK, "%s", fault.message);
     text = get();
@@ -434,7 +433,36 @@ Test(users, a_change_leaves_the_rest_of_the_file_as_it_was) {
     free(text);
     cr_assert_eq(users_edit(path, false, remove_alice, NULL, &fault), STATUS_OK, "%s", fault.message);
     text = get();
-    cr_assert(!strncmp(text, "# ours\n# bob's deputy\n[carol]", 29), "%s", text);
+    cr_assert(strstr(text, "\n# ours\n# bob's deputy\n[carol]"), "%s", text);
+    free(text);
+}
+
+/* As a disk that is full leaves it, or a copy that was interrupted: who would be missing shall not be thrown out. */
+Test(users, a_file_that_was_cut_anywhere_is_refused) {
+    struct users *users;
+    struct fault fault;
+    put(ALICE "[carol]\nrole = run\n", 0600);
+    cr_assert_eq(users_edit(path, false, add_bob, NULL, &fault), STATUS_OK, "%s", fault.message);
+    char *text = get();
+    for (size_t bytes = strlen(text); bytes-- > 0;) {
+        text[bytes] = 0;
+        put(text, 0600);
+        cr_assert_eq(users_read(path, &users, &fault), STATUS_INVALID_ARGUMENT, "cut to %s", text);
+        cr_assert(!bytes || users_edit(path, false, add_bob, NULL, &fault), "what is left of it is changed: %s", text);
+    }
+    free(text);
+}
+
+Test(users, what_is_added_by_hand_behind_the_last_line_counts) {
+    struct users *users;
+    struct fault fault;
+    put(USERS_FIRST_LINE "\n" ALICE USERS_LAST_LINE "\n[carol]\nrole = run\n", 0600);
+    cr_assert_eq(users_read(path, &users, &fault), STATUS_OK, "%s", fault.message);
+    cr_assert_eq(users->n_users, 2);
+    users_destroy(users);
+    cr_assert_eq(users_edit(path, false, add_bob, NULL, &fault), STATUS_OK, "%s", fault.message);
+    char *text = get();
+    cr_assert_gt(strstr(text, "\n" USERS_LAST_LINE "\n"), strstr(text, "[carol]"));
     free(text);
 }
 
