@@ -18,7 +18,7 @@ enum channel_type {
     CHANNEL_START = 1,   /* first message: options */
     CHANNEL_CONNECTION,  /* fd: an accepted client socket, its preamble already read */
     CHANNEL_LINK_IN,     /* fd: a link that brings a tensor for `link.ticket` */
-    CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault` */
+    CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault`; STATUS_LIMIT: ask again later */
     CHANNEL_PEER_LOST,   /* no link for which somebody waits now will come from `link.device` any more */
     CHANNEL_KILL,        /* end this session; answered with CHANNEL_KILLED */
     CHANNEL_DRAIN,       /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */

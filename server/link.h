@@ -36,6 +36,7 @@ struct link_table {
     struct link_out_queue wanted; /* asked of the front */
     struct link_turns turns;      /* connections with copies for which the front is still to be asked */
     unsigned n_copies, n_idle, n_wanted;
+    bool crowded; /* the front has found a worker that took no link; until the next tick it is asked for no more */
 };
 
 /* A connection's part. */

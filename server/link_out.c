@@ -152,7 +152,7 @@ static void link_out_ask(struct service *service) {
     struct link_table *table = &service->links;
     struct connection *connection;
 
-    while (table->n_wanted < LINK_WANTED_MAX && (connection = TAILQ_FIRST(&table->turns))) {
+    while (!table->crowded && table->n_wanted < LINK_WANTED_MAX && (connection = TAILQ_FIRST(&table->turns))) {
         TAILQ_REMOVE(&table->turns, connection, links.turn);
         TAILQ_INSERT_TAIL(&table->turns, connection, links.turn);
         if (!link_out_ask_for(service, TAILQ_FIRST(&connection->links.asking)))
@@ -188,6 +188,18 @@ void link_out_send(struct connection *connection, uint64_t id, const char *devic
     link_out_ask(connection->service);
 }
 
+/* The other worker took no link just then. Nothing more is asked of the front before the next tick. */
+static void link_out_put_back(struct link_out *out) {
+    struct connection *connection = out->connection;
+
+    link_out_unqueue(out);
+    out->state = LINK_OUT_NEW;
+    if (TAILQ_EMPTY(&connection->links.asking))
+        TAILQ_INSERT_TAIL(&connection->service->links.turns, connection, links.turn);
+    TAILQ_INSERT_HEAD(&connection->links.asking, out, turn);
+    connection->service->links.crowded = true;
+}
+
 void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
                       const struct fault *fault) {
     struct link_out *out;
@@ -198,6 +210,8 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
     if (!out) { /* its connection has gone meanwhile */
         if (fd >= 0)
             close(fd);
+    } else if (fd < 0 && fault->code == STATUS_LIMIT) {
+        link_out_put_back(out);
     } else if (fd < 0) {
         log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", fault->message,
                        NULL);
@@ -222,6 +236,7 @@ void link_out_tick(struct service *service, uint64_t now_ms) {
     /* In the order in which they were asked for. */
     while ((out = TAILQ_FIRST(&service->links.wanted)) && now_ms >= out->deadline_ms)
         link_out_destroy(out);
+    service->links.crowded = false;
     link_out_ask(service);
 }
 

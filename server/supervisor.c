@@ -75,7 +75,10 @@ static void supervisor_link_wanted(void *owner, struct worker_slot *from, const 
     memset(&answer, 0, sizeof answer);
     answer.type = CHANNEL_LINK_OUT;
     answer.link = wanted->link;
-    if (supervisor_link(supervisor, from, to, wanted, &fd, &answer.link_fault))
+    int error = supervisor_link(supervisor, from, to, wanted, &fd, &answer.link_fault);
+    if (error == STATUS_LIMIT) /* it is asked for again */
+        log_event(LOG_LEVEL_DEBUG, "link_later", "from", from->device.name, "to", to, NULL);
+    else if (error)
         log_event_from(LOG_LEVEL_WARNING, from->device.name, "link_refused", "from", from->device.name, "to", to,
                        "cause", answer.link_fault.message, NULL);
     else

@@ -1,15 +1,18 @@
 /* Copies between devices whose other side never comes: nobody can keep others from copying with them. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <string.h>
 
 #include "server/link.h"
 #include "tests/integration/daemon.h"
+#include "tests/integration/status.h"
 #include "tests/integration/wire.h"
 
 static struct daemon tensord;
 
 static void start(void) {
-    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1"});
+    static const char *const flags[] = {"--log-level", "debug", NULL};
+    daemon_start(&tensord, &(struct daemon_options){.devices = "cpu:0,cpu:1", .flags = flags});
 }
 
 static void stop(void) {
@@ -101,5 +104,29 @@ Test(copies, that_nobody_wants_do_not_stand_before_others) {
         cr_assert_eq(copy_one(i + 1, &got, message), STATUS_OK, "%s", message);
         cr_assert_eq(got, 5);
     }
+    wire_close(&from);
+}
+
+/* Nor do they fill the channel to a worker that has much to do. Here it stands still until its channel is full. */
+Test(copies, that_nobody_wants_leave_room_for_connections) {
+    struct wire from, to;
+    char message[256];
+    float got = 0;
+    pid_t worker = status_worker_pid(tensord.url, "cpu:1");
+    wire_open(&from, tensord.url, DAEMON_TARGET_CPU0);
+    cr_assert(wire_full(&from, 1, 1, 1, 7));
+    kill(worker, SIGSTOP);
+    for (uint32_t i = 0; i < 3000; i++)
+        copy_out(&from, 1, 100000 + i);
+    cr_assert(daemon_log_has(&tensord, "link_later", WIRE_TIMEOUT_MS));
+    wire_connect(&to, tensord.url, DAEMON_TARGET_CPU1);
+    status_free(status_get(tensord.url)); /* the front takes connections in their order */
+    kill(worker, SIGCONT);
+    wire_hello(&to);
+    copy_in(&to, 1, 1);
+    copy_out(&from, 1, 1);
+    cr_assert_eq(wire_fetch(&to, 1, &got, sizeof got, message), STATUS_OK, "%s", message);
+    cr_assert_eq(got, 7);
+    wire_close(&to);
     wire_close(&from);
 }

@@ -74,11 +74,10 @@ static void crowd_start(struct crowd *crowd) {
     cr_assert(crowd->idle && crowd->active);
     snprintf(connections, sizeof connections, "%u", idle + active);
     snprintf(sessions, sizeof sessions, "%u", DEVICE_SESSIONS);
-    daemon_start(&tensord, &(struct daemon_options){
-                               .devices = crowd_devices(idle, devices),
-                               .flags = (const char *const[]){"--max-connections", connections, "--max-sessions",
-                                                              sessions, "--threads", "1", "--log-level", "warning",
-                                                              NULL}});
+    daemon_start(&tensord, &(struct daemon_options){.devices = crowd_devices(idle, devices),
+                                                    .flags = (const char *const[]){
+                                                        "--max-connections", connections, "--max-sessions", sessions,
+                                                        "--threads", "1", "--log-level", "warning", NULL}});
 }
 
 /* Each has a session, and says nothing more: without one it would give its place up to those that come. */

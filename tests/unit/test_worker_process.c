@@ -80,7 +80,8 @@ static int next_type(bool *with_fd) {
 }
 
 Test(worker_process, full_queue_refuses_connections_and_keeps_rights_and_orders) {
-    static const enum channel_type kept[] = {CHANNEL_REVOKED, CHANNEL_LIMITS, CHANNEL_CREDENTIALS, CHANNEL_DRAIN};
+    static const enum channel_type kept[] = {CHANNEL_REVOKED, CHANNEL_LIMITS, CHANNEL_CREDENTIALS, CHANNEL_LINK_OUT,
+                                             CHANNEL_GRANTED, CHANNEL_DENIED, CHANNEL_DRAIN};
     enum { KEPT = sizeof kept / sizeof *kept };
     bool with_fd;
     unsigned n = fill();
@@ -96,6 +97,19 @@ Test(worker_process, full_queue_refuses_connections_and_keeps_rights_and_orders)
     }
     cr_expect_eq(next_type(&with_fd), -1);
     cr_expect_eq(send_type(CHANNEL_CONNECTION, -1), STATUS_OK, "there is room again");
+}
+
+Test(worker_process, links_are_not_queued_and_leave_room_for_connections) {
+    bool with_fd;
+    unsigned links = 0;
+    int code;
+    while ((code = send_type(CHANNEL_LINK_IN, -1)) == STATUS_OK && links < MANY)
+        links++;
+    cr_assert_eq(code, STATUS_LIMIT);
+    cr_expect_gt(fill(), 200);
+    for (unsigned i = 0; i < links; i++)
+        cr_assert_eq(next_type(&with_fd), CHANNEL_LINK_IN, "message %u of %u", i, links);
+    cr_expect_eq(next_type(&with_fd), CHANNEL_CONNECTION, "at once behind what the channel held");
 }
 
 Test(worker_process, descriptor_of_a_refused_message_is_closed) {
