@@ -20,6 +20,16 @@ static struct session_stats of_session(void) {
     return stats;
 }
 
+/* Until nothing is queued, in whatever streams. */
+static bool drained(void) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 2000 && depth(); i++) {
+        engine_poll(engine);
+        nanosleep(&pause, NULL);
+    }
+    return !depth();
+}
+
 /* Positions along an axis are checked where they run: a launch, and a record that settles what the check has found. */
 static int take(uint64_t id, uint64_t from, uint64_t positions, uint32_t stream) {
     const int64_t axis = 0;
@@ -91,6 +101,7 @@ Test(engine_counts, what_is_cancelled_was_never_done) {
     engine_kick(engine);
     session_destroy(session);
     unpark();
+    cr_assert(drained());
     cr_assert_eq(session_create(engine, &limits, &session, &(struct fault){0}), STATUS_OK);
     cr_assert_eq(full_of(session, DTYPE_U8, 1, 8 << 20, 0), STATUS_OK);
     cr_assert_eq(wait_for(1), STATUS_OK);
