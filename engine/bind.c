@@ -274,7 +274,9 @@ static int bind_supported(struct binding *binding) {
     enum dtype dtype = binding->output->type.dtype;
     if (request->n_inputs)
         dtype = op_operand_dtype(request->opcode, binding->types, request->n_inputs - 1, &binding->output->type);
-    return device->vtable->supports(device, request->opcode, dtype, &binding->fault);
+    int code = device->vtable->supports(device, request->opcode, dtype, &binding->fault);
+    cost_follow(&binding->engine->cost, device); /* it may have loaded a library, and know more by now */
+    return code;
 }
 
 static int bind_compute(struct binding *binding) {

@@ -28,6 +28,12 @@ void cost_init(struct cost *cost, const struct device *device) {
     if (device->vtable->rates)
         device->vtable->rates(device, &cost->rates);
     cost->ns_per_byte = 1 / cost->rates.bytes;
+    cost->rates_changed = device->rates_changed;
+}
+
+void cost_follow(struct cost *cost, const struct device *device) {
+    if (cost->rates_changed != device->rates_changed)
+        cost_init(cost, device);
 }
 
 uint64_t cost_pass(const struct cost *cost, double bytes) {

@@ -12,11 +12,14 @@
 struct cost {
     struct device_rates rates;
     double ns_per_byte;
+    unsigned rates_changed; /* as the device had it */
     /* By which an estimate is multiplied, in 256ths; 0 stands for 256. */
     _Atomic uint16_t factors[OP_CODE_MAX][DTYPE_COUNT];
 };
 
 void cost_init(struct cost *cost, const struct device *device);
+/* Takes the device's rates over where they are other ones by now. */
+void cost_follow(struct cost *cost, const struct device *device);
 /* Nanoseconds for a pass over so many bytes. */
 uint64_t cost_pass(const struct cost *cost, double bytes);
 /* For so many products [m, k] · [k, n]; `tf32`: of f32, in that precision. */

@@ -135,4 +135,5 @@ int device_find_kernels(const char *kind, const struct device_kernels **kernels,
 /* A backend's own struct begins with this. */
 struct device {
     const struct device_vtable *vtable;
+    unsigned rates_changed; /* how often rates() has come to tell something else; owner thread */
 };

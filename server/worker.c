@@ -172,6 +172,7 @@ static int worker_open(struct worker *worker, const struct channel_message *star
         .sharers = start->start.sharers,
         .readings = true,
         .preload = true,
+        .measure = true,
     };
     struct engine_options engine_options = {
         .wake = service_wake,

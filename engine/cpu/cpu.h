@@ -9,6 +9,12 @@
 #include "engine/cpu/team.h"
 #include "engine/device_impl.h"
 
+/* What one thread does in a nanosecond. */
+struct cpu_rates {
+    double bytes;
+    double flop[DTYPE_COUNT];
+};
+
 struct cpu {
     struct device base;
     struct team team;
@@ -19,6 +25,8 @@ struct cpu {
     _Atomic uint64_t scratch_growths;
     _Atomic size_t begun_bytes; /* of launches that have begun and not ended */
     uint64_t memory_total;
+    struct cpu_rates rates; /* owner thread */
+    bool rates_measured;
 };
 
 /* The driver of each family of operations: runs a launch whose kernel is known to exist, or makes a job of it that the
@@ -27,6 +35,12 @@ typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_
 cpu_driver cpu_elementwise, cpu_cast, cpu_reduce, cpu_softmax, cpu_matmul; /* by file */
 cpu_driver cpu_full, cpu_arange, cpu_eye, cpu_random;                      /* create.c */
 cpu_driver cpu_take, cpu_take_along_axis, cpu_one_hot;                     /* take.c */
+
+/* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, or measured ones, which takes a few
+ * milliseconds; then those of products by BLAS, which has just been loaded. */
+void cpu_rates_init(struct cpu *cpu, bool measure);
+void cpu_rates_of_blas(struct cpu *cpu);
+void cpu_rates(const struct device *device, struct device_rates *rates);
 
 /* What is kept for matrix products, in matmul.c. */
 void cpu_workspaces(struct device *device, struct device_workspaces *workspaces);

@@ -146,7 +146,14 @@ static int cpu_supports(struct device *device, unsigned opcode, enum dtype dtype
         return code;
     }
     bool product = opcode == OP_MATMUL || opcode == OP_LINEAR;
-    return product && dtype_kind(dtype) == DTYPE_KIND_FLOAT ? blas_load(&cpu->blas, fault) : STATUS_OK;
+    if (!product || dtype_kind(dtype) != DTYPE_KIND_FLOAT || cpu->blas.library) {
+        return STATUS_OK;
+    }
+    code = blas_load(&cpu->blas, fault);
+    if (code == STATUS_OK) {
+        cpu_rates_of_blas(cpu);
+    }
+    return code;
 }
 
 /* Tile by tile, through a buffer in the first-level cache. Of operations that read positions, the positions. */
@@ -213,6 +220,7 @@ static int cpu_open(const struct device_options *options, struct device **device
     cpu->memory_total = options->memory_total ? options->memory_total
                                               : host_memory() / 5 * 4 / (options->sharers ? options->sharers : 1);
     blas_prepare();
+    cpu_rates_init(cpu, options->measure);
     team_init(&cpu->team, threads < THREADS_MAX ? threads : THREADS_MAX);
     *device = &cpu->base;
     return STATUS_OK;
@@ -231,23 +239,6 @@ static void cpu_describe(const struct device *device, struct device_info *info) 
     snprintf(info->kind, sizeof info->kind, "%s", cpu_device_vtable.kind);
     snprintf(info->capability, sizeof info->capability, "%s", cpu->kernels->level);
     host_model(info->model, sizeof info->model);
-}
-
-/* The rates of one thread, which were measured on a server processor made in 2023, times the number of threads; of memory, no
- * more than eight threads' worth. The times that launches take correct the estimates later. Operands that BLAS cannot read are
- * packed first. */
-static void cpu_rates(const struct device *device, struct device_rates *rates) {
-    const struct cpu *cpu = (const struct cpu *)device;
-    double threads = cpu->team.threads, memory = threads < 8 ? threads : 8;
-    rates->bytes = 6 * memory;
-    rates->flop[DTYPE_F32] = rates->flop[DTYPE_F16] = rates->flop[DTYPE_BF16] = 30 * threads;
-    rates->flop[DTYPE_F64] = 15 * threads;
-    rates->flop[DTYPE_BOOL] = rates->flop[DTYPE_U8] = rates->flop[DTYPE_I8] = 10 * threads;
-    rates->flop[DTYPE_I16] = rates->flop[DTYPE_I32] = 10 * threads;
-    rates->flop[DTYPE_I64] = 5 * threads;
-    rates->batch_ns = 80 / threads;
-    rates->packing_ns = 1.5 / threads;
-    rates->row_ns = 10 / threads;
 }
 
 const struct device_vtable cpu_device_vtable = {

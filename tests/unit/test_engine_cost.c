@@ -16,7 +16,7 @@ static struct cost cost;
 
 static void open_with(const struct device_rates *rates) {
     struct device_vtable vtable = {.rates = rates ? tell : NULL};
-    struct device device = {&vtable};
+    struct device device = {.vtable = &vtable};
     if (rates)
         given = *rates;
     memset(&cost, 0, sizeof cost);
