@@ -62,6 +62,7 @@ struct device_turn {
     const _Atomic bool *cancelled; /* nobody wants the result any more */
     const _Atomic bool *wanted;    /* somebody else waits for the device: */
     uint64_t turn_ns;              /* it is left after so long, if so */
+    bool shared;                   /* others have had the device of late: look more often than costs least */
     uint64_t most_ns;              /* and after so long in any case; 0: never */
     _Atomic uint64_t *progress;    /* NULL, or grows while the device works */
     uint64_t used_ns; /* result: for so long it has worked; 0: it was too little for a look at the clock */

@@ -99,6 +99,8 @@ struct engine {
     struct samples samples; /* the submitter's */
     struct trace trace;
     _Atomic bool work_hint;  /* the run queue is not empty; for spinning without the lock */
+    const struct run_group *turn_group; /* of the last turn, and when the one before it was somebody else's; submitter */
+    uint64_t shared_ns;
     _Atomic bool wanted;     /* somebody else waits for the device than the session whose turn it is */
     _Atomic uint64_t ahead;  /* records of all streams that are on a device that runs later */
     _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */

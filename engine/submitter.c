@@ -19,7 +19,9 @@ enum {
     SUBMITTER_TURN_KERNELS = 8,
     /* A launch that can be left is, after so long, when somebody else waits: long against what that costs, and short against
      * what a client notices. */
-    SUBMITTER_PART_NS = 2 * 1000 * 1000,
+    SUBMITTER_PART_NS = 1000 * 1000,
+    SUBMITTER_SHARED_NS =
+        500 * 1000 * 1000, /* whoever has had a turn within this time is expected to want another one */
     SUBMITTER_AHEAD = 512, /* records of a stream on a device that runs later: CUDA queues some 1,000 */
     /* of all streams, which may share a queue of CUDA's; but each may have a few there */
     SUBMITTER_AHEAD_ALL = 960,
@@ -66,6 +68,7 @@ static void submitter_launch(struct engine *engine, struct stream *stream, const
 
 /* What one turn of a stream did. */
 struct turn {
+    bool shared;
     bool brief; /* somebody else goes on with what proves to take long */
     bool moved, blocked, signalled;
     bool left;        /* in the middle of a launch */
@@ -108,6 +111,7 @@ static bool submitter_launch_part(struct engine *engine, struct stream *stream, 
     struct device_turn part = {.cancelled = &stream->cancelled,
                                .wanted = &engine->wanted,
                                .turn_ns = turn->brief ? 0 : SUBMITTER_PART_NS,
+                               .shared = turn->shared,
                                .progress = &engine->pieces};
     struct fault fault;
     if (submitter_skips(engine, stream)) {
@@ -302,8 +306,8 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     uint64_t executed = stream->executed;
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
-        struct record *record = engine_next_record(stream, &stream->head, &stream->head_used,
-                                                   async ? NULL : &turn->chunks);
+        struct record *record =
+            engine_next_record(stream, &stream->head, &stream->head_used, async ? NULL : &turn->chunks);
         uint32_t sample =
             stream->begun ? stream->begun_sample : 0; /* for how many its times stand; 0: they are not taken */
         uint64_t launched_ns = stream->begun_ns, cost = turn->cost;
@@ -425,6 +429,14 @@ static void submitter_set_aside(struct engine *engine, struct stream *stream) {
     engine->blocked = stream;
 }
 
+/* Whether more than one session has had turns of late. */
+static bool submitter_shares(struct engine *engine, const struct stream *stream) {
+    if (engine->turn_group != stream->group)
+        engine->shared_ns = engine->turn_end_ns;
+    engine->turn_group = stream->group;
+    return engine->turn_end_ns - engine->shared_ns < SUBMITTER_SHARED_NS;
+}
+
 /* Blocked streams are set aside and tried again when something has moved, here or outside. When only such are left the
  * role is given up, and whoever makes the awaited point happen kicks the engine. */
 void submitter_run(struct engine *engine, bool brief) {
@@ -435,7 +447,8 @@ void submitter_run(struct engine *engine, bool brief) {
     engine->turn_end_ns = engine->run.first ? engine_clock() : 0;
     while ((stream = turns_begin(&engine->run, &share))) {
         uint64_t published = stream->published;
-        struct turn turn = {.brief = brief,
+        struct turn turn = {.shared = submitter_shares(engine, stream),
+                            .brief = brief,
                             .full = stream->marks_count == STREAM_MARKS,
                             .began_ns = engine->turn_end_ns,
                             .most_ns = share->operation_ns};

@@ -59,6 +59,10 @@ void cpu_job_abandon(struct cpu_job *job);
 
 /* Whether a part should be left now. To be asked every few hundred microseconds. */
 bool cpu_job_stops(struct cpu_job *job);
+/* Whether others have the device by turns: then it should be asked more often than costs least. */
+static inline bool cpu_job_shares(const struct cpu_job *job) {
+    return job->turn && job->turn->shared;
+}
 
 /* Where part number `part` of `parts` begins, of n things; the end is the beginning of the next. */
 static inline int64_t cpu_part_begin(int64_t n, int64_t part, unsigned parts) {

@@ -15,13 +15,16 @@ enum {
     BLOCK_COLUMNS = 512,
     BLOCK_DEPTH = 384,
     BLOCK_DEPTH_MOST = 4096, /* of blocks with few rows and columns */
-    DIRECT_SIDE = 1024,      /* most rows and columns of a rectangle that goes to BLAS as it is, of f64 half the rows, */
-    DIRECT_DEPTH = 256,      /* and its least depth */
-    VECTOR_SIDE = 1 << 16,   /* most columns or rows of a rectangle with one row or column */
-    RECTANGLE_WORK = 1024,   /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
+    DIRECT_SIDE = 1024,    /* most rows and columns of a rectangle that goes to BLAS as it is, of f64 half the rows, */
+    DIRECT_DEPTH = 256,    /* and its least depth */
+    STRIP_LEAST = 1 << 18, /* elements of a result from which on it is worth to compute it in two strips */
+    STRIP_ROWS = 48, /* its rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same */
+    INTEGER_DEPTH = 64,    /* of a piece in kernels of our own */
+    VECTOR_SIDE = 1 << 14, /* most columns or rows of a rectangle with one row or column */
+    RECTANGLE_WORK = 1024, /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
 };
-/* Multiplications between two looks whether to stop, at least: 1 to 10 ms. */
-static const int64_t piece_work = INT64_C(1) << 27;
+/* Multiplications of a piece, between two looks whether to stop: about 1 ms. */
+static const int64_t piece_work = INT64_C(1) << 25;
 /* Elements of scratch for one part: blocks of a, b and c. */
 static const int64_t block_operands = (int64_t)BLOCK_ROWS * BLOCK_DEPTH + (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS;
 static const size_t block_elements =
@@ -46,7 +49,10 @@ struct job {
     int64_t batches;
     int64_t grid_rows, grid_columns;
     bool direct;
-    int64_t depth; /* of a piece of a rectangle: what is computed between two looks */
+    /* Of a piece of a rectangle: what is computed between two looks. The depth does not follow what others do, nor what was
+     * measured: sums would be rounded in another order. */
+    int64_t depth;
+    int64_t height, strip; /* most rows of a rectangle, and of a piece while others have the device by turns */
 };
 
 /* ---- BLAS as it is ---- */
@@ -224,15 +230,19 @@ static void finish(const struct job *job, const struct matrix *c, int64_t column
     }
 }
 
+/* Of blocks of operands whose product has so many rows and columns. */
+static int64_t block_depth(int64_t rows, int64_t columns) {
+    int64_t deepest = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH / rows, (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS / columns);
+    return least(deepest, BLOCK_DEPTH_MOST);
+}
+
 /* Of `c`, a rectangle of a block's size at most, the sum up to and without number `end`, from number `begin` on: in
  * c_block, which has it up to `begin`. */
 static void multiply_packed(const struct job *job, const struct matrix *a, const struct matrix *b,
                             const struct matrix *c, int64_t begin, int64_t end, char *c_block, char *scratch) {
     struct matrix result = {c_block, c->rows, c->columns, c->columns, 1};
     char *b_block = scratch + (int64_t)BLOCK_ROWS * BLOCK_DEPTH * job->packed_size;
-    int64_t deepest =
-        least((int64_t)BLOCK_ROWS * BLOCK_DEPTH / c->rows, (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS / c->columns);
-    deepest = least(deepest, BLOCK_DEPTH_MOST);
+    int64_t deepest = block_depth(c->rows, c->columns);
     for (int64_t l = begin; l < end; l += deepest) {
         int64_t depth = least(deepest, end - l);
         struct matrix left = matrix_part(a, 0, c->rows, l, depth, operand_size(job->a));
@@ -279,7 +289,7 @@ static char *job_scratch_of(const struct job *job, unsigned lane) {
     return (char *)job->base.cpu->scratch + lane * block_elements * (size_t)job->packed_size;
 }
 
-/* One rectangle, from depth *position on. False: it is left there. */
+/* One rectangle, from *position on: its depth times job->height, and the rows done there. False: it is left there. */
 static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
     int64_t column = number % job->grid_columns, line = number / job->grid_columns;
     int64_t row = line % job->grid_rows, batch = line / job->grid_rows;
@@ -293,17 +303,21 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
     char *scratch = job->direct ? NULL : job_scratch_of(job, lane->number);
     char *c_block = job->direct || lane->state ? lane->state : scratch + block_operands * job->packed_size;
-    while (*position < job->k) {
-        int64_t depth = least(job->depth, job->k - *position);
+    while (*position < job->k * job->height) {
+        int64_t at = *position / job->height, done = *position % job->height, rows = c.rows - done;
+        int64_t depth = least(job->depth, job->k - at);
         if (job->direct) {
-            struct matrix left = matrix_part(&a, 0, a.rows, *position, depth, operand_size(job->a));
-            struct matrix right = matrix_part(&b, *position, depth, 0, b.columns, operand_size(job->b));
-            blas_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &c, *position > 0);
+            rows = cpu_job_shares(&job->base) ? least(rows, job->strip) : rows;
+            struct matrix left = matrix_part(&a, done, rows, at, depth, operand_size(job->a));
+            struct matrix right = matrix_part(&b, at, depth, 0, b.columns, operand_size(job->b));
+            struct matrix result = matrix_part(&c, done, rows, 0, c.columns, job->size);
+            blas_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &result, at > 0);
         } else {
-            multiply_packed(job, &a, &b, &c, *position, *position + depth, c_block, scratch);
+            multiply_packed(job, &a, &b, &c, at, at + depth, c_block, scratch);
         }
-        *position += depth;
-        if (*position < job->k && cpu_job_stops(&job->base)) {
+        done += rows;
+        *position = done < c.rows ? at * job->height + done : (at + depth) * job->height;
+        if (*position < job->k * job->height && cpu_job_stops(&job->base)) {
             return false;
         }
     }
@@ -316,16 +330,16 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
     return true;
 }
 
-/* Rectangles of a part; its position counts their depth, one after another. */
+/* Rectangles of a part; its position counts through them, one after another. */
 static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     struct job *job = (struct job *)base;
     int64_t rectangles = job->batches * job->grid_rows * job->grid_columns;
     int64_t begin = cpu_part_begin(rectangles, lane->part, base->parts);
     int64_t end = cpu_part_begin(rectangles, lane->part + 1, base->parts);
-    int64_t position = lane->position % job->k;
-    for (int64_t i = begin + lane->position / job->k; i < end; i++) {
+    int64_t whole = job->k * job->height, position = lane->position % whole;
+    for (int64_t i = begin + lane->position / whole; i < end; i++) {
         if (!job_rectangle(job, i, lane, &position)) {
-            lane->position = (i - begin) * job->k + position;
+            lane->position = (i - begin) * whole + position;
             return false;
         }
     }
@@ -456,7 +470,8 @@ static int job_scratch(struct job *job, unsigned threads, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* Rectangles, and pieces of them, that take some milliseconds at most. */
+/* Rectangles, and pieces of them: of 1024 by 1024 and a depth of 256 in f32, 5 ms, and in two strips, which cost 2 % more, half of
+ * that. Others are shorter. */
 static void job_divide(struct job *job, unsigned threads) {
     bool vector = job->m == 1 || job->n == 1;
     int64_t side = vector ? VECTOR_SIDE : DIRECT_SIDE;
@@ -467,9 +482,12 @@ static void job_divide(struct job *job, unsigned threads) {
     }
     int64_t height = (job->m + job->grid_rows - 1) / job->grid_rows;
     int64_t width = (job->n + job->grid_columns - 1) / job->grid_columns;
+    int64_t least_depth = job->direct ? DIRECT_DEPTH : job->product ? INTEGER_DEPTH : block_depth(height, width);
     job->depth = piece_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
-    job->depth = job->depth > DIRECT_DEPTH ? job->depth : DIRECT_DEPTH;
-    job->depth = job->k - job->depth < job->depth / 2 ? job->k : job->depth; /* no small rest */
+    job->depth = job->depth > least_depth ? job->depth / least_depth * least_depth : least_depth; /* whole blocks */
+    job->depth = job->k - job->depth < job->depth / 2 ? job->k : job->depth;                      /* no small rest */
+    job->height = job->direct ? height : 1;
+    job->strip = height * width < STRIP_LEAST ? height : (height / 2 + STRIP_ROWS - 1) / STRIP_ROWS * STRIP_ROWS;
     if (!job->direct && job->depth < job->k) {
         job->base.lane_bytes = (size_t)(height * width * job->packed_size);
     }
