@@ -57,6 +57,8 @@ extern const char *bench_daemon_certificate;
 bool bench_certificate(const char *path);
 /* Memory of each device of such daemons, as the option --memory has it; NULL: automatic. */
 extern const char *bench_daemon_memory;
+/* More arguments of such daemons, NULL at the end; NULL: none. */
+extern const char *const *bench_daemon_flags;
 /* Starts a daemon with these devices ("cpu"), and waits until it is ready. False and the reason where it does not come to
  * that; nothing is left of it then. */
 bool bench_daemon_open(struct bench_daemon *daemon, const char *devices, char why[BENCH_WHY]);
@@ -110,6 +112,18 @@ enum { BENCH_CLIENTS_MAX = 64 };
 void bench_clients_measure(const char *url, const struct bench_work *work, int count, double seconds, double *total,
                            double *slowest);
 
+/* Operations that keep a device at work for long (long.c). */
+struct bench_long {
+    const char *name;
+    /* Makes the operands of an operation, and its result, which is NULL where the call failed. */
+    void (*open)(td_device *device, td_tensor *operands[3]);
+    td_tensor *(*make)(td_device *device, td_tensor *const operands[3]);
+};
+extern const struct bench_long bench_longs[];
+extern const size_t bench_longs_count;
+/* Makes results, some in advance, until one fails. Calls `started`, which may be NULL, when the first ones are on their way. */
+void bench_long_keep_busy(const struct bench_long *work, td_device *device, void (*started)(td_device *device));
+
 double bench_now(void);        /* seconds of CLOCK_MONOTONIC */
 double bench_thread_cpu(void); /* seconds of this thread */
 /* The median; sorts. */
@@ -127,5 +141,7 @@ void bench_matmul(const struct bench_placement *placement, const struct bench_da
 void bench_add(const struct bench_placement *placement);
 void bench_clients(const struct bench_placement *placement, const struct bench_daemon *daemon);
 void bench_neighbours(void);
+void bench_long_neighbours(void);
+void bench_stops(void);
 void bench_start(void);
 void bench_pool(void);

@@ -14,9 +14,10 @@
 
 #include "tests/bench/bench.h"
 
-enum { NO_PROGRAM = 127, READY_SECONDS_MAX = 60 };
+enum { NO_PROGRAM = 127, READY_SECONDS_MAX = 60, ARGUMENTS_MAX = 24 };
 
 const char *bench_daemon_certificate, *bench_daemon_memory;
+const char *const *bench_daemon_flags;
 
 static void die(const char *what) {
     fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
@@ -67,10 +68,18 @@ static void run_daemon(const struct bench_daemon *daemon, const char *devices, c
     dup2(fd, 2);
     setenv("NOTIFY_SOCKET", notify, 1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const char *tls = bench_daemon_certificate ? "--listen" : NULL; /* NULL ends the arguments */
-    execl(daemon_program(), "tensord", "--listen", url, "--listen", "tcp://127.0.0.1:0", "--devices", devices,
-          "--memory", bench_daemon_memory ? bench_daemon_memory : "0", tls, "tls://127.0.0.1:0", "--tls-certificate",
-          bench_daemon_certificate, (char *)NULL);
+    const char *arguments[ARGUMENTS_MAX + 1] = {
+        "tensord",  "--listen",          url,
+        "--listen", "tcp://127.0.0.1:0", "--devices",
+        devices,    "--memory",          bench_daemon_memory ? bench_daemon_memory : "0"};
+    size_t n = 9;
+    for (const char *const *flag = bench_daemon_flags; flag && *flag && n < ARGUMENTS_MAX; flag++)
+        arguments[n++] = *flag;
+    if (bench_daemon_certificate && n + 4 <= ARGUMENTS_MAX) {
+        arguments[n++] = "--listen", arguments[n++] = "tls://127.0.0.1:0";
+        arguments[n++] = "--tls-certificate", arguments[n++] = bench_daemon_certificate;
+    }
+    execv(daemon_program(), (char *const *)(uintptr_t)arguments);
     _exit(NO_PROGRAM);
 }
 

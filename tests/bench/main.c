@@ -97,6 +97,10 @@ int main(int argc, char **argv) {
         bench_start();
     if (wanted(argv + first, "neighbours"))
         bench_neighbours();
+    if (wanted(argv + first, "long"))
+        bench_long_neighbours();
+    if (wanted(argv + first, "stops"))
+        bench_stops();
     if (json && bench_report_write(json) != 0)
         return perror(json), 1;
     return 0;

@@ -4,49 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "proto/batch.h"
-#include "proto/frame.h"
-#include "proto/tensord.pb-c.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/raw.h"
 
 /* ---- a client that does what the library does not ---- */
 
-static void raw_write(int fd, const void *bytes, size_t n) {
-    for (size_t done = 0; done < n;) {
-        ssize_t sent = send(fd, (const char *)bytes + done, n - done, MSG_NOSIGNAL);
-        if (sent <= 0)
-            _exit(0); /* the daemon has ended it */
-        done += (size_t)sent;
-    }
-}
-
-static void raw_send(int fd, unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
-    static uint8_t buffer[FRAME_HEADER_BYTES + FRAME_MESSAGE_MAX];
-    struct frame_header header = {.type = (uint16_t)type, .sequence = sequence};
-    header.message_bytes = (uint32_t)protobuf_c_message_get_packed_size(message);
-    frame_header_encode(&header, buffer);
-    protobuf_c_message_pack(message, buffer + FRAME_HEADER_BYTES);
-    raw_write(fd, buffer, FRAME_HEADER_BYTES + header.message_bytes);
+static void send_frame(int fd, unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
+    if (!bench_raw_send(fd, type, sequence, message))
+        _exit(0); /* the daemon has ended it */
 }
 
 static int raw_open(const char *url) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    uint8_t preamble[PREAMBLE_BYTES];
-    Tensord__Hello hello = TENSORD__HELLO__INIT;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", url + strlen("unix:"));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address))
-        bench_fail("cannot connect to %s", url);
-    preamble_encode(0, preamble);
-    raw_write(fd, preamble, sizeof preamble);
-    hello.version_min = hello.version_max = PROTOCOL_VERSION_MAX;
-    hello.client = "neighbour";
-    raw_send(fd, FRAME_HELLO, 1, &hello.base);
+    int fd = bench_raw_open(url, 0);
+    if (fd < 0)
+        _exit(0);
     return fd;
 }
 
@@ -68,7 +43,7 @@ static void raw_batch(int fd, uint64_t first, uint64_t head, size_t count, int64
     batch.ints = columns;
     batch.n_floats = full ? count : 0;
     batch.floats = floats;
-    raw_send(fd, FRAME_BATCH, 0, &batch.base);
+    send_frame(fd, FRAME_BATCH, 0, &batch.base);
     free(heads), free(columns), free(floats);
 }
 
@@ -88,14 +63,10 @@ static uint64_t raw_fulls(int fd, uint64_t first, size_t count, int64_t elements
 static void raw_sync(int fd) {
     Tensord__Sync sync = TENSORD__SYNC__INIT;
     struct frame_header header = {0};
-    uint8_t bytes[FRAME_HEADER_BYTES], dropped[4096];
-    raw_send(fd, FRAME_SYNC, 7, &sync.base);
-    while (header.type != FRAME_DONE) {
-        if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
-            frame_header_decode(bytes, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) ||
-            (header.message_bytes && recv(fd, dropped, header.message_bytes, MSG_WAITALL) <= 0))
+    send_frame(fd, FRAME_SYNC, 7, &sync.base);
+    while (header.type != FRAME_DONE)
+        if (!bench_raw_receive(fd, &header, NULL, 0))
             _exit(0);
-    }
 }
 
 /* ---- the neighbours; each goes on until it is killed ---- */
@@ -131,9 +102,9 @@ static void unread_replies(const struct bench_daemon *daemon) {
         for (int i = 0; i < 16; i++) {
             fds[i] = raw_open(daemon->url);
             raw_fulls(fds[i], 1, 1, 1 << 20); /* more than a socket holds */
-            raw_send(fds[i], FRAME_FETCH, 1, &fetch.base);
+            send_frame(fds[i], FRAME_FETCH, 1, &fetch.base);
             for (uint64_t k = 2; k < 4000; k++)
-                raw_send(fds[i], FRAME_WAIT, k, &wait.base);
+                send_frame(fds[i], FRAME_WAIT, k, &wait.base);
         }
         for (int i = 0; i < 16; i++)
             close(fds[i]);
@@ -152,7 +123,7 @@ static void copies_in(const struct bench_daemon *daemon) {
             copy.n_shape = 1;
             copy.shape = shape;
             copy.ticket = (ProtobufCBinaryData){sizeof ticket, (uint8_t *)ticket};
-            raw_send(fd, FRAME_COPY_IN, 0, &copy.base);
+            send_frame(fd, FRAME_COPY_IN, 0, &copy.base);
         }
         raw_sync(fd);
         close(fd);
@@ -173,6 +144,14 @@ static void tls_handshakes(const struct bench_daemon *daemon) {
 static void many_connections(const struct bench_daemon *daemon) {
     for (;;)
         close(raw_open(daemon->url));
+}
+
+/* Its session ends with it. */
+static void work_long(const struct bench_daemon *daemon, const struct bench_long *work) {
+    struct bench_client client;
+    bench_client_open(&client, daemon->url, &(td_options){.reconnect_ms = TD_NEVER});
+    bench_long_keep_busy(work, client.device, NULL);
+    _exit(0);
 }
 
 static const struct {
@@ -223,27 +202,30 @@ static void measure(const char *name, struct bench_client *client) {
     free(trips);
 }
 
-static void measure_all(const struct bench_daemon *daemon) {
-    for (size_t i = 0; i < sizeof neighbours / sizeof *neighbours; i++) {
-        struct bench_client client;
-        pid_t pids[8];
-        bench_client_open(&client, daemon->url, NULL);
-        for (int k = 0; k < neighbours[i].processes; k++) {
-            pids[k] = fork();
-            if (pids[k] == 0) {
-                prctl(PR_SET_PDEATHSIG, SIGKILL);
-                neighbours[i].run(daemon);
-            }
+/* The neighbour's processes run until they are killed. */
+static void measure_beside(const struct bench_daemon *daemon, const char *name,
+                           void (*run)(const struct bench_daemon *daemon), const struct bench_long *work,
+                           int processes) {
+    struct bench_client client;
+    pid_t pids[8];
+    bench_client_open(&client, daemon->url, NULL);
+    for (int k = 0; k < processes; k++) {
+        pids[k] = fork();
+        if (pids[k] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (work)
+                work_long(daemon, work);
+            run(daemon);
         }
-        if (neighbours[i].processes)
-            usleep(bench_quick ? 50000 : 3000000); /* until it is at its worst */
-        measure(neighbours[i].name, &client);
-        for (int k = 0; k < neighbours[i].processes; k++)
-            kill(pids[k], SIGKILL);
-        for (int k = 0; k < neighbours[i].processes; k++)
-            waitpid(pids[k], NULL, 0);
-        bench_client_close(&client);
     }
+    if (processes)
+        usleep(bench_quick ? 50000 : work ? 1000000 : 3000000); /* until it is at its worst */
+    measure(name, &client);
+    for (int k = 0; k < processes; k++)
+        kill(pids[k], SIGKILL);
+    for (int k = 0; k < processes; k++)
+        waitpid(pids[k], NULL, 0);
+    bench_client_close(&client);
 }
 
 void bench_neighbours(void) {
@@ -258,8 +240,19 @@ void bench_neighbours(void) {
     bench_daemon_memory = "256M";
     setenv("TENSORD_CA_FILE", path, 1);
     bench_daemon_start(&daemon);
-    bench_daemon_certificate = bench_daemon_memory = NULL;
-    measure_all(&daemon);
+    bench_daemon_certificate = NULL;
+    for (size_t i = 0; i < sizeof neighbours / sizeof *neighbours; i++)
+        measure_beside(&daemon, neighbours[i].name, neighbours[i].run, NULL, neighbours[i].processes);
     bench_daemon_kill(&daemon);
     unlink(path);
+}
+
+void bench_long_neighbours(void) {
+    struct bench_daemon daemon;
+    bench_daemon_memory = "512M";
+    bench_daemon_start(&daemon);
+    bench_daemon_memory = NULL;
+    for (size_t i = 0; i < bench_longs_count; i++)
+        measure_beside(&daemon, bench_longs[i].name, NULL, &bench_longs[i], 1);
+    bench_daemon_kill(&daemon);
 }

@@ -8,7 +8,7 @@
 
 #include "tests/bench/bench.h"
 
-enum { ROWS_MAX = 128, NAME_MAX_BYTES = 96, UNIT_MAX_BYTES = 16, TEXT_MAX_BYTES = 320 };
+enum { ROWS_MAX = 256, NAME_MAX_BYTES = 96, UNIT_MAX_BYTES = 16, TEXT_MAX_BYTES = 320 };
 
 struct row {
     char name[NAME_MAX_BYTES], unit[UNIT_MAX_BYTES];

@@ -1,0 +1,165 @@
+/* Operations that keep a device at work for long, each in a way of its own. */
+#include "tests/bench/bench.h"
+
+static td_tensor *one(td_device *device, td_dtype dtype) {
+    return bench_made(td_full(device, dtype, TD_SHAPE(1), 1), "full");
+}
+
+/* A view of one element that looks like a large tensor. */
+static td_tensor *view(td_device *device, td_dtype dtype, int rank, const int64_t *shape) {
+    td_tensor *element = one(device, dtype), *made = bench_made(td_broadcast_to(element, rank, shape), "broadcast_to");
+    td_release(element);
+    return made;
+}
+
+static void open_sum(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F32, TD_SHAPE(INT64_C(10000000000000)));
+}
+
+static td_tensor *make_sum(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_sum(x[0], TD_ALL_AXES, 0);
+}
+
+static void open_column_sum(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F64, TD_SHAPE(INT64_C(100000000000), 64));
+}
+
+static td_tensor *make_column_sum(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_sum(x[0], TD_AXES(0), 0);
+}
+
+static void open_argmax(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F16, TD_SHAPE(INT64_C(1000000000000)));
+}
+
+static td_tensor *make_argmax(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_argmax(x[0], TD_ALL_AXES, 0);
+}
+
+/* A product so deep that it takes hours, of operands that must be packed. */
+static void open_giant_product(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F32, TD_SHAPE(1024, INT64_C(1) << 26));
+    x[1] = view(device, TD_F32, TD_SHAPE(INT64_C(1) << 26, 1024));
+}
+
+static void open_vectors(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F64, TD_SHAPE(1, INT64_C(1) << 36));
+    x[1] = view(device, TD_F64, TD_SHAPE(INT64_C(1) << 36, 1));
+}
+
+static void open_small_products(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F32, TD_SHAPE(1 << 24, 1, 1));
+    x[1] = view(device, TD_F32, TD_SHAPE(1 << 24, 1, 1));
+}
+
+static void open_integer_products(td_device *device, td_tensor *x[3]) {
+    x[0] = bench_made(td_full_int(device, TD_I64, TD_SHAPE(2000, 2000), 1), "full_int");
+    x[1] = td_keep(x[0]);
+}
+
+static void open_products(td_device *device, td_tensor *x[3]) {
+    x[0] = bench_made(td_full(device, TD_F32, TD_SHAPE(3000, 3000), 1), "full");
+    x[1] = td_keep(x[0]);
+}
+
+static void open_wide_products(td_device *device, td_tensor *x[3]) {
+    x[0] = bench_made(td_full(device, TD_F64, TD_SHAPE(2500, 2500), 1), "full");
+    x[1] = td_keep(x[0]);
+}
+
+static void open_half_products(td_device *device, td_tensor *x[3]) {
+    x[0] = bench_made(td_full(device, TD_BF16, TD_SHAPE(3000, 3000), 1), "full");
+    x[1] = td_keep(x[0]);
+}
+
+static td_tensor *make_product(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_matmul(x[0], x[1]);
+}
+
+static void open_softmax(td_device *device, td_tensor *x[3]) {
+    x[0] = bench_made(td_full(device, TD_F64, TD_SHAPE(1, 1 << 23), 1), "full");
+}
+
+static td_tensor *make_softmax(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_softmax(x[0], -1);
+}
+
+static void open_take(td_device *device, td_tensor *x[3]) {
+    x[0] = bench_made(td_full(device, TD_U8, TD_SHAPE(1000), 1), "full");
+    x[1] = bench_made(td_full_int(device, TD_I32, TD_SHAPE(1 << 24), 999), "full_int");
+}
+
+static td_tensor *make_take(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_take(x[0], x[1], 0);
+}
+
+static void open_nothing(td_device *device, td_tensor *x[3]) {
+    (void)device, (void)x;
+}
+
+static td_tensor *make_normal(td_device *device, td_tensor *const x[3]) {
+    (void)x;
+    return td_normal(device, TD_F64, TD_SHAPE(1 << 23), 1, 0, 1);
+}
+
+static void open_pow(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_F64, TD_SHAPE(1 << 23));
+}
+
+static td_tensor *make_pow(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_pow(x[0], x[0]);
+}
+
+static void open_transposed(td_device *device, td_tensor *x[3]) {
+    x[1] = bench_made(td_full(device, TD_U8, TD_SHAPE(8192, 8192), 1), "full");
+    x[0] = bench_made(td_transpose(x[1]), "transpose");
+}
+
+static td_tensor *make_copy(td_device *device, td_tensor *const x[3]) {
+    (void)device;
+    return td_copy(x[0]);
+}
+
+const struct bench_long bench_longs[] = {
+    {"a sum of 1e13 elements of a view", open_sum, make_sum},
+    {"sums over 1e11 rows of a view", open_column_sum, make_column_sum},
+    {"an argmax of 1e12 elements of a view", open_argmax, make_argmax},
+    {"a product of depth 2^26, f32", open_giant_product, make_product},
+    {"a product of two vectors of 2^36, f64", open_vectors, make_product},
+    {"2^24 products of 1 by 1", open_small_products, make_product},
+    {"products of 3000, f32", open_products, make_product},
+    {"products of 2500, f64", open_wide_products, make_product},
+    {"products of 3000, bf16", open_half_products, make_product},
+    {"products of 2000, i64", open_integer_products, make_product},
+    {"a softmax of 2^23, f64", open_softmax, make_softmax},
+    {"2^24 elements taken by index", open_take, make_take},
+    {"2^23 random numbers, f64", open_nothing, make_normal},
+    {"2^23 powers, f64", open_pow, make_pow},
+    {"a transposed copy of 64 MiB", open_transposed, make_copy},
+};
+const size_t bench_longs_count = sizeof bench_longs / sizeof *bench_longs;
+
+void bench_long_keep_busy(const struct bench_long *work, td_device *device, void (*started)(td_device *device)) {
+    enum { AHEAD = 4 };
+    td_tensor *x[3] = {0}, *made[AHEAD] = {0};
+    work->open(device, x);
+    for (size_t i = 0;; i = (i + 1) % AHEAD) {
+        if (made[i] && started) {
+            started(device);
+            started = NULL;
+        }
+        if (made[i] && td_wait(made[i]) != TD_OK)
+            return;
+        td_release(made[i]);
+        made[i] = work->make(device, x);
+        if (!made[i] || td_flush(device) != TD_OK)
+            return;
+    }
+}
