@@ -200,12 +200,12 @@ static void hang(struct wire *wire) {
     cr_assert(wire_op(wire, &(struct wire_op){.opcode = OP_TANH, .output = 2, .sequence = 2, WIRE_INPUTS(1)}));
 }
 
-/* As much of it as is taken. */
-static bool flood(struct wire *wire, uint64_t first, uint64_t n) {
+/* As much of it as is taken before nothing moves for `idle_ms`. */
+static bool flood(struct wire *wire, uint64_t first, uint64_t n, int idle_ms) {
     struct wire_buffer buffer = {0};
     for (uint64_t i = first; i < first + n; i++)
         wire_buffer_op(&buffer, &(struct wire_op){.opcode = OP_ADD, .output = i, .sequence = i, WIRE_INPUTS(1, 1)});
-    bool all = wire_write_some(wire, buffer.bytes, buffer.n, IDLE_MS) == buffer.n;
+    bool all = wire_write_some(wire, buffer.bytes, buffer.n, idle_ms) == buffer.n;
     wire_buffer_finish(&buffer);
     return all;
 }
@@ -229,14 +229,14 @@ Test(principals, operations_in_flight_of_all_sessions_count_together) {
     wire_open(&modest, tensord.url, PREAMBLE_TARGET_DEFAULT);
     wire_open(&other, tensord.tcp, PREAMBLE_TARGET_DEFAULT);
     hang(&greedy);
-    cr_assert(!flood(&greedy, 3, 100000), "all of it was taken");
+    cr_assert(!flood(&greedy, 3, 100000, IDLE_MS), "all of it was taken");
     Tensord__Sync sync = TENSORD__SYNC__INIT;
     cr_assert(wire_full(&modest, 1, 1, 16, 1));
-    cr_assert(flood(&modest, 2, 100)); /* its socket takes so much */
+    cr_assert(flood(&modest, 2, 100, WIRE_TIMEOUT_MS)); /* its socket takes so much */
     cr_assert(wire_request(&modest, FRAME_SYNC, &sync));
     status_until(tensord.tcp, is_held, &limit, 30000);
     cr_assert(wire_full(&other, 1, 1, 16, 1)); /* somebody else's are another matter */
-    cr_assert(flood(&other, 2, 1000));
+    cr_assert(flood(&other, 2, 1000, WIRE_TIMEOUT_MS));
     cr_assert(wire_request(&other, FRAME_SYNC, &sync));
     cr_assert_eq(wire_receive(&other, &frame, WIRE_TIMEOUT_MS), WIRE_FRAME);
     cr_assert_eq(frame.header.type, FRAME_DONE);
