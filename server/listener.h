@@ -52,7 +52,7 @@ int listener_open_default(struct listener_list *list, struct fault *fault);
 int listener_inherit(struct listener_list *list, int fd, struct fault *fault);
 /* A TCP socket that listens on one address: 0 or an errno. */
 int listener_bind_tcp(const struct url_address *address, int *fd);
-/* "tcp://127.0.0.1:7077" */
+/* "tcp://127.0.0.1:8478" */
 void listener_name_tcp(const struct sockaddr_storage *address, char *text, size_t size);
 /* Stops listening and removes our socket files. The loop then closes the handles. */
 void listener_list_finish(struct listener_list *list);

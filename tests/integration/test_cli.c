@@ -100,7 +100,7 @@ Test(cli, tcp_beyond_loopback_is_refused) {
     refused_with("authentication");
     TENSORD("--listen", "tcp://[::]:0", "--devices", "cpu:0");
     refused_with("authentication");
-    TENSORD("--listen", "tcp://192.0.2.1:7077", "--devices", "cpu:0");
+    TENSORD("--listen", "tcp://192.0.2.1:8478", "--devices", "cpu:0");
     refused_with("authentication");
 }
 
@@ -331,13 +331,13 @@ Test(cli, passed_socket_that_was_shut_down_does_not_spin) {
 
 Test(cli, a_configuration_is_checked_without_a_start) {
     char folder[64], path[80];
-    TENSORD("--check-config", "--listen", "unix:/tmp/x", "--listen", "tcp://127.0.0.1:7077", "--threads", "2");
+    TENSORD("--check-config", "--listen", "unix:/tmp/x", "--listen", "tcp://127.0.0.1:8478", "--threads", "2");
     cr_assert_eq(command.code, 0, "%s", command.err);
     cr_assert_str_eq(command.out, "The configuration is valid.\n");
     command_finish(&command);
-    TENSORD("--check-config", "--listen", "tcp://0.0.0.0:7077");
+    TENSORD("--check-config", "--listen", "tcp://0.0.0.0:8478");
     refused_with("there is no authentication");
-    TENSORD("--check-config", "--listen", "tls://127.0.0.1:7077");
+    TENSORD("--check-config", "--listen", "tls://127.0.0.1:8478");
     refused_with("no certificate to show");
     TENSORD("--check-config", "--tls-certificate", "/nonexistent/c.pem");
     refused_with("/nonexistent/c.pem");

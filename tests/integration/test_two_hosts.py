@@ -14,7 +14,7 @@ import unittest
 
 TENSORD, TENSORCTL, HELLO = (os.environ[name] for name in ("TENSORD_EXE", "TENSORCTL_EXE", "HELLO_EXE"))
 SERVER, CLIENT = f"tensord-s{os.getpid()}", f"tensord-c{os.getpid()}"
-ADDRESS, OTHER, PORT = "192.0.2.1", "192.0.2.2", 7077
+ADDRESS, OTHER, PORT = "192.0.2.1", "192.0.2.2", 8478
 
 
 def run(*command, check=True, **options):

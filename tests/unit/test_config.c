@@ -113,7 +113,7 @@ Test(config, lists_of_principals_that_are_none_are_refused) {
 
 Test(config, a_file_sets_every_kind_of_key) {
     static const char text[] = "# a comment\n"
-                               "listen = unix:/tmp/a.sock, tcp://127.0.0.1:7077\n"
+                               "listen = unix:/tmp/a.sock, tcp://127.0.0.1:8478\n"
                                "[devices]\n"
                                "  devices = cpu, cpu:3\n"
                                "memory = 2G\n"
@@ -128,7 +128,7 @@ Test(config, a_file_sets_every_kind_of_key) {
     struct fault fault;
     cr_assert(read_text(&config, text, &fault) == STATUS_OK, "%s", fault.message);
     cr_assert(config.n_listen == 3);
-    cr_assert_str_eq(config.listen[1], "tcp://127.0.0.1:7077");
+    cr_assert_str_eq(config.listen[1], "tcp://127.0.0.1:8478");
     cr_assert_str_eq(config.listen[2], "tcp://[::1]:0");
     cr_assert(config.n_devices == 2 && !config.devices_auto);
     cr_assert_str_eq(config.devices[0].name, "cpu:0");

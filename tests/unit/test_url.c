@@ -17,10 +17,10 @@ Test(url, unix_paths) {
 
 Test(url, tcp_hosts_and_ports) {
     struct url url;
-    cr_assert_eq(url_parse("tcp://example.org:7077", &url, &fault), STATUS_OK);
+    cr_assert_eq(url_parse("tcp://example.org:8478", &url, &fault), STATUS_OK);
     cr_assert_eq(url.kind, URL_TCP);
     cr_assert_str_eq(url.host, "example.org");
-    cr_assert_eq(url.port, 7077);
+    cr_assert_eq(url.port, 8478);
     cr_assert_eq(url_parse("tcp://127.0.0.1:0", &url, &fault), STATUS_OK);
     cr_assert_eq(url.port, 0);
     cr_assert_eq(url_parse("tcp://[::1]:65535", &url, &fault), STATUS_OK);
@@ -30,10 +30,10 @@ Test(url, tcp_hosts_and_ports) {
 
 Test(url, tls_is_tcp_with_another_name) {
     struct url url;
-    cr_assert_eq(url_parse("tls://[::1]:7077", &url, &fault), STATUS_OK);
+    cr_assert_eq(url_parse("tls://[::1]:8478", &url, &fault), STATUS_OK);
     cr_assert_eq(url.kind, URL_TLS);
     cr_assert_str_eq(url.host, "::1");
-    cr_assert_eq(url.port, 7077);
+    cr_assert_eq(url.port, 8478);
     url.port = 1;
     cr_assert_eq(url_parse("tls://host", &url, &fault), STATUS_INVALID_ARGUMENT);
     cr_assert_eq(url.kind, URL_TLS);
@@ -43,8 +43,8 @@ Test(url, tls_is_tcp_with_another_name) {
 Test(url, bad_forms_are_refused_with_a_hint) {
     const char *const bad[] = {
         "",           "unix:",           "unix:relative",    "/run/x",        "tcp://",         "tcp://host",
-        "tcp://:1",   "tcp://host:",     "tcp://host:65536", "tcp://host:-1", "tcp://host:1x",  "tcp://::1:7077",
-        "tcp://[]:1", "tcp://[::1]7077", "tcp://[::1",       "tcp://h/x:1",   "http://host:80", "tcp:host:1",
+        "tcp://:1",   "tcp://host:",     "tcp://host:65536", "tcp://host:-1", "tcp://host:1x",  "tcp://::1:8478",
+        "tcp://[]:1", "tcp://[::1]8478", "tcp://[::1",       "tcp://h/x:1",   "http://host:80", "tcp:host:1",
         "tcp://h:1/", "tcp://h:000001",  "tcp://[host]:1",   "tcp://a b:1",
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
