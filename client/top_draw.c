@@ -132,6 +132,10 @@ static void draw_work(struct pen *pen, const Tensord__DeviceStatus *device) {
               text_count(rate, device->ops_per_s), text_count(queue, (double)device->queue_depth));
     if (device->stalled_s >= 1)
         pen_print(pen, TOP_WARNING, " stalled for %s", text_duration(age, device->stalled_s));
+    if (device->names_unsaved)
+        pen_print(pen, *device->names_save_fault ? TOP_WARNING : TOP_PLAIN, " %s name%s unsaved for %s",
+                  text_count(queue, (double)device->names_unsaved), device->names_unsaved == 1 ? "" : "s",
+                  text_duration(age, device->names_unsaved_s));
 }
 
 static void draw_device(struct pen *pen, const struct top *top, size_t number, unsigned lines) {

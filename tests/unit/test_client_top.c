@@ -138,6 +138,18 @@ Test(top, wide_terminal_shows_how_busy_a_device_has_been) {
     top_finish(&top);
 }
 
+Test(top, names_that_are_not_saved_are_told_with_their_age) {
+    struct top top = {.sort = TOP_LIVE};
+    Tensord__Status *status = make_status(4, 1, 1);
+    status->devices[2]->names_unsaved = 3;
+    status->devices[2]->names_unsaved_s = 120;
+    cr_assert(top_take(&top, status, 1000));
+    draw(&top, 12, 290);
+    cr_assert(strstr(sheet.text[3], " 3 names unsaved for 2.0 min"), "%s", sheet.text[3]);
+    cr_assert_not(strstr(sheet.text[2], "unsaved") || strstr(sheet.text[1], "unsaved"));
+    top_finish(&top);
+}
+
 Test(top, small_terminal_shows_devices_and_sessions) {
     struct top top = {.sort = TOP_LIVE};
     cr_assert(top_take(&top, make_status(DEVICES, SESSIONS, 1), 1000));
