@@ -150,6 +150,10 @@ int command_top(struct tensorctl *ctl, struct fault *fault) {
 }
 
 int command_trace(struct tensorctl *ctl, struct fault *fault) {
-    return tensorctl_trace(ctl->control, ctl->url, ctl->seconds > 0 ? ctl->seconds : 5,
-                           ctl->output ? ctl->output : "trace.json", ctl->words, ctl->n_words, fault);
+    const struct trace_wish wish = {
+        .seconds = ctl->seconds > 0 ? ctl->seconds : 5,
+        .session = ctl->session,
+        .path = ctl->output ? ctl->output : "trace.json",
+    };
+    return tensorctl_trace(ctl->control, ctl->url, &wish, ctl->words, ctl->n_words, fault);
 }

@@ -22,6 +22,7 @@ enum command_option {
     COMMAND_REPLACE,
     COMMAND_ALL,
     COMMAND_TO,
+    COMMAND_SESSION,
     COMMAND_OPTIONS
 };
 #define COMMAND_TAKES(option) (1u << (option))
@@ -38,6 +39,7 @@ struct tensorctl {
     const char *user;    /* kill, names */
     double interval_s;   /* top; 0: not said */
     bool batch;          /* the same */
+    uint64_t session;    /* trace: its number; 0: all */
     unsigned long count; /* top --batch, ping; 0: not said */
     double seconds;      /* trace, bench; 0: not said */
     const char *output;  /* trace; NULL: not said */

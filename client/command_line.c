@@ -79,6 +79,13 @@ static bool take_count(struct tensorctl *ctl, const char *value) {
     return *value >= '0' && *value <= '9' && ctl->count && !*end && !errno;
 }
 
+static bool take_session(struct tensorctl *ctl, const char *value) {
+    char *end;
+    errno = 0;
+    ctl->session = strtoull(value, &end, 10);
+    return *value >= '0' && *value <= '9' && ctl->session && !*end && !errno;
+}
+
 /* ---- the table ---- */
 
 static const struct option_row {
@@ -108,6 +115,8 @@ static const struct option_row {
     [COMMAND_REPLACE] = {"replace", 0, no_argument, "", take_replace, NULL, "also names that are taken"},
     [COMMAND_ALL] = {"all", 0, no_argument, "", take_all, NULL, "everybody's, for administrators; rm, mv: all names"},
     [COMMAND_TO] = {"to", 0, required_argument, " NAME", take_to, "the name of a user", "mv: who is to have them"},
+    [COMMAND_SESSION] = {"session", 0, required_argument, " N", take_session, "a session's number, as status shows it",
+                         "of this session alone"},
 };
 
 enum { LINE_URL = 256, LINE_VERSION, LINE_FIRST /* + enum command_option */ };
@@ -258,6 +267,10 @@ int command_line_read(struct tensorctl *ctl, int argc, char **argv, const struct
     const char *name = argv[optind];
     if (help || (name && !strcmp(name, "help")))
         return help_of(help || !name ? name : argv[optind + 1], commands, n_commands);
+    if (name && !strcmp(name, "version")) {
+        puts("tensorctl " TENSORD_VERSION);
+        return EXIT_SUCCESS;
+    }
     if (!name)
         return usage_error(NULL, "which command?", NULL);
     ctl->command = command_find(commands, n_commands, name);

@@ -22,7 +22,12 @@ void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
 struct control;
 struct fault;
 /* Records what runs on these devices (none: all that are ready) for so long, and writes it to a file for Perfetto. */
-int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path,
+struct trace_wish {
+    double seconds;
+    uint64_t session; /* this one alone; 0: all */
+    const char *path; /* "-": standard output */
+};
+int tensorctl_trace(struct control *control, const char *url, const struct trace_wish *wish,
                     const char *const devices[], int n_devices, struct fault *fault);
 /* Ends a session; `fault` says why not. */
 int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);

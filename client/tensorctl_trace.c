@@ -116,10 +116,11 @@ static void source_close(struct source *source) {
     source->payload = NULL;
 }
 
-static int source_ask(struct source *source, double seconds, struct fault *fault) {
-    uint8_t bytes[FRAME_HEADER_BYTES + 16];
+static int source_ask(struct source *source, const struct trace_wish *wish, struct fault *fault) {
+    uint8_t bytes[FRAME_HEADER_BYTES + 32];
     Tensord__TraceStart start = TENSORD__TRACE_START__INIT;
-    start.milliseconds = (uint32_t)(seconds * 1e3 + 0.5);
+    start.milliseconds = (uint32_t)(wish->seconds * 1e3 + 0.5);
+    start.session = wish->session;
     struct frame_header header = {.type = FRAME_TRACE_START, .sequence = 2};
     header.message_bytes = (uint32_t)tensord__trace_start__get_packed_size(&start);
     frame_header_encode(&header, bytes);
@@ -146,7 +147,7 @@ static int source_greet(struct source *source, struct fault *fault) {
 }
 
 static int source_open(struct source *source, const char *url, struct tls_context *tls, const Tensord__Device *device,
-                       double seconds, struct fault *fault) {
+                       const struct trace_wish *wish, struct fault *fault) {
     snprintf(source->name, sizeof source->name, "%s", device->name);
     source->payload = malloc(FRAME_CHUNK);
     if (!source->payload || frame_reader_init(&source->reader, FRAME_HEADER_BYTES + (64 << 10))) {
@@ -165,7 +166,7 @@ static int source_open(struct source *source, const char *url, struct tls_contex
     }
     code = source_greet(source, fault);
     if (code == STATUS_OK)
-        code = source_ask(source, seconds, fault);
+        code = source_ask(source, wish, fault);
     if (code != STATUS_OK)
         source_close(source);
     return code;
@@ -205,14 +206,15 @@ static int tracing_check_names(const Tensord__DeviceList *list, const char *cons
 }
 
 static void tracing_open(struct tracing *tracing, const char *url, struct tls_context *tls,
-                         const Tensord__DeviceList *list, const char *const names[], int n_names, double seconds) {
+                         const Tensord__DeviceList *list, const char *const names[], int n_names,
+                         const struct trace_wish *wish) {
     for (size_t i = 0; i < list->n_devices && tracing->n < TRACE_DEVICES_MAX && !trace_interrupted; i++) {
         struct source *source = &tracing->sources[tracing->n];
         struct fault fault = {0};
         if (!tracing_wants(list->devices[i], names, n_names))
             continue;
         *source = (struct source){.transport.fd = -1, .number = (unsigned)i, .file = &tracing->file};
-        int code = source_open(source, url, tls, list->devices[i], seconds, &fault);
+        int code = source_open(source, url, tls, list->devices[i], wish, &fault);
         if (code != STATUS_OK) {
             tracing_blame(tracing, list->devices[i]->name, &fault, code);
             continue;
@@ -267,7 +269,7 @@ static void tracing_run(struct tracing *tracing, double seconds) {
 }
 
 static int tracing_do(struct tracing *tracing, const char *url, struct tls_context *tls,
-                      const Tensord__DeviceList *list, double seconds, const char *path, const char *const names[],
+                      const Tensord__DeviceList *list, const struct trace_wish *wish, const char *const names[],
                       int n_names, struct fault *fault) {
     char text[CONTROL_URL_MAX];
     int code = control_url(url, text, fault);
@@ -275,8 +277,9 @@ static int tracing_do(struct tracing *tracing, const char *url, struct tls_conte
         code = tracing_check_names(list, names, n_names, fault);
     if (code != STATUS_OK)
         return code;
+    const char *path = wish->path;
     sigaction(SIGINT, &(struct sigaction){.sa_handler = trace_interrupt}, NULL);
-    tracing_open(tracing, text, tls, list, names, n_names, seconds);
+    tracing_open(tracing, text, tls, list, names, n_names, wish);
     if (tracing->n == 0 && tracing->first.code) { /* an older file stays */
         *fault = tracing->first;
         return (int)fault->code;
@@ -289,7 +292,7 @@ static int tracing_do(struct tracing *tracing, const char *url, struct tls_conte
     }
     for (unsigned i = 0; i < tracing->n; i++)
         trace_file_device(&tracing->file, tracing->sources[i].number, tracing->sources[i].name);
-    tracing_run(tracing, seconds);
+    tracing_run(tracing, wish->seconds);
     unsigned long long events = tracing->file.events;
     if (!trace_file_close(&tracing->file))
         return fault_set(fault, STATUS_INTERNAL, "cannot write %.150s: %s", path, strerror(errno));
@@ -302,7 +305,7 @@ static int tracing_do(struct tracing *tracing, const char *url, struct tls_conte
     return STATUS_OK;
 }
 
-int tensorctl_trace(struct control *control, const char *url, double seconds, const char *path,
+int tensorctl_trace(struct control *control, const char *url, const struct trace_wish *wish,
                     const char *const devices[], int n_devices, struct fault *fault) {
     Tensord__ListDevices request = TENSORD__LIST_DEVICES__INIT;
     Tensord__DeviceList *list;
@@ -311,7 +314,7 @@ int tensorctl_trace(struct control *control, const char *url, double seconds, co
     if (code != STATUS_OK)
         return code;
     struct tracing *tracing = calloc(1, sizeof *tracing);
-    code = tracing ? tracing_do(tracing, url, control_tls(control), list, seconds, path, devices, n_devices, fault)
+    code = tracing ? tracing_do(tracing, url, control_tls(control), list, wish, devices, n_devices, fault)
                    : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     free(tracing);
     tensord__device_list__free_unpacked(list, NULL);

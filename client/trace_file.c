@@ -4,7 +4,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "proto/dtype.h"
+#include "proto/figures.h"
 #include "proto/json.h"
 
 bool trace_file_open(struct trace_file *file, const char *path) {
@@ -12,20 +15,6 @@ bool trace_file_open(struct trace_file *file, const char *path) {
     if (file->out)
         fputs("{\"displayTimeUnit\": \"ns\", \"traceEvents\": [", file->out);
     return file->out;
-}
-
-bool trace_file_close(struct trace_file *file) {
-    fputs("\n]}\n", file->out);
-    bool written = !ferror(file->out) && !file->no_memory;
-    int error = file->no_memory ? ENOMEM : errno;
-    if (file->out == stdout ? fflush(stdout) : fclose(file->out)) {
-        written = false;
-        error = errno;
-    }
-    free(file->tracks);
-    *file = (struct trace_file){0};
-    errno = error;
-    return written;
 }
 
 /* Begins an event; the caller goes on with `, "key": …}`. Numbers of processes and threads begin at 1. */
@@ -52,17 +41,50 @@ void trace_file_device(struct trace_file *file, unsigned device, const char *nam
     fputs("}}", file->out);
 }
 
+/* The newest of this number; NULL: nothing is known of it. */
+static const struct trace_session *file_session(const struct trace_file *file, uint64_t number) {
+    for (size_t i = file->n_sessions; i-- > 0;)
+        if (file->sessions[i].number == number)
+            return &file->sessions[i];
+    return NULL;
+}
+
+static void file_add_session(struct trace_file *file, const Tensord__TraceSession *session) {
+    struct trace_session *sessions = realloc(file->sessions, (file->n_sessions + 1) * sizeof *sessions);
+    char program[128], *words = NULL;
+    if (sessions)
+        file->sessions = sessions;
+    figures_program(session->client, program, sizeof program);
+    if (!sessions || asprintf(&words, "%s (%s)", program, session->principal) < 0) {
+        file->no_memory = true;
+        return;
+    }
+    file->sessions[file->n_sessions++] = (struct trace_session){session->session, words};
+}
+
 static void file_name_track(struct trace_file *file, size_t number) {
     const struct trace_track *track = &file->tracks[number];
     static const char *const roles[] = {"uploads", "fetches", "copies from other devices"};
     file_event(file, "M", track->device);
-    fprintf(file->out, ", \"tid\": %zu, \"name\": \"thread_name\", \"args\": {\"name\": \"session %" PRIu64 " ",
-            number + 1, track->session);
-    if (track->role < 0 && track->role >= -3)
-        fputs(roles[-1 - track->role], file->out);
-    else
-        fprintf(file->out, "stream %" PRId32, track->role);
-    fputs("\"}}", file->out);
+    const struct trace_session *session = file_session(file, track->session);
+    char *name = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&name, &bytes);
+    fprintf(file->out, ", \"tid\": %zu, \"name\": \"thread_name\", \"args\": {\"name\": ", number + 1);
+    if (out) {
+        fprintf(out, "session %" PRIu64 " ", track->session);
+        if (track->role < 0 && track->role >= -3)
+            fputs(roles[-1 - track->role], out);
+        else
+            fprintf(out, "stream %" PRId32, track->role);
+        if (session)
+            fprintf(out, ": %s", session->words);
+        fclose(out);
+    }
+    file->no_memory |= !name;
+    file_text(file, name ? name : "");
+    fputs("}}", file->out);
+    free(name);
 }
 
 static bool track_is(const struct trace_track *track, const struct trace_track *wanted) {
@@ -89,6 +111,25 @@ static size_t file_track(struct trace_file *file, const struct trace_track *want
     return file->last_track;
 }
 
+/* "f32 (64, 784)", of the operand whose extents begin there; what comes from elsewhere may be short. */
+static size_t file_operand(struct trace_file *file, const Tensord__TraceEvent *event, size_t operand, size_t extent) {
+    uint32_t dtype = event->dtypes[operand], rank = event->ranks[operand];
+    fprintf(file->out, "%s (", dtype < DTYPE_COUNT ? dtype_name((enum dtype)dtype) : "unknown");
+    for (uint32_t i = 0; i < rank && extent < event->n_extents; i++)
+        fprintf(file->out, "%s%" PRId64, i ? ", " : "", event->extents[extent++]);
+    fputs(rank == 1 ? ",)" : ")", file->out);
+    return extent;
+}
+
+static void file_operands(struct trace_file *file, const Tensord__TraceEvent *event) {
+    size_t n = event->n_dtypes < event->n_ranks ? event->n_dtypes : event->n_ranks, extent = 0;
+    for (size_t i = 0; i < n; i++) {
+        fputs(i == 0 ? ", \"output\": \"" : i == 1 ? "\", \"inputs\": \"" : ", ", file->out);
+        extent = file_operand(file, event, i, extent);
+    }
+    fputs(n ? "\"" : "", file->out);
+}
+
 static void file_slice(struct trace_file *file, unsigned device, const Tensord__TraceEvent *event) {
     const struct trace_track track = {device, event->stream, event->session, event->role};
     size_t number = file_track(file, &track);
@@ -100,8 +141,10 @@ static void file_slice(struct trace_file *file, unsigned device, const Tensord__
     file_time(file, "dur", event->duration_ns);
     fputs(", \"args\": {\"label\": ", file->out);
     file_text(file, event->label);
-    fprintf(file->out, ", \"session\": %" PRIu64 ", \"sequence\": %" PRIu64 ", \"bytes\": %" PRIu64 "}}",
-            event->session, event->sequence, event->bytes);
+    fprintf(file->out, ", \"session\": %" PRIu64 ", \"sequence\": %" PRIu64 ", \"bytes\": %" PRIu64, event->session,
+            event->sequence, event->bytes);
+    file_operands(file, event);
+    fputs("}}", file->out);
     file->events++;
 }
 
@@ -114,10 +157,16 @@ static void file_counter(struct trace_file *file, unsigned device, const char *n
 }
 
 void trace_file_add(struct trace_file *file, unsigned device, const Tensord__TraceEvents *events) {
+    for (size_t i = 0; i < events->n_sessions; i++)
+        file_add_session(file, events->sessions[i]);
     for (size_t i = 0; i < events->n_events; i++)
         file_slice(file, device, events->events[i]);
     for (size_t i = 0; i < events->n_counters; i++) {
         const Tensord__TraceCounters *counters = events->counters[i];
+        if (!file->wall_ns) {
+            file->at_ns = counters->at_ns;
+            file->wall_ns = counters->wall_ns;
+        }
         file_counter(file, device, "memory live", counters->at_ns, "bytes", counters->memory_live);
         file_counter(file, device, "queue depth", counters->at_ns, "operations", counters->queue_depth);
     }
@@ -129,4 +178,36 @@ void trace_file_dropped(struct trace_file *file, unsigned device, uint64_t dropp
     file_event(file, "M", device);
     fprintf(file->out, ", \"name\": \"process_labels\", \"args\": {\"labels\": \"%" PRIu64 " events are missing\"}}",
             dropped);
+}
+
+/* ---- the end ---- */
+
+/* When it began by the daemon's wall clock, and which moment that is here, for who compares it with a log. */
+static void file_started(const struct trace_file *file) {
+    time_t seconds = (time_t)(file->wall_ns / 1000000000);
+    struct tm utc;
+    char text[32];
+    if (!file->wall_ns || !gmtime_r(&seconds, &utc) || !strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc))
+        return;
+    fprintf(file->out, ", \"otherData\": {\"started\": \"%s.%06uZ\", \"started_ts\": %" PRIu64 ".%03u}", text,
+            (unsigned)(file->wall_ns % 1000000000 / 1000), file->at_ns / 1000, (unsigned)(file->at_ns % 1000));
+}
+
+bool trace_file_close(struct trace_file *file) {
+    fputs("\n]", file->out);
+    file_started(file);
+    fputs("}\n", file->out);
+    bool written = !ferror(file->out) && !file->no_memory;
+    int error = file->no_memory ? ENOMEM : errno;
+    if (file->out == stdout ? fflush(stdout) : fclose(file->out)) {
+        written = false;
+        error = errno;
+    }
+    free(file->tracks);
+    for (size_t i = 0; i < file->n_sessions; i++)
+        free(file->sessions[i].words);
+    free(file->sessions);
+    *file = (struct trace_file){0};
+    errno = error;
+    return written;
 }

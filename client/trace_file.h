@@ -9,6 +9,12 @@
 
 #include "proto/tensord.pb-c.h"
 
+/* Whose a session is. */
+struct trace_session {
+    uint64_t number;
+    char *words; /* "fashion_mnist (alice)" */
+};
+
 struct trace_track {
     unsigned device;
     uint32_t stream;
@@ -21,6 +27,9 @@ struct trace_file {
     bool any; /* something is written: a comma is due */
     struct trace_track *tracks;
     size_t n_tracks, last_track;
+    struct trace_session *sessions;
+    size_t n_sessions;
+    uint64_t at_ns, wall_ns; /* a moment at the beginning by both clocks; 0: not told */
     uint64_t events;
     bool no_memory;
 };

@@ -10,13 +10,11 @@
 #include "engine/tenant_impl.h"
 
 enum {
-    TRACE_RING = 1 << 18, /* events: 64 MiB */
+    TRACE_RING = (64 << 20) / sizeof(struct trace_event),
     TRACE_ORIGIN_WAIT_NS = 100 * 1000 * 1000,
 };
 /* CUDA tells the time between two events as a float of milliseconds: within a second that is exact to some 60 ns. */
 #define TRACE_ORIGIN_NS (UINT64_C(1000) * 1000 * 1000)
-
-_Static_assert(sizeof(struct trace_event) * TRACE_RING <= 64 << 20, "the ring");
 
 /* ---- the ring ---- */
 
@@ -56,10 +54,13 @@ bool trace_wants(const struct trace *trace, const struct stream *stream) {
     if (!atomic_load_explicit(&trace->on, memory_order_acquire))
         return false;
     const struct run_share *share = atomic_load_explicit(&trace->share, memory_order_relaxed);
+    uint64_t session = atomic_load_explicit(&trace->session, memory_order_relaxed);
+    if (session && stream->session != session)
+        return false;
     return !share || (stream->group && stream->group->share == share);
 }
 
-int trace_start(struct engine *engine, const struct tenant *tenant, struct fault *fault) {
+int trace_start(struct engine *engine, const struct tenant *tenant, uint64_t session, struct fault *fault) {
     const struct device_async *async = engine->device->vtable->async;
     struct trace *trace = &engine->trace;
     if (async && (!async->timed_record || !async->event_elapsed))
@@ -74,6 +75,7 @@ int trace_start(struct engine *engine, const struct tenant *tenant, struct fault
     atomic_store(&trace->read, atomic_load(&trace->written));
     atomic_store(&trace->dropped, 0);
     trace->began_ns = engine_clock();
+    atomic_store(&trace->session, session);
     atomic_store(&trace->share, tenant ? tenant->share : NULL);
     atomic_store(&trace->on, true); /* whoever sees this has not seen an older ring */
     return STATUS_OK;
@@ -132,8 +134,19 @@ static uint64_t operand_bytes(const struct operand *operand) {
     return bytes;
 }
 
+static void trace_note_operand(struct trace_event *event, const struct operand *operand, unsigned *extents) {
+    if (*extents + operand->rank > TRACE_EXTENTS)
+        return;
+    event->dtypes[event->n_operands] = operand->dtype;
+    event->ranks[event->n_operands++] = operand->rank;
+    for (unsigned i = 0; i < operand->rank; i++)
+        event->extents[(*extents)++] = operand->shape[i];
+}
+
 static void trace_describe(struct trace_event *event, const struct stream *stream, const struct record *record) {
     bool kernel = record->kind == RECORD_KERNEL;
+    unsigned extents = 0;
+    event->n_operands = 0;
     event->session = stream->session;
     event->sequence = record->sequence;
     event->stream = stream->id;
@@ -144,8 +157,11 @@ static void trace_describe(struct trace_event *event, const struct stream *strea
     if (kernel)
         return;
     event->bytes = operand_bytes(&record->launch.output);
-    for (unsigned i = 0; i < record->launch.n_inputs; i++)
+    trace_note_operand(event, &record->launch.output, &extents);
+    for (unsigned i = 0; i < record->launch.n_inputs; i++) {
         event->bytes += operand_bytes(&record->launch.inputs[i]);
+        trace_note_operand(event, &record->launch.inputs[i], &extents);
+    }
 }
 
 /* ---- the device's clock ---- */

@@ -10,20 +10,25 @@
 /* What a stream is to its session: the client's number of it, or one of these. */
 enum { TRACE_UPLOADS = -1, TRACE_FETCHES = -2, TRACE_COPIES = -3 /* from other devices */ };
 
+enum { TRACE_OPERANDS = 4, TRACE_EXTENTS = 12 };
+
 struct trace_event {
     uint64_t begin_ns, end_ns;         /* CLOCK_MONOTONIC */
     uint64_t session, sequence, bytes; /* of the operands, together; 0: not known */
     uint32_t stream;                   /* the engine's number; what runs on one stream does not overlap */
     int32_t role;
+    /* What it works on, the output first, as far as there is room for their extents: those of one after the other. */
+    uint8_t n_operands, dtypes[TRACE_OPERANDS], ranks[TRACE_OPERANDS];
+    int64_t extents[TRACE_EXTENTS];
     char name[48]; /* of the launch: "matmul" */
     char label[FAILURE_LABEL_MAX + 1];
 };
 
 struct tenant;
 
-/* Of all sessions, or of one tenant's alone, which must be there until the trace is stopped. STATUS_UNSUPPORTED where the
- * device cannot tell the time; STATUS_NO_HOST_MEMORY. */
-int trace_start(struct engine *engine, const struct tenant *tenant, struct fault *fault);
+/* Of all sessions, or of one tenant's alone, which must be there until the trace is stopped; and of these of the one with
+ * this number alone, unless it is 0. STATUS_UNSUPPORTED where the device cannot tell the time; STATUS_NO_HOST_MEMORY. */
+int trace_start(struct engine *engine, const struct tenant *tenant, uint64_t session, struct fault *fault);
 /* Host memory that a trace takes, at most. */
 uint64_t trace_host_bytes(void);
 /* What has not run to its end by then is not recorded. */

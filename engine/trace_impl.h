@@ -25,6 +25,7 @@ struct trace_pending {
 struct trace {
     _Atomic bool on;
     const struct run_share *_Atomic share; /* whose launches alone; NULL: everybody's */
+    _Atomic uint64_t session;              /* and whose alone; 0: all of these */
     struct trace_event *ring; /* TRACE_RING of them, made at the first start, and kept */
     uint64_t began_ns;
     _Atomic uint64_t dropped;

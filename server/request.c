@@ -395,11 +395,11 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
 
 static int request_trace_start(struct connection *connection, const struct frame_header *header,
                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
-    uint32_t milliseconds = ((const Tensord__TraceStart *)message)->milliseconds;
+    const Tensord__TraceStart *start = (const Tensord__TraceStart *)message;
     struct fault refused;
 
     (void)sink, (void)fault;
-    if (trace_feed_start(connection, header->sequence, milliseconds, &refused) == STATUS_OK)
+    if (trace_feed_start(connection, header->sequence, start->milliseconds, start->session, &refused) == STATUS_OK)
         return STATUS_OK;
     return answer_fault(connection, FRAME_TRACE_DATA, header->sequence, &refused) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
 }

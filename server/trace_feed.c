@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/host.h"
 #include "engine/trace.h"
@@ -12,7 +13,8 @@
 #include "server/role.h"
 
 enum {
-    TRACE_FEED_EVENTS = 3072,    /* of a frame, which the longest texts make as large as a frame may be */
+    TRACE_FEED_EVENTS = 2048,    /* of a frame, which the longest texts make as large as a frame may be */
+    TRACE_FEED_SESSIONS = 64,    /* known to the client */
     TRACE_FEED_COUNTERS = 64,    /* waiting to be sent; the oldest give way */
     TRACE_FEED_IN_FLIGHT = 8,    /* frames */
     TRACE_FEED_LINGER_MS = 5000, /* after its end, for a client to read what is on its way */
@@ -26,6 +28,12 @@ struct trace_feed_room {
     Tensord__TraceEvent messages[TRACE_FEED_EVENTS], *pointers[TRACE_FEED_EVENTS];
     Tensord__TraceCounters counters[TRACE_FEED_COUNTERS], *counter_pointers[TRACE_FEED_COUNTERS];
     size_t n_counters;
+    uint32_t dtypes[TRACE_FEED_EVENTS][TRACE_OPERANDS], ranks[TRACE_FEED_EVENTS][TRACE_OPERANDS];
+    /* The last numbers of sessions that there were events of, the newest at (next - 1) % TRACE_FEED_SESSIONS. */
+    uint64_t known[TRACE_FEED_SESSIONS];
+    unsigned next;
+    Tensord__TraceSession sessions[TRACE_FEED_SESSIONS], *session_pointers[TRACE_FEED_SESSIONS];
+    size_t n_sessions;
 };
 
 /* A frame on its way. */
@@ -63,7 +71,43 @@ static void trace_feed_sent(struct reply *reply) {
     free(frame);
 }
 
+/* The client is told whose session it is, once. One that has gone already stays a number. */
+static void trace_feed_meet(const struct service *service, struct trace_feed_room *room, uint64_t session) {
+    const struct connection *connection = service->connections;
+
+    for (unsigned i = 0; i < TRACE_FEED_SESSIONS; i++)
+        if (room->known[i] == session)
+            return;
+    room->known[room->next++ % TRACE_FEED_SESSIONS] = session;
+    while (connection && (connection->number != session || !connection->session))
+        connection = connection->next;
+    if (!connection || room->n_sessions == TRACE_FEED_SESSIONS)
+        return;
+    Tensord__TraceSession *message = room->session_pointers[room->n_sessions] = &room->sessions[room->n_sessions];
+    room->n_sessions++;
+    tensord__trace_session__init(message);
+    message->session = session;
+    message->client = (char *)(uintptr_t)connection->client;
+    message->principal = (char *)(uintptr_t)connection->peer.principal.name;
+}
+
+static void trace_feed_operands(struct trace_feed_room *room, size_t n) {
+    struct trace_event *event = &room->events[n];
+    Tensord__TraceEvent *message = &room->messages[n];
+
+    for (unsigned i = 0; i < event->n_operands; i++) {
+        room->dtypes[n][i] = event->dtypes[i];
+        room->ranks[n][i] = event->ranks[i];
+        message->n_extents += event->ranks[i];
+    }
+    message->n_dtypes = message->n_ranks = event->n_operands;
+    message->dtypes = room->dtypes[n];
+    message->ranks = room->ranks[n];
+    message->extents = event->extents;
+}
+
 static size_t trace_feed_collect(struct service *service, struct trace_feed_room *room) {
+    uint64_t last = 0;
     size_t n = 0;
 
     for (; n < TRACE_FEED_EVENTS && trace_next(service->engine, &room->events[n]); n++) {
@@ -80,6 +124,9 @@ static size_t trace_feed_collect(struct service *service, struct trace_feed_room
         message->bytes = event->bytes;
         message->stream = event->stream;
         message->role = event->role;
+        trace_feed_operands(room, n);
+        if (event->session != last)
+            trace_feed_meet(service, room, last = event->session);
     }
     return n;
 }
@@ -139,7 +186,9 @@ bool trace_feed_turn(struct service *service) {
     events.events = feed->room->pointers;
     events.n_counters = feed->room->n_counters;
     events.counters = feed->room->counter_pointers;
-    feed->room->n_counters = 0;
+    events.n_sessions = feed->room->n_sessions;
+    events.sessions = feed->room->session_pointers;
+    feed->room->n_counters = feed->room->n_sessions = 0;
     bool more = events.n_events == TRACE_FEED_EVENTS, last = feed->stopped && !more;
     bool sent = (events.n_events || events.n_counters) && trace_feed_send(service, &events, last);
     if (last && sent)
@@ -150,6 +199,7 @@ bool trace_feed_turn(struct service *service) {
 void trace_feed_tick(struct service *service) {
     struct trace_feed_room *room = service->trace.room;
     struct engine_stats stats;
+    struct timespec wall;
 
     if (room->n_counters == TRACE_FEED_COUNTERS)
         return;
@@ -158,6 +208,8 @@ void trace_feed_tick(struct service *service) {
     room->n_counters++;
     tensord__trace_counters__init(counters);
     counters->at_ns = service_now_ns();
+    clock_gettime(CLOCK_REALTIME, &wall);
+    counters->wall_ns = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec;
     counters->memory_live = stats.memory_live;
     counters->queue_depth = stats.queue_depth;
 }
@@ -183,7 +235,8 @@ static int trace_feed_make_room(struct service *service, const struct connection
     return STATUS_OK;
 }
 
-int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, struct fault *fault) {
+int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, uint64_t session,
+                     struct fault *fault) {
     struct service *service = connection->service;
     struct trace_feed *feed = &service->trace;
     bool all = trace_feed_is_admin(connection);
@@ -198,14 +251,15 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
     if (status)
         return status;
     struct trace_feed_room *room = malloc(sizeof *room);
-    status = room ? trace_start(service->engine, all ? NULL : connection->account->tenant, fault)
+    status = room ? trace_start(service->engine, all ? NULL : connection->account->tenant, session, fault)
                   : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     if (status) {
         host_give(connection->session, trace_feed_host_bytes());
         free(room);
         return status;
     }
-    room->n_counters = 0;
+    room->n_counters = room->n_sessions = room->next = 0;
+    memset(room->known, 0, sizeof room->known);
     *feed = (struct trace_feed){
         .connection = connection,
         .sequence = sequence,

@@ -20,8 +20,10 @@ struct trace_feed {
     struct trace_feed_room *room;
 };
 
-/* STATUS_INVALID_ARGUMENT, STATUS_LIMIT where somebody traces already, or why the engine does not. */
-int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, struct fault *fault);
+/* `session` 0: of all that the client may see. STATUS_INVALID_ARGUMENT, STATUS_LIMIT where somebody traces already, or why the
+ * engine does not. */
+int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, uint64_t session,
+                     struct fault *fault);
 /* The connection sends no more. */
 void trace_feed_drop(struct connection *connection);
 /* A part of a turn; true: there is more to send at once. */

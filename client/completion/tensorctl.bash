@@ -12,7 +12,7 @@ _tensorctl() {
         --url) url+=(--url "${COMP_WORDS[++i]}") && while [[ ${COMP_WORDS[i + 1]} == : || ${COMP_WORDS[i]} == : ]]; do
             url[2]+=${COMP_WORDS[++i]}
         done ;;
-        --reason | --user | --to | --seconds | --interval | --count | --output | -o) ((i++)) ;;
+        --reason | --user | --to | --session | --seconds | --interval | --count | --output | -o) ((i++)) ;;
         -* | : | =) ;;
         *) if [[ -z $command ]]; then command=${COMP_WORDS[i]}; else ((position++)); fi ;;
         esac
@@ -24,6 +24,7 @@ _tensorctl() {
         return
         ;;
     --user | --to) words=$(_tensorctl_ask sessions | sed -n 's/.*"principal": "\(.*\)".*/\1/p' | sort -u) ;;
+    --session) words=$(_tensorctl_ask sessions | sed -n 's/.*"id": \([0-9]*\).*/\1/p') ;;
     --watch | --seconds | --interval | --count | --reason) return ;;
     -o | --output)
         compopt -o filenames

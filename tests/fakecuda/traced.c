@@ -24,7 +24,7 @@ __attribute__((format(printf, 2, 3))) static void traced_wrong(struct traced *tr
 void traced_begin(struct traced *traced, struct engine *engine) {
     struct fault fault;
     *traced = (struct traced){.began_ns = engine_clock()};
-    if (trace_start(engine, NULL, &fault) != STATUS_OK)
+    if (trace_start(engine, NULL, 0, &fault) != STATUS_OK)
         traced_wrong(traced, "no trace: %s", fault.message);
 }
 

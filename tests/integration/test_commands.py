@@ -155,6 +155,7 @@ class Commands(unittest.TestCase):
             return subprocess.run([TENSORCTL, *arguments], check=True, capture_output=True, text=True).stdout
         self.assertEqual(said("--help"), said("help"))
         self.assertEqual(said("--help"), said("-h"))
+        self.assertEqual(said("--version"), said("version"))
         for command in self.commands():
             self.assertEqual(said("help", command), said(command, "--help"))
             self.assertEqual(said("help", command), said(command, "-h"))

@@ -2,6 +2,7 @@
 """tensorctl trace: the file that it writes, of jobs that are known, on a device whose launches have run when they return
 and on one that runs later: TRACE_LATER, the late one by default (tests/device/late.h)."""
 import collections
+import datetime
 import json
 import os
 import shutil
@@ -73,7 +74,7 @@ class TraceTest(unittest.TestCase):
     def slices(self, events):
         found = [e for e in events if e["ph"] == "X"]
         for e in found:
-            self.assertEqual(set(e["args"]), {"label", "session", "sequence", "bytes"})
+            self.assertEqual(set(e["args"]) - {"output", "inputs"}, {"label", "session", "sequence", "bytes"})
             self.assertGreaterEqual(e["dur"], 0)
         return found
 
@@ -113,12 +114,13 @@ class TraceTest(unittest.TestCase):
             self.assertEqual(full["tid"], exp["tid"])
             self.assertNotEqual(exp["tid"], add["tid"])
             self.assertEqual(exp["args"]["bytes"], 2 * 4 << 15)
+            self.assertEqual((exp["args"]["output"], exp["args"]["inputs"]), ("f32 (32768,)", "f32 (32768,)"))
         return rounds
 
     def check_device(self, device):
         job = self.job(device)
         self.until(lambda: self.status()["sessions"], "the job's session is not shown")
-        session = self.status()["sessions"][0]["id"]
+        session, user = (self.status()["sessions"][0][key] for key in ("id", "principal"))
         events = self.trace(device)
         out, _ = job.communicate(timeout=WAIT_S)
         processes = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
@@ -128,7 +130,8 @@ class TraceTest(unittest.TestCase):
         self.assertLess(max(rounds), int(out))
         self.assertEqual({e["args"]["session"] for e in self.slices(events)}, {session})
         tracks = {names[e["pid"], e["tid"]] for e in self.slices(events)}
-        self.assertLessEqual({f"session {session} stream 0", f"session {session} stream 1"}, tracks)
+        of = f": {os.path.basename(JOB)} ({user})"
+        self.assertLessEqual({f"session {session} stream 0{of}", f"session {session} stream 1{of}"}, tracks)
         counters = {e["name"] for e in events if e["ph"] == "C"}
         self.assertEqual(counters, {"memory live", "queue depth"})
         return tracks, session
@@ -138,7 +141,22 @@ class TraceTest(unittest.TestCase):
 
     def test_device_that_runs_later_has_its_copies_on_tracks_of_their_own(self):
         tracks, session = self.check_device(LATER)
-        self.assertIn(f"session {session} fetches", tracks)
+        self.assertIn(f"session {session} fetches", {name.partition(":")[0] for name in tracks})
+
+    def test_one_session_alone_and_when_it_was(self):
+        jobs = [self.job("cpu:0"), self.job("cpu:0")]
+        self.until(lambda: len(self.status()["sessions"]) == 2, "no sessions")
+        session = self.status()["sessions"][0]["id"]
+        before = time.time()
+        events = self.trace("--session", str(session), "cpu:0")
+        self.assertEqual({e["args"]["session"] for e in self.slices(events)}, {session})
+        with open(self.file, encoding="utf-8") as file:
+            other = json.load(file)["otherData"]
+        started = datetime.datetime.fromisoformat(other["started"].replace("Z", "+00:00")).timestamp()
+        self.assertTrue(before - 1 <= started <= time.time(), other)
+        self.assertGreater(min(e["ts"] for e in events if "ts" in e), other["started_ts"] - 1e6)
+        self.assertEqual(self.trace("--session", "999999", "cpu:0", seconds="0.1")[0]["name"], "process_name")
+        self.assertEqual([j.poll() for j in jobs], [None, None])
 
     def test_all_devices_at_once_by_one_clock(self):
         jobs = [self.job("cpu:0"), self.job(LATER)]

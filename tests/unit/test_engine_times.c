@@ -119,7 +119,7 @@ Test(engine_times, percentiles_agree_with_a_trace_of_the_same_work) {
     open_engine(256 << 20);
     device.hook = passing_hook;
     atomic_store(&own_clock, true);
-    cr_assert_eq(trace_start(engine, 0, &(struct fault){0}), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, 0, &(struct fault){0}), STATUS_OK);
     uint64_t id = 0;
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t first = id + 1;

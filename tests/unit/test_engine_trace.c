@@ -4,14 +4,14 @@
 #include "engine/device_impl.h"
 #include "engine/trace.h"
 
-enum { MEMORY = 1 << 20, RING = 1 << 18 /* as in engine/trace.c */ };
+enum { MEMORY = 1 << 20, RING = (64 << 20) / sizeof(struct trace_event) };
 
 static void begin(void) {
     struct fault fault;
     struct session_limits numbered = limits;
     numbered.number = 77;
     open_limited(MEMORY, &numbered);
-    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_OK);
 }
 
 /* Runs `n` operations of one launch each, the first of which binds `id`. */
@@ -54,6 +54,8 @@ Test(engine_trace, every_launch_is_recorded_once_and_in_order) {
         cr_assert_eq(event.sequence, 2 * i + 1); /* the others are of `free` */
         cr_assert_eq(event.role, 0);
         cr_assert_eq(event.bytes, 20);
+        cr_assert(event.n_operands == 1 && event.dtypes[0] == DTYPE_F32 && event.ranks[0] == 1);
+        cr_assert_eq(event.extents[0], 5);
         cr_assert(event.begin_ns >= end && event.end_ns >= event.begin_ns, "event %llu overlaps",
                   (unsigned long long)i);
         end = event.end_ns;
@@ -61,6 +63,21 @@ Test(engine_trace, every_launch_is_recorded_once_and_in_order) {
     cr_assert(!trace_next(engine, &event));
     cr_assert(before <= end && end <= engine_clock());
     cr_assert_eq(trace_dropped(engine), 0);
+    close_engine();
+}
+
+Test(engine_trace, one_session_alone_is_recorded) {
+    struct trace_event event;
+    struct fault fault;
+    begin();
+    trace_stop(engine);
+    cr_assert_eq(trace_start(engine, NULL, 78, &fault), STATUS_OK);
+    run(1, 10, NULL);
+    cr_assert(!trace_next(engine, &event), "another session's");
+    trace_stop(engine);
+    cr_assert_eq(trace_start(engine, NULL, 77, &fault), STATUS_OK);
+    run(100, 10, NULL);
+    cr_assert_eq(drain(&event), 10);
     close_engine();
 }
 
@@ -100,16 +117,16 @@ Test(engine_trace, nothing_is_recorded_before_and_after) {
     cr_assert(!trace_next(engine, &event));
     run(1, 10, NULL);
     cr_assert(!trace_next(engine, &event));
-    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_OK);
     run(100, 10, NULL);
     trace_stop(engine);
     run(200, 10, NULL);
     cr_assert_eq(drain(&event), 10);
-    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_OK);
     cr_assert(!trace_next(engine, &event));
     run(300, 3, NULL);
     trace_stop(engine); /* unread */
-    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_OK);
+    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_OK);
     run(400, 2, NULL);
     cr_assert_eq(drain(&event), 2);
     close_engine();
@@ -123,7 +140,7 @@ Test(engine_trace, device_that_tells_no_times_is_not_traced) {
     struct device_vtable vtable = *before;
     vtable.async = &async;
     engine->device->vtable = &vtable;
-    cr_assert_eq(trace_start(engine, NULL, &fault), STATUS_UNSUPPORTED);
+    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_UNSUPPORTED);
     engine->device->vtable = before;
     close_engine();
 }

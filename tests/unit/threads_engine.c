@@ -180,7 +180,7 @@ static void trace_step(int round) {
     struct trace_event event;
     struct fault fault;
     if (round % 50 == 10)
-        expect(trace_start(engine, NULL, &fault) == STATUS_OK, "a trace");
+        expect(trace_start(engine, NULL, 0, &fault) == STATUS_OK, "a trace");
     while (trace_next(engine, &event))
         expect(event.begin_ns <= event.end_ns && *event.name, "an event");
     if (round % 50 == 30)
