@@ -132,11 +132,12 @@ Test(http_login, wrong_tokens_slow_down_wrong_tokens_from_their_address_and_noth
     }
     cr_assert(put_off > denied, "%u were looked at, %u were not", denied, put_off);
     int64_t before = deadline_now();
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) { /* each would have to wait for two seconds, as wrong tokens do by now */
+        code_at_once("/metrics", "Bearer ", spoilt);
         cr_assert_eq(users_open(&wire, tensord.tcp, PREAMBLE_TARGET_CONTROL, runner, NULL), STATUS_OK);
         wire_close(&wire);
     }
-    cr_assert_lt(deadline_now() - before, 1000, "clients at that address had to wait");
+    cr_assert_lt(deadline_now() - before, 10000, "clients at that address had to wait");
     cr_assert_eq(code_at_once("/healthz", "Bearer ", spoilt), 200, "health takes no token");
 }
 
