@@ -10,12 +10,15 @@
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
 enum {
-    POOL_LOOKS = 8,    /* at free pieces, for each one freed since the last time */
-    POOL_SCAN = 16,    /* storage looked at in one bin before the next bin is */
-    POOL_FITS = 64,    /* settled storage looked at, from the best fit on, for some that may be had */
-    POOL_OWN = 8,      /* the same for some that costs no wait */
-    POOL_TRIM = 64,    /* segments given back at a time */
-    POOL_NEAR = 32,    /* neighbours looked at on each side of a new piece, before any length is taken for possible */
+    POOL_LOOKS = 8,     /* at free pieces, for each one freed since the last time */
+    POOL_SCAN = 16,     /* storage looked at in one bin before the next bin is */
+    POOL_FITS = 64,     /* settled storage looked at, from the best fit on, for some that may be had */
+    POOL_OWN = 8,       /* the same for some that costs no wait */
+    POOL_NEAR = 32,     /* neighbours looked at on each side of a new piece, before any length is taken for possible, */
+    POOL_JOIN_NEAR = 8, /* and of one that may be joined with them */
+    /* Joins around a piece that has just been settled: as many as there may be neighbours that were left apart before it
+     * came, for they were too small together. */
+    POOL_JOINS_SETTLE = 5 * POOL_JOIN_NEAR,
 };
 
 size_t pool_rounded(uint64_t bytes) {
@@ -35,6 +38,10 @@ static struct storage *pool_piece(struct pool *pool) {
 }
 
 static void pool_recycle(struct pool *pool, struct storage *storage) {
+    if (pool->walk.at == storage) { /* the walk begins anew in this segment */
+        pool->walk.at = NULL;
+        pool->walk.run = 0;
+    }
     pool->pieces--;
     slab_give(&pool->objects, storage);
 }
@@ -94,15 +101,19 @@ static enum storage_state storage_look(struct storage *storage) {
 static void waiting_append(struct pool *pool, struct storage *storage) {
     storage->newer = NULL;
     storage->older = pool->newest;
-    if (pool->round && !pool->round_at)
-        pool->round_at = storage;
     *(pool->newest ? &pool->newest->newer : &pool->oldest) = storage;
     pool->newest = storage;
 }
 
+/* It is the next to be looked at. */
+static void waiting_prepend(struct pool *pool, struct storage *storage) {
+    storage->older = NULL;
+    storage->newer = pool->oldest;
+    *(pool->oldest ? &pool->oldest->older : &pool->newest) = storage;
+    pool->oldest = storage;
+}
+
 static void waiting_remove(struct pool *pool, struct storage *storage) {
-    if (pool->round_at == storage)
-        pool->round_at = storage->newer;
     *(storage->older ? &storage->older->newer : &pool->oldest) = storage->newer;
     *(storage->newer ? &storage->newer->older : &pool->newest) = storage->older;
 }
@@ -124,17 +135,23 @@ static void segment_unlist_idle(struct pool *pool, struct segment *segment) {
     pool->idle_bytes -= segment->bytes;
 }
 
-/* A new seam may make a longer run than there was. */
-static void pool_note_run(struct pool *pool, const struct storage *storage) {
+/* What settled neighbours of `storage` come to, together with it; UINT64_MAX: there are more than `near` on one side. */
+static uint64_t run_around(const struct storage *storage, int near) {
     uint64_t run = storage->bytes;
     const struct storage *at = storage;
     for (int i = 0; run < UINT64_MAX && storage_settled(at = at->before); i++)
-        run = i < POOL_NEAR ? run + at->bytes : UINT64_MAX;
+        run = i < near ? run + at->bytes : UINT64_MAX;
     at = storage;
     for (int i = 0; run < UINT64_MAX && storage_settled(at = at->after); i++)
-        run = i < POOL_NEAR ? run + at->bytes : UINT64_MAX;
+        run = i < near ? run + at->bytes : UINT64_MAX;
+    return run;
+}
+
+/* A new seam may make a longer run than there was. */
+static void pool_note_run(struct pool *pool, const struct storage *storage) {
+    uint64_t run = run_around(storage, POOL_NEAR);
     pool->run_most = run > pool->run_most ? run : pool->run_most;
-    pool->round_most = run > pool->round_most ? run : pool->round_most;
+    pool->walk.most = run > pool->walk.most ? run : pool->walk.most;
 }
 
 /* Files storage that is in no list, in its state, next to neighbours that are unlike. */
@@ -209,22 +226,70 @@ static bool storage_like(const struct storage *storage, enum storage_state state
     return true;
 }
 
-/* Files storage that is in no list, together with neighbours that are like it. */
-static void storage_settle(struct pool *pool, struct storage *storage) {
-    enum storage_state state = storage_look(storage);
+/* Adds its neighbour after it to storage of this state that is in no list. */
+static void storage_add_after(struct pool *pool, struct storage *storage, enum storage_state *state) {
+    struct storage *after = storage->after;
+    *state = after->state > *state ? after->state : *state;
+    uses_join(&storage->uses, &after->uses);
+    storage_leave(pool, after);
+    storage_absorb(pool, storage);
+}
+
+/* Adds it to the one before it, which is returned. */
+static struct storage *storage_add_before(struct pool *pool, struct storage *storage, enum storage_state *state) {
     struct storage *before = storage->before;
-    if (storage_settled(storage->after) && storage_like(storage, state, storage->after)) {
-        uses_join(&storage->uses, &storage->after->uses);
-        storage_leave(pool, storage->after);
-        storage_absorb(pool, storage);
-    }
-    if (storage_settled(before) && storage_like(storage, state, before)) {
-        uses_join(&before->uses, &storage->uses);
-        storage_leave(pool, before);
-        storage_absorb(pool, before);
-        storage = before;
-    }
+    struct uses uses = storage->uses; /* the same sum that storage_joinable() has made */
+    *state = before->state > *state ? before->state : *state;
+    uses_join(&uses, &before->uses);
+    storage_leave(pool, before);
+    storage_absorb(pool, before);
+    before->uses = uses;
+    return before;
+}
+
+/* Somebody has been told to come again, as neighbours that are unlike may be what he needs. */
+static bool pool_joins(const struct pool *pool) {
+    return pool->looks < pool->join_until;
+}
+
+/* Whether a neighbour may be joined with storage of this state although whoever takes a part of it then waits for users of
+ * the other. What waits for another device stays apart: it would make all of it its own session's. */
+static bool storage_joinable(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
+    struct uses uses = storage->uses;
+    return storage_settled(neighbour) && state != STORAGE_TIED && neighbour->state != STORAGE_TIED &&
+           uses_join(&uses, &neighbour->uses);
+}
+
+/* Joins storage that is in no list with its neighbours on both sides, in so many steps, as far as that goes. */
+static struct storage *storage_join(struct pool *pool, struct storage *storage, enum storage_state *state,
+                                    size_t *steps) {
+    for (; *steps; --*steps)
+        if (storage_joinable(storage, *state, storage->after))
+            storage_add_after(pool, storage, state);
+        else if (storage_joinable(storage, *state, storage->before))
+            storage = storage_add_before(pool, storage, state);
+        else
+            break;
+    return storage;
+}
+
+/* Files storage that is in no list, together with neighbours that are like it; and where somebody is in need of that, in so
+ * many steps, with all that it may be joined with. Returns the whole. */
+static struct storage *storage_settle_with(struct pool *pool, struct storage *storage, size_t *steps) {
+    enum storage_state state = storage_look(storage);
+    if (storage_settled(storage->after) && storage_like(storage, state, storage->after))
+        storage_add_after(pool, storage, &state);
+    if (storage_settled(storage->before) && storage_like(storage, state, storage->before))
+        storage = storage_add_before(pool, storage, &state);
+    if (pool_joins(pool) && run_around(storage, POOL_JOIN_NEAR) >= pool->wanted)
+        storage = storage_join(pool, storage, &state, steps);
     storage_enter(pool, storage, state);
+    return storage;
+}
+
+static struct storage *storage_settle(struct pool *pool, struct storage *storage) {
+    size_t steps = POOL_JOINS_SETTLE;
+    return storage_settle_with(pool, storage, &steps);
 }
 
 /* Settles what was freed lately. */
@@ -238,21 +303,37 @@ static void pool_settle(struct pool *pool) {
         }
 }
 
-/* Looks at busy storage again, those first that have waited longest: it may be idle by now. */
-static void pool_sweep(struct pool *pool, size_t looks) {
-    if (looks > pool->n_waiting)
-        looks = pool->n_waiting;
-    for (; looks && pool->oldest; looks--) {
+static bool pool_should_join(const struct pool *pool, const struct storage *storage) {
+    return pool_joins(pool) &&
+           (storage_joinable(storage, storage->state, storage->after) ||
+            storage_joinable(storage, storage->state, storage->before)) &&
+           run_around(storage, POOL_JOIN_NEAR) >= pool->wanted;
+}
+
+/* Looks at busy storage again, those first that have waited longest: it may be idle by now, or be what somebody needs together
+ * with its neighbours. Ends with the first that has `bytes` and is in this state at most. True: it has looked at all. */
+static bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_state state) {
+    size_t steps = POOL_JOINS;
+    bool all = looks >= pool->n_waiting, found = false;
+    for (looks = all ? pool->n_waiting : looks; looks && steps && !found && pool->oldest; looks--) {
         struct storage *storage = pool->oldest;
         unsigned uses = storage->uses.count;
-        if (storage_look(storage) != storage->state || storage->uses.count != uses) {
+        if (storage_look(storage) != storage->state || storage->uses.count != uses || pool_should_join(pool, storage)) {
             storage_leave(pool, storage);
-            storage_settle(pool, storage);
+            storage = storage_settle_with(pool, storage, &steps);
+            found = storage->bytes >= bytes && storage->state <= state;
         } else {
             waiting_remove(pool, storage);
             waiting_append(pool, storage);
         }
+        if (!steps && storage->state != STORAGE_IDLE) { /* there may be more to join: that goes on here */
+            waiting_remove(pool, storage);
+            waiting_prepend(pool, storage);
+        } else {
+            pool->looks++;
+        }
     }
+    return all && steps && !found;
 }
 
 /* Cuts `bytes` off storage that is in no list. The rest has the same uses. */
@@ -384,6 +465,11 @@ static int pool_grow(struct pool *pool, size_t bytes) {
 static void pool_shrink(struct pool *pool, struct segment *segment) {
     storage_leave(pool, segment->first);
     pool_recycle(pool, segment->first);
+    if (pool->walk.segment == segment) {
+        pool->walk.segment = segment->next;
+        pool->walk.at = NULL;
+        pool->walk.run = 0;
+    }
     *segment->previous = segment->next;
     if (segment->next)
         segment->next->previous = segment->previous;
@@ -396,19 +482,21 @@ static void pool_shrink(struct pool *pool, struct segment *segment) {
 }
 
 /* Idle segments go back to the device to be reserved in another shape: as many as it takes, or all where the device itself
- * has no more. */
+ * has no more. STATUS_AGAIN: that is more than one call gives back. */
 static int pool_reshape(struct pool *pool, size_t bytes) {
+    int left = POOL_TRIM;
     if (!pool->idle_bytes || pool_unreserved(pool) + pool->idle_bytes < bytes)
         return STATUS_OUT_OF_MEMORY;
-    while (pool->idle_segments && pool_unreserved(pool) < bytes)
+    for (; left && pool->idle_segments && pool_unreserved(pool) < bytes; left--)
         pool_shrink(pool, pool->idle_segments);
+    if (pool_unreserved(pool) < bytes)
+        return STATUS_AGAIN;
     int code = pool_grow(pool, bytes);
-    while (code != STATUS_OK && pool->idle_segments) {
+    if (code == STATUS_OK || pool->starved)
+        return code;
+    for (; left && pool->idle_segments; left--)
         pool_shrink(pool, pool->idle_segments);
-        if (!pool->idle_segments || pool->releases % POOL_TRIM == 0)
-            code = pool_grow(pool, bytes);
-    }
-    return code;
+    return pool->idle_segments ? STATUS_AGAIN : pool_grow(pool, bytes);
 }
 
 /* Whether free storage may be had by who waits for its users. Users that wait for bytes from another device do so for its
@@ -426,9 +514,8 @@ static bool storage_awaitable(const struct storage *storage, const struct stream
 
 /* Of the best fits of one state the first that may be had. */
 static struct storage *pool_take_waiting(struct pool *pool, const struct pool_set *set, size_t bytes,
-                                         const struct stream *taker) {
+                                         const struct stream *taker, int looks) {
     struct storage *storage = pool_set_fit(set, bytes);
-    int looks = POOL_FITS;
     while (storage && looks-- && !storage_awaitable(storage, taker))
         storage = pool_set_after(set, storage);
     return looks >= 0 ? pool_cut(pool, storage, bytes) : NULL;
@@ -436,13 +523,13 @@ static struct storage *pool_take_waiting(struct pool *pool, const struct pool_se
 
 /* Merges settled neighbours from `storage` on until they come to `bytes`: whoever takes the whole waits for the users of all
  * its parts. False, and nothing is changed, where they do not, or have too many users; *last is then where that showed. */
-static bool storage_join(struct pool *pool, struct storage *storage, size_t bytes, const struct stream *taker,
-                         struct storage **last) {
+static bool storage_merge(struct pool *pool, struct storage *storage, size_t bytes, const struct stream *taker,
+                          struct storage **last, size_t *looks) {
     struct uses uses = {.count = 0};
     size_t run = 0;
     *last = storage;
-    for (struct storage *at = storage; run < bytes; at = at->after) {
-        if (!storage_settled(at) || !storage_awaitable(at, taker) || !uses_join(&uses, &at->uses))
+    for (struct storage *at = storage; run < bytes; at = at->after, --*looks) {
+        if (!*looks || !storage_settled(at) || !storage_awaitable(at, taker) || !uses_join(&uses, &at->uses))
             return false;
         run += at->bytes;
         *last = at;
@@ -456,72 +543,77 @@ static bool storage_join(struct pool *pool, struct storage *storage, size_t byte
     return true;
 }
 
-/* The first of a run of settled neighbours in which `storage` is the first that waits; else NULL. Idle storage has none
- * beside it, so that two looks tell. */
-static struct storage *run_first(struct storage *storage) {
-    struct storage *before = storage->before;
-    if (!storage_settled(before))
-        return storage;
-    return before->state == STORAGE_IDLE && !storage_settled(before->before) ? before : NULL;
-}
-
-/* Goes on with the round over all runs. Returns what comes to `bytes` and may be had, merged and in no list. A look at a run
- * begins at the first piece that waits. */
-static struct storage *pool_look_round(struct pool *pool, size_t bytes, const struct stream *taker) {
-    size_t looks = POOL_RUN_LOOKS;
-    if (!pool->round) {
-        pool->round = true;
-        pool->round_at = pool->oldest;
-        pool->round_most = 0;
-    }
-    while (pool->round_at && looks) {
-        struct storage *at = run_first(pool->round_at), *last;
-        uint64_t run = 0;
-        pool->round_at = pool->round_at->newer;
-        looks--;
-        for (struct storage *piece = at; storage_settled(piece); piece = piece->after, looks -= looks > 0)
-            run += piece->bytes;
-        pool->round_most = run > pool->round_most ? run : pool->round_most;
-        for (; run >= bytes && storage_settled(at); at = last->after, looks -= looks > 0)
-            if (storage_join(pool, at, bytes, taker, &last))
-                return at;
-    }
-    if (!pool->round_at) {
-        pool->round = false;
-        pool->run_most = pool->round_most;
-    }
+/* What its own session may wait for, together with neighbours that anybody may, in the run where it is the first that is tied:
+ * merged and in no list. */
+static struct storage *storage_merge_tied(struct pool *pool, struct storage *tied, size_t bytes,
+                                          const struct stream *taker, size_t *looks) {
+    struct storage *at = tied, *last;
+    for (; *looks && storage_settled(at->before) && storage_awaitable(at->before, taker); at = at->before, --*looks)
+        if (at->before->state == STORAGE_TIED)
+            return NULL;
+    for (; *looks && storage_settled(at) && storage_awaitable(at, taker); at = last->after)
+        if (storage_merge(pool, at, bytes, taker, &last, looks))
+            return at;
     return NULL;
 }
 
-/* Neighbours that come to `bytes` together. */
-static struct storage *pool_take_run(struct pool *pool, size_t bytes, const struct stream *taker) {
-    struct storage *storage = bytes <= pool->run_most ? pool_look_round(pool, bytes, taker) : NULL;
-    return storage ? pool_split(pool, storage, bytes) : NULL;
+static struct storage *pool_take_tied(struct pool *pool, size_t bytes, const struct stream *taker) {
+    struct storage *storage = pool_take_waiting(pool, &pool->tied, bytes, taker, POOL_SWEEP);
+    size_t looks = bytes <= pool->run_most ? POOL_RUN_LOOKS : 0;
+    if (storage || !looks)
+        return storage;
+    for (struct storage *tied = pool_set_fit(&pool->tied, POOL_ALIGNMENT); tied && looks;
+         tied = pool_set_after(&pool->tied, tied), looks -= looks > 0)
+        if (storage_awaitable(tied, taker) && (storage = storage_merge_tied(pool, tied, bytes, taker, &looks)))
+            return pool_split(pool, storage, bytes);
+    return NULL;
+}
+
+/* Looks at what waits on behalf of a request, which may have been made before. False: there is more to look at. */
+static bool pool_search(struct pool *pool, size_t bytes, const struct stream *stream, struct pool_search *search) {
+    bool joins = stream && bytes <= pool->run_most;
+    if (!search->on || bytes < search->bytes || joins > search->joins)
+        *search = (struct pool_search){true, joins, bytes, pool->looks + pool->n_waiting};
+    if (search->joins) {
+        pool->wanted = pool_joins(pool) && pool->wanted < search->bytes ? pool->wanted : search->bytes;
+        pool->join_until = pool->join_until > search->until ? pool->join_until : search->until;
+    }
+    bool all = pool_sweep(pool, POOL_SWEEP, bytes, stream ? STORAGE_BUSY : STORAGE_IDLE);
+    return all || pool->looks >= search->until;
+}
+
+/* Whether another look at what waits could bring so much: it has ended, or can be joined. A stream takes what is large enough as
+ * it is. */
+static bool pool_may_find(struct pool *pool, size_t bytes, const struct stream *stream) {
+    if (pool_set_largest(&pool->busy) >= bytes)
+        return !stream;
+    return bytes <= pool->run_most || pool_set_largest(&pool->tied) >= bytes ||
+           pool_unreserved(pool) + pool->free_bytes >= bytes;
 }
 
 /* Before anybody is refused: everything that was freed is settled, what is idle goes back to the device to be reserved in
  * another shape, and a stream may have what it must wait for: first what anybody may wait for. What waits is looked at again
- * where that could help. */
-static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const struct stream *stream) {
+ * where that could help. *code: STATUS_AGAIN where all that has not come to its end. */
+static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const struct stream *stream,
+                                      struct pool_search *search, int *code) {
     if (bytes > pool->total - pool->live)
         return NULL;
     pool_settle(pool);
     if (!pool->seams)
         pool->run_most = 0;
-    if (!stream || bytes <= pool->run_most || pool_unreserved(pool) + pool->free_bytes >= bytes ||
-        pool_set_largest(&pool->tied) >= bytes)
-        pool_sweep(pool, POOL_SWEEP);
+    bool whole = !pool_may_find(pool, bytes, stream) || pool_search(pool, bytes, stream, search);
     struct storage *storage = pool_take_idle(pool, bytes);
-    if (!storage && pool_reshape(pool, bytes) == STATUS_OK)
+    int reshaped = storage ? STATUS_OK : pool_reshape(pool, bytes);
+    if (!storage && reshaped == STATUS_OK)
         storage = pool_take_idle(pool, bytes);
-    if (storage)
-        return storage;
-    if (!stream)
-        return pool_take_own(pool, bytes, NULL, POOL_FITS);
-    if (!(storage = pool_take_waiting(pool, &pool->busy, bytes, NULL)) &&
-        !(storage = pool_take_run(pool, bytes, NULL)) &&
-        !(storage = pool_take_waiting(pool, &pool->tied, bytes, stream)))
-        storage = pool_take_run(pool, bytes, stream);
+    if (!storage && !stream)
+        storage = pool_take_own(pool, bytes, NULL, POOL_FITS);
+    if (!storage && stream)
+        storage = pool_take_waiting(pool, &pool->busy, bytes, NULL, POOL_FITS);
+    if (!storage && stream)
+        storage = pool_take_tied(pool, bytes, stream);
+    if (!storage && !pool->starved && (!whole || reshaped == STATUS_AGAIN))
+        *code = STATUS_AGAIN;
     return storage;
 }
 
@@ -533,29 +625,33 @@ static bool pool_should_settle(const struct pool *pool, size_t bytes) {
 }
 
 /* In order of price: what was just freed, idle memory, what has been settled anew, a new segment, anything at all. */
-static struct storage *pool_find(struct pool *pool, size_t bytes, const struct stream *stream) {
+static struct storage *pool_find(struct pool *pool, size_t bytes, const struct stream *stream,
+                                 struct pool_search *search, int *code) {
     struct storage *storage = pool_take_binned(pool, bytes, stream);
     if (!storage)
         storage = pool_take_idle(pool, bytes);
     if (!storage && pool_should_settle(pool, bytes)) {
         size_t looks = POOL_LOOKS * (pool->n_binned + 1);
         pool_settle(pool);
-        pool_sweep(pool, looks < POOL_SWEEP ? looks : POOL_SWEEP);
+        pool_sweep(pool, looks < POOL_SWEEP ? looks : POOL_SWEEP, SIZE_MAX, STORAGE_IDLE);
         storage = pool_take_idle(pool, bytes);
     }
     if (!storage && stream)
         storage = pool_take_own(pool, bytes, stream, POOL_OWN);
     if (!storage && pool_grow(pool, bytes) == STATUS_OK)
         storage = pool_take_idle(pool, bytes);
-    return storage ? storage : pool_find_hard(pool, bytes, stream);
+    return storage ? storage : pool_find_hard(pool, bytes, stream, search, code);
 }
 
-int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct storage **result) {
+int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct pool_search *search,
+              struct storage **result) {
+    struct pool_search once = {.on = false};
     size_t rounded = pool_rounded(bytes);
+    int code = STATUS_OUT_OF_MEMORY;
     pool->starved = false;
-    struct storage *storage = rounded ? pool_find(pool, rounded, stream) : NULL;
+    struct storage *storage = rounded ? pool_find(pool, rounded, stream, search ? search : &once, &code) : NULL;
     if (!storage)
-        return pool->starved ? STATUS_NO_HOST_MEMORY : STATUS_OUT_OF_MEMORY;
+        return pool->starved ? STATUS_NO_HOST_MEMORY : code;
     storage->state = STORAGE_LIVE;
     storage->references = 1;
     storage->session = NULL;
@@ -591,14 +687,45 @@ static uint64_t most(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+/* Goes on with the walk over all runs, or with a new one. A segment in which less than the longest run so far is settled is
+ * not entered. */
+static void pool_walk(struct pool *pool) {
+    struct pool_walk *walk = &pool->walk;
+    if (!walk->on)
+        *walk = (struct pool_walk){.on = true, .segment = pool->segments};
+    for (size_t looks = POOL_RUN_LOOKS; looks && walk->segment; looks--) {
+        struct segment *segment = walk->segment;
+        struct storage *at = walk->at ? walk->at : segment->first;
+        if (segment->settled <= walk->seen)
+            at = NULL;
+        else
+            walk->run = storage_settled(at) ? walk->run + at->bytes : 0;
+        walk->seen = most(walk->seen, walk->run);
+        walk->at = at ? at->after : NULL;
+        if (walk->at)
+            continue;
+        walk->run = 0;
+        walk->segment = segment->next;
+    }
+    if (walk->segment)
+        return;
+    walk->on = false;
+    pool->run_most = most(walk->most, walk->seen);
+    pool->run_seen = walk->seen;
+}
+
 uint64_t pool_largest_free(struct pool *pool) {
     pool_settle(pool);
     uint64_t largest =
         most(pool_set_largest(&pool->idle), most(pool_set_largest(&pool->busy), pool_set_largest(&pool->tied)));
     if (pool->seams && pool->run_most > largest) { /* if that is still so */
-        pool->round = false;
-        pool_look_round(pool, SIZE_MAX, NULL);
-        largest = most(largest, pool->round_most);
+        pool_walk(pool);
+        uint64_t seen = pool->walk.on ? most(pool->run_seen, pool->walk.seen) : pool->run_seen;
+        largest = most(largest, least(seen, least(pool->run_most, pool->total - pool->live)));
     }
     /* Segments that are free go back to the device, so that one as large as all of them can be had. */
     uint64_t left = pool->total > pool->reserved ? pool->total - pool->reserved : 0;
@@ -607,7 +734,7 @@ uint64_t pool_largest_free(struct pool *pool) {
 
 bool pool_trim(struct pool *pool, uint64_t keep) {
     pool_settle(pool);
-    pool_sweep(pool, POOL_RUN_LOOKS);
+    pool_sweep(pool, POOL_SWEEP, SIZE_MAX, STORAGE_IDLE);
     for (int i = 0; i < POOL_TRIM && pool->idle_segments && pool->reserved > keep; i++)
         pool_shrink(pool, pool->idle_segments);
     return pool->idle_segments && pool->reserved > keep;
@@ -618,7 +745,7 @@ void pool_finish(struct pool *pool) {
     do { /* until all that waited has been looked at to no effect */
         pieces = pool->pieces;
         pool_trim(pool, 0);
-        looks = pool->pieces < pieces ? 0 : looks + POOL_RUN_LOOKS;
-    } while (looks < pool->n_waiting + POOL_RUN_LOOKS);
+        looks = pool->pieces < pieces ? 0 : looks + POOL_SWEEP;
+    } while (looks < pool->n_waiting + POOL_SWEEP);
     slab_finish(&pool->objects);
 }

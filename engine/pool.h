@@ -10,10 +10,15 @@
  * and go back when nobody needs them.
  *
  * No call walks all pieces. Each free pays for settling its piece once, in bounded time; what fits best, what is
- * largest, and whether whole segments would help, is known from the files by size; a request for more than is free at all is
- * refused at once. Two searches have limits, POOL_SWEEP and POOL_RUN_LOOKS: for busy memory that has become idle, which the
- * host alone needs, and for neighbours that are unlike. They go on where they stopped, so that with more pieces than that
- * a later request finds what an earlier one did not.
+ * largest, and whether whole segments would help, is known from the files by size; a request for more than is free at all, or
+ * than neighbours could come to, is refused at once. Anything else is refused when all memory that waits for its users has been
+ * looked at since the request came: whether these have ended, and whether it can be joined with its neighbours. One call
+ * looks twice at POOL_SWEEP pieces and at a few neighbours of each, makes POOL_JOINS joins each time, and gives back POOL_TRIM
+ * segments, at most. Where that is not all, the caller is told to come again, and does not find less for that: what has been
+ * joined stays so, and until all who wait have been served or refused what is freed is joined at once.
+ *
+ * Memory that waits for another device's bytes is the exception: together with other memory it is joined for its own session at
+ * one go, from POOL_RUN_LOOKS pieces at most, and not found where that takes more.
  *
  * Why not CUDA's own stream-ordered allocator, cudaMallocAsync, for tensors, too: who may have a block is decided here when
  * an operation is enqueued, on the owner's thread, which knows the session to charge and can refuse the one operation
@@ -64,7 +69,35 @@ struct storage {
     bool mate;                        /* settled: hangs on another one of its size */
 };
 
-enum { POOL_ALIGNMENT = 64, POOL_BINS = 512, POOL_BINNED_MAX = 1024, POOL_SWEEP = 1024, POOL_RUN_LOOKS = 4096 };
+enum {
+    POOL_ALIGNMENT = 64,
+    POOL_BINS = 512,
+    POOL_BINNED_MAX = 1024,
+    /* In one call: */
+    POOL_SWEEP = 1024,     /* looks at what waits for its users, */
+    POOL_JOINS = 4096,     /* joins of that with neighbours, */
+    POOL_RUN_LOOKS = 4096, /* looks at neighbours for figures, or for one who alone may have them, */
+    POOL_TRIM = 64,        /* and segments given back */
+};
+
+/* A request on its way through several calls of pool_take(), for all the memory of one operation. Its caller's, empty at first.
+ * Private to the pool. */
+struct pool_search {
+    bool on;
+    bool joins;     /* neighbours together may be what it needs */
+    size_t bytes;   /* the least that was asked for */
+    uint64_t until; /* by then all has been looked at that waited when it came */
+};
+
+/* Over all runs of settled neighbours, in as many calls as it takes, for figures. */
+struct pool_walk {
+    bool on;
+    struct segment *segment; /* where it is, */
+    struct storage *at;      /* and the next piece there; NULL: the first */
+    uint64_t run;            /* what the pieces before it come to */
+    uint64_t seen;           /* the longest so far */
+    uint64_t most;           /* no run comes to more of those that are new since it began */
+};
 
 /* Settled storage of one state, by size (pool_set.c). */
 struct pool_set {
@@ -92,16 +125,18 @@ struct pool {
     struct storage *oldest, *newest; /* of BUSY and TIED */
     size_t n_waiting;                /* of these */
     size_t n_binned;
-    size_t pieces; /* storage objects in segments, live or not */
+    size_t pieces;  /* storage objects in segments, live or not */
+    uint64_t looks; /* at BUSY and TIED, ever */
     /* Seams: where one settled piece follows another. Nowhere do neighbours with a seam between them come to more than
-     * `run_most` bytes. A round looks at all of them, in as many calls as it takes. */
+     * `run_most` bytes. */
     size_t seams;
     uint64_t run_most;
-    bool round;               /* one is under way: */
-    struct storage *round_at; /* the next piece; NULL: that was the last */
-    uint64_t round_most;      /* so far */
-    struct slab objects;      /* storage */
-    bool starved; /* the search at hand failed for want of host memory */
+    uint64_t run_seen; /* the longest run at the end of the last walk */
+    struct pool_walk walk;
+    uint64_t join_until; /* for so many looks unlike neighbours are joined, */
+    uint64_t wanted;     /* that come to so many bytes together */
+    struct slab objects; /* storage */
+    bool starved;        /* the search at hand failed for want of host memory */
 };
 
 void pool_init(struct pool *pool, struct device *device);
@@ -112,16 +147,19 @@ void pool_finish(struct pool *pool);
 
 /* Memory for `bytes` (more than 0) with one reference. With a stream, for work enqueued there: the caller makes the
  * stream wait for storage->uses. Without one, for the host to write now: only memory that nothing uses any more.
- * Returns STATUS_OUT_OF_MEMORY, or STATUS_NO_HOST_MEMORY, without words: the caller knows whose memory it is. */
-int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct storage **storage);
+ * Returns STATUS_OUT_OF_MEMORY, or STATUS_NO_HOST_MEMORY, without words: the caller knows whose memory it is. STATUS_AGAIN: that
+ * is not certain yet, and takes more calls with the same `search`, each in a turn of its own; NULL where the caller does not
+ * come again. */
+int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct pool_search *search,
+              struct storage **storage);
 struct storage *storage_ref(struct storage *storage);
 /* The last reference frees the storage and takes it off its session's account. Takes NULL. */
 void storage_unref(struct pool *pool, struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
 size_t pool_rounded(uint64_t bytes);
-/* The largest size that pool_take() would find if all queued work had run; less where more than POOL_RUN_LOOKS pieces would
- * have to be looked at. */
+/* The largest size that pool_take() would find if all queued work had run. With more than POOL_RUN_LOOKS pieces that are free
+ * next to others it takes several calls to see all of them, and the figure is of the last time when that was so. */
 uint64_t pool_largest_free(struct pool *pool);
 /* Gives segments without live or busy storage back to the device, down to `keep` reserved bytes, and no more than a few
  * at a time: true if there are more. */

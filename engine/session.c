@@ -145,7 +145,9 @@ int session_storage(struct session *session, uint64_t bytes, struct stream *stre
     if (code != STATUS_OK)
         return code;
     struct storage *storage;
-    code = pool_take(pool, rounded, stream, &storage);
+    code = pool_take(pool, rounded, stream, stream ? &session->search : NULL, &storage);
+    if (code == STATUS_AGAIN)
+        return fault_set(fault, STATUS_AGAIN, "device memory is being looked for");
     if (code == STATUS_NO_HOST_MEMORY)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to keep account of device memory");
     if (code != STATUS_OK)

@@ -72,6 +72,8 @@ bool session_end_some(struct engine *engine) {
 }
 
 static bool session_memory_comes(const struct session *session, int code) {
+    if (code == STATUS_AGAIN)
+        return true;
     if (!session->engine->ending)
         return false;
     return code == STATUS_OUT_OF_MEMORY || (code == STATUS_LIMIT && session->tenant && session->tenant->ending);
@@ -80,6 +82,7 @@ static bool session_memory_comes(const struct session *session, int code) {
 bool session_put_off(struct session *session, int code) {
     uint64_t *refused = session->engine->refused;
     session->engine->refused = NULL;
+    session->search.on = session->search.on && code == STATUS_AGAIN;
     if (!session_memory_comes(session, code))
         return false;
     if (refused)

@@ -52,17 +52,18 @@ struct session {
     bool refused_forgotten;                  /* and others between the first two */
     uint32_t refused_stream;                 /* the last that was not opened for the limit of streams; 0: none */
 
-    uint64_t live, peak; /* bytes */
-    uint64_t apart;      /* of the live ones, outside the pool */
-    uint64_t host;       /* bytes of host memory (host.h), */
-    uint64_t host_peak;  /* at most so far, */
-    uint64_t host_queue; /* and those of what is queued, as of the last look */
-    size_t tensors_paid; /* among `host`, */
-    size_t tensors_room; /* and so many there may be before more are paid for: no more than the limit */
+    struct pool_search search; /* for the memory of the request at hand */
+    uint64_t live, peak;       /* bytes */
+    uint64_t apart;            /* of the live ones, outside the pool */
+    uint64_t host;             /* bytes of host memory (host.h), */
+    uint64_t host_peak;        /* at most so far, */
+    uint64_t host_queue;       /* and those of what is queued, as of the last look */
+    size_t tensors_paid;       /* among `host`, */
+    size_t tensors_room;       /* and so many there may be before more are paid for: no more than the limit */
     struct failure *causes[SESSION_CAUSES]; /* referenced */
     unsigned next_cause;
     uint64_t device_ns_ended; /* the device's time on streams that were closed */
-    uint64_t ops_ended; /* completed operations that are not counted by one of its streams now */
+    uint64_t ops_ended;       /* completed operations that are not counted by one of its streams now */
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
     char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
@@ -89,8 +90,8 @@ struct session {
 void session_give_group(struct session *session);
 /* session_end.c: gives back what ended sessions had, as far as the engine's budget goes; false: some is left. */
 bool session_end_some(struct engine *engine);
-/* Whether what failed with this code is worth another try when ended sessions have given their memory back: then it has not
- * been refused. */
+/* Whether what failed with this code is worth another try, as the pool has not looked at all there is, or ended sessions have not
+ * given their memory back: then it has not been refused. With any other code the request is at its end. */
 bool session_put_off(struct session *session, int code);
 /* session_tensor.c: forgets the submission that has just bound `id`. */
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
@@ -100,7 +101,8 @@ void session_discharge(struct session *session, uint64_t bytes);
 /* For memory outside the pool. STATUS_LIMIT, or STATUS_OUT_OF_MEMORY for more than the device has. */
 int session_charge_apart(struct session *session, uint64_t bytes, struct fault *fault);
 void session_discharge_apart(struct session *session, uint64_t bytes);
-/* Storage charged to the session, for work on `stream` (NULL: for the host to write now). */
+/* Storage charged to the session, for work on `stream` (NULL: for the host to write now). STATUS_AGAIN: the pool does not know yet
+ * whether there is some; the request is to be put off. */
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **storage,
                     struct fault *fault);
 

@@ -108,7 +108,12 @@ static struct storage *staging_try(struct session *session, enum staging_way way
     account_collect(staging, account);
     if (!account_may(engine, account, bytes, first))
         staging_collect(engine);
-    if (!account_may(engine, account, bytes, first) || pool_take(&staging->pool, bytes, NULL, &storage) != STATUS_OK)
+    if (!account_may(engine, account, bytes, first))
+        return NULL;
+    int code = pool_take(&staging->pool, bytes, NULL, &staging->search, &storage);
+    staging->search.on = code == STATUS_AGAIN;
+    staging->moved |= code == STATUS_AGAIN; /* the next look goes on */
+    if (code != STATUS_OK)
         return NULL;
     account_charge(staging, account, storage->charged);
     return storage;
@@ -150,7 +155,7 @@ static void staging_grant(struct engine *engine) {
         if (account->refused == staging->looks && !wait->first && !broken)
             continue;
         wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first);
-        if (wait->granted || broken || staging->held == 0)
+        if (wait->granted || broken || (staging->held == 0 && !staging->moved))
             wait_answer(staging, wait);
         else
             account->refused = staging->looks; /* and with it all that are behind it in the account */
@@ -196,7 +201,7 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
     }
     if (!wait || wait->previous)
         return STATUS_AGAIN;
-    if (staging->held == 0) /* nobody will give anything back: the host has no more */
+    if (staging->held == 0 && !staging->moved) /* nobody will give anything back: the host has no more */
         return staging_refuse(staging, bytes, fault);
     wait->session = session;
     wait->way = way;

@@ -46,6 +46,7 @@ struct staging_account {
 
 struct staging {
     struct pool pool;
+    struct pool_search search; /* for whoever asks */
     uint64_t held;   /* by all accounts */
     unsigned active; /* accounts that hold something, the modest ones apart */
     bool moved;      /* something was given back since those who wait were looked at */

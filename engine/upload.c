@@ -45,7 +45,7 @@ static int upload_memory(struct upload *upload, const struct upload_request *req
     int code = STATUS_OUT_OF_MEMORY;
     if (!engine->device->vtable->host_reserve)
         code = session_storage(upload->session, (uint64_t)upload->bytes, NULL, &tensor->storage, fault);
-    if (code == STATUS_OUT_OF_MEMORY) {
+    if (code == STATUS_OUT_OF_MEMORY || code == STATUS_AGAIN) {
         upload->stream = upload_choose_stream(upload, request, stream);
         if (!upload->stream)
             return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");

@@ -46,6 +46,16 @@ static void close_pool(void) {
         free(streams[i]);
 }
 
+/* As a caller who comes again for as long as he is told to. */
+static int take(size_t bytes, struct stream *stream, struct storage **storage) {
+    struct pool_search search = {.on = false};
+    int code;
+    do
+        code = pool_take(&pool, bytes, stream, &search, storage);
+    while (code == STATUS_AGAIN);
+    return code;
+}
+
 static void complete_all(void) {
     for (int i = 0; i < STREAMS; i++)
         atomic_store(&streams[i]->completed, streams[i]->enqueued);
@@ -256,7 +266,7 @@ static void walk(uint64_t memory, int steps, bool outside) {
         } else {
             struct stream *stream = pick(8) ? streams[s] : NULL;
             size_t bytes = random_size();
-            if (pool_take(&pool, bytes, stream, &live[i]) == STATUS_OK) {
+            if (take(bytes, stream, &live[i]) == STATUS_OK) {
                 cr_assert_geq(live[i]->bytes, bytes);
                 cr_assert_eq((uintptr_t)live[i]->data % POOL_ALIGNMENT, 0);
                 check_taken(live[i], stream);
@@ -317,11 +327,11 @@ Test(pool, idle_memory_in_pieces_is_merged_again) {
     struct storage *pieces[64], *whole;
     open_pool(16 << 20);
     for (int i = 0; i < 64; i++)
-        cr_assert_eq(pool_take(&pool, 256 << 10, streams[0], &pieces[i]), STATUS_OK);
-    cr_assert_neq(pool_take(&pool, 64, streams[0], &whole), STATUS_OK);
+        cr_assert_eq(take(256 << 10, streams[0], &pieces[i]), STATUS_OK);
+    cr_assert_neq(take(64, streams[0], &whole), STATUS_OK);
     for (int i = 0; i < 64; i++)
         storage_unref(&pool, pieces[(i * 37) % 64]);
-    cr_assert_eq(pool_take(&pool, 16 << 20, NULL, &whole), STATUS_OK);
+    cr_assert_eq(take(16 << 20, NULL, &whole), STATUS_OK);
     storage_unref(&pool, whole);
     close_pool();
 }
@@ -339,7 +349,7 @@ Test(pool, small_blocks_of_all_sizes_do_not_spread_over_the_device) {
             history_count = 0;
         }
         storage_unref(&pool, *at);
-        cr_assert_eq(pool_take(&pool, pick(8) ? 1 + pick(64 << 10) : 1 + pick((2 << 20) - 1), stream, at), STATUS_OK);
+        cr_assert_eq(take(pick(8) ? 1 + pick(64 << 10) : 1 + pick((2 << 20) - 1), stream, at), STATUS_OK);
         use(*at, stream);
     }
     cr_assert_leq(pool.reserved, 64 << 20, "%lu MiB are reserved for %lu", pool.reserved >> 20, pool.peak >> 20);
@@ -355,7 +365,7 @@ static uint64_t largest_by_trial(void) {
     while (high - low > 1) {
         uint64_t middle = (low + high) / 2;
         struct storage *storage;
-        if (pool_take(&pool, middle * 64, streams[0], &storage) == STATUS_OK) {
+        if (take(middle * 64, streams[0], &storage) == STATUS_OK) {
             storage_unref(&pool, storage);
             low = middle;
         } else {
@@ -374,7 +384,7 @@ Test(pool, the_largest_free_block_is_what_it_says) {
             if (live[i]) {
                 storage_unref(&pool, live[i]);
                 live[i] = NULL;
-            } else if (pool_take(&pool, 1 + pick(1 << 20), streams[0], &live[i]) != STATUS_OK) {
+            } else if (take(1 + pick(1 << 20), streams[0], &live[i]) != STATUS_OK) {
                 live[i] = NULL;
             }
         }
@@ -382,8 +392,8 @@ Test(pool, the_largest_free_block_is_what_it_says) {
         uint64_t said = pool_largest_free(&pool);
         struct storage *storage = NULL;
         if (said)
-            cr_expect_eq(pool_take(&pool, said, NULL, &storage), STATUS_OK, "%llu do not fit, %llu do",
-                         (unsigned long long)said, (unsigned long long)largest_by_trial());
+            cr_expect_eq(take(said, NULL, &storage), STATUS_OK, "%llu do not fit, %llu do", (unsigned long long)said,
+                         (unsigned long long)largest_by_trial());
         storage_unref(&pool, storage);
         uint64_t found = largest_by_trial();
         cr_expect_leq(found, said, "it says %llu, and %llu fit", (unsigned long long)said, (unsigned long long)found);
@@ -397,12 +407,12 @@ Test(pool, busy_neighbours_are_waited_for_together) {
     struct storage *pieces[16], *whole = NULL;
     open_pool(16 << 20);
     for (int i = 0; i < 16; i++) {
-        cr_assert_eq(pool_take(&pool, 1 << 20, streams[0], &pieces[i]), STATUS_OK);
+        cr_assert_eq(take(1 << 20, streams[0], &pieces[i]), STATUS_OK);
         use(pieces[i], streams[0]);
     }
     for (int i = 0; i < 16; i++)
         storage_unref(&pool, pieces[i]);
-    cr_expect_eq(pool_take(&pool, 8 << 20, streams[0], &whole), STATUS_OK,
+    cr_expect_eq(take(8 << 20, streams[0], &whole), STATUS_OK,
                  "16 MiB are free in pieces that the same stream used last");
     storage_unref(&pool, whole);
     complete_all();
@@ -417,15 +427,15 @@ Test(pool, idle_memory_is_not_tied_to_what_only_its_own_session_may_wait_for) {
     streams[0]->group = streams[1]->group = &groups[0];
     streams[2]->group = &groups[1];
     streams[0]->outside = true;
-    cr_assert_eq(pool_take(&pool, 4 << 20, streams[0], &tied), STATUS_OK);
-    cr_assert_eq(pool_take(&pool, 4 << 20, streams[0], &idle), STATUS_OK);
-    cr_assert_eq(pool_take(&pool, 8 << 20, streams[2], &rest), STATUS_OK);
+    cr_assert_eq(take(4 << 20, streams[0], &tied), STATUS_OK);
+    cr_assert_eq(take(4 << 20, streams[0], &idle), STATUS_OK);
+    cr_assert_eq(take(8 << 20, streams[2], &rest), STATUS_OK);
     use(tied, streams[0]);
     storage_unref(&pool, tied);
     storage_unref(&pool, idle);
-    cr_assert_eq(pool_take(&pool, 9 << 20, streams[1], &found), STATUS_OUT_OF_MEMORY);
-    cr_assert_eq(pool_take(&pool, 4 << 20, streams[2], &found), STATUS_OK, "its neighbour is another session's");
-    cr_assert_eq(pool_take(&pool, 4 << 20, streams[1], &tied), STATUS_OK, "it is its own session's");
+    cr_assert_eq(take(9 << 20, streams[1], &found), STATUS_OUT_OF_MEMORY);
+    cr_assert_eq(take(4 << 20, streams[2], &found), STATUS_OK, "its neighbour is another session's");
+    cr_assert_eq(take(4 << 20, streams[1], &tied), STATUS_OK, "it is its own session's");
     storage_unref(&pool, found);
     storage_unref(&pool, tied);
     storage_unref(&pool, rest);
@@ -438,18 +448,18 @@ Test(pool, what_fits_is_found_behind_many_that_do_not) {
     open_pool(4 << 20);
     size_t small = 33 << 10, large = 35 << 10; /* one bin */
     for (int i = 0; i < 64; i++) {
-        cr_assert_eq(pool_take(&pool, i == 0 ? large : small, streams[0], &storage[i]), STATUS_OK);
+        cr_assert_eq(take(i == 0 ? large : small, streams[0], &storage[i]), STATUS_OK);
         use(storage[i], streams[0]);
     }
     struct storage *rest[4096];
     int n = 0;
-    while (n < 4096 && pool_take(&pool, 64, streams[0], &rest[n]) == STATUS_OK)
+    while (n < 4096 && take(64, streams[0], &rest[n]) == STATUS_OK)
         n++;
     for (int i = 0; i < 64; i++) { /* only every second one, so that nothing merges */
         if (i % 2 == 0)
             storage_unref(&pool, storage[i]);
     }
-    cr_expect_eq(pool_take(&pool, large, streams[1], &found), STATUS_OK, "the only block that fits is not found");
+    cr_expect_eq(take(large, streams[1], &found), STATUS_OK, "the only block that fits is not found");
     storage_unref(&pool, found);
     for (int i = 1; i < 64; i += 2)
         storage_unref(&pool, storage[i]);
@@ -468,7 +478,7 @@ Test(pool, refusals_walk_no_pieces) {
         struct storage *found = NULL;
         open_pool((uint64_t)PIECES * 64);
         for (int i = 0; i < PIECES; i++) {
-            cr_assert_eq(pool_take(&pool, 64, streams[i % STREAMS], &pieces[i]), STATUS_OK);
+            cr_assert_eq(take(64, streams[i % STREAMS], &pieces[i]), STATUS_OK);
             uses_add(&pieces[i]->uses, streams[i % STREAMS], ++streams[i % STREAMS]->enqueued);
         }
         if (!busy)
@@ -476,17 +486,192 @@ Test(pool, refusals_walk_no_pieces) {
         for (int i = 0; i < PIECES; i += 2)
             storage_unref(&pool, pieces[i]);
         for (int i = 0; i < REFUSALS; i++) {
-            size_t bytes = i % 3 ? 128 : (size_t)PIECES * 64; /* there is so much, but not in one place; there is less */
-            cr_assert_eq(pool_take(&pool, bytes, i % 2 ? streams[0] : NULL, &found), STATUS_OUT_OF_MEMORY);
+            size_t bytes =
+                i % 3 ? 128 : (size_t)PIECES * 64; /* there is so much, but not in one place; there is less */
+            cr_assert_eq(take(bytes, i % 2 ? streams[0] : NULL, &found), STATUS_OUT_OF_MEMORY);
             cr_assert_eq(pool_largest_free(&pool), 64);
         }
         for (int i = 1; i < PIECES; i += 2)
             storage_unref(&pool, pieces[i]);
         complete_all();
         for (int i = 0; i < PIECES / POOL_SWEEP && !found; i++) /* looks are limited, and go on where they stopped */
-            pool_take(&pool, (size_t)PIECES * 64, NULL, &found);
+            take((size_t)PIECES * 64, NULL, &found);
         cr_assert_not_null(found);
         storage_unref(&pool, found);
         close_pool();
     }
+}
+
+/* Takes pieces of 64 bytes, all there are, from one segment, each used by work on the next stream of so many. */
+static void take_pieces(struct storage **pieces, int n, int n_streams) {
+    struct storage *whole = NULL;
+    cr_assert_eq(take((size_t)n * 64, NULL, &whole), STATUS_OK);
+    storage_unref(&pool, whole);
+    for (int i = 0; i < n; i++) {
+        struct stream *stream = streams[i % n_streams];
+        cr_assert_eq(take(64, stream, &pieces[i]), STATUS_OK);
+        uses_add(&pieces[i]->uses, stream, ++stream->enqueued);
+    }
+}
+
+/* As take(); no call may do more than it says. */
+static int take_counted(size_t bytes, struct stream *stream, struct storage **storage, int *calls) {
+    struct pool_search search = {.on = false};
+    int code;
+    do {
+        uint64_t looks = pool.looks, releases = pool.releases;
+        size_t pieces = pool.pieces, binned = pool.n_binned;
+        code = pool_take(&pool, bytes, stream, &search, storage);
+        cr_assert_leq(pool.looks - looks, 2 * POOL_SWEEP);
+        cr_assert_leq(pool.releases - releases, POOL_TRIM);
+        cr_assert_leq(pieces, pool.pieces + 2 * (POOL_SWEEP + POOL_JOINS) + 40 * binned, "%zu joins in one call",
+                      pieces - pool.pieces);
+        ++*calls;
+    } while (code == STATUS_AGAIN);
+    return code;
+}
+
+/* All is free, in one run of neighbours of which no two are alike: it is had as soon as so few use it that one may wait for all of
+ * them, and whoever asks before that is refused. */
+Test(pool, unlike_neighbours_are_joined_in_many_calls) {
+    enum { PIECES = 1 << 18 };
+    static struct storage *pieces[PIECES];
+    struct storage *whole = NULL;
+    for (int n_streams = 4; n_streams <= STREAMS; n_streams++) {
+        int calls = 0;
+        open_pool((uint64_t)PIECES * 64);
+        take_pieces(pieces, PIECES, n_streams);
+        for (int i = 0; i < PIECES; i++)
+            storage_unref(&pool, pieces[i]);
+        int code = take_counted((size_t)PIECES * 64, streams[0], &whole, &calls);
+        if (n_streams == STREAMS) {
+            cr_assert_eq(code, STATUS_OUT_OF_MEMORY, "more use it than one may wait for");
+            check_structure();
+            complete_all();
+            code = take_counted((size_t)PIECES * 64, streams[0], &whole, &calls);
+        }
+        cr_expect_eq(code, STATUS_OK);
+        cr_expect_gt(calls, 10, "%d calls", calls);
+        storage_unref(&pool, whole);
+        complete_all();
+        close_pool();
+    }
+}
+
+/* Small tensors that have just become idle, among others that are still in use. */
+Test(pool, memory_that_has_just_become_idle_is_not_refused) {
+    enum { PIECES = 1 << 16 };
+    static struct storage *pieces[PIECES];
+    struct storage *found = NULL;
+    for (int host = 0; host < 2; host++) {
+        int calls = 0;
+        open_pool((uint64_t)PIECES * 64);
+        take_pieces(pieces, PIECES, STREAMS);
+        for (int i = 0; i < PIECES; i++)
+            if (i != PIECES / 2)
+                storage_unref(&pool, pieces[i]);
+        cr_assert_eq(take_counted((size_t)PIECES / 4 * 64, host ? NULL : streams[0], &found, &calls),
+                     STATUS_OUT_OF_MEMORY);
+        complete_all();
+        cr_expect_eq(take_counted((size_t)PIECES / 4 * 64, host ? NULL : streams[0], &found, &calls), STATUS_OK);
+        storage_unref(&pool, found);
+        storage_unref(&pool, pieces[PIECES / 2]);
+        close_pool();
+    }
+}
+
+/* While a request looks for memory in many calls others take and free some, and ask for some in vain. What is refused is not there
+ * then, by a look at all there is. */
+Test(pool, a_search_in_many_calls_misses_nothing) {
+    enum { PIECES = 1 << 13, ROUNDS = 40 };
+    static struct storage *pieces[PIECES];
+    int refused = 0, found = 0, calls = 0;
+    open_pool((uint64_t)PIECES * 64);
+    take_pieces(pieces, PIECES, STREAMS);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct pool_search search = {.on = false};
+        struct storage *storage = NULL;
+        size_t bytes = 64 + pick(round % 2 ? 1 << 10 : 8 << 10);
+        int code, keep = (int)pick(64) + 2;
+        for (int i = 0; i < PIECES; i++) /* all but a few, so that runs are long */
+            if (pieces[i] && pick((uint32_t)keep)) {
+                storage_unref(&pool, pieces[i]);
+                pieces[i] = NULL;
+            }
+        while ((code = pool_take(&pool, bytes, streams[0], &search, &storage)) == STATUS_AGAIN) {
+            calls++;
+            for (int k = 0; k < 20; k++) {
+                unsigned i = pick(PIECES);
+                struct stream *stream = streams[pick(STREAMS)];
+                storage_unref(&pool, pieces[i]);
+                pieces[i] = NULL;
+                if (pool_take(&pool, 64 + pick(256), stream, NULL, &pieces[i]) != STATUS_OK)
+                    continue;
+                pieces[i]->uses.count = 0;
+                uses_add(&pieces[i]->uses, stream, ++stream->enqueued);
+            }
+        }
+        if (code == STATUS_OK)
+            found++;
+        else
+            refused++, check_refusal(pool_rounded(bytes), streams[0]);
+        check_structure();
+        storage_unref(&pool, storage);
+        for (int i = 0; i < STREAMS; i++)
+            if (pick(8) == 0)
+                atomic_store(&streams[i]->completed, streams[i]->enqueued);
+        for (int i = 0; i < PIECES; i++) { /* and all is in use again, small and unlike */
+            struct stream *stream = streams[i % STREAMS];
+            if (pieces[i])
+                continue;
+            if (pool_take(&pool, 64, stream, NULL, &pieces[i]) != STATUS_OK)
+                break;
+            pieces[i]->uses.count = 0;
+            uses_add(&pieces[i]->uses, stream, ++stream->enqueued);
+        }
+    }
+    cr_expect(refused && found && calls, "%d refused, %d found in %d calls", refused, found, calls);
+    for (int i = 0; i < PIECES; i++)
+        storage_unref(&pool, pieces[i]);
+    complete_all();
+    close_pool();
+}
+
+Test(pool, segments_are_given_back_some_at_a_time) {
+    enum { SEGMENTS = 4 * POOL_TRIM, EACH = 16 };
+    static struct storage *pieces[SEGMENTS * EACH];
+    struct storage *whole = NULL;
+    int calls = 0;
+    open_pool((uint64_t)SEGMENTS * (2 << 20));
+    for (int i = 0; i < SEGMENTS * EACH; i++)
+        cr_assert_eq(take(128 << 10, streams[0], &pieces[i]), STATUS_OK);
+    cr_assert_eq(pool.reservations, SEGMENTS);
+    for (int i = 0; i < SEGMENTS * EACH; i++)
+        storage_unref(&pool, pieces[i]);
+    cr_expect_eq(take_counted(pool.total, streams[0], &whole, &calls), STATUS_OK);
+    cr_expect_eq(calls, SEGMENTS / POOL_TRIM);
+    storage_unref(&pool, whole);
+    close_pool();
+}
+
+/* A run that one call does not walk, and requests meanwhile. */
+Test(pool, the_largest_free_block_shows_after_some_calls) {
+    enum { PIECES = 1 << 16, LONG = PIECES / 2 };
+    static struct storage *pieces[PIECES];
+    struct storage *found = NULL;
+    uint64_t said = 0;
+    open_pool((uint64_t)PIECES * 64);
+    take_pieces(pieces, PIECES, STREAMS);
+    for (int i = 0; i < LONG; i++)
+        storage_unref(&pool, pieces[i]);
+    for (int i = 0; i <= PIECES / POOL_RUN_LOOKS; i++) {
+        said = pool_largest_free(&pool);
+        cr_assert_leq(said, LONG * 64);
+        cr_assert_neq(pool_take(&pool, (size_t)LONG * 64 + 64, streams[0], NULL, &found), STATUS_OK);
+    }
+    cr_expect_eq(said, LONG * 64);
+    for (int i = LONG; i < PIECES; i++)
+        storage_unref(&pool, pieces[i]);
+    complete_all();
+    close_pool();
 }
