@@ -316,6 +316,8 @@ static int binding_bind_ids(struct kernel_binding *binding) {
         int bound = session_bind(binding->session, request->first_output + i, &binding->outputs[i], &fault);
         if (bound != STATUS_OK)
             binding->outputs[i] = NULL;
+        if (bound != STATUS_OK && session_memory_comes(binding->session, bound))
+            return bound;
         if (bound != STATUS_OK && code == STATUS_OK) {
             binding->fault = fault;
             code = bound;
@@ -342,6 +344,15 @@ static void binding_fail(struct kernel_binding *binding, struct cause cause) {
     failure_unref(cause.failure);
 }
 
+/* As if it had not been asked for. */
+static int binding_take_back(struct kernel_binding *binding, uint64_t last_id) {
+    for (unsigned i = 0; i < binding->n_outputs; i++)
+        if (binding->outputs[i])
+            session_unbind(binding->session, binding->request->first_output + i);
+    binding->session->last_id = last_id;
+    return STATUS_AGAIN;
+}
+
 /* Whatever became of the launch. */
 static void binding_consume(struct kernel_binding *binding) {
     const struct kernel_request *request = binding->request;
@@ -362,7 +373,10 @@ int session_launch(struct session *session, const struct kernel_request *request
     binding.check = NULL;
     binding.taint = NULL;
     memset(binding.tensors, 0, sizeof binding.tensors);
+    memset(binding.outputs, 0, sizeof binding.outputs);
     struct cause cause = {0};
+    uint64_t last_id = session->last_id;
+    session->engine->refused = NULL;
     session_label(session, request->label);
     int code = binding_bind_ids(&binding);
     if (code == STATUS_OK)
@@ -375,6 +389,8 @@ int session_launch(struct session *session, const struct kernel_request *request
         binding.stream->label = NULL;
         binding.stream->sequence = 0;
     }
+    if (session_put_off(session, code))
+        return binding_take_back(&binding, last_id);
     session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
     if (code != STATUS_OK)
         binding_fail(&binding, cause);

@@ -60,15 +60,16 @@ static void hold_waited(struct wait *wait, const struct failure *failure) {
     hold_answer((struct hold *)((char *)wait - offsetof(struct hold, wait)), failure);
 }
 
-void session_hold(struct session *session, uint64_t id, struct hold *hold) {
+int session_hold(struct session *session, uint64_t id, struct hold *hold) {
     struct tensor *tensor = NULL;
     struct hold_source source;
     struct fault fault;
+    session->engine->refused = NULL;
     *hold = (struct hold){.done = hold->done, .session = session, .wait.done = hold_waited};
     struct failure *failure = waiting_refusal(session, "publish", id, &tensor);
     if (failure) {
         hold_refuse(hold, failure);
-        return;
+        return STATUS_OK;
     }
     hold->held = calloc(1, sizeof *hold->held);
     int code = hold->held ? STATUS_OK : fault_set(&fault, STATUS_NO_HOST_MEMORY, "no host memory for a name's value");
@@ -76,11 +77,17 @@ void session_hold(struct session *session, uint64_t id, struct hold *hold) {
         hold->held->references = 1;
         code = hold_prepare(session, tensor, hold->held, &source, &fault);
     }
+    if (session_put_off(session, code)) {
+        held_unref(session->engine, hold->held);
+        *hold = (struct hold){.done = hold->done};
+        return STATUS_AGAIN;
+    }
     if (code != STATUS_OK) {
         hold_refuse(hold, session_failure(session, &fault, "publish", NULL, 0));
-        return;
+        return STATUS_OK;
     }
     wait_at(session, source.stream, source.number, tensor->taint, &hold->wait);
+    return STATUS_OK;
 }
 
 void hold_cancel(struct hold *hold) {
@@ -132,8 +139,8 @@ int held_alias(const struct held *held, const struct tensor_type *type, int64_t 
     struct held *alias = calloc(1, sizeof *alias);
     if (!alias)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a name's value");
-    *alias = (struct held){
-        .references = 1, .type = *type, .offset = begin / size, .storage = storage_ref(held->storage)};
+    *alias =
+        (struct held){.references = 1, .type = *type, .offset = begin / size, .storage = storage_ref(held->storage)};
     *result = alias;
     return STATUS_OK;
 }
@@ -204,7 +211,13 @@ void held_transfer(struct held *held, struct held_account *from, struct held_acc
 
 int session_bind_held(struct session *session, uint64_t id, struct held *held, struct fault *fault) {
     struct tensor *tensor = NULL;
+    uint64_t last_id = session->last_id;
+    session->engine->refused = NULL;
     int code = session_bind(session, id, &tensor, fault);
+    if (session_put_off(session, code)) {
+        session->last_id = last_id;
+        return STATUS_AGAIN;
+    }
     if (code != STATUS_OK)
         return code;
     tensor->type = held->type;

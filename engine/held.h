@@ -28,8 +28,8 @@ struct hold {
     struct wait wait;
 };
 /* Waits until the tensor's value is there. A view that shows only a part of its storage, or shows it in another order, is
- * copied: a name keeps no memory that it does not show. */
-void session_hold(struct session *session, uint64_t id, struct hold *hold);
+ * copied: a name keeps no memory that it does not show. STATUS_AGAIN as by session_submit(), without a call of `done`. */
+int session_hold(struct session *session, uint64_t id, struct hold *hold);
 /* Before it is done, or after that where hold->held has not been taken out. The session is still there. */
 void hold_cancel(struct hold *hold);
 

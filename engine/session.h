@@ -136,7 +136,8 @@ struct fetch {
     int64_t offset; /* of the value in `storage` */
     struct session *session;
 };
-void session_fetch(struct session *session, uint64_t id, struct fetch *fetch);
+/* STATUS_AGAIN as by session_submit(), for a value that is copied first; `done` is not called then. */
+int session_fetch(struct session *session, uint64_t id, struct fetch *fetch);
 /* Gives the value back, or cancels a fetch that has not been called yet. All parts of it have been released. */
 void fetch_release(struct fetch *fetch);
 

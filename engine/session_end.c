@@ -10,7 +10,8 @@
 enum {
     SESSION_SLOT_STEPS = 1, /* of the budget, for so many slots of the table that are empty, */
     SESSION_SLOTS = 64,
-    SESSION_TENSOR_STEPS = 2, /* and for a tensor that is given back */
+    SESSION_TENSOR_STEPS = 2,  /* for a tensor that is given back, */
+    SESSION_LANDING_STEPS = 8, /* and for an upload that is */
 };
 
 static void session_cancel_stream(struct session *session, struct stream *stream) {
@@ -27,6 +28,16 @@ static void session_cancel_streams(struct session *session) {
         session_cancel_stream(session, session->streams[i].stream);
     free(session->streams);
     session_give_group(session);
+}
+
+/* Uploads from elsewhere whose last bytes are being copied. False: the budget has ended before they have. */
+static bool session_drop_landings(struct session *session) {
+    while (session->landings) {
+        landing_abandon(session->landings);
+        if (budget_spent(&session->engine->budget, SESSION_LANDING_STEPS))
+            return !session->landings;
+    }
+    return true;
 }
 
 /* False: the budget has ended before the table has. */
@@ -59,7 +70,7 @@ static void session_free(struct session *session) {
 bool session_end_some(struct engine *engine) {
     while (engine->ending) {
         struct session *session = engine->ending;
-        if (!session_drop_tensors(session))
+        if (!session_drop_landings(session) || !session_drop_tensors(session))
             return false;
         engine->ending = session->next;
         if (!engine->ending)
@@ -71,7 +82,7 @@ bool session_end_some(struct engine *engine) {
     return true;
 }
 
-static bool session_memory_comes(const struct session *session, int code) {
+bool session_memory_comes(const struct session *session, int code) {
     if (code == STATUS_AGAIN)
         return true;
     if (!session->engine->ending)
@@ -100,8 +111,6 @@ void session_destroy(struct session *session) {
     upload_cancel_streams(session);
     while (session->uploads)
         upload_abandon(session->uploads);
-    while (session->landings)
-        landing_abandon(session->landings);
     staging_leave(session);
     *session->previous = session->next;
     if (session->next)

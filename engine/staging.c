@@ -13,7 +13,9 @@ enum {
     STAGING_PIECE = 1 << 20,
     STAGING_SHARES = 16, /* an account's share is this part of all, and at least, where there is little: */
     STAGING_SHARE_PIECES = 4,
-    STAGING_SPARE = 4, /* this part of all is left to sessions to come */
+    STAGING_SPARE = 4,       /* this part of all is left to sessions to come */
+    STAGING_WAIT_STEPS = 2,  /* of the budget, for a look at one who waits, */
+    STAGING_READY_STEPS = 8, /* and for one who goes on */
 };
 
 void staging_init(struct staging *staging, struct device *device, uint64_t total) {
@@ -100,13 +102,14 @@ static bool account_may(const struct engine *engine, const struct staging_accoun
 
 /* ---- taking ---- */
 
-static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first) {
+static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first,
+                                   bool collect) {
     struct engine *engine = session->engine;
     struct staging *staging = &engine->staging;
     struct staging_account *account = &session->staging[way];
     struct storage *storage;
     account_collect(staging, account);
-    if (!account_may(engine, account, bytes, first))
+    if (collect && !account_may(engine, account, bytes, first))
         staging_collect(engine);
     if (!account_may(engine, account, bytes, first))
         return NULL;
@@ -127,6 +130,8 @@ static void wait_link(struct staging_wait *wait, struct staging_wait ***last) {
 }
 
 static void wait_unlink(struct staging *staging, struct staging_wait *wait) {
+    if (staging->grant_at == wait)
+        staging->grant_at = wait->next;
     *wait->previous = wait->next;
     if (wait->next)
         wait->next->previous = wait->previous;
@@ -143,23 +148,30 @@ static void wait_answer(struct staging *staging, struct staging_wait *wait) {
     wait_link(wait, &staging->answered_last);
 }
 
-/* Gives those who wait what there is. Who gets it is told later, by staging_poll(). */
+/* Gives those who wait what there is, from where the budget ended the last look at them. Who gets it is told later, by
+ * staging_poll(). */
 static void staging_grant(struct engine *engine) {
     struct staging *staging = &engine->staging;
     bool broken = atomic_load(&engine->broken);
+    bool moved = staging->grant_at && staging->moved, over = false;
     staging->moved = false;
-    staging->looks++;
-    for (struct staging_wait *wait = staging->waits, *next; wait; wait = next) {
+    if (!staging->grant_at) {
+        staging->grant_at = staging->waits;
+        staging->looks++;
+    }
+    for (struct staging_wait *wait; (wait = staging->grant_at) && !over;) {
         struct staging_account *account = &wait->session->staging[wait->way];
-        next = wait->next;
+        over = budget_spent(&engine->budget, STAGING_WAIT_STEPS);
+        staging->grant_at = wait->next;
         if (account->refused == staging->looks && !wait->first && !broken)
             continue;
-        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first);
+        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first, false);
         if (wait->granted || broken || (staging->held == 0 && !staging->moved))
             wait_answer(staging, wait);
         else
             account->refused = staging->looks; /* and with it all that are behind it in the account */
     }
+    staging->moved |= moved || staging->grant_at; /* what has come meanwhile may be for those before */
 }
 
 static int staging_refuse(const struct staging *staging, size_t bytes, struct fault *fault) {
@@ -194,7 +206,7 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
     if (staging->waits && staging->moved)
         staging_grant(engine);
     bool first = wait && wait->first, behind = session->staging[way].waiting && !first;
-    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first);
+    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first, true);
     if (storage) {
         *result = storage;
         return STATUS_OK;
@@ -327,9 +339,11 @@ void staging_poll(struct engine *engine) {
         staging_collect(engine);
         staging_grant(engine);
     }
-    for (struct staging_wait *wait; (wait = staging->answered);) {
+    bool over = false;
+    for (struct staging_wait *wait; (wait = staging->answered) && !over;) {
         wait_unlink(staging, wait);
         wait->ready(wait);
+        over = budget_spent(&engine->budget, STAGING_READY_STEPS);
     }
     if (staging->waits)
         staging_arm(engine);

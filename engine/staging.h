@@ -52,6 +52,7 @@ struct staging {
     bool moved;      /* something was given back since those who wait were looked at */
     uint64_t looks, looked_ns;
     struct staging_wait *waits, **waits_last;
+    struct staging_wait *grant_at; /* of these, where the look at them goes on; NULL: at the first */
     struct staging_wait *answered, **answered_last; /* to be told at the next poll */
     struct staging_account orphans;                 /* what ended sessions have in flight */
     struct slab flights;

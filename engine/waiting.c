@@ -21,25 +21,25 @@ static int pending_no_memory(struct fault *fault) {
     return fault_set(fault, STATUS_NO_HOST_MEMORY, "the daemon is out of host memory");
 }
 
-static uint64_t pending_bytes(unsigned n_waiters) {
-    return sizeof(struct pending) + n_waiters * (sizeof(struct waiter *) + sizeof(struct waiter));
+static uint64_t pending_bytes(unsigned n_points) {
+    return sizeof(struct pending) + n_points * (sizeof(struct pending_point) + sizeof(struct waiter));
 }
 
 /* NULL: there is no memory, or the session may have no more, with words. */
-static struct pending *pending_create(struct session *session, unsigned n_waiters, struct fault *fault) {
-    uint64_t bytes = pending_bytes(n_waiters);
-    if (n_waiters > PENDING_USUAL && host_take(session, bytes, fault) != STATUS_OK)
+static struct pending *pending_create(struct session *session, unsigned n_points, struct fault *fault) {
+    uint64_t bytes = pending_bytes(n_points);
+    if (n_points > PENDING_USUAL && host_take(session, bytes, fault) != STATUS_OK)
         return NULL;
-    if (n_waiters <= PENDING_USUAL)
+    if (n_points <= PENDING_USUAL)
         host_note(session, bytes);
-    struct pending *pending = calloc(1, sizeof *pending + n_waiters * sizeof *pending->waiters);
+    struct pending *pending = calloc(1, sizeof *pending + n_points * sizeof *pending->points);
     if (!pending) {
         host_give(session, bytes);
         pending_no_memory(fault);
         return NULL;
     }
     pending->session = session;
-    pending->n_waiters = n_waiters;
+    pending->n_points = n_points;
     pending->next = session->pending;
     pending->previous = &session->pending;
     if (pending->next)
@@ -49,14 +49,14 @@ static struct pending *pending_create(struct session *session, unsigned n_waiter
 }
 
 static void pending_destroy(struct pending *pending) {
-    for (unsigned i = 0; i < pending->n_waiters; i++)
-        if (pending->waiters[i])
-            engine_waiter_cancel(pending->session->engine, pending->waiters[i]);
+    for (unsigned i = 0; i < pending->n_points; i++)
+        if (pending->points[i].waiter)
+            engine_waiter_cancel(pending->session->engine, pending->points[i].waiter);
     *pending->previous = pending->next;
     if (pending->next)
         pending->next->previous = pending->previous;
     taint_unref(pending->taint);
-    host_give(pending->session, pending_bytes(pending->n_waiters));
+    host_give(pending->session, pending_bytes(pending->n_points));
     free(pending);
 }
 
@@ -128,10 +128,9 @@ static struct failure *pending_failure(struct pending *pending) {
 }
 
 static void pending_reached(struct waiter *waiter) {
-    struct pending *pending = waiter->owner;
-    for (unsigned i = 0; i < pending->n_waiters; i++)
-        if (pending->waiters[i] == waiter)
-            pending->waiters[i] = NULL;
+    struct pending_point *point = waiter->owner;
+    struct pending *pending = point->pending;
+    point->waiter = NULL;
     if (--pending->left)
         return;
     struct failure *failure = pending_failure(pending);
@@ -152,10 +151,11 @@ static int pending_add(struct pending *pending, unsigned i, struct stream *strea
                        struct fault *fault) {
     if (point_reached(stream, number))
         return STATUS_OK;
-    struct waiter *waiter = engine_waiter(pending->session->engine, stream, number, pending_reached, pending);
-    if (!waiter)
+    struct pending_point *point = &pending->points[i];
+    point->pending = pending;
+    point->waiter = engine_waiter(pending->session->engine, stream, number, pending_reached, point);
+    if (!point->waiter)
         return pending_no_memory(fault);
-    pending->waiters[i] = waiter;
     pending->left++;
     return STATUS_OK;
 }
@@ -258,31 +258,34 @@ static struct pending *pending_at(struct session *session, const struct arrival_
     return pending;
 }
 
-void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
+int session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
     void (*done)(struct fetch *, const struct failure *) = fetch->done;
+    session->engine->refused = NULL;
     *fetch = (struct fetch){.done = done, .session = session};
     struct tensor *tensor = NULL;
     struct failure *failure = waiting_refusal(session, "fetch", id, &tensor);
     if (failure) {
         fetch_answer(fetch, failure);
-        return;
+        return STATUS_OK;
     }
     struct fault fault;
     struct arrival_point point;
-    if (fetch_prepare(session, tensor, fetch, &point, &fault) != STATUS_OK ||
-        fetch_stage(session, fetch, &point, &fault) != STATUS_OK) {
+    int code = fetch_prepare(session, tensor, fetch, &point, &fault);
+    if (session_put_off(session, code))
+        return STATUS_AGAIN;
+    if (code != STATUS_OK || fetch_stage(session, fetch, &point, &fault) != STATUS_OK) {
         fetch_answer(fetch, session_failure(session, &fault, "fetch", NULL, 0));
-        return;
+        return STATUS_OK;
     }
     if (!point.stream || point_reached(point.stream, point.number)) {
         bool failed = tensor_settle(session, tensor);
         fetch_answer(fetch, failed ? failure_numbered(tensor->failure, tensor->sequence) : NULL);
-        return;
+        return STATUS_OK;
     }
     struct pending *pending = pending_at(session, &point, fetch, NULL, tensor->taint, &fault);
     if (!pending) {
         fetch_answer(fetch, session_failure(session, &fault, "fetch", NULL, 0));
-        return;
+        return STATUS_OK;
     }
     fetch->pending = pending;
     if (pending->left == 0) { /* reached between the two looks */
@@ -290,6 +293,7 @@ void session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
         pending_destroy(pending);
         fetch_answer(fetch, late);
     }
+    return STATUS_OK;
 }
 
 void fetch_release(struct fetch *fetch) {

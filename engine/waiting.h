@@ -3,6 +3,12 @@
 
 #include "engine/session_impl.h"
 
+/* One of the points that somebody waits for. */
+struct pending_point {
+    struct pending *pending;
+    struct waiter *waiter; /* NULL once reached */
+};
+
 /* An unanswered fetch or wait: it hangs on one point, or for a whole session's sync on one point of each stream. */
 struct pending {
     struct session *session;
@@ -12,8 +18,8 @@ struct pending {
     struct taint *taint; /* what the tensor may turn out to be */
     unsigned left;       /* points not yet reached */
     struct pending *next, **previous;
-    unsigned n_waiters;
-    struct waiter *waiters[]; /* NULL once reached */
+    unsigned n_points;
+    struct pending_point points[];
 };
 
 /* An owner that wants to be told when the queue has drained. One point is watched on each stream: at least one of them

@@ -29,6 +29,8 @@ static void answer_queue(struct answer *answer) {
 }
 
 static void answer_unlink(struct answer *answer) {
+    if (answer->connection->publishing == answer)
+        answer->connection->publishing = NULL;
     if (!answer->previous)
         return;
     *answer->previous = answer->next;
@@ -182,8 +184,10 @@ int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id, 
     answer->feed.came = answer_came;
     answer->feed.from = offset < INT64_MAX ? (int64_t)offset : INT64_MAX;
     answer_link(answer);
-    feed_start(&answer->feed, connection->session, id);
-    return STATUS_OK;
+    if (feed_start(&answer->feed, connection->session, id) == STATUS_OK)
+        return STATUS_OK;
+    answer_destroy(answer);
+    return STATUS_AGAIN;
 }
 
 static void answer_waited(struct wait *wait, const struct failure *failure) {
@@ -278,15 +282,23 @@ void answer_unreserve(struct service *service) {
 }
 
 int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message) {
-    struct answer *answer = answer_create(connection, ANSWER_PUBLISH, sequence, publish_cost(message));
+    struct answer *answer = connection->publishing;
 
+    if (!answer && (answer = answer_create(connection, ANSWER_PUBLISH, sequence, publish_cost(message)))) {
+        answer_link(answer);
+        answer->publish = publish_create(answer, message);
+        if (answer->publish)
+            connection->publishing = answer;
+        else
+            answer_destroy(answer), answer = NULL;
+    }
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
-    answer_link(answer);
-    if (publish_start(answer, message, &answer->publish) == STATUS_OK)
-        return STATUS_OK;
-    answer_destroy(answer);
-    return STATUS_NO_HOST_MEMORY;
+    if (publish_hold_some(answer->publish, message) == STATUS_AGAIN)
+        return STATUS_AGAIN;
+    connection->publishing = NULL;
+    publish_begin(answer->publish);
+    return STATUS_OK;
 }
 
 void answer_published(struct answer *answer, const struct failure *failure) {

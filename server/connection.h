@@ -105,6 +105,7 @@ struct connection {
     struct request_upload *held; /* its chunk's frame has been put off, or was cut; NULL: none */
     unsigned n_uploads;
     struct request_batch batch; /* the rest of the one that has been put off, or was cut */
+    struct answer *publishing;  /* to a Publish that has been put off; NULL: none */
     struct link_ends links;
     struct lease lease;
 };

@@ -34,7 +34,8 @@ static void connection_end_session(struct connection *connection) {
 /* Nobody waits for an answer any more. */
 static void connection_release(struct connection *connection) {
     link_drop_connection(connection);
-    request_drop_uploads(connection);
+    while (!request_drop_uploads(connection))
+        continue;
     session_destroy(connection->session);
     connection->session = NULL;
 }
@@ -160,6 +161,8 @@ bool connection_end_some(struct connection *connection) {
         if (budget_spent(budget, CONNECTION_ANSWER_STEPS))
             return false;
     }
+    if (!request_drop_uploads(connection))
+        return false;
     connection_release(connection);
     outcome_list_finish(&connection->lease.outcomes);
     account_let_go(connection->account);

@@ -50,9 +50,9 @@ static void feed_came(struct fetch *fetch, const struct failure *failure) {
     feed_ask(feed);
 }
 
-void feed_start(struct feed *feed, struct session *session, uint64_t id) {
+int feed_start(struct feed *feed, struct session *session, uint64_t id) {
     feed->fetch.done = feed_came;
-    session_fetch(session, id, &feed->fetch);
+    return session_fetch(session, id, &feed->fetch);
 }
 
 void feed_reply(struct feed *feed, struct reply *reply, unsigned type, uint64_t sequence) {

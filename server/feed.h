@@ -27,7 +27,7 @@ struct feed {
 };
 
 /* `came` is set. */
-void feed_start(struct feed *feed, struct session *session, uint64_t id);
+int feed_start(struct feed *feed, struct session *session, uint64_t id);
 /* Puts the value, or as much of it as is here, into the reply. */
 void feed_reply(struct feed *feed, struct reply *reply, unsigned type, uint64_t sequence);
 enum feed_state { FEED_READY, FEED_WAITING, FEED_FAILED };

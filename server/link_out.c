@@ -160,14 +160,14 @@ static void link_out_ask(struct service *service) {
     }
 }
 
-void link_out_send(struct connection *connection, uint64_t id, const char *device,
-                   const uint8_t ticket[LINK_TICKET_BYTES]) {
+int link_out_send(struct connection *connection, uint64_t id, const char *device,
+                  const uint8_t ticket[LINK_TICKET_BYTES]) {
     struct link_ends *ends = &connection->links;
     struct link_out *out = calloc(1, sizeof *out);
 
     if (!out) {
         log_event_from(LOG_LEVEL_WARNING, device, "link_failed", "device", device, "cause", "no memory", NULL);
-        return; /* the destination times out */
+        return STATUS_OK; /* the destination times out */
     }
     out->connection = connection;
     out->fd = -1;
@@ -184,8 +184,12 @@ void link_out_send(struct connection *connection, uint64_t id, const char *devic
         TAILQ_INSERT_TAIL(&connection->service->links.turns, connection, links.turn);
     TAILQ_INSERT_TAIL(&ends->asking, out, turn);
     LIST_INSERT_HEAD(&ends->outs, out, own);
-    feed_start(&out->feed, connection->session, id);
+    if (feed_start(&out->feed, connection->session, id) == STATUS_AGAIN) {
+        link_out_destroy(out);
+        return STATUS_AGAIN;
+    }
     link_out_ask(connection->service);
+    return STATUS_OK;
 }
 
 /* The other worker took no link just then. Nothing more is asked of the front before the next tick. */

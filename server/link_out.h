@@ -4,9 +4,10 @@
 #include "proto/status.h"
 #include "server/link.h"
 
-/* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. */
-void link_out_send(struct connection *connection, uint64_t id, const char *device,
-                   const uint8_t ticket[LINK_TICKET_BYTES]);
+/* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. STATUS_AGAIN: nothing has been done, there is no memory
+ * yet. */
+int link_out_send(struct connection *connection, uint64_t id, const char *device,
+                  const uint8_t ticket[LINK_TICKET_BYTES]);
 /* From the front. Takes over `fd`; -1 stands for a refusal with `fault`. */
 void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
                       const struct fault *fault);

@@ -8,6 +8,8 @@
 #include "server/connection.h"
 #include "server/state.h"
 
+enum { PUBLISH_STEPS = 4 }; /* of the budget, for a value */
+
 struct publish_item {
     struct hold hold;
     struct publish *publish;
@@ -17,6 +19,7 @@ struct publish {
     struct answer *answer;
     struct state_wait saved; /* for the values to be on the disk, too */
     unsigned n, left;        /* values; those not yet there, and one for the start */
+    unsigned held;           /* those that have been asked for */
     bool only_new;
     bool failed;
     struct failure failure; /* the first */
@@ -102,29 +105,43 @@ static void publish_held(struct hold *hold, const struct failure *failure) {
     publish_step(publish);
 }
 
-int publish_start(struct answer *answer, const Tensord__Publish *message, struct publish **result) {
-    struct session *session = answer->connection->session;
+struct publish *publish_create(struct answer *answer, const Tensord__Publish *message) {
     struct publish *publish = calloc(1, sizeof *publish + message->n_ids * sizeof *publish->items);
 
     if (publish)
         publish->names = malloc(publish_text_bytes(message) + 1);
     if (!publish || !publish->names) {
         free(publish);
-        return STATUS_NO_HOST_MEMORY;
+        return NULL;
     }
     publish->answer = answer;
     publish->n = (unsigned)message->n_ids;
     publish->left = publish->n + 1;
     publish->only_new = message->only_new;
     publish_copy_names(publish, message);
-    *result = publish;
-    for (unsigned i = 0; i < publish->n; i++) {
-        publish->items[i].publish = publish;
-        publish->items[i].hold.done = publish_held;
-        session_hold(session, message->ids[i], &publish->items[i].hold);
+    return publish;
+}
+
+int publish_hold_some(struct publish *publish, const Tensord__Publish *message) {
+    struct connection *connection = publish->answer->connection;
+    struct budget *budget = service_budget(connection->service);
+
+    while (publish->held < publish->n && publish->held < message->n_ids) {
+        struct publish_item *item = &publish->items[publish->held];
+
+        item->publish = publish;
+        item->hold.done = publish_held;
+        if (session_hold(connection->session, message->ids[publish->held], &item->hold) == STATUS_AGAIN)
+            return STATUS_AGAIN;
+        publish->held++;
+        if (budget_spent(budget, PUBLISH_STEPS) && publish->held < publish->n)
+            return STATUS_AGAIN;
     }
-    publish_step(publish);
     return STATUS_OK;
+}
+
+void publish_begin(struct publish *publish) {
+    publish_step(publish);
 }
 
 void publish_destroy(struct publish *publish) {

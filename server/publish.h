@@ -7,8 +7,12 @@
 
 struct publish;
 
-/* Calls answer_published() when it is over, possibly before it returns. STATUS_NO_HOST_MEMORY without memory for it. */
-int publish_start(struct answer *answer, const Tensord__Publish *message, struct publish **publish);
+/* NULL without memory for it. */
+struct publish *publish_create(struct answer *answer, const Tensord__Publish *message);
+/* Asks for the values, those that it has not asked for before. STATUS_AGAIN: the turn's time is over, or there is no memory yet. */
+int publish_hold_some(struct publish *publish, const Tensord__Publish *message);
+/* All have been asked for. Calls answer_published() when it is over, possibly before it returns. */
+void publish_begin(struct publish *publish);
 /* Host memory that it takes. */
 uint64_t publish_cost(const Tensord__Publish *message);
 /* Gives everything back; what has not been named by now is not. Takes NULL. */

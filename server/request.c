@@ -191,6 +191,12 @@ int request_label(const char *label, struct fault *fault) {
     return STATUS_OK;
 }
 
+int request_later(struct connection *connection, int status) {
+    if (status == STATUS_AGAIN)
+        service_mark_more(connection->service, connection);
+    return status;
+}
+
 void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank, struct fault *bad) {
     *bad = (struct fault){0};
     if (type_make(type, dtype, shape, rank, bad) != STATUS_OK)
@@ -249,8 +255,7 @@ static int request_batch_put_off(struct connection *connection, const struct bat
     batch->integer = cursor->integer;
     batch->floating = cursor->floating;
     batch->label = cursor->label;
-    service_mark_more(connection->service, connection);
-    return STATUS_AGAIN;
+    return request_later(connection, STATUS_AGAIN);
 }
 
 /* Reading a large message has taken a part of the share already: it must not take all of it, turn by turn. */
@@ -320,7 +325,7 @@ static int request_fetch(struct connection *connection, const struct frame_heade
     const Tensord__Fetch *fetch = (const Tensord__Fetch *)message;
 
     (void)sink, (void)fault;
-    return answer_fetch(connection, header->sequence, fetch->id, fetch->offset);
+    return request_later(connection, answer_fetch(connection, header->sequence, fetch->id, fetch->offset));
 }
 
 static int request_wait(struct connection *connection, const struct frame_header *header,
@@ -359,8 +364,7 @@ static int request_copy_out(struct connection *connection, const struct frame_he
         return STATUS_PROTOCOL;
     if (length == 0 || length > LINK_DEVICE_MAX)
         return REQUEST_PROTOCOL(fault, "a device's name has 1 to %d bytes, not %zu", LINK_DEVICE_MAX, length);
-    link_out_send(connection, copy->id, copy->device, copy->ticket.data);
-    return STATUS_OK;
+    return request_later(connection, link_out_send(connection, copy->id, copy->device, copy->ticket.data));
 }
 
 static int request_copy_in(struct connection *connection, const struct frame_header *header,
@@ -385,10 +389,8 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
     if (length > LINK_DEVICE_MAX)
         return REQUEST_PROTOCOL(fault, "a device's name has 1 to %d bytes, not %zu", LINK_DEVICE_MAX, length);
     request_type(&type, copy->dtype, copy->shape, copy->n_shape, &bad);
-    if (link_in_expect(connection, &request, copy->source, copy->ticket.data, bad.code ? &bad : NULL)) {
-        service_mark_more(connection->service, connection);
-        return STATUS_AGAIN;
-    }
+    if (link_in_expect(connection, &request, copy->source, copy->ticket.data, bad.code ? &bad : NULL))
+        return request_later(connection, STATUS_AGAIN);
     connection->operations++;
     return STATUS_OK;
 }

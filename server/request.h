@@ -31,5 +31,5 @@ void request_cut(struct connection *connection);
 bool request_counted(unsigned type);
 /* The answer to the Hello of a client that speaks up to `version`, for a session that there is. */
 int request_welcome(struct connection *connection, uint32_t version, uint64_t sequence);
-/* Ends the uploads that are under way, before the session does. */
-void request_drop_uploads(struct connection *connection);
+/* Ends the uploads that are under way, before the session does. False: the budget has ended before they have. */
+bool request_drop_uploads(struct connection *connection);

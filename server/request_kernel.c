@@ -135,7 +135,8 @@ int request_kernel_launch(struct connection *connection, const struct frame_head
     request_launch_types(&launch, from);
     if (request_kernel_allowed(connection, &launch.wrong))
         launch.request.wrong = &launch.wrong;
+    if (session_launch(connection->session, &launch.request) == STATUS_AGAIN)
+        return request_later(connection, STATUS_AGAIN);
     connection->operations++;
-    session_launch(connection->session, &launch.request);
     return STATUS_OK;
 }

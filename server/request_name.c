@@ -24,7 +24,7 @@ int request_publish(struct connection *connection, const struct frame_header *he
     (void)sink;
     if (publish->n_ids == 0 || publish->n_ids != publish->n_names)
         return REQUEST_PROTOCOL(fault, "a Publish with %zu ids and %zu names", publish->n_ids, publish->n_names);
-    return answer_publish(connection, header->sequence, publish);
+    return request_later(connection, answer_publish(connection, header->sequence, publish));
 }
 
 int request_open_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
@@ -39,6 +39,8 @@ int request_open_name(struct connection *connection, const struct frame_header *
     (void)sink, (void)fault;
     if (status == STATUS_OK)
         status = session_bind_held(connection->session, open->id, held, &wrong);
+    if (status == STATUS_AGAIN)
+        return request_later(connection, status);
     if (status)
         return answer_fault(connection, FRAME_NAME_OPENED, header->sequence, &wrong) ? STATUS_OK
                                                                                      : STATUS_NO_HOST_MEMORY;

@@ -7,10 +7,13 @@
 #include "server/request.h"
 #include "server/request_impl.h"
 
-enum { REQUEST_UPLOADS_MAX = 4096 }; /* of one session, begun and not complete */
+enum {
+    REQUEST_UPLOADS_MAX = 4096, /* of one session, begun and not complete */
+    REQUEST_UPLOAD_STEPS = 8,   /* of the budget, for one that is dropped */
+};
 
 struct request_upload {
-    struct request_upload *next;
+    struct request_upload *next, **previous;
     struct connection *connection;
     uint64_t id;
     int64_t total, received; /* bytes */
@@ -22,14 +25,12 @@ struct request_upload {
 };
 
 static void request_upload_remove(struct connection *connection, struct request_upload *upload) {
-    for (struct request_upload **at = &connection->uploads; *at; at = &(*at)->next)
-        if (*at == upload) {
-            *at = upload->next;
-            connection->n_uploads--;
-            host_give(connection->session, sizeof *upload);
-            free(upload);
-            return;
-        }
+    *upload->previous = upload->next;
+    if (upload->next)
+        upload->next->previous = upload->previous;
+    connection->n_uploads--;
+    host_give(connection->session, sizeof *upload);
+    free(upload);
 }
 
 /* There is memory for the chunk that has been put off. */
@@ -123,13 +124,15 @@ int request_upload(struct connection *connection, const struct frame_header *hea
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
     entry->connection = connection;
     entry->next = connection->uploads;
+    entry->previous = &connection->uploads;
+    if (entry->next)
+        entry->next->previous = &entry->next;
     connection->uploads = entry;
     connection->n_uploads++;
     host_note(connection->session, sizeof *entry);
     if (!request_upload_bind(connection, upload, entry)) {
         request_upload_remove(connection, entry);
-        service_mark_more(connection->service, connection);
-        return STATUS_AGAIN;
+        return request_later(connection, STATUS_AGAIN);
     }
     return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
 }
@@ -179,13 +182,18 @@ void request_cut(struct connection *connection) {
     connection->receiving = NULL;
 }
 
-void request_drop_uploads(struct connection *connection) {
+bool request_drop_uploads(struct connection *connection) {
     const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the data had come"};
+    bool over = false;
 
-    while (connection->uploads) {
+    while (connection->uploads && !over) {
         request_upload_end(connection->uploads, &gone);
         request_upload_remove(connection, connection->uploads);
+        over = budget_spent(service_budget(connection->service), REQUEST_UPLOAD_STEPS);
     }
+    if (connection->uploads)
+        return false;
     connection->receiving = connection->held = NULL;
     connection->wait_staging = false;
+    return true;
 }

@@ -78,7 +78,10 @@ static int restore_tensor(struct state *state, struct session *session, uint64_t
     struct upload_request request = {.id = id, .type = type, .sequence = id};
     struct restore_upload restore = {.room = false};
     struct failure cause;
-    if (session_upload(session, &request, &restore.upload) != STATUS_OK)
+    int bound;
+    while ((bound = session_upload(session, &request, &restore.upload)) == STATUS_AGAIN)
+        state->turn(state->owner, false);
+    if (bound != STATUS_OK)
         return STATUS_OK;
     restore.upload.room = restore_room;
     int code = restore_bytes(state, &restore, fd, from, type, fault);
@@ -251,7 +254,7 @@ static int restore_hold_all(struct restore *restore) {
     restore->waiting = restore->n_values;
     for (size_t i = 0; i < restore->n_values; i++) {
         restore->values[i].hold.done = restore_held;
-        session_hold(restore->session, i + 1, &restore->values[i].hold);
+        session_hold(restore->session, i + 1, &restore->values[i].hold); /* at once: the whole is there as it is */
     }
     while (restore->waiting && !restore->state->service->failed)
         restore->state->turn(restore->state->owner, true);
@@ -281,7 +284,7 @@ static int restore_make_empty(struct restore *restore, size_t at) {
     int code = restore_tensor(restore->state, restore->session, id, -1, 0, &name->type, &restore->fault);
     if (code != STATUS_OK)
         return code;
-    session_hold(restore->session, id, &empty.hold);
+    session_hold(restore->session, id, &empty.hold); /* at once */
     while (!empty.came && !restore->state->service->failed)
         restore->state->turn(restore->state->owner, true);
     restore->held[at] = empty.hold.held;

@@ -404,7 +404,7 @@ static void save_open_value(struct save *save) {
     }
     save->fetch.done = save_came;
     save->opened = true;
-    session_fetch(save->session, save->at + 1, &save->fetch);
+    session_fetch(save->session, save->at + 1, &save->fetch); /* at once: what a name holds is contiguous */
 }
 
 static void save_next_value(struct save *save) {

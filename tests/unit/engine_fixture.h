@@ -104,9 +104,9 @@ static inline void ask_wait(struct answer *answer, uint64_t id) {
     session_wait(session, id, &answer->wait);
 }
 
-static inline void ask_fetch(struct answer *answer, uint64_t id) {
+static inline int ask_fetch(struct answer *answer, uint64_t id) {
     *answer = (struct answer){.fetch.done = answer_fetch, .code = -1};
-    session_fetch(session, id, &answer->fetch);
+    return session_fetch(session, id, &answer->fetch);
 }
 
 /* Polls for as long as `times` is 0, for two seconds at most: a lost wake-up is a failure, not a hang. */

@@ -1,6 +1,7 @@
 /* What the engine does for its owner within a budget of time, by a clock that the test moves. */
 #include <sched.h>
 
+#include "engine/held.h"
 #include "engine/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
@@ -125,6 +126,47 @@ Test(engine_budget, what_an_ended_session_still_has_is_waited_for) {
     cr_assert_eq(stats.failures[STATUS_OUT_OF_MEMORY], 1, "only the operation that had found it full");
     turns_until_idle(budget);
     cr_assert_eq(full(other, 1, half, 0), STATUS_OK, "the same operation with the same id");
+    close_engine();
+}
+
+static void held_now(struct hold *hold, const struct failure *failure) {
+    cr_assert_null(failure, "%s", failure ? failure->message : "");
+    (void)hold;
+}
+
+/* A value that has to be copied before it can be fetched or named, where an ended session still has the memory for that. */
+Test(engine_budget, copies_of_values_wait_for_the_memory_of_an_ended_session) {
+    struct session_limits own = limits;
+    struct engine_stats stats;
+    struct answer answer;
+    struct hold hold = {.done = held_now};
+    struct session *other;
+    struct fault fault;
+    const int64_t quarter[] = {(1 << 20) / 4};
+    open_engine(1 << 22);
+    cr_assert_eq(session_create(engine, &own, &other, &fault), STATUS_OK);
+    cr_assert_eq(full(other, 1, 1, 0), STATUS_OK);
+    uint64_t id = 0;
+    while (full(session, id + 1, 1, 0) == STATUS_OK)
+        id++;
+    struct budget *budget = ticking_budget();
+    budget_begin(budget, 1000);
+    session_destroy(session);
+    session = other;
+    cr_assert_eq(apply(OP_BROADCAST_TO, 2, 1, (const uint64_t[]){1}, 1, quarter, 0, 0), STATUS_OK);
+    cr_assert_eq(ask_fetch(&answer, 2), STATUS_AGAIN);
+    cr_assert_eq(answer.times, 0);
+    cr_assert_eq(session_hold(session, 2, &hold), STATUS_AGAIN);
+    engine_stats(engine, &stats);
+    cr_assert_eq(stats.failures[STATUS_OUT_OF_MEMORY], 1, "only the operation that had found it full");
+    turns_until_idle(budget);
+    budget_begin(budget, BUDGET_UNLIMITED);
+    cr_assert_eq(session_hold(session, 2, &hold), STATUS_OK);
+    cr_assert_eq(ask_fetch(&answer, 2), STATUS_OK);
+    cr_assert(settle(&answer.times));
+    cr_assert_eq(answer.code, STATUS_OK);
+    fetch_release(&answer.fetch);
+    hold_cancel(&hold);
     close_engine();
 }
 

@@ -121,6 +121,48 @@ Test(engine_kernels, equal_sources_are_compiled_once) {
     cr_assert(!compile(session, 5, "a", "count"));
 }
 
+static int full_of(struct session *in, uint64_t id, int64_t elements) {
+    int64_t ints[] = {DTYPE_I32, 0, elements};
+    double value = 0;
+    struct op_request request = {.opcode = OP_FULL,
+                                 .n_ints = 3,
+                                 .ints = ints,
+                                 .n_floats = 1,
+                                 .floats = &value,
+                                 .output = id,
+                                 .sequence = ++sequence};
+    return session_submit(in, &request);
+}
+
+/* Nothing of a launch is there that has been put off, and it is made later with the same ids. */
+Test(engine_kernels, launches_wait_for_the_memory_of_an_ended_session) {
+    struct session *ended;
+    struct session_stats stats;
+    struct fault fault;
+    uint64_t n = 0;
+    cr_assert(compile(session, 1, "a", "count"));
+    cr_assert_eq(full_of(session, 1, 4 << 20), STATUS_OK);
+    cr_assert_eq(session_create(engine, &limits, &ended, &fault), STATUS_OK);
+    while (full_of(ended, n + 1, 50 << 10) == STATUS_OK)
+        n++;
+    cr_assert_gt(n, 128);
+    budget_begin(engine_budget(engine), 1);
+    session_destroy(ended);
+    cr_assert_eq(count(1, 2, 1, 0), STATUS_AGAIN);
+    session_stats(session, &stats);
+    cr_assert_eq(stats.tensors, 1);
+    cr_assert_eq(stats.failures[STATUS_OUT_OF_MEMORY], 0);
+    budget_begin(engine_budget(engine), BUDGET_UNLIMITED);
+    int code;
+    while ((code = count(1, 2, 1, 0)) == STATUS_AGAIN) {
+        engine_kick(engine);
+        engine_poll(engine);
+    }
+    cr_assert_eq(code, STATUS_OK);
+    session_stats(session, &stats);
+    cr_assert_eq(stats.tensors, 2);
+}
+
 static uint64_t live(struct session *of) {
     struct session_stats stats;
     session_stats(of, &stats);
