@@ -5,7 +5,7 @@ enum {
     COST_STEP = 8,             /* a launch moves the factor by this part of the way to its own */
     COST_OFF_MOST = 8,         /* and counts as off by no more than this */
     COST_FACTOR_LEAST = 256 / 16,
-    COST_FACTOR_MOST = 256 * 64,
+    COST_FACTOR_MOST = 256 * 250, /* powers take 50 times what moving their bytes does; in 16 bits */
 };
 /* Beyond it a product is estimated to take years. */
 static const double cost_most = 5e16;

@@ -30,7 +30,7 @@ static void take_memory(td_device *device) {
         _exit(1);
 }
 
-static pid_t start_work(const struct bench_daemon *daemon, const struct bench_long *work, bool resumable) {
+static pid_t start_work(const char *url, const struct bench_long *work, bool resumable) {
     int ends[2];
     char byte;
     if (pipe(ends) != 0)
@@ -40,7 +40,7 @@ static pid_t start_work(const struct bench_daemon *daemon, const struct bench_lo
         struct bench_client client;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         told = ends[1];
-        bench_client_open(&client, daemon->url, &(td_options){.reconnect_ms = resumable ? 0 : TD_NEVER});
+        bench_client_open(&client, url, &(td_options){.reconnect_ms = resumable ? 0 : TD_NEVER});
         bench_long_keep_busy(work, client.device, take_memory);
         pause();
     }
@@ -73,27 +73,24 @@ static void end_process(pid_t pid) {
     waitpid(pid, NULL, 0);
 }
 
+/* Since the client has ended: how soon a process does is not the daemon's. */
 static double stop_by_close(const struct bench_daemon *daemon, const struct bench_long *work) {
     struct bench_client other;
     bench_client_open(&other, daemon->url, NULL);
-    pid_t pid = start_work(daemon, work, false);
-    double begin = bench_now();
-    kill(pid, SIGKILL);
-    double took = until_given_back(&other, begin);
-    waitpid(pid, NULL, 0);
+    pid_t pid = start_work(daemon->url, work, false);
+    end_process(pid);
+    double took = until_given_back(&other, bench_now());
     bench_client_close(&other);
     return took;
 }
 
-/* The daemon grants sessions GRANTED_MS. */
+/* The daemon grants sessions GRANTED_MS; those of its own host, whose process has ended, it ends at once. */
 static double stop_by_lease(const struct bench_daemon *daemon, const struct bench_long *work) {
     struct bench_client other;
     bench_client_open(&other, daemon->url, NULL);
-    pid_t pid = start_work(daemon, work, true);
-    double begin = bench_now();
-    kill(pid, SIGKILL);
-    double took = until_given_back(&other, begin + GRANTED_MS * 1e-3);
-    waitpid(pid, NULL, 0);
+    pid_t pid = start_work(daemon->tcp, work, true);
+    end_process(pid);
+    double took = until_given_back(&other, bench_now() + GRANTED_MS * 1e-3);
     bench_client_close(&other);
     return took;
 }
@@ -121,7 +118,7 @@ static double stop_by_kill(const struct bench_daemon *daemon, const struct bench
     struct bench_client other;
     Tensord__KillSession request = TENSORD__KILL_SESSION__INIT;
     bench_client_open(&other, daemon->url, NULL);
-    pid_t pid = start_work(daemon, work, false);
+    pid_t pid = start_work(daemon->url, work, false);
     int control = bench_raw_open(daemon->url, PREAMBLE_TARGET_CONTROL);
     while (!(request.session = session_of(control, pid)))
         usleep(10000); /* the status is some time old */
@@ -153,7 +150,7 @@ static double stop_by_drain(const struct bench_daemon *unused, const struct benc
     struct bench_daemon daemon;
     (void)unused;
     bench_daemon_start(&daemon);
-    pid_t pid = start_work(&daemon, work, false);
+    pid_t pid = start_work(daemon.url, work, false);
     double begin = bench_now();
     bench_daemon_stop(&daemon);
     double took = (bench_now() - begin) * 1e3 - GRANTED_MS;

@@ -89,7 +89,7 @@ Test(engine_cost, correction_has_bounds) {
     uint64_t estimate = 1000000;
     for (int i = 0; i < 1000; i++)
         learn(OP_ADD, DTYPE_F32, estimate, UINT64_MAX / 2);
-    cr_assert_eq(corrected(OP_ADD, DTYPE_F32, estimate), 64 * estimate);
+    cr_assert_eq(corrected(OP_ADD, DTYPE_F32, estimate), 250 * estimate);
     for (int i = 0; i < 1000; i++)
         learn(OP_ADD, DTYPE_F32, UINT64_MAX / 2, 60000);
     cr_assert_eq(corrected(OP_ADD, DTYPE_F32, estimate), estimate / 16);
