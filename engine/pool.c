@@ -16,8 +16,8 @@ enum {
     POOL_OWN = 8,       /* the same for some that costs no wait */
     POOL_NEAR = 32,     /* neighbours looked at on each side of a new piece, before any length is taken for possible, */
     POOL_JOIN_NEAR = 8, /* and of one that may be joined with them */
-    /* Joins around a piece that has just been settled: as many as there may be neighbours that were left apart before it
-     * came, for they were too small together. */
+    /* Joins around a piece that has just been settled: as many as there may be neighbours that were left apart before
+     * it came, for they were too small together. */
     POOL_JOINS_SETTLE = 5 * POOL_JOIN_NEAR,
 };
 
@@ -135,7 +135,8 @@ static void segment_unlist_idle(struct pool *pool, struct segment *segment) {
     pool->idle_bytes -= segment->bytes;
 }
 
-/* What settled neighbours of `storage` come to, together with it; UINT64_MAX: there are more than `near` on one side. */
+/* What settled neighbours of `storage` come to, together with it; UINT64_MAX: there are more than `near` on one
+ * side. */
 static uint64_t run_around(const struct storage *storage, int near) {
     uint64_t run = storage->bytes;
     const struct storage *at = storage;
@@ -252,8 +253,8 @@ static bool pool_joins(const struct pool *pool) {
     return pool->looks < pool->join_until;
 }
 
-/* Whether a neighbour may be joined with storage of this state although whoever takes a part of it then waits for users of
- * the other. What waits for another device stays apart: it would make all of it its own session's. */
+/* Whether a neighbour may be joined with storage of this state although whoever takes a part of it then waits for users
+ * of the other. What waits for another device stays apart: it would make all of it its own session's. */
 static bool storage_joinable(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
     struct uses uses = storage->uses;
     return storage_settled(neighbour) && state != STORAGE_TIED && neighbour->state != STORAGE_TIED &&
@@ -273,8 +274,8 @@ static struct storage *storage_join(struct pool *pool, struct storage *storage, 
     return storage;
 }
 
-/* Files storage that is in no list, together with neighbours that are like it; and where somebody is in need of that, in so
- * many steps, with all that it may be joined with. Returns the whole. */
+/* Files storage that is in no list, together with neighbours that are like it; and where somebody is in need of that,
+ * in so many steps, with all that it may be joined with. Returns the whole. */
 static struct storage *storage_settle_with(struct pool *pool, struct storage *storage, size_t *steps) {
     enum storage_state state = storage_look(storage);
     if (storage_settled(storage->after) && storage_like(storage, state, storage->after))
@@ -310,8 +311,9 @@ static bool pool_should_join(const struct pool *pool, const struct storage *stor
            run_around(storage, POOL_JOIN_NEAR) >= pool->wanted;
 }
 
-/* Looks at busy storage again, those first that have waited longest: it may be idle by now, or be what somebody needs together
- * with its neighbours. Ends with the first that has `bytes` and is in this state at most. True: it has looked at all. */
+/* Looks at busy storage again, those first that have waited longest: it may be idle by now, or be what somebody needs
+ * together with its neighbours. Ends with the first that has `bytes` and is in this state at most. True: it has looked
+ * at all. */
 static bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_state state) {
     size_t steps = POOL_JOINS;
     bool all = looks >= pool->n_waiting, found = false;
@@ -543,8 +545,8 @@ static bool storage_merge(struct pool *pool, struct storage *storage, size_t byt
     return true;
 }
 
-/* What its own session may wait for, together with neighbours that anybody may, in the run where it is the first that is tied:
- * merged and in no list. */
+/* What its own session may wait for, together with neighbours that anybody may, in the run where it is the first that
+ * is tied: merged and in no list. */
 static struct storage *storage_merge_tied(struct pool *pool, struct storage *tied, size_t bytes,
                                           const struct stream *taker, size_t *looks) {
     struct storage *at = tied, *last;
@@ -582,8 +584,8 @@ static bool pool_search(struct pool *pool, size_t bytes, const struct stream *st
     return all || pool->looks >= search->until;
 }
 
-/* Whether another look at what waits could bring so much: it has ended, or can be joined. A stream takes what is large enough as
- * it is. */
+/* Whether another look at what waits could bring so much: it has ended, or can be joined. A stream takes what is large
+ * enough as it is. */
 static bool pool_may_find(struct pool *pool, size_t bytes, const struct stream *stream) {
     if (pool_set_largest(&pool->busy) >= bytes)
         return !stream;
@@ -691,8 +693,8 @@ static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-/* Goes on with the walk over all runs, or with a new one. A segment in which less than the longest run so far is settled is
- * not entered. */
+/* Goes on with the walk over all runs, or with a new one. A segment in which less than the longest run so far is
+ * settled is not entered. */
 static void pool_walk(struct pool *pool) {
     struct pool_walk *walk = &pool->walk;
     if (!walk->on)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/pool.h"
 #include "tests/bench/bench.h"
@@ -18,8 +19,8 @@ struct pool_bench {
     size_t n;
 };
 
-/* A full device, in one segment, and then every second piece free; `busy`: their last users still run, on so many streams by
- * turns. */
+/* A full device, in one segment, and then every second piece free; `busy`: their last users still run, on so many
+ * streams by turns. */
 static void pool_bench_open(struct pool_bench *bench, size_t n, bool busy, int n_streams) {
     struct storage *whole;
     n -= n % 64; /* whole pages */
@@ -94,8 +95,15 @@ static void pool_bench_row(const char *row, size_t bytes, bool refused, bool bus
     bench_note("a million pieces against a hundred thousand; the longest %.0f and %.0f ns", worst[1], worst[0]);
 }
 
-/* All but the last piece is free and in use on so many streams by turns, in one run of unlike neighbours: the calls that a request
- * for half of it takes until it is answered, in the median; *worst: the longest. */
+/* Of this thread: of a machine that is shared, the longest call shall be the pool's. */
+static double pool_bench_worked(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* All but the last piece is free and in use on so many streams by turns, in one run of unlike neighbours: the calls
+ * that a request for half of it takes until it is answered, in the median; *worst: the longest. */
 static double pool_bench_search(size_t n, int n_streams, bool refused, size_t *calls, double *worst) {
     static double seconds[1 << 16];
     struct pool_bench bench;
@@ -110,9 +118,9 @@ static double pool_bench_search(size_t n, int n_streams, bool refused, size_t *c
     }
     *calls = 0;
     do {
-        double start = bench_now();
+        double start = pool_bench_worked();
         code = pool_take(&bench.pool, bench.n / 2 * PIECE, bench.streams[0], &search, &found);
-        seconds[*calls] = bench_now() - start;
+        seconds[*calls] = pool_bench_worked() - start;
     } while (code == STATUS_AGAIN && ++*calls < sizeof seconds / sizeof seconds[0]);
     if ((code != STATUS_OK) != refused)
         bench_fail("half of all was %s", refused ? "had" : "refused");

@@ -23,7 +23,8 @@ static double allocate_run(void *user, long count) {
         if (*place)
             storage_unref(&allocate->pool, *place);
         *place = NULL;
-        if (pool_take(&allocate->pool, raw_block_bytes(&random, allocate->most), allocate->stream, NULL, place) != STATUS_OK)
+        if (pool_take(&allocate->pool, raw_block_bytes(&random, allocate->most), allocate->stream, NULL, place) !=
+            STATUS_OK)
             bench_fail("the pool is out of memory");
         allocate->stream->enqueued++; /* something uses it, and has done so soon after */
         uses_add(&(*place)->uses, allocate->stream, allocate->stream->enqueued);
