@@ -94,6 +94,19 @@ class Installed(unittest.TestCase):
         for name in ("_tensord", "_tensorctl"):
             run("zsh", "-n", self.find(name))
 
+    def test_zsh_completes_what_a_command_takes(self):
+        self.need("zsh")
+        script = ("compadd() { shift; print -l -- ${(P)1} }; _describe() { print -l -- ${(P)2} }; _files() { print a-file }\n"
+                  'complete() { eval "$(<$1)" }; words=("${@:2}") CURRENT=$#words PREFIX=$words[-1]; complete $1')
+
+        def complete(*words):
+            return run("zsh", "-f", "-c", script, "zsh", self.find("_tensorctl"), self.find("tensorctl", "/bin/"), *words,
+                       env=self.environment).splitlines()
+        self.assertIn("devices:what devices there are, and how they do", complete(""))
+        self.assertIn("--session", complete("--url", "unix:/x", "trace", "--s"))
+        self.assertNotIn("--session", complete("status", "--"))
+        self.assertEqual(complete("trace", "-o", ""), ["a-file"])
+
     def unit(self):
         """A copy that names the program where it is now."""
         with open(self.find("tensord.service"), encoding="utf-8") as file:
