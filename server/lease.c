@@ -367,7 +367,9 @@ bool lease_tick(struct connection *connection, uint64_t now_ms) {
         connection_destroy(connection, "the client's process has ended");
     else if (now_ms >= lease->until_ms)
         connection_destroy(connection, lease->until_ms > 1 ? "its lease is over" : "the client's process has ended");
-    else
+    else {
+        service_at(connection->service, lease->until_ms);
         return true;
+    }
     return false;
 }

@@ -166,6 +166,8 @@ static void service_check_drain(struct service *service) {
     struct connection *connection = service->connections;
     struct fault fault;
 
+    if (now < service->drain_deadline_ms)
+        service_at(service, service->drain_deadline_ms);
     fault_set(&fault, STATUS_DRAINING, "%s is shutting down", service->device);
     while (connection) {
         struct connection *next = connection->next;
@@ -223,9 +225,7 @@ static void service_on_check(uv_check_t *check) {
     service->turn_ns = 0;
 }
 
-static void service_on_timer(uv_timer_t *timer) {
-    struct service *service = timer->data;
-    uint64_t now = service_now_ms();
+static void service_tick_connections(struct service *service, uint64_t now) {
     struct connection *connection = service->connections;
 
     while (connection) {
@@ -234,6 +234,30 @@ static void service_on_timer(uv_timer_t *timer) {
         connection_tick(connection, now);
         connection = next;
     }
+}
+
+/* Memory of a session whose lease is over, and the whole device after a drain, is free at once. Who has more to come at a
+ * later time asks again when it is looked at (lease_tick, service_check_drain). */
+static void service_on_alarm(uv_timer_t *alarm) {
+    struct service *service = alarm->data;
+
+    service_tick_connections(service, service_now_ms());
+    uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at a drain */
+}
+
+void service_at(struct service *service, uint64_t when_ms) {
+    uint64_t now = service_now_ms(), left = when_ms > now ? when_ms - now : 0;
+
+    uv_update_time(service->loop);
+    if (!uv_is_active((uv_handle_t *)&service->alarm) || uv_timer_get_due_in(&service->alarm) > left)
+        uv_timer_start(&service->alarm, service_on_alarm, left, 0);
+}
+
+static void service_on_timer(uv_timer_t *timer) {
+    struct service *service = timer->data;
+    uint64_t now = service_now_ms();
+
+    service_tick_connections(service, now);
     account_tick(service, service_now_ns());
     link_tick(service, now);
     if (service->trace.connection)
@@ -304,7 +328,8 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     uv_check_init(loop, &service->check);
     uv_idle_init(loop, &service->idle);
     uv_timer_init(loop, &service->timer);
-    service->async.data = service->check.data = service->idle.data = service->timer.data = service;
+    uv_timer_init(loop, &service->alarm);
+    service->async.data = service->check.data = service->idle.data = service->timer.data = service->alarm.data = service;
     return STATUS_OK;
 }
 
@@ -338,6 +363,7 @@ void service_finish(struct service *service) {
     uv_close((uv_handle_t *)&service->check, NULL);
     uv_close((uv_handle_t *)&service->idle, NULL);
     uv_close((uv_handle_t *)&service->timer, NULL);
+    uv_close((uv_handle_t *)&service->alarm, NULL);
 }
 
 void service_drain(struct service *service) {

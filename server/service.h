@@ -101,7 +101,7 @@ struct service {
     uv_async_t async;
     uv_check_t check;
     uv_idle_t idle;
-    uv_timer_t timer;
+    uv_timer_t timer, alarm; /* the tick; and the next moment that shall not wait for it, service_at() */
 };
 
 /* In two steps, because the engine wants service_wake() and the service as its owner: init, engine_create, start. The
@@ -141,6 +141,8 @@ void service_fail(struct service *service, const struct fault *fault);
  * has not settled. One of those goes on with a session. And a session has lost its connection, or waits for one no more. */
 void service_count_departed(struct service *service, bool kept);
 void service_count_settled(struct service *service);
+/* Ends what is to end at this time (of service_now_ms()) then, and not with the next tick. */
+void service_at(struct service *service, uint64_t when_ms);
 void service_count_detached(struct service *service, bool detached);
 
 uint64_t service_now_ns(void);
