@@ -23,7 +23,7 @@ static const struct command tensorctl_commands[] = {
     {"sessions", "", "who uses them, the largest in memory first", .options = COMMAND_TAKES(COMMAND_JSON),
      .run = command_view, .view = TENSORCTL_SESSIONS},
     {"top", "", "devices and sessions on a screen, refreshed; h tells its keys",
-     .text = "With --batch, --count ends it after so many frames.\n",
+     .text = "With --batch, --count is the number of frames.\n",
      .options = COMMAND_TAKES(COMMAND_INTERVAL) | COMMAND_TAKES(COMMAND_BATCH) | COMMAND_TAKES(COMMAND_COUNT),
      .check = command_top_check, .run = command_top, .timeout_ms = TOP_TIMEOUT_MS},
     {"ops", "", "the operations, and which devices have them",

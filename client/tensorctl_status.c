@@ -23,7 +23,7 @@ static void tensorctl_head(FILE *out, const Tensord__Status *status) {
 
 /* ---- a device as a block ---- */
 
-/* "[####===.....]": in tensors, held by the pool besides, free. What is there at all shows. */
+/* "[####===.....]": in tensors, reserved by the pool and unused, free. What is there at all shows. */
 static void tensorctl_bar(char *bar, unsigned width, const Tensord__DeviceStatus *device) {
     double total = device->memory_total ? (double)device->memory_total : 1;
     double live = (double)device->memory_live / total * width,

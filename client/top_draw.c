@@ -59,7 +59,7 @@ static double reading(const Tensord__Reading *reading, double otherwise) {
     return reading ? (double)reading->value : otherwise;
 }
 
-/* "[####==oo....]": in tensors, kept by the pool besides, others', free. */
+/* "[####==oo....]": in tensors, reserved by the pool and unused, others', free. */
 static void draw_memory_bar(struct pen *pen, const Tensord__DeviceStatus *device, unsigned width) {
     const Tensord__DeviceReadings *readings = device->readings;
     double others = readings ? reading(readings->memory_others, 0) : 0;
@@ -264,7 +264,7 @@ static void draw_help(struct pen *pen) {
         "k     end the selected session",
         "q     quit",
         "",
-        "memory: # in tensors  = kept by the pool  o others'  . free",
+        "memory: # in tensors  = reserved, unused  o others'  . free",
         "Sort by:",
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {

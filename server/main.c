@@ -50,7 +50,7 @@ static void main_find_devices(struct config *config) {
     if (!config->devices_auto)
         return;
     if (!probe_worthwhile())
-        fault_set(&fault, STATUS_NO_DEVICE, "no driver for NVIDIA GPUs is loaded");
+        fault_set(&fault, STATUS_NO_DEVICE, "no NVIDIA driver is loaded");
     else if (config_find_devices(config, &fault) == STATUS_OK)
         return;
     snprintf(config->devices_why, sizeof config->devices_why, "%s", fault.message);

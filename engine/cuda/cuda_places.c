@@ -15,20 +15,19 @@ static const char *places_visible(char *text, size_t size) {
     return text;
 }
 
-/* Error 35 is a driver that is too old, or none at all; 100 is one without a device. Both are "no GPU here". */
+/* Error 35 is a driver that is too old, or none at all; 100 is one without a device. Both mean that there is no GPU. */
 static int places_none(cudaError_t error, struct fault *fault) {
     char visible[160];
     int driver = 0; /* stays where there is none */
     if (error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice && error != cudaSuccess)
         return fault_set(fault, STATUS_NO_DEVICE, "CUDA cannot tell its devices: %s", cudaGetErrorString(error));
     if (error != cudaErrorInsufficientDriver)
-        return fault_set(fault, STATUS_NO_DEVICE, "no GPU here: %s%s", cudaGetErrorString(cudaErrorNoDevice),
+        return fault_set(fault, STATUS_NO_DEVICE, "%s%s", cudaGetErrorString(cudaErrorNoDevice),
                          places_visible(visible, sizeof visible));
     if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-        return fault_set(fault, STATUS_NO_DEVICE, "no GPU here: no driver for NVIDIA GPUs is installed");
-    return fault_set(fault, STATUS_NO_DEVICE,
-                     "no GPU here for CUDA %d.%d: the driver is one for CUDA %d.%d, and too old for it",
-                     CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000, driver % 1000 / 10);
+        return fault_set(fault, STATUS_NO_DEVICE, "no NVIDIA driver is loaded");
+    return fault_set(fault, STATUS_NO_DEVICE, "the driver is one for CUDA %d.%d, and too old for CUDA %d.%d",
+                     driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
 }
 
 static bool places_count(unsigned *count, cudaError_t *error) {
@@ -67,7 +66,7 @@ int cuda_list(struct device_place *places, unsigned capacity, unsigned *count, s
     free(survey);
     if (*count > 0)
         return STATUS_OK;
-    return partitioned ? fault_set(fault, STATUS_NO_DEVICE, "no GPU here: MIG is on, and no MIG device is visible%s",
+    return partitioned ? fault_set(fault, STATUS_NO_DEVICE, "MIG is on, and no MIG device is visible%s",
                                    places_visible(visible, sizeof visible))
                        : places_none(error, fault);
 }

@@ -25,9 +25,9 @@ static void expect_refusal(const char *devices, const char *environment, const c
 }
 
 Test(fakecuda, a_host_without_a_gpu_is_told_so) {
-    expect_refusal("cuda", "FAKECUDA_DEVICES=-1", "no GPU here: no driver for NVIDIA GPUs is installed");
+    expect_refusal("cuda", "FAKECUDA_DEVICES=-1", "no NVIDIA driver is loaded");
     expect_refusal("cuda", "FAKECUDA_DEVICES=-2", "the driver is one for CUDA 11.8, and too old");
-    expect_refusal("cuda", "FAKECUDA_DEVICES=0", "no GPU here: no CUDA-capable device is detected");
+    expect_refusal("cuda", "FAKECUDA_DEVICES=0", "no CUDA-capable device is detected");
     expect_refusal("cuda:2", "FAKECUDA_DEVICES=2", "the number after \"cuda:\" goes from 0 to 1");
     expect_refusal("cuda", "FAKECUDA_FAIL=cudaGetDeviceCount:1:2", "CUDA cannot tell its devices: out of memory");
 }

@@ -205,9 +205,9 @@ Test(readings, visible_devices_are_heeded) {
     expect_count(ENVIRONMENT("FAKECUDA_DEVICES=3", "CUDA_VISIBLE_DEVICES=2,0"), "0\n1\n");
     expect_count(ENVIRONMENT("FAKECUDA_DEVICES=3", "CUDA_VISIBLE_DEVICES=" GPU("02")), "0\n");
     expect_count(ENVIRONMENT("FAKECUDA_DEVICES=3", "CUDA_VISIBLE_DEVICES="),
-                 "- no GPU here: no CUDA-capable device is detected, with CUDA_VISIBLE_DEVICES=\"\"\n");
-    expect_count(ENVIRONMENT("FAKECUDA_DEVICES=0"), "- no GPU here: no CUDA-capable device is detected\n");
-    expect_count(ENVIRONMENT("FAKECUDA_DEVICES=-1"), "- no GPU here: no driver for NVIDIA GPUs is installed\n");
+                 "- no CUDA-capable device is detected, with CUDA_VISIBLE_DEVICES=\"\"\n");
+    expect_count(ENVIRONMENT("FAKECUDA_DEVICES=0"), "- no CUDA-capable device is detected\n");
+    expect_count(ENVIRONMENT("FAKECUDA_DEVICES=-1"), "- no NVIDIA driver is loaded\n");
 }
 
 static void expect_uuid(const char *device, const char *uuid) {
@@ -235,8 +235,8 @@ Test(readings, parts_of_a_gpu_count_as_devices) {
     expect_count(ENVIRONMENT(three, mig, "CUDA_VISIBLE_DEVICES=2, " GPU("02") ",2,-1,0"),
                  VISIBLE MIG("03", "01") "\n" VISIBLE GPU("02") "\n");
     expect_count(ENVIRONMENT(three, mig, "CUDA_VISIBLE_DEVICES="),
-                 "- no GPU here: MIG is on, and no MIG device is visible, with CUDA_VISIBLE_DEVICES=\"\"\n");
-    expect_count(ENVIRONMENT("FAKENVML_MIG=0"), "- no GPU here: MIG is on, and no MIG device is visible\n");
+                 "- MIG is on, and no MIG device is visible, with CUDA_VISIBLE_DEVICES=\"\"\n");
+    expect_count(ENVIRONMENT("FAKENVML_MIG=0"), "- MIG is on, and no MIG device is visible\n");
 }
 
 /* What a process was started with. */
