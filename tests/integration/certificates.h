@@ -1,4 +1,4 @@
-/* Certificates for one test, made by the commands that the README shows. Everything asserts. */
+/* Certificates for one test, made by the commands that tensord-team(7) shows. Everything asserts. */
 #pragma once
 
 struct certificates {
