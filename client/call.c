@@ -22,30 +22,32 @@ td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ..
     return error_null();
 }
 
-static int call_append(int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *list) {
-    for (int i = 0; i < count; i++)
-        ints[n + i] = list[i];
-    return n + count;
-}
-
-int call_append_shape(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int rank, const int64_t *shape) {
+bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape) {
     if (rank < 0 || rank > SHAPE_RANK_MAX)
         call_refuse(opcode, STATUS_SHAPE, "rank %d, 0 to %d are possible", rank, SHAPE_RANK_MAX);
     else if (rank && !shape)
         call_refuse(opcode, STATUS_INVALID_ARGUMENT, "no extents for rank %d: the shape is NULL", rank);
     else
-        return call_append(ints, n, rank, shape);
-    return -1;
+        return true;
+    return false;
 }
 
-int call_append_axes(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *axes) {
+bool call_takes_axes(unsigned opcode, int count, const int64_t *axes) {
     if (count < 0 || count > SHAPE_RANK_MAX)
         call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d axes, 0 to %d are possible", count, SHAPE_RANK_MAX);
     else if (count && !axes)
         call_refuse(opcode, STATUS_INVALID_ARGUMENT, "the list of %d axes is NULL", count);
     else
-        return call_append(ints, n, count, axes);
-    return -1;
+        return true;
+    return false;
+}
+
+bool call_takes_inputs(unsigned opcode, int count, td_tensor *const *tensors) {
+    if (count >= 1 && count <= OP_INPUTS_MAX && tensors)
+        return true;
+    call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d tensors%s, 1 to %d are possible", count,
+                tensors ? "" : " at NULL", OP_INPUTS_MAX);
+    return false;
 }
 
 static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) {

@@ -12,24 +12,12 @@ td_tensor *call_enqueue(td_device *device, struct batch_entry *call);
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Copies extents, or axes, behind `n` integers; the new count, or -1 with the error set. */
-int call_append_shape(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int rank, const int64_t *shape);
-int call_append_axes(unsigned opcode, int64_t ints[OP_INTS_MAX], int n, int count, const int64_t *axes);
+/* Whether a list that was given as count and address may be one; false with the error set. */
+bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape);
+bool call_takes_axes(unsigned opcode, int count, const int64_t *axes);
+bool call_takes_inputs(unsigned opcode, int count, td_tensor *const *tensors);
 
 /* An enumeration of the public header, whose type compilers choose without a sign. */
 static inline int64_t call_enum(unsigned value) {
     return (int32_t)value;
-}
-
-static inline td_tensor *call_one(unsigned opcode, td_tensor *x, const int64_t *ints, int n_ints) {
-    return call_enqueue(
-        NULL,
-        &(struct batch_entry){.opcode = opcode, .n_inputs = 1, .inputs = &x, .ints = ints, .n_ints = (unsigned)n_ints});
-}
-static inline td_tensor *call_two(unsigned opcode, td_tensor *a, td_tensor *b, const int64_t *ints, int n_ints) {
-    return call_enqueue(NULL, &(struct batch_entry){.opcode = opcode,
-                                                    .n_inputs = 2,
-                                                    .inputs = (td_tensor *const[]){a, b},
-                                                    .ints = ints,
-                                                    .n_ints = (unsigned)n_ints});
 }

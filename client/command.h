@@ -60,6 +60,7 @@ struct command {
     int (*run)(struct tensorctl *ctl, struct fault *fault);                   /* with a control connection, or else */
     int (*device)(const struct tensorctl_device *about, struct fault *fault); /* with sessions of its own */
     enum tensorctl_view view;
+    bool local_words;    /* with words it asks no daemon */
     unsigned timeout_ms; /* of each request; 0: CONTROL_TIMEOUT_MS */
 };
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/command.h"
+#include "client/tensorctl_contracts.h"
 #include "proto/frame.h"
 #include "proto/status_json.h"
 
@@ -187,6 +188,10 @@ int command_view(struct tensorctl *ctl, struct fault *fault) {
 }
 
 int command_operations(struct tensorctl *ctl, struct fault *fault) {
+    if (ctl->n_words) {
+        int code = tensorctl_contracts_write(stdout, ctl->words, ctl->n_words, ctl->json, fault);
+        return code ? code : command_flushed(fault);
+    }
     Tensord__ListOperations request = TENSORD__LIST_OPERATIONS__INIT;
     Tensord__OperationList *list;
     int error = control_call(ctl->control, FRAME_LIST_OPERATIONS, &request.base, FRAME_OPERATION_LIST,

@@ -26,10 +26,11 @@ static const struct command tensorctl_commands[] = {
      .text = "With --batch, --count is the number of frames.\n",
      .options = COMMAND_TAKES(COMMAND_INTERVAL) | COMMAND_TAKES(COMMAND_BATCH) | COMMAND_TAKES(COMMAND_COUNT),
      .check = command_top_check, .run = command_top, .timeout_ms = TOP_TIMEOUT_MS},
-    {"ops", "", "the operations, and which devices have them",
-     .text = "Shown are the dtypes that an operation's last input may have (take: its\n"
-             "indices), or its result's where it has no input.\n",
-     .options = COMMAND_TAKES(COMMAND_JSON), .run = command_operations},
+    {"ops", "[NAME]...", "the operations, and which devices have them; or all about one",
+     .text = "Without a name: the dtypes that an operation takes, and what devices lack of\n"
+             "it. With names: what these operations take, give and mean, as this version\n"
+             "knows them; no daemon is asked.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON), .words_max = INT_MAX, .local_words = true, .run = command_operations},
     {"trace", "[DEVICE]...", "what ran when, as a file for https://ui.perfetto.dev",
      .text = "Without a device: all that are ready. --seconds is 5 where it is left out.\n",
      .options = COMMAND_TAKES(COMMAND_SECONDS) | COMMAND_TAKES(COMMAND_OUTPUT) | COMMAND_TAKES(COMMAND_SESSION),
@@ -145,7 +146,8 @@ int main(int argc, char **argv) {
     text_columns_find(STDOUT_FILENO);
     if (ctl.command->device)
         return device_command(&ctl);
-    int error = tensorctl_connect(&ctl, &fault);
+    bool local = ctl.command->local_words && ctl.n_words;
+    int error = local ? STATUS_OK : tensorctl_connect(&ctl, &fault);
     if (error) {
         failed(error, &fault);
         if (error == STATUS_CONNECTION)

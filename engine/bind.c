@@ -90,9 +90,7 @@ static int bind_create(struct binding *binding) {
     struct view out;
     view_init(&out, binding->output);
     struct plan plan = bind_plan(binding, &out, NULL, 0);
-    static const unsigned ints[OP_CODE_MAX] = {
-        [OP_FULL] = 2, [OP_ARANGE] = 4, [OP_EYE] = 4, [OP_UNIFORM] = 3, [OP_NORMAL] = 3};
-    plan.n_ints = ints[plan.opcode];
+    plan.n_ints = binding->info->ints_min; /* without the shape, which is the last one */
     plan.ints = binding->attributes.ints;
     plan.n_floats = binding->attributes.n_floats;
     plan.floats = binding->attributes.floats;
@@ -156,7 +154,9 @@ static int bind_join(struct binding *binding) {
     struct view out;
     view_init(&out, binding->output);
     int axis = 0;
-    int code = shape_axis(request->ints[0], out.rank, &axis, &binding->fault);
+    struct concat_attributes attributes; /* stack has the same */
+    concat_attributes_read(&binding->attributes, &attributes);
+    int code = shape_axis(attributes.axis, out.rank, &axis, &binding->fault);
     int64_t position = 0;
     for (unsigned i = 0; i < request->n_inputs && code == STATUS_OK; i++) {
         struct view in, slice = out;

@@ -31,10 +31,12 @@ static void space_from_view(struct layout_space *space, const struct view *view)
 int bind_reduce(struct binding *binding) {
     struct view out, in;
     struct layout_space space;
+    struct reduction_attributes attributes;
     uint32_t mask = 0;
+    reduction_attributes_read(&binding->attributes, &attributes);
     int code = bind_input(binding, 0, &in);
     if (code == STATUS_OK)
-        code = op_reduced_axes(&binding->attributes, in.rank, &mask, &binding->fault);
+        code = op_reduced_axes(&attributes.axes, in.rank, &mask, &binding->fault);
     if (code == STATUS_OK) {
         int64_t kept = view_axes_last(&in, mask);
         space_from_view(&space, &in);
@@ -61,9 +63,11 @@ int bind_reduce(struct binding *binding) {
 int bind_softmax(struct binding *binding) {
     struct view out, in;
     int axis = 0;
+    struct softmax_attributes attributes;
+    softmax_attributes_read(&binding->attributes, &attributes);
     int code = bind_input(binding, 0, &in);
     if (code == STATUS_OK)
-        code = shape_axis(binding->attributes.ints[0], in.rank, &axis, &binding->fault);
+        code = shape_axis(attributes.axis, in.rank, &axis, &binding->fault);
     if (code == STATUS_OK) {
         view_init(&out, binding->output);
         view_axes_last(&in, 1u << axis);

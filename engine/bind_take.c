@@ -72,7 +72,9 @@ int bind_take(struct binding *binding) {
     int axis = 0, code = STATUS_OK;
     view_init(&out, binding->output);
     if (!one_hot) {
-        code = shape_axis(binding->attributes.ints[0], binding->inputs[0]->type.rank, &axis, &binding->fault);
+        struct take_attributes attributes; /* take_along_axis has the same */
+        take_attributes_read(&binding->attributes, &attributes);
+        code = shape_axis(attributes.axis, binding->inputs[0]->type.rank, &axis, &binding->fault);
         if (code == STATUS_OK) {
             code = take_source(binding, axis, &views[0]);
             made = 1;

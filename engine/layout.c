@@ -76,10 +76,12 @@ bool layout_reshape(int rank, const int64_t *shape, const int64_t *strides, int 
 
 static void layout_slice(const struct op_attributes *attributes, const struct tensor_type *in,
                          const int64_t *in_strides, int64_t *out_strides, int64_t *out_offset) {
+    struct slice_attributes given;
+    slice_attributes_read(attributes, &given);
     for (int i = 0; i < in->rank; i++) {
-        const int64_t *given = attributes->ints + 3 * i;
+        const int64_t *range = given.ranges.values + 3 * i;
         struct op_slice slice = {.count = 0};
-        op_slice(in->shape[i], given[0], given[1], given[2], &slice, NULL);
+        op_slice(in->shape[i], range[0], range[1], range[2], &slice, NULL);
         /* A step longer than the axis picks one element at most: its stride is never walked, and could overflow. */
         out_strides[i] = slice.count > 1 ? in_strides[i] * slice.step : in_strides[i];
         if (slice.count > 0)
@@ -90,9 +92,11 @@ static void layout_slice(const struct op_attributes *attributes, const struct te
 static void layout_squeeze(const struct op_attributes *attributes, const struct tensor_type *in,
                            const int64_t *in_strides, int64_t *out_strides) {
     bool dropped[SHAPE_RANK_MAX] = {false};
-    for (unsigned i = 0; i < attributes->n_ints; i++) {
+    struct squeeze_attributes given;
+    squeeze_attributes_read(attributes, &given);
+    for (unsigned i = 0; i < given.axes.count; i++) {
         int axis = 0;
-        shape_axis(attributes->ints[i], in->rank, &axis, NULL);
+        shape_axis(given.axes.values[i], in->rank, &axis, NULL);
         dropped[axis] = true;
     }
     int n = 0;
@@ -104,7 +108,9 @@ static void layout_squeeze(const struct op_attributes *attributes, const struct 
 static void layout_expand_dims(const struct op_attributes *attributes, const struct tensor_type *in,
                                const int64_t *in_strides, int64_t *out_strides) {
     int axis = 0;
-    shape_axis(attributes->ints[0], in->rank + 1, &axis, NULL);
+    struct expand_dims_attributes given;
+    expand_dims_attributes_read(attributes, &given);
+    shape_axis(given.axis, in->rank + 1, &axis, NULL);
     for (int i = 0, n = 0; i <= in->rank; i++)
         out_strides[i] = i == axis ? 1 : in_strides[n++];
 }
@@ -112,14 +118,16 @@ static void layout_expand_dims(const struct op_attributes *attributes, const str
 bool layout_view(unsigned opcode, const struct op_attributes *attributes, const struct tensor_type *in,
                  const int64_t *in_strides, int64_t in_offset, const struct tensor_type *out, int64_t *out_strides,
                  int64_t *out_offset) {
+    struct permute_dims_attributes permutation;
     *out_offset = in_offset;
     switch (opcode) {
     case OP_RESHAPE:
         return layout_reshape(in->rank, in->shape, in_strides, out->rank, out->shape, out_strides);
     case OP_PERMUTE_DIMS:
+        permute_dims_attributes_read(attributes, &permutation);
         for (int i = 0; i < in->rank; i++) {
             int axis = 0;
-            shape_axis(attributes->ints[i], in->rank, &axis, NULL);
+            shape_axis(permutation.axes.values[i], in->rank, &axis, NULL);
             out_strides[i] = in_strides[axis];
         }
         return true;

@@ -5,24 +5,22 @@
 #include <math.h>
 
 /* Floating dtypes take any. */
-static int check_value(int64_t value, int64_t dtype, struct fault *fault) {
-    if (dtype_holds((enum dtype)dtype, value)) {
+static int check_value(int64_t value, enum dtype dtype, struct fault *fault) {
+    if (dtype_holds(dtype, value)) {
         return STATUS_OK;
     }
-    return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no value of %s", value,
-                     dtype_name((enum dtype)dtype));
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no value of %s", value, dtype_name(dtype));
 }
 
 int op_rule_full(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
-    if (call->n_ints < 2) {
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "dtype and value are missing");
-    }
-    int status = type_make(out, call->ints[0], call->ints + 2, call->n_ints - 2, fault);
-    return status == STATUS_OK ? check_value(call->ints[1], call->ints[0], fault) : status;
+    struct full_attributes attributes;
+    full_attributes_read(call->attributes, &attributes);
+    int status = type_make(out, out->dtype, attributes.shape.values, attributes.shape.count, fault);
+    return status == STATUS_OK ? check_value(attributes.value.i, out->dtype, fault) : status;
 }
 
-static int arange_integer_count(const int64_t *ints, int64_t *count, struct fault *fault) {
-    int64_t start = ints[1], stop = ints[2], step = ints[3];
+static int arange_integer_count(const struct arange_attributes *given, int64_t *count, struct fault *fault) {
+    int64_t start = given->start.i, stop = given->stop.i, step = given->step.i;
     if (step == 0) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "the step is 0");
     }
@@ -39,14 +37,14 @@ static int arange_integer_count(const int64_t *ints, int64_t *count, struct faul
                          start, stop);
     }
     *count = (int64_t)steps + 1;
-    int status = check_value(start, ints[0], fault);
+    int status = check_value(start, given->dtype, fault);
     /* The last value lies between start and stop. */
     uint64_t last = (uint64_t)start + steps * (uint64_t)step;
-    return status == STATUS_OK ? check_value((int64_t)last, ints[0], fault) : status;
+    return status == STATUS_OK ? check_value((int64_t)last, given->dtype, fault) : status;
 }
 
-static int arange_float_count(const double *floats, int64_t *count, struct fault *fault) {
-    double start = floats[0], stop = floats[1], step = floats[2];
+static int arange_float_count(const struct arange_attributes *given, int64_t *count, struct fault *fault) {
+    double start = given->start.f, stop = given->stop.f, step = given->step.f;
     if (!isfinite(start) || !isfinite(stop) || !isfinite(step) || step == 0) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot go from %g to %g in steps of %g", start, stop, step);
     }
@@ -59,27 +57,24 @@ static int arange_float_count(const double *floats, int64_t *count, struct fault
 }
 
 int op_rule_arange(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
-    int64_t dtype = call->ints[0], count = 0;
-    int status = type_make(out, dtype, NULL, 0, fault);
-    if (status != STATUS_OK) {
-        return status;
-    }
-    if (dtype == DTYPE_BOOL) {
-        return fault_set(fault, STATUS_DTYPE, "takes numbers, not bool");
-    }
-    status = dtype_kind(out->dtype) == DTYPE_KIND_INT ? arange_integer_count(call->ints, &count, fault)
-                                                      : arange_float_count(call->floats, &count, fault);
-    return status == STATUS_OK ? type_make(out, dtype, &count, 1, fault) : status;
+    struct arange_attributes attributes;
+    int64_t count = 0;
+    arange_attributes_read(call->attributes, &attributes);
+    int status = dtype_kind(out->dtype) == DTYPE_KIND_INT ? arange_integer_count(&attributes, &count, fault)
+                                                          : arange_float_count(&attributes, &count, fault);
+    return status == STATUS_OK ? type_make(out, out->dtype, &count, 1, fault) : status;
 }
 
 int op_rule_eye(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     /* So that kernels can compute row + diagonal without a thought. */
-    int64_t diagonal = call->ints[3], bound = INT64_C(1) << 62;
-    if (diagonal < -bound || diagonal > bound) {
+    int64_t bound = INT64_C(1) << 62;
+    struct eye_attributes attributes;
+    eye_attributes_read(call->attributes, &attributes);
+    if (attributes.diagonal < -bound || attributes.diagonal > bound) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "diagonal %" PRId64 " is not between -2^62 and 2^62",
-                         diagonal);
+                         attributes.diagonal);
     }
-    return type_make(out, call->ints[0], call->ints + 1, 2, fault);
+    return type_make(out, out->dtype, (int64_t[]){attributes.rows, attributes.columns}, 2, fault);
 }
 
 static int check_bound(enum dtype dtype, double bound, struct fault *fault) {
@@ -109,22 +104,16 @@ static int check_distribution(unsigned opcode, enum dtype dtype, double first, d
     return status;
 }
 
+/* uniform and normal have the same attributes but for the names of the two numbers. */
 int op_rule_random(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
-    if (call->n_ints < 3) {
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "dtype, seed and offset are missing");
-    }
-    int status = type_make(out, call->ints[0], call->ints + 3, call->n_ints - 3, fault);
+    struct uniform_attributes attributes;
+    uniform_attributes_read(call->attributes, &attributes);
+    int status = type_make(out, out->dtype, attributes.shape.values, attributes.shape.count, fault);
     if (status != STATUS_OK) {
         return status;
     }
-    if (dtype_kind(out->dtype) != DTYPE_KIND_FLOAT) {
-        return fault_set(fault, STATUS_DTYPE, "random numbers are floating, not %s", dtype_name(out->dtype));
+    if (attributes.offset < 0) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "offset %" PRId64 " is negative", attributes.offset);
     }
-    if (call->ints[2] < 0) {
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "offset %" PRId64 " is negative", call->ints[2]);
-    }
-    if (dtype_is_f8(out->dtype)) {
-        return STATUS_OK; /* op_infer() refuses it */
-    }
-    return check_distribution(call->opcode, out->dtype, call->floats[0], call->floats[1], fault);
+    return check_distribution(call->opcode, out->dtype, attributes.low, attributes.high, fault);
 }

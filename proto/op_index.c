@@ -3,13 +3,6 @@
 
 #include <inttypes.h>
 
-static int check_indices(const struct tensor_type *indices, struct fault *fault) {
-    if (dtype_kind(indices->dtype) != DTYPE_KIND_INT) {
-        return fault_set(fault, STATUS_DTYPE, "indices are integers, not %s", dtype_name(indices->dtype));
-    }
-    return STATUS_OK;
-}
-
 /* No index is in range of an empty axis, and nothing would be launched that could find out. */
 static int check_axis(const struct tensor_type *x, int axis, const struct tensor_type *out, struct fault *fault) {
     if (x->shape[axis] == 0 && type_elements(out) > 0) {
@@ -22,11 +15,10 @@ static int check_axis(const struct tensor_type *x, int axis, const struct tensor
 
 int op_rule_take(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *x = call->inputs[0], *indices = call->inputs[1];
+    struct take_attributes attributes;
     int axis;
-    int status = check_indices(indices, fault);
-    if (status == STATUS_OK) {
-        status = shape_axis(call->ints[0], x->rank, &axis, fault);
-    }
+    take_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, x->rank, &axis, fault);
     if (status != STATUS_OK) {
         return status;
     }
@@ -34,7 +26,7 @@ int op_rule_take(const struct op_call *call, struct tensor_type *out, struct fau
         char text[SHAPE_TEXT_MAX];
         return fault_set(fault, STATUS_SHAPE, "indices have shape %s, not one axis", shape_text(indices, text));
     }
-    *out = *x;
+    op_copy_shape(out, x);
     out->shape[axis] = indices->shape[0];
     return check_axis(x, axis, out, fault);
 }
@@ -42,11 +34,10 @@ int op_rule_take(const struct op_call *call, struct tensor_type *out, struct fau
 int op_rule_take_along_axis(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *x = call->inputs[0], *indices = call->inputs[1];
     char x_text[SHAPE_TEXT_MAX], text[SHAPE_TEXT_MAX];
+    struct take_along_axis_attributes attributes;
     int axis;
-    int status = check_indices(indices, fault);
-    if (status == STATUS_OK) {
-        status = shape_axis(call->ints[0], x->rank, &axis, fault);
-    }
+    take_along_axis_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, x->rank, &axis, fault);
     if (status != STATUS_OK) {
         return status;
     }
@@ -60,17 +51,14 @@ int op_rule_take_along_axis(const struct op_call *call, struct tensor_type *out,
         return fault_set(fault, STATUS_SHAPE, "indices %s do not fit %s along axis %d", shape_text(indices, text),
                          shape_text(x, x_text), axis);
     }
-    out->dtype = x->dtype;
     return check_axis(x, axis, out, fault);
 }
 
 int op_rule_one_hot(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *indices = call->inputs[0];
-    int64_t classes = call->ints[0];
-    int status = check_indices(indices, fault);
-    if (status != STATUS_OK) {
-        return status;
-    }
+    struct one_hot_attributes attributes;
+    one_hot_attributes_read(call->attributes, &attributes);
+    int64_t classes = attributes.classes;
     if (classes <= 0 || classes > INT32_MAX) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " classes are not between 1 and %d", classes,
                          INT32_MAX);
@@ -83,5 +71,5 @@ int op_rule_one_hot(const struct op_call *call, struct tensor_type *out, struct 
         shape[i] = indices->shape[i];
     }
     shape[indices->rank] = classes;
-    return type_make(out, call->ints[1], shape, (size_t)indices->rank + 1, fault);
+    return type_make(out, out->dtype, shape, (size_t)indices->rank + 1, fault);
 }

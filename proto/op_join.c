@@ -1,8 +1,6 @@
 /* Rules of matmul, concat and stack. */
 #include "proto/op_rules.h"
 
-#include <inttypes.h>
-
 static int refuse_matmul(const struct op_call *call, const char *why, struct fault *fault) {
     char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
     return fault_set(fault, STATUS_SHAPE, "cannot multiply %s by %s: %s", shape_text(call->inputs[0], a),
@@ -16,27 +14,8 @@ static struct tensor_type batch_of(const struct tensor_type *type) {
     return batch;
 }
 
-/* Products of f8 carry no scale, and those of e4m3 would often pass its 448: they are f32. The two formats may meet. */
-static int matmul_dtype(const struct op_call *call, enum dtype *dtype, struct fault *fault) {
-    enum dtype a = call->inputs[0]->dtype, b = call->inputs[1]->dtype;
-    if (dtype_is_f8(a) && dtype_is_f8(b)) {
-        *dtype = DTYPE_F32;
-        return STATUS_OK;
-    }
-    int status = op_promote(a, b, dtype, fault);
-    if (status == STATUS_OK && *dtype == DTYPE_BOOL) {
-        return fault_set(fault, STATUS_DTYPE, "takes numbers, not bool");
-    }
-    return status;
-}
-
 int op_rule_matmul(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *a = call->inputs[0], *b = call->inputs[1];
-    enum dtype dtype;
-    int status = matmul_dtype(call, &dtype, fault);
-    if (status != STATUS_OK) {
-        return status;
-    }
     if (a->rank == 0 || b->rank == 0) {
         return refuse_matmul(call, "neither may be a scalar", fault);
     }
@@ -47,7 +26,6 @@ int op_rule_matmul(const struct op_call *call, struct tensor_type *out, struct f
     if (shape_broadcast(out, &a_batch, &b_batch, NULL) != STATUS_OK) {
         return refuse_matmul(call, "leading axes do not broadcast", fault);
     }
-    out->dtype = dtype;
     if (a->rank >= 2) { /* a vector on the left is a row, and leaves no axis behind; on the right, a column */
         out->shape[out->rank++] = a->shape[a->rank - 2];
     }
@@ -65,8 +43,10 @@ static int refuse_join(const struct op_call *call, unsigned i, struct fault *fau
 
 int op_rule_concat(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     struct tensor_type sum = *call->inputs[0];
+    struct concat_attributes attributes;
     int axis;
-    int status = shape_axis(call->ints[0], sum.rank, &axis, fault);
+    concat_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, sum.rank, &axis, fault);
     for (unsigned i = 1; status == STATUS_OK && i < call->n_inputs; i++) {
         struct tensor_type next = *call->inputs[i];
         int64_t extent = next.rank == sum.rank ? next.shape[axis] : 0;
@@ -77,9 +57,8 @@ int op_rule_concat(const struct op_call *call, struct tensor_type *out, struct f
         if (__builtin_add_overflow(sum.shape[axis], extent, &sum.shape[axis])) {
             return fault_set(fault, STATUS_SHAPE, "extents along axis %d add up to more than 2^63 - 1", axis);
         }
-        status = op_promote(sum.dtype, next.dtype, &sum.dtype, fault);
     }
-    *out = sum;
+    op_copy_shape(out, &sum);
     return status;
 }
 
@@ -89,18 +68,15 @@ int op_rule_stack(const struct op_call *call, struct tensor_type *out, struct fa
     if (x->rank == SHAPE_RANK_MAX) {
         return fault_set(fault, STATUS_SHAPE, "rank %d is the highest there is", x->rank);
     }
-    int status = shape_axis(call->ints[0], x->rank + 1, &axis, fault);
+    struct stack_attributes attributes;
+    stack_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, x->rank + 1, &axis, fault);
     if (status != STATUS_OK) {
         return status;
     }
-    out->dtype = x->dtype;
     for (unsigned i = 1; i < call->n_inputs; i++) {
         if (!shape_equal(call->inputs[i], x)) {
             return refuse_join(call, i, fault);
-        }
-        status = op_promote(out->dtype, call->inputs[i]->dtype, &out->dtype, fault);
-        if (status != STATUS_OK) {
-            return status;
         }
     }
     out->rank = x->rank + 1;

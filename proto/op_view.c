@@ -4,21 +4,21 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int refuse_reshape(const struct op_call *call, struct fault *fault) {
-    struct tensor_type wanted = {.rank = (int)call->n_ints};
+static int refuse_reshape(const struct op_call *call, const struct op_ints *shape, struct fault *fault) {
+    struct tensor_type wanted = {.rank = (int)shape->count};
     char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
-    memcpy(wanted.shape, call->ints, call->n_ints * sizeof(int64_t));
+    memcpy(wanted.shape, shape->values, shape->count * sizeof(int64_t));
     return fault_set(fault, STATUS_SHAPE, "cannot reshape %s to %s", shape_text(call->inputs[0], from),
                      shape_text(&wanted, to));
 }
 
 /* Product of the extents but for a -1, whose place is told; negative: there are two, or other negative extents. */
-static int64_t reshape_product(const struct op_call *call, int *open) {
+static int64_t reshape_product(const struct op_ints *shape, int *open) {
     int64_t product = 1;
     bool empty = false;
     *open = -1;
-    for (unsigned i = 0; i < call->n_ints; i++) {
-        int64_t extent = call->ints[i];
+    for (unsigned i = 0; i < shape->count; i++) {
+        int64_t extent = shape->values[i];
         if (extent == -1 && *open < 0) {
             *open = (int)i;
         } else if (extent < 0 || (extent > 0 && __builtin_mul_overflow(product, extent, &product))) {
@@ -30,43 +30,53 @@ static int64_t reshape_product(const struct op_call *call, int *open) {
 }
 
 int op_rule_reshape(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
-    const struct tensor_type *x = call->inputs[0];
-    if (call->n_ints > SHAPE_RANK_MAX) {
-        return fault_set(fault, STATUS_SHAPE, "rank %u is above %d", call->n_ints, SHAPE_RANK_MAX);
+    struct reshape_attributes attributes;
+    reshape_attributes_read(call->attributes, &attributes);
+    const struct op_ints *shape = &attributes.shape;
+    if (shape->count > SHAPE_RANK_MAX) {
+        return fault_set(fault, STATUS_SHAPE, "rank %u is above %d", shape->count, SHAPE_RANK_MAX);
     }
     int open;
-    int64_t elements = type_elements(x), product = reshape_product(call, &open);
+    int64_t elements = type_elements(call->inputs[0]), product = reshape_product(shape, &open);
     bool fits = open < 0 ? product == elements : product > 0 && elements % product == 0;
     if (!fits) {
-        return refuse_reshape(call, fault);
+        return refuse_reshape(call, shape, fault);
     }
-    out->dtype = x->dtype;
-    out->rank = (int)call->n_ints;
+    out->rank = (int)shape->count;
     for (int i = 0; i < out->rank; i++) {
-        out->shape[i] = i == open ? elements / product : call->ints[i];
+        out->shape[i] = i == open ? elements / product : shape->values[i];
     }
     return STATUS_OK;
 }
 
+/* An axis of a list of which each is named once at most. */
+static int next_axis(int64_t value, int rank, uint32_t *seen, int *axis, struct fault *fault) {
+    int status = shape_axis(value, rank, axis, fault);
+    if (status == STATUS_OK && (*seen & 1U << *axis)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "axis %d is named twice", *axis);
+    }
+    if (status == STATUS_OK) {
+        *seen |= 1U << *axis;
+    }
+    return status;
+}
+
 int op_rule_permute_dims(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *x = call->inputs[0];
-    if (call->n_ints != (unsigned)x->rank) {
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%u axes for rank %d", call->n_ints, x->rank);
+    struct permute_dims_attributes attributes;
+    permute_dims_attributes_read(call->attributes, &attributes);
+    if (attributes.axes.count != (unsigned)x->rank) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%u axes for rank %d", attributes.axes.count, x->rank);
     }
     uint32_t seen = 0;
     for (int i = 0; i < x->rank; i++) {
         int axis;
-        int status = shape_axis(call->ints[i], x->rank, &axis, fault);
+        int status = next_axis(attributes.axes.values[i], x->rank, &seen, &axis, fault);
         if (status != STATUS_OK) {
             return status;
         }
-        if (seen & 1U << axis) {
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "axis %d is named twice", axis);
-        }
-        seen |= 1U << axis;
         out->shape[i] = x->shape[axis];
     }
-    out->dtype = x->dtype;
     out->rank = x->rank;
     return STATUS_OK;
 }
@@ -77,7 +87,7 @@ int op_rule_matrix_transpose(const struct op_call *call, struct tensor_type *out
         char text[SHAPE_TEXT_MAX];
         return fault_set(fault, STATUS_SHAPE, "%s has fewer than two axes", shape_text(x, text));
     }
-    *out = *x;
+    op_copy_shape(out, x);
     out->shape[x->rank - 1] = x->shape[x->rank - 2];
     out->shape[x->rank - 2] = x->shape[x->rank - 1];
     return STATUS_OK;
@@ -85,27 +95,30 @@ int op_rule_matrix_transpose(const struct op_call *call, struct tensor_type *out
 
 int op_rule_slice(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *x = call->inputs[0];
-    if (call->n_ints != 3 * (unsigned)x->rank) {
+    struct slice_attributes attributes;
+    slice_attributes_read(call->attributes, &attributes);
+    if (attributes.ranges.count != 3 * (unsigned)x->rank) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "rank %d needs %d numbers, not %u", x->rank, 3 * x->rank,
-                         call->n_ints);
+                         attributes.ranges.count);
     }
     for (int i = 0; i < x->rank; i++) {
-        const int64_t *ints = call->ints + (ptrdiff_t)i * 3;
+        const int64_t *range = attributes.ranges.values + (ptrdiff_t)i * 3;
         struct op_slice slice;
-        int status = op_slice(x->shape[i], ints[0], ints[1], ints[2], &slice, fault);
+        int status = op_slice(x->shape[i], range[0], range[1], range[2], &slice, fault);
         if (status != STATUS_OK) {
             return status;
         }
         out->shape[i] = slice.count;
     }
-    out->dtype = x->dtype;
     out->rank = x->rank;
     return STATUS_OK;
 }
 
 int op_rule_broadcast_to(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *x = call->inputs[0];
-    int status = type_make(out, x->dtype, call->ints, call->n_ints, fault);
+    struct broadcast_to_attributes attributes;
+    broadcast_to_attributes_read(call->attributes, &attributes);
+    int status = type_make(out, out->dtype, attributes.shape.values, attributes.shape.count, fault);
     if (status != STATUS_OK) {
         return status;
     }
@@ -123,24 +136,21 @@ int op_rule_broadcast_to(const struct op_call *call, struct tensor_type *out, st
 
 int op_rule_squeeze(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *x = call->inputs[0];
+    struct squeeze_attributes attributes;
+    squeeze_attributes_read(call->attributes, &attributes);
     uint32_t dropped = 0;
-    for (unsigned i = 0; i < call->n_ints; i++) {
+    for (unsigned i = 0; i < attributes.axes.count; i++) {
         int axis;
-        int status = shape_axis(call->ints[i], x->rank, &axis, fault);
+        int status = next_axis(attributes.axes.values[i], x->rank, &dropped, &axis, fault);
         if (status != STATUS_OK) {
             return status;
-        }
-        if (dropped & 1U << axis) {
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "axis %d is named twice", axis);
         }
         if (x->shape[axis] != 1) {
             char text[SHAPE_TEXT_MAX];
             return fault_set(fault, STATUS_SHAPE, "axis %d of %s has extent %" PRId64 ", not 1", axis,
                              shape_text(x, text), x->shape[axis]);
         }
-        dropped |= 1U << axis;
     }
-    out->dtype = x->dtype;
     out->rank = 0;
     for (int i = 0; i < x->rank; i++) {
         if (!(dropped & 1U << i)) {
@@ -152,15 +162,16 @@ int op_rule_squeeze(const struct op_call *call, struct tensor_type *out, struct 
 
 int op_rule_expand_dims(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
     const struct tensor_type *x = call->inputs[0];
+    struct expand_dims_attributes attributes;
     int axis;
+    expand_dims_attributes_read(call->attributes, &attributes);
     if (x->rank == SHAPE_RANK_MAX) {
         return fault_set(fault, STATUS_SHAPE, "rank %d is the highest there is", x->rank);
     }
-    int status = shape_axis(call->ints[0], x->rank + 1, &axis, fault);
+    int status = shape_axis(attributes.axis, x->rank + 1, &axis, fault);
     if (status != STATUS_OK) {
         return status;
     }
-    out->dtype = x->dtype;
     out->rank = x->rank + 1;
     for (int i = 0; i < out->rank; i++) {
         out->shape[i] = i < axis ? x->shape[i] : i == axis ? 1 : x->shape[i - 1];

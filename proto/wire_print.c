@@ -150,22 +150,83 @@ static void print_message(FILE *out, const ProtobufCMessage *message) {
     }
 }
 
+/* Attributes of an operation that have not been printed yet. */
+struct print_attributes {
+    const int64_t *ints;
+    const double *floats;
+    unsigned n_ints, n_floats;
+};
+
+static int64_t next_int(struct print_attributes *left) {
+    return left->n_ints ? (left->n_ints--, *left->ints++) : 0;
+}
+
+static double next_float(struct print_attributes *left) {
+    return left->n_floats ? (left->n_floats--, *left->floats++) : 0;
+}
+
+static void print_int(FILE *out, int64_t value) {
+    if (value == OP_SLICE_NONE) {
+        fputs("none", out);
+    } else {
+        fprintf(out, "%" PRId64, value);
+    }
+}
+
+/* A list in brackets; the last one is all that is left. */
+static void print_list(FILE *out, bool last, struct print_attributes *left) {
+    int64_t count = last ? left->n_ints : next_int(left);
+    fputc('[', out);
+    for (int64_t i = 0; i < count && left->n_ints; i++) {
+        fputs(i ? ", " : "", out);
+        print_int(out, next_int(left));
+    }
+    fputc(']', out);
+}
+
+static void print_attribute(FILE *out, const struct op_attribute *attribute, bool last, struct print_attributes *left) {
+    if (attribute->type >= OP_ATTRIBUTE_SHAPE) {
+        print_list(out, last, left);
+    } else if (attribute->type == OP_ATTRIBUTE_FLOAT) {
+        fprintf(out, "%g", next_float(left));
+    } else if (attribute->type == OP_ATTRIBUTE_SCALAR) {
+        next_int(left); /* the same value, for integer dtypes */
+        fprintf(out, "%g", next_float(left));
+    } else {
+        int64_t value = next_int(left);
+        if (attribute->type == OP_ATTRIBUTE_DTYPE) {
+            fputs(value > 0 && value < DTYPE_COUNT ? dtype_name((enum dtype)value) : "?", out);
+        } else if (attribute->type == OP_ATTRIBUTE_ENUM && value >= 0 && value < attribute->n_values) {
+            fputs(attribute->values[value], out);
+        } else {
+            print_int(out, value);
+        }
+    }
+}
+
 static void print_op_arguments(FILE *out, const struct batch_op *op) {
     const char *separator = "";
     for (unsigned i = 0; i < op->n_inputs; i++, separator = ", ") {
         fprintf(out, "%s%%%" PRIu64, separator, op->inputs[i]);
     }
-    separator = op->n_inputs && op->n_ints ? "; " : "";
-    for (unsigned i = 0; i < op->n_ints; i++, separator = ", ") {
-        if (op->ints[i] == OP_SLICE_NONE) {
-            fprintf(out, "%snone", separator);
-        } else {
-            fprintf(out, "%s%" PRId64, separator, op->ints[i]);
+    separator = op->n_inputs ? "; " : "";
+    struct print_attributes left = {op->ints, op->floats, op->n_ints, op->n_floats};
+    const struct op_info *info = op_info(op->opcode);
+    for (unsigned i = 0; info && i < info->n_attributes; i++) {
+        if (!left.n_ints && !left.n_floats) {
+            return;
         }
+        fprintf(out, "%s%s=", separator, info->attributes[i].name);
+        print_attribute(out, &info->attributes[i], i + 1 == info->n_attributes, &left);
+        separator = ", ";
     }
-    separator = op->n_floats && (op->n_inputs || op->n_ints) ? "; " : "";
-    for (unsigned i = 0; i < op->n_floats; i++, separator = ", ") {
-        fprintf(out, "%s%g", separator, op->floats[i]);
+    /* What a description does not explain. */
+    for (; left.n_ints; separator = ", ") {
+        fputs(separator, out);
+        print_int(out, next_int(&left));
+    }
+    for (; left.n_floats; separator = ", ") {
+        fprintf(out, "%s%g", separator, next_float(&left));
     }
 }
 

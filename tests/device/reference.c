@@ -16,14 +16,8 @@ static reference_function *const reference_families[] = {
     [OP_FAMILY_TAKE] = reference_take,
 };
 
-static const uint8_t reference_family_of[OP_CODE_MAX] = {
-#define X(name, value, text, family, ...) [value] = OP_FAMILY_##family,
-    OP_TABLE(X)
-#undef X
-};
-
 struct values *reference_run(const struct reference_request *request) {
-    reference_function *function = reference_families[reference_family_of[request->opcode]];
+    reference_function *function = reference_families[op_info(request->opcode)->family];
     if (request->opcode == OP_LINEAR)
         function = reference_linear;
     return function ? function(request) : NULL;

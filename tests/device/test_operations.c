@@ -12,9 +12,9 @@ static void operation_conforms(unsigned opcode, const char *name) {
     suite_close(&suite);
 }
 
-#define X(name, value, text, ...)                                                                                      \
+#define X(name, value, text)                                                                                      \
     Test(operations, name, .timeout = 120) {                                                                           \
         operation_conforms(value, text);                                                                               \
     }
-OP_TABLE(X)
+OP_LIST(X)
 #undef X

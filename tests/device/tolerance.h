@@ -9,7 +9,9 @@ struct tolerance {
     bool zero_signs;   /* -0 and +0 are told apart */
 };
 
-/* The row of an operation; what has none is exact. */
+/* Rows by opcode, from the operations' descriptions. */
+extern const struct tolerance tolerances[];
+/* The row of an operation; one without a tolerance is exact. */
 const struct tolerance *tolerance_of(unsigned opcode);
 /* The result is bit for bit determined: values may be computed further without drifting apart. */
 bool tolerance_exact(unsigned opcode, const struct values *result);

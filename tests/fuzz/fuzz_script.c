@@ -126,18 +126,14 @@ static double script_float(uint8_t byte) {
     return byte >= 0xf8 ? EDGES[byte & 7] : (double)(byte - 64) / 4;
 }
 
-/* A row of the table for most bytes, a number that is none for others. */
-static unsigned script_opcode(uint8_t byte) {
-    static const uint8_t OPCODES[] = {
-#define X(name, value, ...) value,
-        OP_TABLE(X)
-#undef X
-    };
-    return byte >= 0xfc ? byte : OPCODES[byte % (sizeof OPCODES / sizeof *OPCODES)];
+/* The number on the wire, so that an operation which is added later does not change what a script means. */
+static unsigned script_opcode(struct input *input) {
+    unsigned low = input_byte(input);
+    return low | (unsigned)input_byte(input) << 8;
 }
 
 static void columns_add(struct columns *columns, struct input *input) {
-    unsigned opcode = script_opcode(input_byte(input)), counts = input_byte(input), more = input_byte(input);
+    unsigned opcode = script_opcode(input), counts = input_byte(input), more = input_byte(input);
     unsigned n_inputs = counts & 3, n_ints = counts >> 2 & 15, n_floats = counts >> 6;
     columns->heads[columns->n_heads++] = batch_head(opcode, n_inputs, n_ints, n_floats, 0, more & 15);
     for (unsigned i = 0; i < n_inputs; i++)

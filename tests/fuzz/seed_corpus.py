@@ -8,6 +8,10 @@ import pathlib
 import struct
 import sys
 
+OPS = pathlib.Path(__file__).resolve().parents[2] / "proto/ops"
+sys.path.insert(0, str(OPS))
+import describe  # noqa: E402
+
 MAGIC = 0x31445354
 HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
 BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
@@ -15,12 +19,13 @@ STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
 KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_LAUNCH, KERNEL_RELEASE = 40, 41, 42, 43
 PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME, MOVE_NAME = 80, 81, 83, 85, 86
 F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
-FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE = (
-    1, 2, 3, 4, 5, 6, 16, 17, 32, 33, 34, 35)
-ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX, MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT = (
-    48, 66, 72, 96, 103, 112, 128, 129, 144, 145, 146, 147, 148)
-# Rows of proto/op.h in their order: a script's opcode byte counts them.
-OPCODES = [1, 2, 3, 4, 5, 6, 16, 17, *range(32, 39), *range(48, 73), *range(96, 105), 112, 113, 128, 129, *range(144, 149)]
+OPERATIONS = describe.operations_of(describe.read(sorted(OPS.glob("*.toml"))))
+(FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE, ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX,
+ MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT) = (
+    next(each.number for each in OPERATIONS if each.name == name) for name in (
+        "free", "full", "arange", "eye", "uniform", "normal", "cast", "copy", "reshape", "permute_dims", "matrix_transpose",
+        "slice", "add", "exp", "where", "sum", "argmax", "softmax", "matmul", "linear", "concat", "stack", "take",
+        "take_along_axis", "one_hot"))
 
 
 # ---- protobuf by hand ----
@@ -214,7 +219,7 @@ def malformed_frames():
 
 def op(opcode, inputs=(), ints=(), floats=(), consume=0):
     counts = len(inputs) | len(ints) << 2 | len(floats) << 6
-    return bytes([OPCODES.index(opcode), counts, consume, *inputs, *ints, *floats])
+    return bytes([opcode & 255, opcode >> 8, counts, consume, *inputs, *ints, *floats])
 
 
 def scripts():

@@ -35,7 +35,7 @@ static void compiles_alone(const char *compiler, const char *standard, const cha
         cr_skip_test("%s is not there", compiler);
     command_finish(&command);
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    snprintf(include, sizeof include, "-I%s/client", daemon_program("TENSORD_SOURCE"));
+    snprintf(include, sizeof include, "-I%s", daemon_program("TENSORD_INCLUDE"));
     FILE *file = fopen(path, "w");
     fputs("#include <tensord.h>\n#include <tensord.h>\nint answer(void);\nint answer(void) { return TD_OK; }\n", file);
     fclose(file);
@@ -66,7 +66,7 @@ Test(header, compiles_alone_as_cpp20) {
 Test(header, example_is_pedantic_cpp) {
     char path[1000], include[1000];
     snprintf(path, sizeof path, "%s/client/examples/hello.c", daemon_program("TENSORD_SOURCE"));
-    snprintf(include, sizeof include, "-I%s", daemon_program("TENSORD_SOURCE"));
+    snprintf(include, sizeof include, "-I%s/..", daemon_program("TENSORD_INCLUDE"));
     command_run(&command, (const char *const[]){"c++", "--version", NULL}, NULL, COMPILE_MS);
     if (command.code)
         cr_skip_test("c++ is not there");

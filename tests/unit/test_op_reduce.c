@@ -85,13 +85,13 @@ Test(op_reduce, softmax_takes_floats_and_an_axis) {
 Test(op_reduce, the_mask_has_a_bit_for_each_reduced_axis) {
     struct fault fault;
     uint32_t mask = 0;
-    const int64_t some[] = {1, -1, 0};
-    struct op_attributes attributes = {.ints = some, .n_ints = 3};
-    cr_assert_eq(op_reduced_axes(&attributes, 3, &mask, &fault), STATUS_OK);
+    const int64_t some[] = {-1, 0};
+    struct op_ints axes = {2, some};
+    cr_assert_eq(op_reduced_axes(&axes, 3, &mask, &fault), STATUS_OK);
     cr_assert_eq(mask, 5u);
-    attributes.n_ints = 1;
-    cr_assert_eq(op_reduced_axes(&attributes, 8, &mask, &fault), STATUS_OK);
+    axes.count = 0;
+    cr_assert_eq(op_reduced_axes(&axes, 8, &mask, &fault), STATUS_OK);
     cr_assert_eq(mask, 255u);
-    cr_assert_eq(op_reduced_axes(&attributes, 0, &mask, &fault), STATUS_OK);
+    cr_assert_eq(op_reduced_axes(&axes, 0, &mask, &fault), STATUS_OK);
     cr_assert_eq(mask, 0u);
 }

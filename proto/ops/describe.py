@@ -1,0 +1,202 @@
+"""Reads the descriptions of operations, checks them, and completes them from their file's defaults.
+
+README.md explains each field. Whatever is wrong in a description ends with one line that names the file and the operation.
+"""
+import re
+import tomllib
+
+DTYPES = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"]
+INTEGERS = ["u8", "i8", "i16", "i32", "i64"]
+FLOATS = ["f16", "bf16", "f32", "f64"]
+F8 = ["f8e4m3", "f8e5m2"]
+DTYPE_SETS = {
+    "bool": ["bool"],
+    "integer": INTEGERS,
+    "float": FLOATS,
+    "number": INTEGERS + FLOATS,
+    "stored number": INTEGERS + FLOATS + F8,
+    "any": ["bool"] + INTEGERS + FLOATS,
+    "every": DTYPES,
+    "none": [],
+}
+FAMILIES = ["free", "create", "view", "elementwise", "reduce", "softmax", "matmul", "join", "take"]
+DTYPE_RULES = {
+    "none": "there is no result",
+    "attribute": "the attribute `dtype`",
+    "same": "the dtype of the first input",
+    "promoted": "what the inputs promote to",
+    "floating": "what the inputs promote to; f32 for integers and bool",
+    "compared": "bool, computed in what the inputs promote to",
+    "logical": "bool, computed in bool",
+    "accumulated": "i64 for integers and bool, else the input's",
+    "position": "i64",
+    "product": "what the inputs promote to; f32 for f8",
+}
+# Types of attributes: columns on the wire, and the type in C.
+TYPES = {
+    "int": ("i", "int64_t"),
+    "axis": ("i", "int64_t"),
+    "bool": ("i", "bool"),
+    "dtype": ("i", "enum dtype"),
+    "seed": ("i", "uint64_t"),
+    "scalar": ("if", "struct op_scalar"),
+    "float": ("f", "double"),
+    "shape": ("l", "struct op_ints"),
+    "axes": ("l", "struct op_ints"),
+    "ints": ("l", "struct op_ints"),
+}
+FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
+          "prototypes", "tolerance", "flop", "derivative"}
+INPUTS_MAX = 255
+
+
+class Wrong(Exception):
+    """A description that cannot be."""
+
+
+class Input:
+    def __init__(self, given):
+        given = {"name": given} if isinstance(given, str) else given
+        unknown = set(given) - {"name", "dtypes", "optional", "variadic"}
+        if unknown:
+            raise Wrong(f"an input has no field {sorted(unknown)[0]}")
+        self.name = given["name"]
+        self.optional = given.get("optional", False)
+        self.variadic = given.get("variadic", False)
+        self.dtypes = given.get("dtypes")  # None: an operand, which promotes with the others
+        if self.dtypes not in (None, "bool", "integer"):
+            raise Wrong(f"input {self.name}: dtypes are bool or integer where they are not the operation's")
+
+
+class Attribute:
+    def __init__(self, given, enums):
+        unknown = set(given) - {"name", "type", "default", "contract", "c", "count"}
+        if unknown:
+            raise Wrong(f"an attribute has no field {sorted(unknown)[0]}")
+        self.name, self.type = given["name"], given["type"]
+        self.enum = enums.get(self.type)
+        if not self.enum and self.type not in TYPES:
+            raise Wrong(f"attribute {self.name}: {self.type} is no type")
+        self.columns, self.c_type = ("i", f"enum op_{self.type}") if self.enum else TYPES[self.type]
+        self.default = given.get("default")
+        self.contract = given.get("contract", "")
+        self.in_c = given.get("c", True)
+        self.is_list = self.columns == "l"
+
+
+class Enum:
+    def __init__(self, name, given):
+        self.name, self.contract, self.values = name, given["contract"], given["values"]
+
+
+class Operation:
+    def __init__(self, name, fields, file):
+        unknown = set(fields) - FIELDS
+        if unknown:
+            raise Wrong(f"there is no field {sorted(unknown)[0]}")
+        for field in ("number", "since", "family", "dtype", "dtypes", "shape", "contract"):
+            if field not in fields:
+                raise Wrong(f"{field} is missing")
+        self.name, self.file = name, file
+        self.id = name.upper()
+        self.number, self.since, self.family = fields["number"], fields["since"], fields["family"]
+        self.inputs = [Input(given) for given in fields["inputs"]]
+        self.outputs = fields.get("outputs", ["result"])
+        self.dtype, self.dtypes, self.shape = fields["dtype"], fields["dtypes"], fields["shape"]
+        self.contract = " ".join(fields["contract"].split())
+        self.function = fields.get("function", name)
+        self.prototypes = fields.get("prototypes", [])
+        self.flop = fields.get("flop", 1)
+        self.tolerance = fields.get("tolerance", {})
+        given = fields.get("attributes", [])
+        if isinstance(given, str):
+            self.struct, members = given, [{"name": key, **value} for key, value in file.sets[given].items()]
+        else:
+            self.struct, members = name, given
+        self.attributes = [Attribute(member, file.enums) for member in members]
+        self.check()
+
+    def check(self):
+        if self.family not in FAMILIES:
+            raise Wrong(f"{self.family} is no family")
+        if self.dtype not in DTYPE_RULES:
+            raise Wrong(f"{self.dtype} is no rule for dtypes")
+        if self.dtypes not in DTYPE_SETS:
+            raise Wrong(f"{self.dtypes} is no set of dtypes")
+        if not 0 < self.number < 65536:
+            raise Wrong(f"{self.number} is no number for an operation")
+        if self.tolerance and "reason" not in self.tolerance:
+            raise Wrong("the tolerance has no reason")
+        if any(each.variadic or each.optional for each in self.inputs[:-1]):
+            raise Wrong("only the last input may be optional or variadic")
+        if self.function == "by hand" and not self.prototypes:
+            raise Wrong("functions by hand need prototypes")
+        if self.dtype == "attribute" and not any(each.type == "dtype" for each in self.attributes):
+            raise Wrong("no attribute is a dtype")
+
+    @property
+    def variadic(self):
+        return bool(self.inputs) and self.inputs[-1].variadic
+
+    @property
+    def inputs_min(self):
+        return sum(not each.optional for each in self.inputs)
+
+    @property
+    def inputs_max(self):
+        return INPUTS_MAX if self.variadic else len(self.inputs)
+
+    @property
+    def scalars(self):
+        return [each for each in self.attributes if not each.is_list]
+
+    @property
+    def lists(self):
+        return [each for each in self.attributes if each.is_list]
+
+    @property
+    def dtype_position(self):
+        """Where the result's dtype stands among the integers."""
+        ints = [each for each in self.scalars if "i" in each.columns]
+        return next((i for i, each in enumerate(ints) if each.type == "dtype"), 0)
+
+    def accepted(self):
+        return DTYPE_SETS[self.dtypes]
+
+
+class File:
+    """Operations of one kind, in the order of the file."""
+
+    def __init__(self, path):
+        with open(path, "rb") as source:
+            table = tomllib.load(source)
+        self.path = path
+        self.title = table.pop("title")
+        self.contract = " ".join(table.pop("contract").split())
+        default = table.pop("default", {})
+        self.sets = table.pop("attributes", {})
+        self.enums = {name: Enum(name, given) for name, given in table.pop("enum", {}).items()}
+        self.operations = []
+        for name, fields in table.items():
+            try:
+                if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+                    raise Wrong("a name has small letters, digits and underscores")
+                self.operations.append(Operation(name, {**default, **fields}, self))
+            except (Wrong, KeyError, TypeError) as error:
+                raise SystemExit(f"{path}: {name}: {error}") from None
+
+
+def read(paths):
+    """All files, in the order given; numbers and names are unique."""
+    files = [File(path) for path in paths]
+    numbers, names = {}, {}
+    for operation in operations_of(files):
+        for seen, key in ((numbers, operation.number), (names, operation.name)):
+            if key in seen:
+                raise SystemExit(f"{operation.file.path}: {operation.name}: {seen[key].name} has {key} already")
+            seen[key] = operation
+    return files
+
+
+def operations_of(files):
+    return [operation for file in files for operation in file.operations]

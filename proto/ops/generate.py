@@ -1,0 +1,453 @@
+#!/usr/bin/env python3
+"""Prints what is made of the descriptions of operations: generate.py KIND [--template FILE] FILE.toml… >OUT
+
+Kinds: table (operations.h: numbers, rows, attributes), rows (operations.c), header (the public functions in tensord.h),
+functions (the client's functions), manual (tensord-operations.7.scd), contracts (for tensorctl ops), tolerances (for tests).
+"""
+import argparse
+import re
+import sys
+import textwrap
+
+import describe
+
+NOTE = "/* Made by proto/ops/generate.py from the descriptions beside it. */"
+WIDTH = 120
+
+
+def comment(text, indent=""):
+    """A C comment that fits the line, or several lines with a star before each."""
+    text = text.replace("*/", "* /")
+    if len(indent) + len(text) + 6 <= WIDTH:
+        return f"{indent}/* {text} */"
+    lines = textwrap.wrap(text, WIDTH - len(indent) - 3, break_long_words=False, break_on_hyphens=False)
+    lines[-1] += " */"
+    if len(indent) + 3 + len(lines[-1]) > WIDTH:
+        *lines, last = lines
+        lines += textwrap.wrap(last, WIDTH - len(indent) - 6, break_long_words=False, break_on_hyphens=False)
+    return indent + "/* " + f"\n{indent} * ".join(lines)
+
+
+def text(words):
+    """A C string of any length, one literal for each line of source."""
+    escaped = words.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?")
+    parts = textwrap.wrap(escaped, 100, drop_whitespace=False, break_on_hyphens=False) or [""]
+    return "\n        ".join(f'"{part}"' for part in parts)
+
+
+def enums_of(files):
+    return [enum for file in files for enum in file.enums.values()]
+
+
+def sets_of(operations):
+    """The structs of attributes, each with the operations that have it."""
+    sets = {}
+    for operation in operations:
+        if operation.attributes:
+            sets.setdefault(operation.struct, []).append(operation)
+    return sets
+
+
+# ---- operations.h ----
+
+
+def print_struct(name, operations):
+    operation = operations[0]
+    print(comment("Attributes of " + ", ".join(each.name for each in operations) + "."))
+    print(f"struct {name}_attributes {{")
+    for each in operation.attributes:
+        words = f" /* {each.contract} */" if each.contract else ""
+        print(f"    {each.c_type} {each.name};{words}")
+    print("};")
+    print_read(name, operation)
+    print_write(name, operation)
+
+
+def read_scalar(each, ints, floats):
+    if each.columns == "f":
+        return f"in->floats[{floats}]"
+    if each.type == "bool":
+        return f"in->ints[{ints}] != 0"
+    if each.c_type == "int64_t":
+        return f"in->ints[{ints}]"
+    return f"({each.c_type})in->ints[{ints}]"
+
+
+def print_read(name, operation):
+    print(f"static inline void {name}_attributes_read(const struct op_attributes *in, struct {name}_attributes *out) {{")
+    ints = floats = 0
+    for each in operation.scalars:
+        if each.columns == "if":
+            print(f"    out->{each.name}.i = in->ints[{ints}];")
+            print(f"    out->{each.name}.f = in->floats[{floats}];")
+        else:
+            print(f"    out->{each.name} = {read_scalar(each, ints, floats)};")
+        ints += "i" in each.columns
+        floats += "f" in each.columns
+    if operation.lists:
+        print_read_lists(operation.lists, ints)
+    print("}")
+
+
+def print_read_lists(lists, ints):
+    """Lists come after all scalars; each but the last has its count before it."""
+    at = f"in->ints + {ints}" if ints else "in->ints"
+    count = f"in->n_ints - {ints}" if ints else "in->n_ints"
+    if len(lists) > 1:
+        print(f"    const int64_t *next = {at};")
+        for each in lists[:-1]:
+            print(f"    out->{each.name}.count = (unsigned)*next++;")
+            print(f"    out->{each.name}.values = next;")
+            print(f"    next += out->{each.name}.count;")
+        at, count = "next", "in->n_ints - (unsigned)(next - in->ints)"
+    print(f"    out->{lists[-1].name}.count = {count};")
+    print(f"    out->{lists[-1].name}.values = {at};")
+
+
+def print_write(name, operation):
+    print(f"static inline void {name}_attributes_write(const struct {name}_attributes *in, struct op_packed *out) {{")
+    ints = floats = 0
+    for each in operation.scalars:
+        if each.columns == "if":
+            print(f"    out->ints[{ints}] = in->{each.name}.i;")
+            print(f"    out->floats[{floats}] = in->{each.name}.f;")
+        elif each.columns == "f":
+            print(f"    out->floats[{floats}] = in->{each.name};")
+        else:
+            cast = "(int32_t)" if each.c_type.startswith("enum") else "(int64_t)" if each.type == "seed" else ""
+            print(f"    out->ints[{ints}] = {cast}in->{each.name};")
+        ints += "i" in each.columns
+        floats += "f" in each.columns
+    print(f"    out->n_ints = {ints};")
+    print(f"    out->n_floats = {floats};")
+    for each in operation.lists[:-1]:
+        print(f"    out->ints[out->n_ints++] = in->{each.name}.count;")
+        print(f"    op_packed_append(out, &in->{each.name});")
+    for each in operation.lists[-1:]:
+        print(f"    op_packed_append(out, &in->{each.name});")
+    print("}")
+
+
+def table(files):
+    operations = describe.operations_of(files)
+    print(NOTE)
+    print("#pragma once\n")
+    print("/* X(ID, number, \"name\"), by number. */")
+    print("#define OP_LIST(X) \\")
+    print(" \\\n".join(f'    X({each.id}, {each.number}, "{each.name}")' for each in sorted(operations, key=lambda o: o.number)))
+    print("\nenum opcode {\n    OP_INVALID = 0,")
+    for each in sorted(operations, key=lambda o: o.number):
+        print(f"    OP_{each.id} = {each.number},")
+    print(f"    OP_CODE_MAX = {max(each.number for each in operations) + 1} /* one more than the highest */\n}};\n")
+    for enum in enums_of(files):
+        print(comment(enum.contract + " Wire values."))
+        print(f"enum op_{enum.name} {{")
+        for value in enum.values:
+            print(f"    OP_{enum.name.upper()}_{value['name'].upper()} = {value['number']}, /* {value['contract']} */")
+        print(f"    OP_{enum.name.upper()}_COUNT\n}};\n")
+    for name, of in sets_of(operations).items():
+        print_struct(name, of)
+        print()
+
+
+# ---- operations.c ----
+
+
+def mask(dtypes):
+    return " | ".join(f"BIT({each.upper()})" for each in dtypes) or "0"
+
+
+def print_attribute_row(each):
+    values = f", .values = op_{each.type}_names, .n_values = OP_{each.type.upper()}_COUNT" if each.enum else ""
+    kind = "ENUM" if each.enum else each.type.upper()
+    print(f'    {{"{each.name}", OP_ATTRIBUTE_{kind}{values}}},')
+
+
+def rows(files):
+    operations = describe.operations_of(files)
+    print(NOTE)
+    print('#include "proto/op_rules.h"\n')
+    print("#define BIT(name) (UINT32_C(1) << DTYPE_##name)")
+    for name, of in describe.DTYPE_SETS.items():
+        print(f"#define DTYPES_{name.upper().replace(' ', '_')} ({mask(of)})")
+    print()
+    for enum in enums_of(files):
+        names = ", ".join(f'"{value["name"]}"' for value in enum.values)
+        print(f"static const char *const op_{enum.name}_names[] = {{{names}}};\n")
+    for name, of in sets_of(operations).items():
+        print(f"static const struct op_attribute {name}_rows[] = {{")
+        for each in of[0].scalars + of[0].lists:
+            print_attribute_row(each)
+        print("};")
+    print("\nstatic const struct op_info op_rows[OP_CODE_MAX] = {")
+    for each in operations:
+        print_row(each)
+    print("};\n")
+    print("const struct op_info *op_info(unsigned opcode) {")
+    print("    return opcode < OP_CODE_MAX && op_rows[opcode].name ? &op_rows[opcode] : NULL;\n}")
+
+
+def print_row(each):
+    roles = {"integer": 0, "bool": 0}
+    for i, given in enumerate(each.inputs):
+        if given.dtypes:
+            roles[given.dtypes] |= 1 << i
+    ints = sum("i" in a.columns for a in each.scalars)
+    print(f"    [OP_{each.id}] = {{")
+    print(f'        .name = "{each.name}", .family = OP_FAMILY_{each.family.upper()}, .dtype = OP_DTYPE_{each.dtype.upper()},')
+    print(f"        .dtypes = DTYPES_{each.dtypes.upper().replace(' ', '_')}, .shape = op_rule_{each.shape},")
+    print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {each.inputs_max}, .n_outputs = {len(each.outputs)},")
+    if any(roles.values()):
+        print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']},")
+    if each.attributes:
+        print(f"        .ints = {'OP_VARIES' if each.lists else ints}, .ints_min = {ints}, "
+              f".floats = {sum('f' in a.columns for a in each.scalars)}, .dtype_at = {each.dtype_position},")
+        print(f"        .attributes = {each.struct}_rows, .n_attributes = {len(each.attributes)},")
+    print("    },")
+
+
+# ---- the client's functions ----
+
+
+def parameters(each):
+    """Of the function in C, in the order of the description: (declaration, name of the parameter)."""
+    given = []
+    if not each.inputs:
+        given.append("td_device *device")
+    for tensor in each.inputs:
+        given += [f"td_tensor *const *{tensor.name}", "int count"] if tensor.variadic else [f"td_tensor *{tensor.name}"]
+    for attribute in each.attributes:
+        if attribute.in_c:
+            given.append(parameter(attribute))
+    return given
+
+
+def parameter(each):
+    if each.type == "shape":
+        return f"int rank, const int64_t *{each.name}"
+    if each.is_list:
+        return f"int count, const int64_t *{each.name}"
+    plain = {"int": "int64_t", "axis": "int", "bool": "int", "dtype": "td_dtype", "seed": "uint64_t", "float": "double"}
+    return f"{plain.get(each.type, 'td_' + each.type)} {each.name}"
+
+
+def prototype(each):
+    return f"td_tensor *td_{each.function}({', '.join(parameters(each))})"
+
+
+def prototypes(each):
+    return each.prototypes if each.function == "by hand" else [] if each.function == "none" else [prototype(each)]
+
+
+def fold(declaration, end):
+    """A declaration over as many lines as it needs, the parameters below each other."""
+    if len(declaration) + len(end) <= WIDTH:
+        return declaration + end
+    indent = " " * (declaration.index("(") + 1)
+    return "\n".join(textwrap.wrap(declaration + end, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
+
+
+def member(each):
+    if each.is_list:
+        return f".{each.name} = {{(unsigned){'rank' if each.type == 'shape' else 'count'}, {each.name}}}"
+    if each.type == "bool":
+        return f".{each.name} = {each.name} != 0"
+    if each.type in ("dtype",) or each.enum:
+        return f".{each.name} = ({each.c_type}){each.name}"
+    return f".{each.name} = {each.name}"
+
+
+def print_function(each):
+    print(fold(prototype(each), " {"))
+    for attribute in each.lists:
+        extents = "shape" if attribute.type == "shape" else "axes"
+        count = "rank" if attribute.type == "shape" else "count"
+        guard = f"{each.inputs[0].name} && " if each.inputs else ""
+        print(f"    if ({guard}!call_takes_{extents}(OP_{each.id}, {count}, {attribute.name}))")
+        print("        return NULL;")
+        if guard:
+            print(f"    if (!{each.inputs[0].name})")
+            print(f"        {count} = 0;")
+    entry = [f".opcode = OP_{each.id}"]
+    if each.attributes:
+        members = [member(a) for a in each.attributes if a.in_c]
+        print(fold_members(f"    struct {each.struct}_attributes attributes = {{", members))
+        print("    struct op_packed packed;")
+        print(f"    {each.struct}_attributes_write(&attributes, &packed);")
+        entry += [".ints = packed.ints", ".n_ints = packed.n_ints"]
+        if any("f" in a.columns for a in each.attributes):
+            entry += [".floats = packed.floats", ".n_floats = packed.n_floats"]
+    print_enqueue(each, entry)
+    print("}\n")
+
+
+def print_enqueue(each, entry):
+    names = [given.name for given in each.inputs]
+    if each.variadic:
+        print(f"    if (!call_takes_inputs(OP_{each.id}, count, {names[0]}))")
+        print("        return NULL;")
+        entry += [".n_inputs = (unsigned)count", f".inputs = {names[0]}"]
+    elif names:
+        optional = each.inputs[-1].optional
+        count = f"{names[-1]} ? {len(names)} : {len(names) - 1}" if optional else str(len(names))
+        print(f"    td_tensor *inputs[] = {{{', '.join(names)}}};")
+        entry += [f".n_inputs = {count}", ".inputs = inputs"]
+    print(fold_members("    struct batch_entry entry = {", entry))
+    print(f"    return call_enqueue({'NULL' if names else 'device'}, &entry);")
+
+
+def fold_members(start, members):
+    """An initialiser, broken between its members."""
+    lines, line = [], start
+    for i, each in enumerate(members):
+        piece = each + (", " if i + 1 < len(members) else "};")
+        if len(line) + len(piece.rstrip()) > WIDTH:
+            lines.append(line.rstrip())
+            line = " " * len(start)
+        line += piece
+    return "\n".join(lines + [line])
+
+
+def functions(files):
+    print(NOTE)
+    print('#include "client/call.h"\n')
+    for enum in enums_of(files):
+        for value in enum.values:
+            name = f"{enum.name.upper()}_{value['name'].upper()}"
+            print(f'_Static_assert((int)TD_{name} == OP_{name}, "one number, two headers");')
+        print()
+    for each in describe.operations_of(files):
+        if each.function not in ("by hand", "none"):
+            print_function(each)
+
+
+# ---- the public header ----
+
+
+def print_public_enum(enum):
+    print(comment(enum.contract))
+    print(f"typedef enum td_{enum.name} {{")
+    for i, value in enumerate(enum.values):
+        comma = "," if i + 1 < len(enum.values) else ""
+        print(f"    TD_{enum.name.upper()}_{value['name'].upper()} = {value['number']}{comma} /* {value['contract']} */")
+    print(f"}} td_{enum.name};\n")
+
+
+def header(files, template):
+    before, after = open(template, encoding="utf-8").read().split("@OPERATIONS@\n")
+    print(before, end="")
+    for file in files:
+        if all(each.function == "none" for each in file.operations):
+            continue
+        print(f"/* ---- {file.title.lower()} ----\n *")
+        print("\n".join(textwrap.wrap(file.contract, WIDTH - 3, initial_indent=" * ", subsequent_indent=" * ",
+                                      break_on_hyphens=False)) + " */\n")
+        for enum in file.enums.values():
+            print_public_enum(enum)
+        for each in file.operations:
+            if each.function != "none":
+                print(comment(each.contract))
+                for line in prototypes(each):
+                    print(fold("TD_API " + line, ";"))
+        print()
+    print(after, end="")
+
+
+# ---- the manual page and tensorctl ops ----
+
+
+def dtype_words(each):
+    names = {"any": "all but the f8 formats", "every": "all", "number": "integers and floats",
+             "stored number": "integers, floats and f8", "float": "floats", "none": ""}
+    return names.get(each.dtypes, each.dtypes)
+
+
+def attribute_words(each):
+    words = f"{each.name}: " + (" | ".join(v["name"] for v in each.enum.values) if each.enum else each.type)
+    if each.default is not None:
+        words += f", default {str(each.default).lower()}"
+    return words + (f" ({each.contract})" if each.contract else "")
+
+
+def input_words(each):
+    kind = {"bool": "bool", "integer": "integers", None: ""}[each.dtypes]
+    words = [kind] if kind else []
+    words += ["may be left out"] if each.optional else ["1 to 255"] if each.variadic else []
+    return each.name + (f" ({', '.join(words)})" if words else "")
+
+
+def scdoc(words):
+    return re.sub(r"([_*\\]|^[-|#\[\]])", r"\\\1", words)
+
+
+def manual(files):
+    print("tensord-operations(7)\n")
+    print("# NAME\n\ntensord-operations - the operations that tensord runs\n")
+    print("# DESCRIPTION\n")
+    print("Each operation by its name on the wire, with its function in C, the inputs, the attributes, the dtypes that it")
+    print("computes in and what its result has. *tensorctl ops* lists what the devices of a daemon have of them.\n")
+    for file in files:
+        print(f"# {file.title.upper()}\n\n{scdoc(file.contract)}\n")
+        for each in file.operations:
+            print(f"## {scdoc(each.name)}\n")
+            for line in prototypes(each):
+                print(f"\t*{scdoc(line)}*\n")
+            print(scdoc(each.contract) + "\n")
+            facts = [f"Inputs: {', '.join(input_words(i) for i in each.inputs)}."] if each.inputs else []
+            if each.attributes:
+                facts.append(f"Attributes: {'; '.join(attribute_words(a) for a in each.attributes)}.")
+            if each.dtypes != "none":
+                facts.append(f"Dtypes: {dtype_words(each)}. Result: {describe.DTYPE_RULES[each.dtype]}.")
+            facts.append(f"Since {each.since}.")
+            print(scdoc(" ".join(facts)) + "\n")
+    print("# SEE ALSO\n\n*tensord*(8), *tensorctl*(1)")
+
+
+def contracts(files):
+    print(NOTE)
+    print('#include "client/tensorctl_contracts.h"\n')
+    print("const struct operation_contract operation_contracts[] = {")
+    for each in sorted(describe.operations_of(files), key=lambda o: o.number):
+        print(f'    {{.name = "{each.name}", .number = {each.number}, .family = "{each.family}", .since = "{each.since}",')
+        print(f"     .prototypes = {text('; '.join(prototypes(each)))},")
+        print(f"     .inputs = {text('; '.join(input_words(i) for i in each.inputs))},")
+        print(f"     .outputs = {text('; '.join(each.outputs))},")
+        print(f"     .attributes = {text('; '.join(attribute_words(a) for a in each.attributes))},")
+        print(f"     .dtypes = {text(dtype_words(each))}, .result = {text(describe.DTYPE_RULES[each.dtype])},")
+        print(f"     .contract = {text(each.contract)}}},")
+    print("};\nconst size_t operation_contracts_count = sizeof operation_contracts / sizeof *operation_contracts;")
+
+
+# ---- tests ----
+
+
+def tolerances(files):
+    print(NOTE)
+    print('#include "tests/device/tolerance.h"\n\n#include "proto/op.h"\n')
+    print("const struct tolerance tolerances[OP_CODE_MAX] = {")
+    for each in describe.operations_of(files):
+        given = each.tolerance
+        ulps = ", ".join(str(given.get(dtype, 0)) for dtype in describe.FLOATS)
+        print(f"    [OP_{each.id}] = {{.ulps = {{{ulps}}}, .accumulate = {given.get('accumulate', 0)}, "
+              f".zero_signs = {str(given.get('zero_signs', True)).lower()}}},"
+              + (f" /* {given['reason']} */" if given else ""))
+    print("};")
+
+
+KINDS = {"table": table, "rows": rows, "header": header, "functions": functions, "manual": manual, "contracts": contracts,
+         "tolerances": tolerances}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--template")
+    parser.add_argument("files", nargs="+")
+    given = parser.parse_args()
+    files = describe.read(given.files)
+    sys.stdout.reconfigure(encoding="utf-8")
+    KINDS[given.kind](files, *([given.template] if given.template else []))
+
+
+if __name__ == "__main__":
+    main()
