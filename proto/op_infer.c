@@ -29,9 +29,22 @@ static int check_inputs(const struct op_info *info, const struct op_call *call, 
 
 /* ---- attributes ---- */
 
+/* The name of the attribute that stands at this place among the integers. */
+static const char *attribute_name(const struct op_info *info, unsigned at) {
+    for (unsigned i = 0; i < info->n_attributes; i++) {
+        if (info->attributes[i].type != OP_ATTRIBUTE_FLOAT && at-- == 0) {
+            return info->attributes[i].name;
+        }
+    }
+    return "an attribute";
+}
+
 static int check_counts(const struct op_info *info, const struct op_attributes *attributes, struct fault *fault) {
     unsigned n_ints = attributes->n_ints, n_floats = attributes->n_floats;
-    if (info->ints != OP_VARIES ? n_ints != (unsigned)info->ints : n_ints < info->ints_min || n_ints > OP_INTS_MAX) {
+    if (n_ints < info->ints_min) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s is missing", attribute_name(info, n_ints));
+    }
+    if (info->ints != OP_VARIES ? n_ints != (unsigned)info->ints : n_ints > OP_INTS_MAX) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s does not take %u integer attributes", info->name, n_ints);
     }
     if (n_floats != (unsigned)info->floats) {
