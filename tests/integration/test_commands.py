@@ -70,6 +70,19 @@ class Commands(unittest.TestCase):
         self.assertTrue(done.stderr.startswith("tensorctl: "), what)
         self.assertEqual(done.stdout, "", what)
 
+    def test_an_operation_tells_its_contract_without_a_daemon(self):
+        def ops(*words):
+            return subprocess.run([TENSORCTL, "--url", "unix:/nowhere", "ops", *words], capture_output=True, text=True, timeout=WAIT_S)
+        told = json.loads(ops("add", "linear", "--json").stdout)
+        self.assertEqual([each["name"] for each in told], ["add", "linear"])
+        self.assertEqual(told[0]["number"], 48)
+        self.assertIn("gelu_tanh", told[1]["attributes"])
+        self.assertIn("torch.nn.functional.linear", ops("linear").stdout)
+        self.assertIn("td_add(td_tensor *a, td_tensor *b)", ops("add").stdout)
+        wrong = ops("add", "ad")
+        self.assertEqual((wrong.returncode, wrong.stdout), (FAILED, ""))
+        self.assertIn("no operation ad:", wrong.stderr)
+
     def test_each_command_is_known_to_this_test(self):
         self.assertEqual(set(self.commands()), set(WORK))
 

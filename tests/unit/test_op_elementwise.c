@@ -81,7 +81,7 @@ Test(op_elementwise, wrong_counts_are_refused) {
         {OP_ADD, "f32(2) f32(2) f32(2)", FAILS(INVALID_ARGUMENT, "not 3")},
         {OP_ADD, "f32(2) f32(2)", INTS(1), FAILS(INVALID_ARGUMENT, "1 integer")},
         {OP_ADD, "f32(2) f32(2)", FLOATS(1), FAILS(INVALID_ARGUMENT, "1 float")},
-        {OP_CAST, "f32(2)", FAILS(INVALID_ARGUMENT, "0 integer")},
+        {OP_CAST, "f32(2)", FAILS(INVALID_ARGUMENT, "dtype is missing")},
         {OP_WHERE, "", FAILS(INVALID_ARGUMENT, "3 inputs, not 0")},
     };
     INFER_CHECK(cases);

@@ -50,7 +50,7 @@ Test(op_linear, activations_are_known_ones) {
         {OP_LINEAR, "f32(2,3) f32(4,3)", INTS(3), FAILS(INVALID_ARGUMENT, "3 is no activation")},
         {OP_LINEAR, "f32(2,3) f32(4,3)", INTS(-1), FAILS(INVALID_ARGUMENT, "-1 is no activation")},
         {OP_LINEAR, "f32(2,3) f32(4,3)", INTS(INT64_MAX), FAILS(INVALID_ARGUMENT, "no activation")},
-        {OP_LINEAR, "f32(2,3) f32(4,3)", FAILS(INVALID_ARGUMENT, "attributes")},
+        {OP_LINEAR, "f32(2,3) f32(4,3)", FAILS(INVALID_ARGUMENT, "activation is missing")},
         {OP_LINEAR, "f32(2,3)", INTS(0), FAILS(INVALID_ARGUMENT, "2 to 3 inputs, not 1")},
     };
     INFER_CHECK(cases);

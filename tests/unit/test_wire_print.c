@@ -85,9 +85,9 @@ Test(wire_print, a_batch_is_one_line_an_operation) {
     expect(FRAME_BATCH, &batch.base, 0,
            "-> BATCH (7) stream=0 (5 operations)\n"
            "  #12 %7 = add(%5, %6) free %5  [forward/logits]\n"
-           "  #13 %8 = slice(%7; 1, none, -2)\n"
+           "  #13 %8 = slice(%7; ranges=[1, none, -2])\n"
            "  #14 free(%6)\n"
-           "  #15 %9 = full(9, 0, 4; 1.5)\n"
+           "  #15 %9 = full(dtype=f32, value=1.5, shape=[4])\n"
            "  #16 %10 = operation 9999()\n");
     batch.n_inputs = 1;
     expect(FRAME_BATCH, &batch.base, 0,

@@ -1,0 +1,67 @@
+#!/usr/bin/python3
+"""Descriptions of operations: what is wrong in one is told by file, operation and reason; lists go to the wire with their lengths."""
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.environ["TENSORD_SOURCE"], "proto", "ops"))
+import describe  # noqa: E402
+import generate  # noqa: E402
+
+HEAD = 'title = "T"\ncontract = "C"\n[default]\nfamily = "create"\nsince = "1"\ninputs = []\ndtype = "same"\ndtypes = "any"\n'
+GOOD = HEAD + 'shape = "same"\ncontract = "c"\n[one]\nnumber = 1\n'
+
+
+def read(*texts):
+    with tempfile.TemporaryDirectory() as folder:
+        paths = []
+        for i, text in enumerate(texts):
+            paths.append(os.path.join(folder, f"{i}.toml"))
+            with open(paths[-1], "w", encoding="utf-8") as file:
+                file.write(text)
+        return describe.read(paths)
+
+
+class Descriptions(unittest.TestCase):
+    def test_defaults_complete_an_operation(self):
+        one, = describe.operations_of(read(GOOD))
+        self.assertEqual((one.name, one.number, one.outputs, one.function), ("one", 1, ["result"], "one"))
+
+    def test_what_is_wrong_is_told(self):
+        for text, words in [
+                (GOOD.replace("number = 1", ""), "one: number is missing"),
+                (GOOD.replace('"create"', '"creation"'), "one: creation is no family"),
+                (GOOD + "sort = 1\n", "one: there is no field sort"),
+                (GOOD.replace("[one]", "[One]"), "One: a name has small letters"),
+                (GOOD.replace("number = 1", "number = 0"), "one: 0 is no number"),
+                (GOOD + 'tolerance = { f32 = 1 }\n', "one: the tolerance has no reason"),
+                (GOOD + 'attributes = [{ name = "a", type = "int33" }]\n', "one: attribute a: int33 is no type"),
+                (GOOD + 'inputs = [{ name = "x", optional = true }, "y"]\n', "one: only the last input"),
+                (GOOD + 'function = "by hand"\n', "one: functions by hand need prototypes"),
+                (GOOD + "[two]\nnumber = 1\n", "two: one has 1 already")]:
+            with self.assertRaises(SystemExit) as raised:
+                read(text)
+            self.assertIn(words, str(raised.exception))
+
+    def test_a_name_in_two_files_is_refused(self):
+        with self.assertRaises(SystemExit) as raised:
+            read(GOOD, GOOD.replace("number = 1", "number = 2"))
+        self.assertIn("one: one has one already", str(raised.exception))
+
+    def test_each_list_but_the_last_has_its_length_before_it(self):
+        files = read(GOOD + 'attributes = [{ name = "stride", type = "ints" }, { name = "groups", type = "int" }, '
+                     '{ name = "padding", type = "ints" }]\n')
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            generate.table(files)
+        for line in ("out->groups = in->ints[0];", "const int64_t *next = in->ints + 1;", "out->stride.count = (unsigned)*next++;",
+                     "out->padding.count = in->n_ints - (unsigned)(next - in->ints);",
+                     "out->ints[out->n_ints++] = in->stride.count;"):
+            self.assertIn(line, out.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
