@@ -187,12 +187,22 @@ static int promote_product(const struct op_info *info, const struct op_call *cal
     return STATUS_OK;
 }
 
+/* The usual case: one or two operands of one dtype, which the operation takes. Else DTYPE_INVALID. */
+static inline enum dtype alike_operands(const struct op_info *info, const struct op_call *call) {
+    enum dtype dtype = call->n_inputs ? call->inputs[0]->dtype : DTYPE_INVALID;
+    bool alike = call->n_inputs == 1 || (call->n_inputs == 2 && call->inputs[1]->dtype == dtype);
+    bool plain = info->dtype != OP_DTYPE_PRODUCT && !(info->index_inputs | info->bool_inputs);
+    return alike && plain && (info->dtypes >> dtype & 1) ? dtype : DTYPE_INVALID;
+}
+
 static int infer_dtype(const struct op_info *info, const struct op_call *call, enum dtype *out, struct fault *fault) {
-    enum dtype operands;
-    int status = info->dtype == OP_DTYPE_PRODUCT ? promote_product(info, call, &operands, fault)
-                                                 : promote_operands(info, call, &operands, fault);
-    if (status != STATUS_OK) {
-        return status;
+    enum dtype operands = alike_operands(info, call);
+    if (operands == DTYPE_INVALID) {
+        int status = info->dtype == OP_DTYPE_PRODUCT ? promote_product(info, call, &operands, fault)
+                                                     : promote_operands(info, call, &operands, fault);
+        if (status != STATUS_OK) {
+            return status;
+        }
     }
     switch (info->dtype) {
     case OP_DTYPE_ATTRIBUTE:
@@ -265,7 +275,7 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
     }
     struct op_call call = {opcode, n_inputs, inputs, attributes ? attributes : &none};
     int status = check_inputs(info, &call, fault);
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && (info->n_attributes | call.attributes->n_ints | call.attributes->n_floats)) {
         status = check_attributes(info, call.attributes, fault);
     }
     if (status != STATUS_OK || info->family == OP_FAMILY_FREE) {
