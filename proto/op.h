@@ -118,8 +118,13 @@ struct op_info {
     unsigned n_attributes;
 };
 
+/* By opcode; one without a name is no operation. */
+extern const struct op_info op_rows[OP_CODE_MAX];
+
 /* NULL for a number that is no operation. */
-const struct op_info *op_info(unsigned opcode);
+static inline const struct op_info *op_info(unsigned opcode) {
+    return opcode < OP_CODE_MAX && op_rows[opcode].name ? &op_rows[opcode] : NULL;
+}
 
 /* Checks counts, attributes and inputs of an operation and gives its result's type. Nothing is assumed of the
  * arguments but that the pointers are readable. FREE has no result and leaves `out` alone. */

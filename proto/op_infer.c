@@ -266,6 +266,13 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
 
 /* ---- the whole ---- */
 
+/* The usual case: operands of one shape, which has been checked, and a result whose elements are no larger than theirs. */
+static inline bool keeps_shape(const struct op_info *info, const struct op_call *call, enum dtype result) {
+    const struct tensor_type *x = call->inputs[0];
+    return info->shape == op_rule_broadcast && call->n_inputs <= 2 &&
+           (call->n_inputs == 1 || shape_equal(x, call->inputs[1])) && dtype_size(result) <= dtype_size(x->dtype);
+}
+
 int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
              const struct op_attributes *attributes, struct tensor_type *out, struct fault *fault) {
     static const struct op_attributes none = {0};
@@ -284,6 +291,11 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
     /* `out` may be one of the inputs, and stays as it is on failure. */
     struct tensor_type result;
     status = infer_dtype(info, &call, &result.dtype, fault);
+    if (status == STATUS_OK && keeps_shape(info, &call, result.dtype)) {
+        op_copy_shape(&result, inputs[0]);
+        *out = result;
+        return STATUS_OK;
+    }
     if (status == STATUS_OK) {
         status = info->shape(&call, &result, fault);
     }

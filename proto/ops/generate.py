@@ -179,12 +179,10 @@ def rows(files):
         for each in of[0].scalars + of[0].lists:
             print_attribute_row(each)
         print("};")
-    print("\nstatic const struct op_info op_rows[OP_CODE_MAX] = {")
+    print("\nconst struct op_info op_rows[OP_CODE_MAX] = {")
     for each in operations:
         print_row(each)
-    print("};\n")
-    print("const struct op_info *op_info(unsigned opcode) {")
-    print("    return opcode < OP_CODE_MAX && op_rows[opcode].name ? &op_rows[opcode] : NULL;\n}")
+    print("};")
 
 
 def print_row(each):
