@@ -69,7 +69,7 @@ class Installed(unittest.TestCase):
 
     def test_every_page_is_formatted_without_warnings(self):
         self.need("groff", "man")
-        for name in ("tensord.8", "tensord.conf.5", "tensord-team.7", "tensord-monitoring.7", "tensord-gpu.7",
+        for name in ("tensord.8", "tensord.conf.5", "tensord-team.7", "tensord-monitoring.7", "tensord-gpu.7", "tensord-operations.7",
                      "tensorctl.1"):
             if name not in self.files:
                 self.skipTest("scdoc was not there when this was built")
