@@ -17,7 +17,6 @@ DTYPE_SETS = {
     "stored number": INTEGERS + FLOATS + F8,
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
-    "none": [],
 }
 FAMILIES = ["free", "create", "view", "elementwise", "reduce", "softmax", "matmul", "join", "take"]
 DTYPE_RULES = {

@@ -356,7 +356,7 @@ def header(files, template):
 
 def dtype_words(each):
     names = {"any": "all but the f8 formats", "every": "all", "number": "integers and floats",
-             "stored number": "integers, floats and f8", "float": "floats", "none": ""}
+             "stored number": "integers, floats and f8", "float": "floats"}
     return names.get(each.dtypes, each.dtypes)
 
 
@@ -394,8 +394,7 @@ def manual(files):
             facts = [f"Inputs: {', '.join(input_words(i) for i in each.inputs)}."] if each.inputs else []
             if each.attributes:
                 facts.append(f"Attributes: {'; '.join(attribute_words(a) for a in each.attributes)}.")
-            if each.dtypes != "none":
-                facts.append(f"Dtypes: {dtype_words(each)}. Result: {describe.DTYPE_RULES[each.dtype]}.")
+            facts.append(f"Dtypes: {dtype_words(each)}. Result: {describe.DTYPE_RULES[each.dtype]}.")
             facts.append(f"Since {each.since}.")
             print(scdoc(" ".join(facts)) + "\n")
     print("# SEE ALSO\n\n*tensord*(8), *tensorctl*(1)")

@@ -1,4 +1,4 @@
-/* One row for each operation: how the suite exercises it, and with which dtypes. */
+/* One row for each operation: how the suite exercises it. With which dtypes, its description says. */
 #pragma once
 
 #include "tests/device/suite.h"
@@ -6,19 +6,7 @@
 struct op_case {
     void (*run)(struct suite *suite, const struct op_case *row);
     unsigned opcode;
-    unsigned dtypes;      /* bit d: takes dtype d */
     enum suite_fill fill; /* of its inputs */
-};
-
-/* Bits for `dtypes`. */
-enum {
-    TAKES_BOOL = 1 << DTYPE_BOOL,
-    TAKES_INTS = 1 << DTYPE_U8 | 1 << DTYPE_I8 | 1 << DTYPE_I16 | 1 << DTYPE_I32 | 1 << DTYPE_I64,
-    TAKES_FLOATS = 1 << DTYPE_F16 | 1 << DTYPE_BF16 | 1 << DTYPE_F32 | 1 << DTYPE_F64,
-    TAKES_NUMBERS = TAKES_INTS | TAKES_FLOATS,
-    TAKES_ALL = TAKES_BOOL | TAKES_NUMBERS, /* of those that are computed with */
-    TAKES_F8 = 1 << DTYPE_F8E4M3 | 1 << DTYPE_F8E5M2,
-    TAKES_STORED = TAKES_ALL | TAKES_F8,
 };
 
 /* NULL for an operation that has no row. */
