@@ -238,11 +238,21 @@ def prototypes(each):
 
 
 def fold(declaration, end):
-    """A declaration over as many lines as it needs, the parameters below each other."""
-    if len(declaration) + len(end) <= WIDTH:
-        return declaration + end
-    indent = " " * (declaration.index("(") + 1)
-    return "\n".join(textwrap.wrap(declaration + end, WIDTH, subsequent_indent=indent, break_on_hyphens=False))
+    """A declaration over as many lines as it needs, broken between parameters."""
+    start, given = declaration[:declaration.index("(") + 1], declaration[declaration.index("(") + 1:-1]
+    return fold_list(start, given.split(", "), ")" + end)
+
+
+def fold_list(start, pieces, end):
+    """Pieces with commas between them, in lines that begin below the first one."""
+    lines, line = [], start
+    for i, piece in enumerate(pieces):
+        piece += ", " if i + 1 < len(pieces) else end
+        if len(line) + len(piece.rstrip()) > WIDTH:
+            lines.append(line.rstrip())
+            line = " " * len(start)
+        line += piece
+    return "\n".join(lines + [line])
 
 
 def member(each):
@@ -269,7 +279,7 @@ def print_function(each):
     entry = [f".opcode = OP_{each.id}"]
     if each.attributes:
         members = [member(a) for a in each.attributes if a.in_c]
-        print(fold_members(f"    struct {each.struct}_attributes attributes = {{", members))
+        print(fold_list(f"    struct {each.struct}_attributes attributes = {{", members, "};"))
         print("    struct op_packed packed;")
         print(f"    {each.struct}_attributes_write(&attributes, &packed);")
         entry += [".ints = packed.ints", ".n_ints = packed.n_ints"]
@@ -290,20 +300,8 @@ def print_enqueue(each, entry):
         count = f"{names[-1]} ? {len(names)} : {len(names) - 1}" if optional else str(len(names))
         print(f"    td_tensor *inputs[] = {{{', '.join(names)}}};")
         entry += [f".n_inputs = {count}", ".inputs = inputs"]
-    print(fold_members("    struct batch_entry entry = {", entry))
+    print(fold_list("    struct batch_entry entry = {", entry, "};"))
     print(f"    return call_enqueue({'NULL' if names else 'device'}, &entry);")
-
-
-def fold_members(start, members):
-    """An initialiser, broken between its members."""
-    lines, line = [], start
-    for i, each in enumerate(members):
-        piece = each + (", " if i + 1 < len(members) else "};")
-        if len(line) + len(piece.rstrip()) > WIDTH:
-            lines.append(line.rstrip())
-            line = " " * len(start)
-        line += piece
-    return "\n".join(lines + [line])
 
 
 def functions(files):
