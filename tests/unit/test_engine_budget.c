@@ -57,6 +57,20 @@ static unsigned turns_until_idle(struct budget *budget) {
     return turns;
 }
 
+/* The same operation again and again, as the server asks: the pool looks at so many pieces a call, and what a stream is just
+ * about to pass is still busy. */
+static int full_in_the_end(struct session *of, uint64_t id, int64_t extent) {
+    int code = STATUS_AGAIN;
+    budget_begin(engine_budget(engine), BUDGET_UNLIMITED);
+    for (unsigned tries = 0; code == STATUS_AGAIN && tries < 1000000; tries++) {
+        code = full(of, id, extent, 0);
+        engine_kick(engine);
+        engine_poll(engine);
+        sched_yield();
+    }
+    return code;
+}
+
 Test(engine_budget, a_session_of_many_tensors_ends_in_many_turns) {
     struct engine_stats stats;
     open_engine(1 << 26);
@@ -125,7 +139,7 @@ Test(engine_budget, what_an_ended_session_still_has_is_waited_for) {
     engine_stats(engine, &stats);
     cr_assert_eq(stats.failures[STATUS_OUT_OF_MEMORY], 1, "only the operation that had found it full");
     turns_until_idle(budget);
-    cr_assert_eq(full(other, 1, half, 0), STATUS_OK, "the same operation with the same id");
+    cr_assert_eq(full_in_the_end(other, 1, half), STATUS_OK, "the same operation with the same id");
     close_engine();
 }
 
@@ -161,8 +175,17 @@ Test(engine_budget, copies_of_values_wait_for_the_memory_of_an_ended_session) {
     cr_assert_eq(stats.failures[STATUS_OUT_OF_MEMORY], 1, "only the operation that had found it full");
     turns_until_idle(budget);
     budget_begin(budget, BUDGET_UNLIMITED);
-    cr_assert_eq(session_hold(session, 2, &hold), STATUS_OK);
-    cr_assert_eq(ask_fetch(&answer, 2), STATUS_OK);
+    int code;
+    while ((code = session_hold(session, 2, &hold)) == STATUS_AGAIN) {
+        engine_kick(engine);
+        engine_poll(engine);
+    }
+    cr_assert_eq(code, STATUS_OK);
+    while ((code = ask_fetch(&answer, 2)) == STATUS_AGAIN) {
+        engine_kick(engine);
+        engine_poll(engine);
+    }
+    cr_assert_eq(code, STATUS_OK);
     cr_assert(settle(&answer.times));
     cr_assert_eq(answer.code, STATUS_OK);
     fetch_release(&answer.fetch);
