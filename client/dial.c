@@ -112,7 +112,7 @@ static const char *socket_group(const struct url *url, char *buffer, size_t size
     struct group group, *found = NULL;
     if (stat(url->path, &status)) /* nor may one look at it */
         return strcmp(url->path, URL_SYSTEM) != 0 ? NULL : "tensord";
-    if (!(status.st_mode & S_IWGRP) || getgrgid_r(status.st_gid, &group, buffer, size, &found) || !found)
+    if (!status.st_gid || !(status.st_mode & S_IWGRP) || getgrgid_r(status.st_gid, &group, buffer, size, &found) || !found)
         return NULL;
     return found->gr_name;
 }

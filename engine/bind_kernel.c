@@ -235,8 +235,8 @@ static int binding_push(struct kernel_binding *binding) {
     for (unsigned i = 0; i < n; i++)
         bytes += storages[i]->bytes;
     struct record *record;
-    int code = plan_push_kernel(binding->stream, storages, n, request->n_arguments, 1000 + bytes / 8, &record,
-                                &binding->fault);
+    int code = plan_push_kernel(binding->stream, storages, n, request->n_arguments,
+                                1000 + cost_pass(&binding->engine->cost, (double)bytes), &record, &binding->fault);
     if (code != STATUS_OK)
         return code;
     launch_fill(binding, &record->kernel);

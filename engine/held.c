@@ -1,11 +1,11 @@
 #include "engine/held.h"
 
-#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 
 #include "engine/view.h"
 #include "engine/waiting.h"
+#include "proto/bytes_text.h"
 
 struct held {
     unsigned references;
@@ -192,10 +192,9 @@ int held_charge(struct held *const values[], unsigned n, struct held_account *ac
     }
     if (fits)
         return STATUS_OK;
-    return fault_set(fault, STATUS_LIMIT,
-                     "the limit of %" PRIu64 " bytes in named tensors is reached: asked for %" PRIu64
-                     ", named %" PRIu64,
-                     account->limit, asked, before - spare);
+    char most[BYTES_TEXT_MAX], more[BYTES_TEXT_MAX], named[BYTES_TEXT_MAX];
+    return fault_set(fault, STATUS_LIMIT, "the limit of %s in named tensors is reached: %s asked, %s named",
+                     bytes_text(most, account->limit), bytes_text(more, asked), bytes_text(named, before - spare));
 }
 
 void held_transfer(struct held *held, struct held_account *from, struct held_account *to) {

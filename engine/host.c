@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "engine/session_impl.h"
+#include "proto/bytes_text.h"
 
 enum {
     HOST_STEP = 64,    /* tensors paid for at a time, */
@@ -26,19 +27,19 @@ static bool host_has_room(const struct session *session, uint64_t bytes) {
 static int host_refuse(struct session *session, uint64_t bytes, struct fault *fault) {
     const struct tenant *tenant = session->tenant;
     uint64_t limit = session->limits.host_bytes, held = session->host + session->host_queue;
+    char most[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX], now[BYTES_TEXT_MAX];
     if (!host_fits(limit, held, bytes)) {
         engine_refuse(session->engine, ENGINE_REFUSED_SESSION_HOST);
         return fault_set(fault, STATUS_LIMIT,
-                         "the session's limit of %" PRIu64 " bytes of host memory is reached: asked for %" PRIu64
-                         ", held %" PRIu64 ", with %zu tensors",
-                         limit, bytes, held, session->tensors.count);
+                         "the session's limit of %s of host memory is reached: %s asked, %s held, with %zu tensors",
+                         bytes_text(most, limit), bytes_text(asked, bytes), bytes_text(now, held),
+                         session->tensors.count);
     }
     engine_refuse(session->engine, ENGINE_REFUSED_TENANT_HOST);
     return fault_set(fault, STATUS_LIMIT,
-                     "the limit of %s, %" PRIu64 " bytes of host memory on this device, is reached: asked for %" PRIu64
-                     ", held %" PRIu64 " in %u session%s",
-                     tenant->name, tenant->limits.host_bytes, bytes, tenant->host, tenant->sessions,
-                     tenant->sessions == 1 ? "" : "s");
+                     "the limit of %s, %s of host memory on this device, is reached: %s asked, %s held in %u session%s",
+                     tenant->name, bytes_text(most, tenant->limits.host_bytes), bytes_text(asked, bytes),
+                     bytes_text(now, tenant->host), tenant->sessions, tenant->sessions == 1 ? "" : "s");
 }
 
 void host_note(struct session *session, uint64_t bytes) {

@@ -76,9 +76,9 @@ static int session_check_limit(const struct session *session, uint64_t bytes, st
     uint64_t limit = session->limits.bytes;
     if (limit && (bytes > limit || session->live > limit - bytes)) {
         engine_refuse(session->engine, ENGINE_REFUSED_SESSION_BYTES);
-        return fault_set(fault, STATUS_LIMIT,
-                         "the session's limit of %" PRIu64 " bytes is reached: asked for %" PRIu64 ", live %" PRIu64,
-                         limit, bytes, session->live);
+        char most[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX], live[BYTES_TEXT_MAX];
+        return fault_set(fault, STATUS_LIMIT, "the session's limit of %s is reached: %s asked, %s live",
+                         bytes_text(most, limit), bytes_text(asked, bytes), bytes_text(live, session->live));
     }
     int code = tenant_check(session->tenant, bytes, fault);
     if (code != STATUS_OK)

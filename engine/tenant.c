@@ -1,9 +1,9 @@
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/engine_impl.h"
 #include "engine/tenant_impl.h"
+#include "proto/bytes_text.h"
 
 static uint32_t tenant_weight(const struct tenant_limits *limits) {
     if (!limits->weight)
@@ -58,10 +58,11 @@ int tenant_check(const struct tenant *tenant, uint64_t bytes, struct fault *faul
     uint64_t limit = tenant ? tenant->limits.bytes : 0;
     if (!limit || (bytes <= limit && tenant->live <= limit - bytes))
         return STATUS_OK;
+    char most[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX], live[BYTES_TEXT_MAX];
     return fault_set(fault, STATUS_LIMIT,
-                     "the limit of %s, %" PRIu64 " bytes on this device, is reached: asked for %" PRIu64
-                     ", live %" PRIu64 " in %u session%s",
-                     tenant->name, limit, bytes, tenant->live, tenant->sessions, tenant->sessions == 1 ? "" : "s");
+                     "the limit of %s, %s on this device, is reached: %s asked, %s live in %u session%s", tenant->name,
+                     bytes_text(most, limit), bytes_text(asked, bytes), bytes_text(live, tenant->live),
+                     tenant->sessions, tenant->sessions == 1 ? "" : "s");
 }
 
 void tenant_charge(struct tenant *tenant, uint64_t bytes) {

@@ -200,7 +200,7 @@ static void link_out_put_back(struct link_out *out) {
     out->state = LINK_OUT_NEW;
     if (TAILQ_EMPTY(&connection->links.asking))
         TAILQ_INSERT_TAIL(&connection->service->links.turns, connection, links.turn);
-    TAILQ_INSERT_HEAD(&connection->links.asking, out, turn);
+    TAILQ_INSERT_TAIL(&connection->links.asking, out, turn); /* those to other workers do not wait for this one */
     connection->service->links.crowded = true;
 }
 

@@ -8,6 +8,7 @@
 #include "server/answer.h"
 #include "server/compile.h"
 #include "server/connection.h"
+#include "server/lease.h"
 
 enum {
     SERVICE_ARENA_BYTES = 2 << 20,
@@ -225,23 +226,20 @@ static void service_on_check(uv_check_t *check) {
     service->turn_ns = 0;
 }
 
-static void service_tick_connections(struct service *service, uint64_t now) {
-    struct connection *connection = service->connections;
-
-    while (connection) {
-        struct connection *next = connection->next;
-
-        connection_tick(connection, now);
-        connection = next;
-    }
-}
-
 /* Memory of a session whose lease is over, and the whole device after a drain, is free at once. Who has more to come at a
  * later time asks again when it is looked at (lease_tick, service_check_drain). */
 static void service_on_alarm(uv_timer_t *alarm) {
     struct service *service = alarm->data;
+    struct connection *connection = service->connections;
+    uint64_t now = service_now_ms();
 
-    service_tick_connections(service, service_now_ms());
+    while (connection) {
+        struct connection *next = connection->next;
+
+        if (!connection->poll) /* nobody's at the moment: its lease runs */
+            lease_tick(connection, now);
+        connection = next;
+    }
     uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at a drain */
 }
 
@@ -256,8 +254,14 @@ void service_at(struct service *service, uint64_t when_ms) {
 static void service_on_timer(uv_timer_t *timer) {
     struct service *service = timer->data;
     uint64_t now = service_now_ms();
+    struct connection *connection = service->connections;
 
-    service_tick_connections(service, now);
+    while (connection) {
+        struct connection *next = connection->next;
+
+        connection_tick(connection, now);
+        connection = next;
+    }
     account_tick(service, service_now_ns());
     link_tick(service, now);
     if (service->trace.connection)

@@ -135,7 +135,7 @@ Test(fakecuda_turns, kernels_are_charged_with_their_variables) {
     expect_live(60 * MIB + 100, 61 * MIB);
     for (int i = 0; i < 2; i++) { /* compiled, or known already */
         compilers_expect(td_kernel_compile(compilers.client.device, "fakecuda: variables 50000000;", "f", &second),
-                         TD_E_LIMIT, "the session's limit of 104857600 bytes is reached");
+                         TD_E_LIMIT, "the session's limit of 100 MiB is reached");
         expect_live(60 * MIB + 100, 61 * MIB);
     }
     td_kernel_release(first);

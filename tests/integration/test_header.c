@@ -27,8 +27,8 @@ static void stop(void) {
 
 TestSuite(header, .init = start, .fini = stop, .timeout = 120);
 
-/* A source file that includes the header twice and nothing else. */
-static void compiles_alone(const char *compiler, const char *standard, const char *name) {
+/* A source file of these lines. */
+static void compiles(const char *compiler, const char *standard, const char *name, const char *lines) {
     char path[100], include[1000];
     command_run(&command, (const char *const[]){compiler, "--version", NULL}, NULL, COMPILE_MS);
     if (command.code)
@@ -37,13 +37,35 @@ static void compiles_alone(const char *compiler, const char *standard, const cha
     snprintf(path, sizeof path, "%s/%s", directory, name);
     snprintf(include, sizeof include, "-I%s", daemon_program("TENSORD_INCLUDE"));
     FILE *file = fopen(path, "w");
-    fputs("#include <tensord.h>\n#include <tensord.h>\nint answer(void);\nint answer(void) { return TD_OK; }\n", file);
+    fputs(lines, file);
     fclose(file);
     command_run(&command,
                 (const char *const[]){compiler, standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
                                       include, path, NULL},
                 NULL, COMPILE_MS);
     cr_assert_eq(command.code, 0, "%s", command.err);
+}
+
+/* The header twice and nothing else. */
+static void compiles_alone(const char *compiler, const char *standard, const char *name) {
+    compiles(compiler, standard, name,
+             "#include <tensord.h>\n#include <tensord.h>\nint answer(void);\nint answer(void) { return TD_OK; }\n");
+}
+
+static const char launch[] = "#include <tensord.h>\n"
+                             "int launch(td_kernel *kernel, td_tensor *x, td_tensor **y);\n"
+                             "int launch(td_kernel *kernel, td_tensor *x, td_tensor **y) {\n"
+                             "    return td_kernel_launch(kernel, TD_DIM(4, 2), TD_DIM(256), 0,\n"
+                             "                            TD_ARGS(td_arg_out(y, TD_F32, TD_SHAPE(4)), td_arg_in(x),\n"
+                             "                                    td_arg_f32(2)));\n"
+                             "}\n";
+
+Test(header, kernels_are_launched_from_c) {
+    compiles("cc", "-std=c11", "launch.c", launch);
+}
+
+Test(header, kernels_are_launched_from_cpp) {
+    compiles("c++", "-std=c++11", "launch.cpp", launch);
 }
 
 Test(header, compiles_alone_as_c99) {

@@ -86,6 +86,10 @@ class Installed(unittest.TestCase):
     def test_bash_completes_flags_and_commands(self):
         self.assertIn("--drain-timeout", self.complete("tensord", "--dr"))
         self.assertEqual(self.complete("tensord", "--log-level", "w"), ["warning"])
+        self.assertEqual(self.complete("tensord", "user", "to"), ["token"])
+        self.assertEqual(self.complete("tensord", "user", "add", "ann", "--no"), ["--no-token"])
+        self.assertEqual(self.complete("tensord", "user", "add", "ann", "--role", "a"), ["admin"])
+        self.assertEqual(self.complete("tensord", "--tls-client-auth", "r"), ["required"])
         self.assertEqual(self.complete("tensorctl", "dev"), ["devices"])
         self.assertEqual(self.complete("tensorctl", "status", "--"), ["--json", "--url", "--watch"])
         self.assertEqual(self.complete("tensorctl", "--url", "t"), ["tcp://", "tls://"])

@@ -259,8 +259,8 @@ ON_BOTH(limits_of_bytes_and_of_names) {
     td_tensor *half = td_full(client.device, TD_U8, TD_SHAPE(512 << 10), 1);
     td_tensor *most = td_full(client.device, TD_U8, TD_SHAPE((512 << 10) + 64), 1);
     OK(td_publish(half, "a"));
-    expect_error(td_publish(most, "b"), TD_E_LIMIT, "1048576");
-    cr_assert(strstr(td_last_error()->message, "asked for 524352, named 524288"), "%s", td_last_error()->message);
+    expect_error(td_publish(most, "b"), TD_E_LIMIT, "1.00 MiB in named tensors");
+    cr_assert(strstr(td_last_error()->message, "512 KiB asked, 512 KiB named"), "%s", td_last_error()->message);
     expect_unknown(client.device, "b");
     td_release(half);
     OK(td_publish(most, "a")); /* what it replaces makes room */
@@ -283,7 +283,7 @@ ON_BOTH(names_are_among_the_bytes_of_their_principal) {
     cr_assert(status_settles(tensord.url, &(struct status_baseline){device, UINT64_MAX, 0}, SETTLE_MS));
     client_open(&client, tensord.url, device);
     td_tensor *more = td_full(client.device, TD_U8, TD_SHAPE(600 << 10), 1);
-    expect_error(td_wait(more), TD_E_LIMIT, "1048576 bytes on this device, is reached: asked for 614400, live 614400");
+    expect_error(td_wait(more), TD_E_LIMIT, "1.00 MiB on this device, is reached: 600 KiB asked, 600 KiB live");
     td_release(more);
     OK(td_wait(td_open(client.device, "x")));
     OK(td_unpublish(client.device, "x"));

@@ -250,7 +250,7 @@ Test(engine_held, limit_charges_all_or_nothing) {
     ask_hold(&more, 10);
     cr_assert(settle(&more.times));
     cr_assert_eq(held_charge(&more.hold.held, 1, &account, 0, &fault), STATUS_LIMIT);
-    cr_assert_str_eq(fault.message, "the limit of 200 bytes in named tensors is reached: asked for 64, named 192");
+    cr_assert_str_eq(fault.message, "the limit of 200 B in named tensors is reached: 64 B asked, 192 B named");
     cr_assert(account.bytes == 192 && session_live() == 64, "it is the session's again");
     cr_assert_eq(held_charge(twice, 4, &account, 0, &fault), STATUS_OK, "these are paid for");
     cr_assert_eq(held_free_bytes(values[0]), 0);

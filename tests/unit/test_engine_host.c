@@ -60,8 +60,8 @@ Test(engine_host, past_the_limit_operations_are_refused_until_there_is_room) {
     cr_expect_lt(id, 10000);
     ask(id);
     cr_expect_eq(told.code, STATUS_LIMIT);
-    cr_expect(strstr(told.message, "1048576 bytes of host memory"), "%s", told.message);
-    cr_expect(strstr(told.message, "asked for") && strstr(told.message, "held"), "%s", told.message);
+    cr_expect(strstr(told.message, "1.00 MiB of host memory"), "%s", told.message);
+    cr_expect(strstr(told.message, "asked") && strstr(told.message, "held"), "%s", told.message);
     cr_expect_leq(host_of(session), (1 << 20) + 2 * STREAM_CHUNK_BYTES);
     for (uint64_t old = 1; old < id; old++)
         cr_assert_eq(release(old), STATUS_OK);

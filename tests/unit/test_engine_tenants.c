@@ -196,8 +196,8 @@ Test(engine_tenants, memory_of_all_sessions_counts) {
     cr_assert_eq(full_of(second, DTYPE_U8, 1, 400 << 10, 0), STATUS_OK);
     cr_assert_eq(full_of(second, DTYPE_U8, 2, 100 << 10, 0), STATUS_LIMIT);
     cr_assert_str_eq(failure_of(second),
-                     "full: the limit of uid:7, 1048576 bytes on this device, is reached: asked for "
-                     "102400, live 1024000 in 2 sessions");
+                     "full: the limit of uid:7, 1.00 MiB on this device, is reached: 100 KiB asked, "
+                     "0.98 MiB live in 2 sessions");
     cr_assert_eq(full_of(other, DTYPE_U8, 1, 8 * MIB, 0), STATUS_OK);
     cr_assert_eq(stats_of(a).live, 1000 << 10);
     cr_assert_eq(stats_of(a).sessions, 2);
