@@ -191,7 +191,7 @@ Test(memory, a_quota_holds_its_session_alone) {
     int code = full(&suite, 2 * MIB, &b);
     cr_assert(code == STATUS_LIMIT || code == STATUS_OUT_OF_MEMORY, "got %s", status_name(code));
     cr_assert_eq(suite_outcome(&suite, b, &failure), code);
-    cr_assert(strstr(failure.message, "8388608"), "it names each number: %s", failure.message);
+    cr_assert(strstr(failure.message, "8.00 MiB asked"), "it names each number: %s", failure.message);
     suite_release(&suite, a);
     cr_assert_eq(full(&suite, 2 * MIB - 4096, &c), STATUS_OK);
     struct suite neighbour = {.engine = suite.engine, .session = other};

@@ -66,7 +66,7 @@ Test(principals, memory_of_all_sessions_counts_together) {
     client_open(&other, tensord.tcp, NULL);
     cr_assert(!td_wait(td_full(a.device, TD_U8, TD_SHAPE(600 << 10), 1)), "%s", td_last_error()->message);
     const td_error *error = client_expect_failure(td_full(b.device, TD_U8, TD_SHAPE(600 << 10), 1), TD_E_LIMIT);
-    cr_assert(strstr(error->message, "the limit of uid:") && strstr(error->message, "live 614400 in 2 sessions"), "%s",
+    cr_assert(strstr(error->message, "the limit of uid:") && strstr(error->message, "600 KiB live in 2 sessions"), "%s",
               error->message);
     cr_assert(!td_wait(td_full(other.device, TD_U8, TD_SHAPE(1 << 20), 1)), "%s", td_last_error()->message);
     met("principal-bytes");
