@@ -71,21 +71,24 @@ static void stop(void) {
 
 TestSuite(truncated, .init = start, .fini = stop, .timeout = 120);
 
-/* Takes the replies of the whole job and checks the result. */
+/* Takes the replies of the whole job and checks the result. The value may be told before the end of all streams is. */
 static void take_result(struct wire *wire) {
-    static const unsigned types[] = {FRAME_WELCOME, FRAME_DONE, FRAME_FETCH_CHUNK};
     static const float expected[4] = {11, 16, 19, 28};
+    unsigned welcomes = 0, dones = 0, chunks = 0;
     for (int i = 0; i < 3; i++) {
         struct wire_frame frame;
         cr_assert_eq(wire_receive(wire, &frame, WIRE_TIMEOUT_MS), WIRE_FRAME, "reply %d is missing", i);
-        cr_assert_eq(frame.header.type, types[i], "reply %d is %s", i, frame_type_name(frame.header.type));
-        if (types[i] == FRAME_FETCH_CHUNK) {
+        welcomes += frame.header.type == FRAME_WELCOME && i == 0;
+        dones += frame.header.type == FRAME_DONE && frame.header.sequence == SYNC_SEQUENCE;
+        if (frame.header.type == FRAME_FETCH_CHUNK) {
+            chunks++;
             cr_assert_eq(frame.header.sequence, FETCH_SEQUENCE);
             cr_assert_eq(frame.header.payload_bytes, sizeof expected);
             cr_assert_arr_eq(frame.payload, expected, sizeof expected);
         }
         wire_frame_finish(&frame);
     }
+    cr_assert(welcomes == 1 && dones == 1 && chunks == 1, "%u Welcomes, %u Dones, %u chunks", welcomes, dones, chunks);
 }
 
 Test(truncated, whole_job_gives_its_result) {
