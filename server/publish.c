@@ -129,6 +129,11 @@ int publish_hold_some(struct publish *publish, const Tensord__Publish *message) 
     while (publish->held < publish->n && publish->held < message->n_ids) {
         struct publish_item *item = &publish->items[publish->held];
 
+        if (publish->failed) { /* it stays so, whatever the others are */
+            publish->left -= publish->n - publish->held;
+            publish->held = publish->n;
+            break;
+        }
         item->publish = publish;
         item->hold.done = publish_held;
         if (session_hold(connection->session, message->ids[publish->held], &item->hold) == STATUS_AGAIN)
