@@ -282,22 +282,27 @@ void answer_unreserve(struct service *service) {
 }
 
 int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message) {
-    struct answer *answer = connection->publishing;
+    struct answer *answer = answer_create(connection, ANSWER_PUBLISH, sequence, publish_cost(message));
 
-    if (!answer && (answer = answer_create(connection, ANSWER_PUBLISH, sequence, publish_cost(message)))) {
-        answer_link(answer);
-        answer->publish = publish_create(answer, message);
-        if (answer->publish)
-            connection->publishing = answer;
-        else
-            answer_destroy(answer), answer = NULL;
-    }
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
-    if (publish_hold_some(answer->publish, message) == STATUS_AGAIN)
+    answer_link(answer);
+    answer->publish = publish_create(answer, message);
+    if (!answer->publish) {
+        answer_destroy(answer);
+        return STATUS_NO_HOST_MEMORY;
+    }
+    connection->publishing = answer;
+    return answer_publish_on(connection);
+}
+
+int answer_publish_on(struct connection *connection) {
+    struct publish *publish = connection->publishing->publish;
+
+    if (publish_hold_some(publish) == STATUS_AGAIN)
         return STATUS_AGAIN;
     connection->publishing = NULL;
-    publish_begin(answer->publish);
+    publish_begin(publish);
     return STATUS_OK;
 }
 

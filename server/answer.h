@@ -43,8 +43,9 @@ int answer_compile(struct connection *connection, uint64_t sequence, uint64_t ke
                    const char *name);
 /* Called by the compilation when it is done. */
 void answer_compiled(struct answer *answer);
-/* Names values when they are there. */
+/* Names values when they are there. STATUS_AGAIN: it goes on with answer_publish_on(), in a later turn. */
 int answer_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message);
+int answer_publish_on(struct connection *connection);
 /* Called when that is over; `failure` NULL: it has been done. */
 void answer_published(struct answer *answer, const struct failure *failure);
 /* The change of the principal's names that it answers has been made, and waits for the disk: a client that loses its

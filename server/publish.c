@@ -12,6 +12,7 @@ enum { PUBLISH_STEPS = 4 }; /* of the budget, for a value */
 
 struct publish_item {
     struct hold hold;
+    uint64_t id;
     struct publish *publish;
 };
 
@@ -119,14 +120,16 @@ struct publish *publish_create(struct answer *answer, const Tensord__Publish *me
     publish->left = publish->n + 1;
     publish->only_new = message->only_new;
     publish_copy_names(publish, message);
+    for (unsigned i = 0; i < publish->n; i++)
+        publish->items[i].id = message->ids[i];
     return publish;
 }
 
-int publish_hold_some(struct publish *publish, const Tensord__Publish *message) {
+int publish_hold_some(struct publish *publish) {
     struct connection *connection = publish->answer->connection;
     struct budget *budget = service_budget(connection->service);
 
-    while (publish->held < publish->n && publish->held < message->n_ids) {
+    while (publish->held < publish->n) {
         struct publish_item *item = &publish->items[publish->held];
 
         if (publish->failed) { /* it stays so, whatever the others are */
@@ -136,7 +139,7 @@ int publish_hold_some(struct publish *publish, const Tensord__Publish *message) 
         }
         item->publish = publish;
         item->hold.done = publish_held;
-        if (session_hold(connection->session, message->ids[publish->held], &item->hold) == STATUS_AGAIN)
+        if (session_hold(connection->session, item->id, &item->hold) == STATUS_AGAIN)
             return STATUS_AGAIN;
         publish->held++;
         if (budget_spent(budget, PUBLISH_STEPS) && publish->held < publish->n)

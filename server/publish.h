@@ -7,10 +7,10 @@
 
 struct publish;
 
-/* NULL without memory for it. */
+/* Copies what the message says, once: it may be asked for values in many turns. NULL without memory for it. */
 struct publish *publish_create(struct answer *answer, const Tensord__Publish *message);
 /* Asks for the values, those that it has not asked for before. STATUS_AGAIN: the turn's time is over, or there is no memory yet. */
-int publish_hold_some(struct publish *publish, const Tensord__Publish *message);
+int publish_hold_some(struct publish *publish);
 /* All have been asked for. Calls answer_published() when it is over, possibly before it returns. */
 void publish_begin(struct publish *publish);
 /* Host memory that it takes. */

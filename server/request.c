@@ -500,6 +500,9 @@ int request_handle(struct connection *connection, const struct frame_header *hea
 
     if (!row)
         return (int)fault->code;
+    /* A Publish that has been put off has copied its message: parsing it again each turn would cost more than the values. */
+    if (connection->publishing)
+        return request_later(connection, answer_publish_on(connection));
     if (!request_fields_few(message, header->message_bytes, REQUEST_FIELDS_MAX))
         return REQUEST_PROTOCOL(fault, "%s: more than %d fields in one message", frame_type_name(header->type),
                                 REQUEST_FIELDS_MAX);

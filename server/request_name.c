@@ -1,4 +1,5 @@
 /* Named tensors: Publish, OpenName, ListNames, RemoveName, MoveName. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,17 @@ int request_publish(struct connection *connection, const struct frame_header *he
                     uint8_t **sink, struct fault *fault) {
     const Tensord__Publish *publish = (const Tensord__Publish *)message;
 
+    uint64_t most = connection->account->limits.named_tensors;
+    struct fault wrong;
+
     (void)sink;
     if (publish->n_ids == 0 || publish->n_ids != publish->n_names)
         return REQUEST_PROTOCOL(fault, "a Publish with %zu ids and %zu names", publish->n_ids, publish->n_names);
+    if (publish->n_ids > most) { /* no two of a Publish are the same, so that all of them would be there afterwards */
+        fault_set(&wrong, STATUS_LIMIT, "the limit of %" PRIu64 " named tensors is reached: %zu came in one Publish",
+                  most, publish->n_ids);
+        return request_done(connection, header->sequence, &wrong);
+    }
     return request_later(connection, answer_publish(connection, header->sequence, publish));
 }
 

@@ -1,0 +1,159 @@
+/* A service with one client, in the test's own process and thread: the engine is on a device that computes nothing, and time
+ * for turns is counted by a clock that goes on with each look at it. Include once in a program. */
+#pragma once
+
+#include <criterion/criterion.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proto/frame.h"
+#include "proto/tensord.pb-c.h"
+#include "server/connection.h"
+#include "server/log.h"
+#include "server/service.h"
+#include "tests/unit/null_device.h"
+
+enum { TURNS_MAX = 1000000 };
+
+static struct null_device device;
+static uv_loop_t loop;
+static struct service service;
+static struct connection *connection; /* of the client; not to be used once it may have ended */
+static int client = -1;               /* its end of the socket */
+static struct peer peer = {.principal = {.name = "uid:0", .role = ROLE_RUN}, .address = "test"};
+
+static uint64_t clock_ns, look_ns; /* what each look costs */
+
+static uint64_t looked_at(void) {
+    return clock_ns += look_ns;
+}
+
+static inline void open_service(const struct limits *limits) {
+    struct service_options options = {.device = "null:0", .kind = "null", .epoch = 1};
+    struct engine_options engine_options = {.wake = service_wake, .owner = &service};
+    struct engine *engine;
+    struct fault fault;
+    peer.principal.limits = *limits;
+    log_init(LOG_LEVEL_ERROR, "test");
+    null_device_init(&device, 1 << 26);
+    cr_assert_eq(uv_loop_init(&loop), 0);
+    cr_assert_eq(service_init(&service, &loop, &options, &fault), STATUS_OK);
+    cr_assert_eq(engine_create(&device.device, &engine_options, &engine, &fault), STATUS_OK);
+    cr_assert_eq(service_start(&service, engine, &fault), STATUS_OK);
+    engine_budget(engine)->clock = looked_at;
+    look_ns = 1000;
+}
+
+static inline void turn(void) {
+    uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+static inline void send_message(unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    uint8_t *frame = malloc(FRAME_HEADER_BYTES + bytes);
+    struct frame_header header = {.type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .sequence = sequence};
+    frame_header_encode(&header, frame);
+    protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
+    for (size_t sent = 0; sent < FRAME_HEADER_BYTES + bytes;) {
+        ssize_t some = send(client, frame + sent, FRAME_HEADER_BYTES + bytes - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent += some > 0 ? (size_t)some : 0;
+        if (some < 0)
+            turn();
+    }
+    free(frame);
+}
+
+/* Turns until so many bytes have come. */
+static inline void receive_bytes(void *bytes, size_t n) {
+    for (size_t had = 0, turns = 0; had < n; turns++) {
+        ssize_t some = recv(client, (uint8_t *)bytes + had, n - had, MSG_DONTWAIT);
+        cr_assert_neq(some, 0, "the connection was closed");
+        cr_assert_lt(turns, TURNS_MAX);
+        had += some > 0 ? (size_t)some : 0;
+        if (some < 0) {
+            turn();
+            sched_yield();
+        }
+    }
+}
+
+/* The next frame's message, in `message`, without what follows it. */
+static inline struct frame_header receive_message(uint8_t *message, size_t most) {
+    uint8_t head[FRAME_HEADER_BYTES];
+    struct frame_header header;
+    struct fault fault = {0};
+    receive_bytes(head, sizeof head);
+    cr_assert_eq(frame_header_decode(head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, &fault), STATUS_OK, "%s",
+                 fault.message);
+    cr_assert_leq(header.message_bytes, most);
+    receive_bytes(message, header.message_bytes);
+    return header;
+}
+
+/* A Done: its status, with the words. */
+static inline int receive_done(uint64_t sequence, char words[256]) {
+    static uint8_t bytes[1 << 16];
+    struct frame_header header = receive_message(bytes, sizeof bytes);
+    cr_assert_eq(header.type, FRAME_DONE, "%s", frame_type_name(header.type));
+    cr_assert_eq(header.sequence, sequence);
+    Tensord__Done *done = tensord__done__unpack(NULL, header.message_bytes, bytes);
+    cr_assert_not_null(done);
+    int code = done->error ? (int)done->error->code : STATUS_OK;
+    snprintf(words, 256, "%s", done->error ? done->error->message : "");
+    tensord__done__free_unpacked(done, NULL);
+    return code;
+}
+
+/* A socket to the service; no Hello. */
+static inline void open_connection(void) {
+    static uint64_t number;
+    struct connection_options options = {.service = &service, .session = ++number, .peer = &peer};
+    struct fault fault;
+    int fds[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    cr_assert_eq(connection_create(&options, fds[1], &connection, &fault), STATUS_OK);
+    client = fds[0];
+}
+
+static inline void open_client(void) {
+    static uint8_t bytes[1 << 16];
+    Tensord__Hello hello = TENSORD__HELLO__INIT;
+    open_connection();
+    hello.version_min = PROTOCOL_VERSION_MIN;
+    hello.version_max = PROTOCOL_VERSION_MAX;
+    hello.client = "test";
+    send_message(FRAME_HELLO, 1, &hello.base);
+    struct frame_header header = receive_message(bytes, sizeof bytes);
+    cr_assert_eq(header.type, FRAME_WELCOME, "%s", frame_type_name(header.type));
+}
+
+/* Tensors of one element each, past the client. */
+static inline void make_tensors(uint64_t n) {
+    static uint64_t sequence;
+    for (uint64_t id = 1; id <= n; id++) {
+        int64_t ints[] = {DTYPE_F32, 0, 1};
+        double value = 0;
+        struct op_request request = {.opcode = OP_FULL,
+                                     .n_ints = 3,
+                                     .ints = ints,
+                                     .n_floats = 1,
+                                     .floats = &value,
+                                     .output = id,
+                                     .sequence = ++sequence};
+        cr_assert_eq(session_submit(connection->session, &request), STATUS_OK);
+    }
+    engine_kick(service.engine);
+}
+
+static inline void close_service(void) {
+    close(client);
+    for (unsigned turns = 0; service.connections && turns < TURNS_MAX; turns++)
+        turn();
+    service_finish(&service);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    cr_assert_eq(uv_loop_close(&loop), 0);
+    cr_assert_eq(device.memory_reserved, 0, "the device still has %llu bytes out",
+                 (unsigned long long)device.memory_reserved);
+}
