@@ -62,7 +62,12 @@ static void file_add_session(struct trace_file *file, const Tensord__TraceSessio
     file->sessions[file->n_sessions++] = (struct trace_session){session->session, words};
 }
 
-static void file_name_track(struct trace_file *file, size_t number) {
+/* The number of the thread that a track is, and of that for what is enqueued there. */
+static size_t track_thread(size_t number, bool enqueued) {
+    return 2 * number + (enqueued ? 2 : 1);
+}
+
+static void file_name_track(struct trace_file *file, size_t number, bool enqueued) {
     const struct trace_track *track = &file->tracks[number];
     static const char *const roles[] = {"uploads", "fetches", "copies from other devices"};
     file_event(file, "M", track->device);
@@ -70,13 +75,16 @@ static void file_name_track(struct trace_file *file, size_t number) {
     char *name = NULL;
     size_t bytes;
     FILE *out = open_memstream(&name, &bytes);
-    fprintf(file->out, ", \"tid\": %zu, \"name\": \"thread_name\", \"args\": {\"name\": ", number + 1);
+    fprintf(file->out, ", \"tid\": %zu, \"name\": \"thread_name\", \"args\": {\"name\": ",
+            track_thread(number, enqueued));
     if (out) {
         fprintf(out, "session %" PRIu64 " ", track->session);
         if (track->role < 0 && track->role >= -3)
             fputs(roles[-1 - track->role], out);
         else
             fprintf(out, "stream %" PRId32, track->role);
+        if (enqueued)
+            fputs(", enqueued", out);
         if (session)
             fprintf(out, ": %s", session->words);
         fclose(out);
@@ -107,7 +115,7 @@ static size_t file_track(struct trace_file *file, const struct trace_track *want
     file->tracks = tracks;
     file->last_track = file->n_tracks++;
     file->tracks[file->last_track] = *wanted;
-    file_name_track(file, file->last_track);
+    file_name_track(file, file->last_track, false);
     return file->last_track;
 }
 
@@ -130,21 +138,59 @@ static void file_operands(struct trace_file *file, const Tensord__TraceEvent *ev
     fputs(n ? "\"" : "", file->out);
 }
 
+/* A slice on one of the track's threads; the caller goes on with `, "args": {…}}`. */
+static void file_span(struct trace_file *file, size_t track, bool enqueued, const char *category, const char *name,
+                      uint64_t at_ns, uint64_t ns) {
+    file_event(file, "X", file->tracks[track].device);
+    fprintf(file->out, ", \"tid\": %zu, \"cat\": \"%s\", \"name\": ", track_thread(track, enqueued), category);
+    file_text(file, name);
+    file_time(file, "ts", at_ns);
+    file_time(file, "dur", ns);
+}
+
+/* An end of the newest arrow, which belongs to the slice that was begun there at that time. */
+static void file_arrow(struct trace_file *file, size_t track, bool enqueued, uint64_t at_ns) {
+    file_event(file, enqueued ? "s" : "f", file->tracks[track].device);
+    fprintf(file->out, ", \"tid\": %zu, \"cat\": \"queue\", \"name\": \"queued\", \"bp\": \"e\", \"id\": %" PRIu64,
+            track_thread(track, enqueued), file->arrows);
+    file_time(file, "ts", at_ns);
+    fputs("}", file->out);
+}
+
+/* From when it was enqueued, which is one slice for all that has the same time, to its own slice. */
+static void file_queued(struct trace_file *file, size_t number, const Tensord__TraceEvent *event) {
+    struct trace_track *track = &file->tracks[number];
+    uint64_t enqueued_ns = event->begin_ns - event->queued_ns;
+    if (!track->enqueued_ns)
+        file_name_track(file, number, true);
+    if (track->enqueued_ns != enqueued_ns) {
+        file_span(file, number, true, "enqueue", "enqueue", enqueued_ns, 0);
+        fputs("}", file->out);
+    }
+    track->enqueued_ns = enqueued_ns;
+    file->arrows++;
+    file_arrow(file, number, true, enqueued_ns);
+    file_arrow(file, number, false, event->begin_ns);
+}
+
 static void file_slice(struct trace_file *file, unsigned device, const Tensord__TraceEvent *event) {
-    const struct trace_track track = {device, event->stream, event->session, event->role};
+    const struct trace_track track = {device, event->stream, event->session, event->role, 0};
+    bool queued = event->queued_ns && event->queued_ns < event->begin_ns;
     size_t number = file_track(file, &track);
-    file_event(file, "X", device);
-    fprintf(file->out, ", \"tid\": %zu, \"cat\": \"%s\", \"name\": ", number + 1,
-            event->role < 0 ? "copy" : "operation");
-    file_text(file, event->name);
-    file_time(file, "ts", event->begin_ns);
-    file_time(file, "dur", event->duration_ns);
+    if (file->no_memory)
+        return;
+    file_span(file, number, false, event->role < 0 ? "copy" : "operation", event->name, event->begin_ns,
+              event->duration_ns);
     fputs(", \"args\": {\"label\": ", file->out);
     file_text(file, event->label);
     fprintf(file->out, ", \"session\": %" PRIu64 ", \"sequence\": %" PRIu64 ", \"bytes\": %" PRIu64, event->session,
             event->sequence, event->bytes);
+    if (queued)
+        file_time(file, "queued_us", event->queued_ns);
     file_operands(file, event);
     fputs("}}", file->out);
+    if (queued)
+        file_queued(file, number, event);
     file->events++;
 }
 

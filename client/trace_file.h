@@ -1,5 +1,6 @@
 /* A trace as a file: the JSON that Chrome's tracing defines (the "Trace Event Format") and Perfetto reads. A device is a
- * process of it, a stream of a session a thread. One thread. */
+ * process of it, a stream of a session a thread, and what is enqueued there another one, from which an arrow leads to each
+ * launch. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,6 +21,7 @@ struct trace_track {
     uint32_t stream;
     uint64_t session;
     int32_t role;
+    uint64_t enqueued_ns; /* of the last slice on the track beside it; 0: there is none */
 };
 
 struct trace_file {
@@ -30,7 +32,7 @@ struct trace_file {
     struct trace_session *sessions;
     size_t n_sessions;
     uint64_t at_ns, wall_ns; /* a moment at the beginning by both clocks; 0: not told */
-    uint64_t events;
+    uint64_t events, arrows;
     bool no_memory;
 };
 

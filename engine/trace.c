@@ -222,6 +222,11 @@ static struct trace_origin *trace_origin(struct engine *engine) {
 
 /* ---- launches ---- */
 
+/* The device's clock may be a little behind the host's. */
+static uint64_t trace_queued(uint64_t enqueued_ns, uint64_t begin_ns) {
+    return begin_ns > enqueued_ns ? begin_ns - enqueued_ns : 1;
+}
+
 static struct device_event *trace_time(struct engine *engine, struct stream *stream) {
     struct device_event *event = NULL;
     struct fault fault;
@@ -232,7 +237,7 @@ static struct device_event *trace_time(struct engine *engine, struct stream *str
 }
 
 void trace_before(struct engine *engine, struct stream *stream, struct trace_mark *mark) {
-    *mark = (struct trace_mark){.begin_ns = engine_clock()};
+    *mark = (struct trace_mark){.begin_ns = engine_clock(), .further = stream->begun};
     if (!engine->device->vtable->async)
         return;
     struct trace_origin *origin = trace_origin(engine);
@@ -256,6 +261,7 @@ void trace_after(struct engine *engine, struct stream *stream, const struct reco
     struct trace_pending *pending = mark->pending;
     if (!engine->device->vtable->async) {
         struct trace_event event = {.begin_ns = mark->begin_ns, .end_ns = engine_clock()};
+        event.queued_ns = mark->further ? 0 : trace_queued(record->enqueued_ns, event.begin_ns);
         trace_describe(&event, stream, record);
         trace_push(&engine->trace, &event);
         return;
@@ -269,6 +275,7 @@ void trace_after(struct engine *engine, struct stream *stream, const struct reco
         return;
     }
     pending->number = stream->executed + 1;
+    pending->enqueued_ns = record->enqueued_ns;
     trace_describe(&pending->event, stream, record);
     trace_append(engine, stream, pending);
 }
@@ -294,6 +301,7 @@ static void trace_settle(struct engine *engine, struct stream *stream, struct tr
     event->begin_ns = pending->origin->at_ns + (uint64_t)begin;
     if (event->begin_ns < stream->traced_ns)
         event->begin_ns = stream->traced_ns;
+    event->queued_ns = trace_queued(pending->enqueued_ns, event->begin_ns);
     event->end_ns = event->begin_ns + (end > 0 ? (uint64_t)end : 0);
     stream->traced_ns = event->end_ns;
     trace_push(&engine->trace, event);

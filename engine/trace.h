@@ -14,6 +14,7 @@ enum { TRACE_OPERANDS = 4, TRACE_EXTENTS = 12 };
 
 struct trace_event {
     uint64_t begin_ns, end_ns;         /* CLOCK_MONOTONIC */
+    uint64_t queued_ns;                /* before it began, at least 1; 0: a further piece of a launch that was left */
     uint64_t session, sequence, bytes; /* of the operands, together; 0: not known */
     uint32_t stream;                   /* the engine's number; what runs on one stream does not overlap */
     int32_t role;

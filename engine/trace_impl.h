@@ -19,6 +19,7 @@ struct trace_pending {
     uint64_t number; /* of its record */
     struct trace_origin *origin;
     struct device_event *begin, *end;
+    uint64_t enqueued_ns;
     struct trace_event event;
 };
 
@@ -53,6 +54,7 @@ bool trace_wants(const struct trace *trace, const struct stream *stream);
 /* By the submitter, around the launch of the stream's next record, with the stream on the device. */
 struct trace_mark {
     uint64_t begin_ns;
+    bool further;                  /* the launch goes on, which was left */
     struct trace_pending *pending; /* NULL: it is not recorded */
 };
 void trace_before(struct engine *engine, struct stream *stream, struct trace_mark *mark);

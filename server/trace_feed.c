@@ -119,6 +119,7 @@ static size_t trace_feed_collect(struct service *service, struct trace_feed_room
         message->label = (char *)event->label;
         message->begin_ns = event->begin_ns;
         message->duration_ns = event->end_ns - event->begin_ns;
+        message->queued_ns = event->queued_ns;
         message->session = event->session;
         message->sequence = event->sequence;
         message->bytes = event->bytes;

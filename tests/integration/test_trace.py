@@ -72,18 +72,40 @@ class TraceTest(unittest.TestCase):
         return round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)
 
     def slices(self, events):
-        found = [e for e in events if e["ph"] == "X"]
+        found = [e for e in events if e["ph"] == "X" and e["cat"] != "enqueue"]
         for e in found:
-            self.assertEqual(set(e["args"]) - {"output", "inputs"}, {"label", "session", "sequence", "bytes"})
+            self.assertEqual(set(e["args"]) - {"output", "inputs"}, {"label", "session", "sequence", "bytes", "queued_us"})
             self.assertGreaterEqual(e["dur"], 0)
+            self.assertGreaterEqual(e["args"]["queued_us"], 0)
         return found
+
+    def check_arrows(self, events):
+        """To each slice one arrow leads, from a slice that was enqueued as long before as it says, on the track beside it."""
+        runs, enqueued = ({(e["pid"], e["tid"], round(e["ts"] * 1000)): e for e in found} for found in
+                          (self.slices(events), [e for e in events if e.get("cat") == "enqueue"]))
+        names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        begins, ends = ({e["id"]: e for e in events if e["ph"] == phase} for phase in "sf")
+        self.assertEqual(len(ends), len([e for e in events if e["ph"] == "f"]))
+        self.assertEqual(len(begins), len([e for e in events if e["ph"] == "s"]))
+        self.assertEqual(set(begins), set(ends))
+        self.assertEqual(len(ends), len(self.slices(events)))
+        self.assertTrue(ends)
+        for number, end in ends.items():
+            begin = begins[number]
+            self.assertEqual((end["bp"], end["cat"], end["name"]), ("e", begin["cat"], begin["name"]))
+            run = runs[end["pid"], end["tid"], round(end["ts"] * 1000)]
+            self.assertIn((begin["pid"], begin["tid"], round(begin["ts"] * 1000)), enqueued)
+            self.assertEqual((end["pid"], names[end["pid"], end["tid"]].replace(":", ", enqueued:", 1)),
+                             (begin["pid"], names[begin["pid"], begin["tid"]]))
+            self.assertAlmostEqual(end["ts"] - begin["ts"], run["args"]["queued_us"], delta=0.01)
 
     def check_tracks(self, events):
         """What is on one track does not overlap, and each track has a name."""
         tracks = collections.defaultdict(list)
         for e in self.slices(events):
             tracks[e["pid"], e["tid"]].append(self.nanoseconds(e))
-        names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+                 if e["name"] == "thread_name" and ", enqueued" not in e["args"]["name"]}
         self.assertEqual(set(names), set(tracks))
         for track, spans in tracks.items():
             spans.sort()
@@ -128,6 +150,7 @@ class TraceTest(unittest.TestCase):
         names = self.check_tracks(events)
         rounds = self.check_rounds(events, processes[device])
         self.assertLess(max(rounds), int(out))
+        self.check_arrows(events)
         self.assertEqual({e["args"]["session"] for e in self.slices(events)}, {session})
         tracks = {names[e["pid"], e["tid"]] for e in self.slices(events)}
         of = f": {os.path.basename(JOB)} ({user})"
@@ -154,7 +177,7 @@ class TraceTest(unittest.TestCase):
             other = json.load(file)["otherData"]
         started = datetime.datetime.fromisoformat(other["started"].replace("Z", "+00:00")).timestamp()
         self.assertTrue(before - 1 <= started <= time.time(), other)
-        self.assertGreater(min(e["ts"] for e in events if "ts" in e), other["started_ts"] - 1e6)
+        self.assertGreater(min(e["ts"] for e in self.slices(events)), other["started_ts"] - 1e6)
         self.assertEqual(self.trace("--session", "999999", "cpu:0", seconds="0.1")[0]["name"], "process_name")
         self.assertEqual([j.poll() for j in jobs], [None, None])
 

@@ -3,6 +3,7 @@
 #include "tests/unit/engine_fixture.h"
 
 #include "engine/device_impl.h"
+#include "engine/trace.h"
 
 enum { GIANT = 40 }; /* the logarithm of elements whose sum takes a quarter of an hour at least */
 
@@ -362,4 +363,26 @@ Test(engine_long, result_is_the_same_however_often_it_was_left, .timeout = 120) 
         fetch_release(&parts.fetch);
         close_cpu();
     }
+}
+
+Test(engine_long, of_a_launch_that_was_left_the_first_piece_alone_was_in_the_queue, .timeout = 120) {
+    struct trace_event event;
+    struct fault fault;
+    struct answer answer;
+    open_cpu(0);
+    noise(1, left_rows[0].dtype, left_rows[0].rank, left_rows[0].shape);
+    noise(2, left_rows[0].dtype, left_rows[0].rank, left_rows[0].second);
+    cr_assert_eq(wait_for(2), STATUS_OK);
+    leave_often();
+    calls = 0;
+    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_OK);
+    compute(&left_rows[0], 3);
+    ask_wait(&answer, 3);
+    cr_assert(settle(&answer.times));
+    for (int piece = 0; piece <= calls; piece++) {
+        cr_assert(trace_next(engine, &event), "piece %d of %d", piece, calls);
+        cr_assert_eq(event.queued_ns != 0, piece == 0, "piece %d", piece);
+    }
+    cr_assert_gt(calls, 1);
+    close_cpu();
 }

@@ -58,6 +58,7 @@ Test(engine_trace, every_launch_is_recorded_once_and_in_order) {
         cr_assert_eq(event.extents[0], 5);
         cr_assert(event.begin_ns >= end && event.end_ns >= event.begin_ns, "event %llu overlaps",
                   (unsigned long long)i);
+        cr_assert(event.queued_ns && event.begin_ns - event.queued_ns >= before, "it is enqueued before it begins");
         end = event.end_ns;
     }
     cr_assert(!trace_next(engine, &event));
@@ -78,6 +79,25 @@ Test(engine_trace, one_session_alone_is_recorded) {
     cr_assert_eq(trace_start(engine, NULL, 77, &fault), STATUS_OK);
     run(100, 10, NULL);
     cr_assert_eq(drain(&event), 10);
+    close_engine();
+}
+
+Test(engine_trace, time_in_the_queue_is_that_behind_others) {
+    struct trace_event event;
+    struct fault fault;
+    open_engine(16 << 20);
+    park(1);
+    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_OK);
+    uint64_t before = engine_clock();
+    cr_assert_eq(full(session, 2, 3, 0), STATUS_OK);
+    engine_kick(engine);
+    uint64_t after = engine_clock();
+    unpark();
+    cr_assert_eq(wait_for(2), STATUS_OK);
+    cr_assert(trace_next(engine, &event));
+    cr_assert_eq(event.sequence, 2);
+    cr_assert_geq(event.begin_ns, after);
+    cr_assert(event.begin_ns - event.queued_ns >= before && event.begin_ns - event.queued_ns <= after);
     close_engine();
 }
 
