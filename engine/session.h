@@ -71,6 +71,7 @@ struct staging_wait {
     enum staging_way way;
     size_t bytes;
     struct storage *granted;
+    bool answered;                         /* it is to be told, or has been */
     struct staging_wait *next, **previous; /* previous NULL: in no list */
 };
 

@@ -102,15 +102,14 @@ static bool account_may(const struct engine *engine, const struct staging_accoun
 
 /* ---- taking ---- */
 
-static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first,
-                                   bool collect) {
+static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first) {
     struct engine *engine = session->engine;
     struct staging *staging = &engine->staging;
     struct staging_account *account = &session->staging[way];
     struct storage *storage;
     account_collect(staging, account);
-    if (collect && !account_may(engine, account, bytes, first))
-        staging_collect(engine);
+    if (!staging->waits && !account_may(engine, account, bytes, first))
+        staging_collect(engine); /* while somebody waits the reaper tells of what is reached */
     if (!account_may(engine, account, bytes, first))
         return NULL;
     int code = pool_take(&staging->pool, bytes, NULL, &staging->search, &storage);
@@ -143,7 +142,10 @@ static void wait_unlink(struct staging *staging, struct staging_wait *wait) {
 }
 
 static void wait_answer(struct staging *staging, struct staging_wait *wait) {
-    wait->session->staging[wait->way].waiting--;
+    struct staging_account *account = &wait->session->staging[wait->way];
+    account->waiting--;
+    account->answered++;
+    wait->answered = true;
     wait_unlink(staging, wait);
     wait_link(wait, &staging->answered_last);
 }
@@ -153,7 +155,7 @@ static void wait_answer(struct staging *staging, struct staging_wait *wait) {
 static void staging_grant(struct engine *engine) {
     struct staging *staging = &engine->staging;
     bool broken = atomic_load(&engine->broken);
-    bool moved = staging->grant_at && staging->moved, over = false;
+    bool again = staging->grant_at && staging->moved, over = false; /* may be for those before */
     staging->moved = false;
     if (!staging->grant_at) {
         staging->grant_at = staging->waits;
@@ -165,13 +167,13 @@ static void staging_grant(struct engine *engine) {
         staging->grant_at = wait->next;
         if (account->refused == staging->looks && !wait->first && !broken)
             continue;
-        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first, false);
+        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first);
         if (wait->granted || broken || (staging->held == 0 && !staging->moved))
             wait_answer(staging, wait);
         else
             account->refused = staging->looks; /* and with it all that are behind it in the account */
     }
-    staging->moved |= moved || staging->grant_at; /* what has come meanwhile may be for those before */
+    staging->moved |= again;
 }
 
 static int staging_refuse(const struct staging *staging, size_t bytes, struct fault *fault) {
@@ -181,12 +183,16 @@ static int staging_refuse(const struct staging *staging, size_t bytes, struct fa
                      bytes, staging->pool.total, staging->pool.reserved, staging->held);
 }
 
+static void account_arm(struct engine *engine, struct staging_account *account);
 static void staging_arm(struct engine *engine);
 
 static void wait_begin(struct engine *engine, struct staging_wait *wait) {
+    bool first = !engine->staging.waits;
+    wait->answered = false;
     wait_link(wait, &engine->staging.waits_last);
     wait->session->staging[wait->way].waiting++;
-    staging_arm(engine);
+    if (first)
+        staging_arm(engine);
 }
 
 int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
@@ -203,10 +209,10 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
         return STATUS_DEVICE_LOST;
     if (!rounded || rounded > staging->pool.total)
         return staging_refuse(staging, bytes, fault);
-    if (staging->waits && staging->moved)
+    if (staging->waits && (staging->moved || staging->grant_at))
         staging_grant(engine);
     bool first = wait && wait->first, behind = session->staging[way].waiting && !first;
-    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first, true);
+    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first);
     if (storage) {
         *result = storage;
         return STATUS_OK;
@@ -229,11 +235,9 @@ void staging_cancel(struct staging_wait *wait) {
     if (!wait->previous)
         return;
     struct staging *staging = &wait->session->engine->staging;
-    struct staging_wait *answered = staging->answered;
-    while (answered && answered != wait)
-        answered = answered->next;
-    if (!answered)
-        wait->session->staging[wait->way].waiting--;
+    struct staging_account *account = &wait->session->staging[wait->way];
+    account->answered -= wait->answered;
+    account->waiting -= !wait->answered;
     wait_unlink(staging, wait);
     staging->moved = true; /* it may have been in others' way */
 }
@@ -261,6 +265,8 @@ void staging_give(struct session *session, enum staging_way way, struct storage 
     if (flight) {
         *flight = (struct staging_flight){*storage_last_use(storage), storage->charged, NULL};
         account_append(account, flight, flight);
+        if (staging->waits)
+            account_arm(session->engine, account);
     } else {
         account_discharge(staging, account, storage->charged);
     }
@@ -283,6 +289,8 @@ static void account_leave(struct engine *engine, struct staging_account *account
     if (account->tenant)
         account->tenant->staging -= account->held;
     *account = (struct staging_account){.held = 0};
+    if (engine->staging.waits)
+        account_arm(engine, orphans);
 }
 
 void staging_join(struct session *session) {
@@ -294,7 +302,10 @@ void staging_join(struct session *session) {
 void staging_leave(struct session *session) {
     struct staging *staging = &session->engine->staging;
     struct staging_wait *const lists[] = {staging->waits, staging->answered};
-    for (int i = 0; i < 2; i++)
+    unsigned waits = 0;
+    for (int way = 0; way < STAGING_WAYS; way++)
+        waits += session->staging[way].waiting + session->staging[way].answered;
+    for (int i = 0; i < 2 && waits; i++)
         for (struct staging_wait *wait = lists[i], *next; wait; wait = next) {
             next = wait->next;
             if (wait->session == session)
@@ -309,9 +320,14 @@ void staging_leave(struct session *session) {
 static void account_reached(struct waiter *waiter) {
     struct staging_account *account = waiter->owner;
     account->waiter = NULL;
-    account_collect(&account->engine->staging, account);
+    if (account->engine->staging.waits)
+        account_arm(account->engine, account);
+    else
+        account_collect(&account->engine->staging, account);
 }
 
+/* While somebody waits, whatever the device has done with is to be noticed: from the first wait on each account with flights
+ * has a waiter. */
 static void account_arm(struct engine *engine, struct staging_account *account) {
     account_collect(&engine->staging, account);
     if (account->waiter || !account->flights)
@@ -321,7 +337,7 @@ static void account_arm(struct engine *engine, struct staging_account *account) 
         engine_waiter(engine, account->flights->until.stream, account->flights->until.number, account_reached, account);
 }
 
-/* While somebody waits, whatever the device has done with is to be noticed. */
+/* All accounts, and anew those for which there was no memory for a waiter. */
 static void staging_arm(struct engine *engine) {
     account_arm(engine, &engine->staging.orphans);
     for (struct session *session = engine->sessions_list; session; session = session->next)
@@ -334,19 +350,20 @@ void staging_poll(struct engine *engine) {
     if (!staging->waits && !staging->answered)
         return;
     uint64_t now = engine_clock();
-    if (staging->moved || atomic_load(&engine->broken) || now - staging->looked_ns >= STAGING_LOOK_NS) {
+    bool late = !staging->grant_at && now - staging->looked_ns >= STAGING_LOOK_NS;
+    if (late) {
         staging->looked_ns = now;
-        staging_collect(engine);
-        staging_grant(engine);
+        staging_arm(engine);
     }
+    if (late || staging->moved || staging->grant_at || atomic_load(&engine->broken))
+        staging_grant(engine);
     bool over = false;
     for (struct staging_wait *wait; (wait = staging->answered) && !over;) {
+        wait->session->staging[wait->way].answered--;
         wait_unlink(staging, wait);
         wait->ready(wait);
         over = budget_spent(&engine->budget, STAGING_READY_STEPS);
     }
-    if (staging->waits)
-        staging_arm(engine);
 }
 
 void staging_finish(struct staging *staging) {

@@ -35,7 +35,8 @@ struct staging_flight {
 
 struct staging_account {
     uint64_t held;         /* bytes, those in flight included */
-    unsigned waiting;      /* waits in the queue */
+    unsigned waiting;      /* waits in the queue, */
+    unsigned answered;     /* and those that are to be told */
     uint64_t refused;      /* number of the last look in which one of them got nothing */
     bool modest;           /* no piece is kept for it */
     struct tenant *tenant; /* that what it holds counts for, too; NULL: none */
@@ -49,7 +50,7 @@ struct staging {
     struct pool_search search; /* for whoever asks */
     uint64_t held;   /* by all accounts */
     unsigned active; /* accounts that hold something, the modest ones apart */
-    bool moved;      /* something was given back since those who wait were looked at */
+    bool moved;      /* something was given back since a look at those who wait began, or it found no end in the pool */
     uint64_t looks, looked_ns;
     struct staging_wait *waits, **waits_last;
     struct staging_wait *grant_at; /* of these, where the look at them goes on; NULL: at the first */
@@ -76,7 +77,7 @@ void staging_join(struct session *session);
 void staging_leave(struct session *session);
 /* Whether staging_poll() has something to do. */
 static inline bool staging_due(const struct staging *staging) {
-    return staging->answered || (staging->waits && staging->moved);
+    return staging->answered || (staging->waits && (staging->moved || staging->grant_at));
 }
 /* Serves those who wait; part of engine_poll(). */
 void staging_poll(struct engine *engine);

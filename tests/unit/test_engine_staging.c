@@ -472,6 +472,112 @@ Test(engine_staging, parts_asked_for_by_a_callback_are_due_at_once) {
     close_late();
 }
 
+/* ---- many who wait, by a clock that the test moves ---- */
+
+enum { CROWD = 20000, CROWD_BYTES = 64 << 10 };
+
+struct waiting {
+    struct staging_wait wait;
+    bool served;
+};
+
+static struct waiting crowd[CROWD];
+static struct session *crowd_session;
+static unsigned crowd_served;
+
+static uint64_t ticking(void) {
+    static uint64_t now_ns;
+    return now_ns += 1000;
+}
+
+/* Gives back at once what it gets. */
+static void crowd_ready(struct staging_wait *wait) {
+    struct storage *storage;
+    struct fault fault = {0};
+    cr_assert_eq(staging_take(crowd_session, STAGING_IN, CROWD_BYTES, wait, &storage, &fault), STATUS_OK, "%s",
+                 fault.message);
+    cr_assert_eq((struct waiting *)wait - crowd, crowd_served, "out of their order");
+    ((struct waiting *)wait)->served = true;
+    crowd_served++;
+    staging_give(crowd_session, STAGING_IN, storage);
+}
+
+/* Ten looks at the clock, which the crowd is too many for. */
+static void crowd_turn(void) {
+    struct budget *budget = engine_budget(engine);
+    uint64_t looks = budget->looks;
+    budget_begin(budget, 10000);
+    engine_poll(engine);
+    cr_assert_leq(budget->looks - looks, 13, "a turn of %lu looks", (unsigned long)(budget->looks - looks));
+}
+
+/* One session has all of it, another waits very often. */
+static struct storage *crowd_begin(void) {
+    struct storage *all;
+    struct fault fault;
+    open_late(64 * MIB);
+    crowd_session = another_session();
+    cr_assert_eq(staging_take(session, STAGING_IN, 64 * MIB, NULL, &all, &fault), STATUS_OK);
+    for (unsigned i = 0; i < CROWD; i++) {
+        struct storage *none;
+        crowd[i] = (struct waiting){.wait.ready = crowd_ready};
+        cr_assert_eq(staging_take(crowd_session, STAGING_IN, CROWD_BYTES, &crowd[i].wait, &none, &fault), STATUS_AGAIN);
+    }
+    engine_budget(engine)->clock = ticking;
+    return all;
+}
+
+static void crowd_end(void) {
+    budget_begin(engine_budget(engine), BUDGET_UNLIMITED);
+    session_destroy(crowd_session);
+    close_late();
+}
+
+static unsigned crowd_turns_until_rest(void) {
+    unsigned turns = 0;
+    do
+        crowd_turn();
+    while (++turns < 100 * CROWD && staging_due(&engine->staging));
+    cr_assert_not(staging_due(&engine->staging), "not in %u turns", turns);
+    return turns;
+}
+
+Test(engine_staging, a_look_at_many_who_wait_takes_many_turns_and_ends) {
+    struct storage *all = crowd_begin();
+    cr_assert_gt(crowd_turns_until_rest(), 10);
+    staging_give(session, STAGING_IN, all);
+    crowd_turns_until_rest();
+    cr_assert_eq(crowd_served, CROWD);
+    crowd_end();
+}
+
+Test(engine_staging, what_is_given_back_during_a_look_is_for_those_before_too) {
+    struct storage *all = crowd_begin();
+    do
+        crowd_turn();
+    while (!engine->staging.grant_at);
+    uint64_t looks = engine->staging.looks;
+    staging_give(session, STAGING_IN, all);
+    while (!crowd_served)
+        crowd_turn();
+    cr_assert(crowd[0].served);
+    cr_assert_gt(engine->staging.looks, looks, "it had been looked at before");
+    crowd_turns_until_rest();
+    cr_assert_eq(crowd_served, CROWD);
+    crowd_end();
+}
+
+/* Some before they are told, and some before they get anything. */
+Test(engine_staging, a_session_of_many_waits_may_end) {
+    struct storage *all = crowd_begin();
+    staging_give(session, STAGING_IN, all);
+    do
+        crowd_turn();
+    while (crowd_served < CROWD / 2);
+    crowd_end();
+    cr_assert_lt(crowd_served, CROWD);
+}
+
 /* ---- reports ---- */
 
 /* x is copied first, since it is not contiguous; then its indices, as 64-bit numbers, do not fit on the device. Nothing that
