@@ -335,7 +335,7 @@ static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
 int bind_operation(struct binding *binding) {
     binding->check = NULL;
     binding->step = NULL;
-    uint64_t before = binding->stream->enqueued;
+    struct stream_position before = stream_position(binding->stream);
     int code = bind_supported(binding);
     if (code != STATUS_OK)
         return code;
@@ -345,14 +345,14 @@ int bind_operation(struct binding *binding) {
     code = bind_taint_prepare(binding, &taint);
     if (code == STATUS_OK)
         code = binding->info->family == OP_FAMILY_VIEW ? bind_view_copied(binding) : bind_compute(binding);
-    /* Of a long operation every launch may report, of a take its own; copies and conversions before that do not. */
-    bool reports = (binding->stream->report || code == STATUS_OK) && binding->stream->enqueued != before;
     binding->stream->report = NULL;
     if (taint && code == STATUS_OK)
         code = bind_taint(binding, taint);
     else
         taint_unref(taint);
-    if (binding->check) /* it has not become a record's */
-        engine_check_give(binding->engine, binding->check, reports ? binding->stream : NULL);
+    if (code != STATUS_OK) /* copies and conversions of inputs, made before memory for the rest was refused */
+        stream_take_back(binding->stream, &before);
+    if (binding->check) /* it has not become a record's: no launch is left that reports to it */
+        check_unref(binding->check);
     return code;
 }

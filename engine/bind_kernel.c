@@ -284,21 +284,21 @@ static int binding_launch(struct kernel_binding *binding) {
         check_create(&binding->engine->reports, binding->kernel->name, request->label, request->sequence, 0);
     binding->taint = taint_create();
     int code = binding->check && binding->taint ? STATUS_OK : plan_no_memory(&binding->fault);
-    bool pushed = false;
+    struct stream_position before = stream_position(binding->stream);
     if (code == STATUS_OK) {
         binding->check->launch = true;
         code = binding_make(binding);
     }
-    if (code == STATUS_OK) {
+    if (code == STATUS_OK)
         code = binding_push(binding);
-        pushed = code == STATUS_OK;
-    }
     if (code == STATUS_OK)
         code = binding_settle(binding);
-    if (code == STATUS_OK)
+    if (code == STATUS_OK) {
         binding_done(binding);
-    else if (binding->check)
-        engine_check_give(binding->engine, binding->check, pushed ? binding->stream : NULL);
+    } else {
+        stream_take_back(binding->stream, &before); /* copies, and outputs set to zero */
+        check_unref(binding->check);
+    }
     taint_unref(binding->taint);
     binding_finish_views(binding);
     return code;

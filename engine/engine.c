@@ -184,7 +184,6 @@ static void engine_free_lists(struct engine *engine) {
     chunks_free(engine->chunks_lost);
 }
 
-static void engine_check_sweep(struct engine *engine, bool all);
 
 void engine_destroy(struct engine *engine) {
     if (!engine)
@@ -193,7 +192,6 @@ void engine_destroy(struct engine *engine) {
     session_end_some(engine);
     engine_stop(engine);
     engine_destroy_device_streams(engine);
-    engine_check_sweep(engine, true);
     kernel_store_finish(engine);
     flight_finish(&engine->flight);
     trace_finish(engine);
@@ -218,7 +216,7 @@ static bool engine_kick_due(const struct engine *engine) {
 
 bool engine_due(const struct engine *engine) {
     return engine_kick_due(engine) || staging_due(&engine->staging) || engine->polled || engine->ending ||
-           engine->trim_more || engine->checks_at;
+           engine->trim_more;
 }
 
 /* Hands what has been enqueued to the run queue; with the lock held. */
@@ -350,33 +348,6 @@ static bool engine_fire(struct engine *engine, struct stream *stream) {
     return true;
 }
 
-void engine_check_give(struct engine *engine, struct check *check, struct stream *stream) {
-    if (!stream) {
-        check_unref(check);
-        return;
-    }
-    check->stream = stream;
-    check->number = stream->enqueued;
-    check->next = engine->checks;
-    engine->checks = check;
-}
-
-/* `all`: nothing runs any more. Else it goes on where the budget ended the last one; checks that have come since are in front,
- * and have their turn in the next. */
-static void engine_check_sweep(struct engine *engine, bool all) {
-    struct check **link = engine->checks_at && !all ? engine->checks_at : &engine->checks;
-    bool over = false;
-    for (struct check *check; (check = *link) && !over; over = !all && budget_spent(&engine->budget, 2)) {
-        if (!all && !point_reached(check->stream, check->number)) {
-            link = &check->next;
-            continue;
-        }
-        *link = check->next;
-        check_unref(check);
-    }
-    engine->checks_at = *link ? link : NULL;
-}
-
 /* Not on a broken device: giving memory back may wait for it, and for ever. */
 static void engine_trim(struct engine *engine) {
     engine->trim_more = false;
@@ -442,8 +413,6 @@ void engine_poll(struct engine *engine) {
                 continue; /* the sessions end now, and with them what the budget is for */
     if (engine->kernels.running)
         kernel_store_sweep(engine);
-    if (engine->checks)
-        engine_check_sweep(engine, false);
     session_end_some(engine);
     engine_trim(engine);
     staging_poll(engine);

@@ -38,8 +38,6 @@ struct engine {
     uint32_t streams_made;
     struct slab waiters;
     struct slab tensors;
-    struct check *checks;            /* that are given back when a launch has run, */
-    struct check **checks_at;        /* and where the look at them goes on; NULL: at the first */
     struct stream_chunk *chunks_own; /* taken from the shared list, for the next streams that grow */
     unsigned sessions;
     struct session *sessions_list;
@@ -146,8 +144,6 @@ struct waiter *engine_waiter(struct engine *engine, struct stream *stream, uint6
                              void (*reached)(struct waiter *waiter), void *owner);
 void engine_waiter_cancel(struct engine *engine, struct waiter *waiter);
 
-/* Gives back a check that no record holds. `stream`: a launch that is enqueued there reports to it; NULL: none does. */
-void engine_check_give(struct engine *engine, struct check *check, struct stream *stream);
 
 /* A timeline without records, for what happens outside the device: its numbers are handed out by the taker and reached
  * by engine_outside_reached() alone. Never mixed with the other streams, whose records the submitter counts. */

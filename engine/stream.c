@@ -79,6 +79,24 @@ void stream_end_operation(struct stream *stream) {
     stream->ops_enqueued++;
 }
 
+struct stream_position stream_position(const struct stream *stream) {
+    return (struct stream_position){stream->tail, stream->tail_used, stream->enqueued};
+}
+
+void stream_take_back(struct stream *stream, const struct stream_position *position) {
+    struct stream_chunk *chunk = position->chunk ? position->chunk : stream->head;
+    size_t used = position->used;
+    for (uint64_t number = position->number; number < stream->enqueued; number++) {
+        struct record *record = engine_next_record(stream, &chunk, &used, NULL);
+        used += record->bytes;
+        if (record->kind != RECORD_LAUNCH && record->kind != RECORD_KERNEL)
+            continue;
+        stream->weight -= record->weight;
+        record->weight = 0;
+        record->kind = RECORD_NOTHING;
+    }
+}
+
 /* ---- waits ---- */
 
 enum { CERTAIN_STEPS = 256 }; /* points that are looked at before an answer is given up */

@@ -33,6 +33,7 @@ enum record_kind {
     RECORD_WAIT,   /* go on when another stream has reached a point */
     RECORD_TAINT,  /* settle a taint (engine/taint.h) */
     RECORD_CHUNK,  /* the queue goes on in the next chunk */
+    RECORD_NOTHING, /* was a launch, and has been taken back */
 };
 
 struct record {
@@ -235,6 +236,16 @@ bool uses_idle(struct uses *uses);
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
 /* The newest record is the last one of an operation, which is done when that is. */
 void stream_end_operation(struct stream *stream);
+/* Where the stream's next record will be. */
+struct stream_position {
+    struct stream_chunk *chunk; /* NULL: in the stream's first one */
+    size_t used;
+    uint64_t number;
+};
+struct stream_position stream_position(const struct stream *stream);
+/* Launches enqueued since then will not run. None of them may have been published, nor ended an operation. Their numbers stay, as do
+ * waits, which others may rely on, and taints, which settle what they refer to. */
+void stream_take_back(struct stream *stream, const struct stream_position *position);
 /* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);
 /* Whether the point comes in any case: what is on a device ends, but bytes from elsewhere may be waiting for something

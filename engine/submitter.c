@@ -250,6 +250,7 @@ static bool submitter_step(struct engine *engine, struct stream *stream, struct 
             taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
         return true;
     case RECORD_CHUNK:
+    case RECORD_NOTHING:
         break;
     }
     return true;

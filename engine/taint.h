@@ -15,8 +15,6 @@
 #include "engine/failure.h"
 #include "engine/reports.h"
 
-struct stream;
-
 struct check {
     _Atomic unsigned references;
     struct reports *reports; /* where `report` came from; NULL: it failed outside the device, with `code` */
@@ -29,10 +27,6 @@ struct check {
     bool launch; /* it is about a user kernel's launch, of which the report's value is the device's own number for it */
     char message[256]; /* where there is no report */
     bool counted;      /* owner thread: it stands in its session's figures */
-    /* Owner thread: a launch reports to it, and no record will give it back: engine_check_give(). */
-    struct check *next;
-    struct stream *stream;
-    uint64_t number;
 };
 
 struct taint {

@@ -193,6 +193,64 @@ Test(engine_budget, copies_of_values_wait_for_the_memory_of_an_ended_session) {
     close_engine();
 }
 
+/* i8 + u8 is i16: both inputs are converted, after memory was found for the result and the first of them. */
+enum { CONVERTED = 1 << 18 };
+static int add_converted(struct session *of) {
+    const uint64_t inputs[] = {1, 2};
+    return submit_in(of, (struct op_request){.opcode = OP_ADD, .n_inputs = 2, .inputs = inputs, .output = 5});
+}
+
+static void open_converted(uint64_t memory, const struct session_limits *own) {
+    open_limited(memory, own);
+    cr_assert_eq(full_of(session, DTYPE_I8, 1, CONVERTED, 0), STATUS_OK);
+    cr_assert_eq(full_of(session, DTYPE_U8, 2, CONVERTED, 0), STATUS_OK);
+}
+
+Test(engine_budget, a_refused_operation_leaves_no_conversion_of_its_inputs) {
+    struct session_limits own = limits;
+    own.bytes = 7 * CONVERTED; /* two inputs, a result and one conversion; not the other */
+    open_converted(1 << 24, &own);
+    cr_assert_eq(add_converted(session), STATUS_LIMIT);
+    cr_assert_eq(wait_for(5), STATUS_LIMIT);
+    cr_assert_eq(full(session, 6, 1, 0), STATUS_OK);
+    cr_assert_eq(wait_for(6), STATUS_OK);
+    cr_assert_eq(atomic_load(&device.launches), 3, "%u launches", atomic_load(&device.launches));
+    cr_assert_eq(session_queued(session), 0);
+    close_engine();
+}
+
+Test(engine_budget, an_operation_that_is_put_off_converts_its_inputs_once) {
+    struct session *other;
+    struct fault fault;
+    open_converted(1 << 22, &limits);
+    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    uint64_t id = 1, left = 5 * CONVERTED / POOL_ALIGNMENT;
+    while (full(other, id, 1, 0) == STATUS_OK)
+        id++;
+    for (uint64_t i = 1; i <= left; i++) /* for the result and one conversion */
+        cr_assert_eq(submit_in(other, (struct op_request){.opcode = OP_FREE, .n_inputs = 1, .inputs = &i}), STATUS_OK);
+    cr_assert_eq(full(session, 4, 1, 0), STATUS_OK);
+    cr_assert_eq(wait_for(4), STATUS_OK);
+    struct budget *budget = ticking_budget();
+    budget_begin(budget, 1000);
+    session_destroy(other);
+    unsigned before = atomic_load(&device.launches);
+    for (int tries = 0; tries < 100; tries++)
+        cr_assert_eq(add_converted(session), STATUS_AGAIN);
+    turns_until_idle(budget);
+    budget_begin(budget, BUDGET_UNLIMITED);
+    int code;
+    while ((code = add_converted(session)) == STATUS_AGAIN) {
+        engine_kick(engine);
+        engine_poll(engine);
+    }
+    cr_assert_eq(code, STATUS_OK);
+    cr_assert_eq(wait_for(5), STATUS_OK);
+    cr_assert_eq(atomic_load(&device.launches) - before, 3, "two conversions and a sum, in %u launches",
+                 atomic_load(&device.launches) - before);
+    close_engine();
+}
+
 /* Not a session's own limit: that of all sessions of one tenant, for the host memory that tensors take. */
 Test(engine_budget, tensors_wait_for_the_host_memory_of_an_ended_session) {
     struct session_limits own = limits;

@@ -238,13 +238,6 @@ Test(engine_long, time_it_ran_is_that_which_the_device_has_worked, .timeout = 60
     close_cpu();
 }
 
-Test(engine_long, check_of_an_operation_that_failed_at_once_is_given_back_at_once, .timeout = 60) {
-    open_cpu(20 * 1000 * 1000);
-    cr_assert_eq(full(session, 1, INT64_C(1) << 30, 0), STATUS_OUT_OF_MEMORY);
-    cr_assert_null(engine->checks);
-    close_cpu();
-}
-
 /* ---- a device that works is never taken for one that does not ---- */
 
 Test(engine_long, device_that_works_is_not_stalled, .timeout = 60) {
