@@ -28,15 +28,18 @@ void link_table_init(struct link_table *table) {
     *table = (struct link_table){0};
     TAILQ_INIT(&table->wanted);
     TAILQ_INIT(&table->turns);
+    LIST_INIT(&table->destinations);
 }
 
 void link_ends_init(struct link_ends *ends) {
     *ends = (struct link_ends){0};
+    LIST_INIT(&ends->routes);
     TAILQ_INIT(&ends->asking);
 }
 
 void link_table_finish(struct service *service) {
-    link_in_finish(service); /* the source's ends have gone with their connections */
+    link_in_finish(service);
+    link_out_finish(service);
 }
 
 void link_tick(struct service *service, uint64_t now_ms) {

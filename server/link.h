@@ -17,6 +17,7 @@ enum {
     LINK_SESSION_PART = 4,   /* and a session this */
     LINK_IDLE_MAX = 256,  /* links that wait for their CopyIn; LINK_PRINCIPAL_PART of them for a principal's copies */
     LINK_WANTED_MAX = 32, /* asked of the front at one time, in turns between sessions */
+    LINK_DESTINATIONS_MAX = 64, /* told apart by what takes no link now: as many devices as there may be */
 };
 
 struct connection;
@@ -24,19 +25,24 @@ struct service;
 struct link_in;
 struct link_out;
 struct copy_in;
+struct link_destination;
+struct link_route;
 
 LIST_HEAD(link_copies, copy_in);
 LIST_HEAD(link_outs, link_out);
+LIST_HEAD(link_routes, link_route);
+LIST_HEAD(link_destinations, link_destination);
 TAILQ_HEAD(link_out_queue, link_out);
+TAILQ_HEAD(link_route_queue, link_route);
 TAILQ_HEAD(link_turns, connection);
 
 struct link_table {
     struct copy_in *copies;
     struct link_in *links;
-    struct link_out_queue wanted; /* asked of the front */
-    struct link_turns turns;      /* connections with copies for which the front is still to be asked */
-    unsigned n_copies, n_idle, n_wanted;
-    bool crowded; /* the front has found a worker that took no link; until the next tick it is asked for no more */
+    struct link_out_queue wanted;          /* asked of the front */
+    struct link_turns turns;               /* connections with copies for which the front can be asked now */
+    struct link_destinations destinations; /* of copies that have no link yet */
+    unsigned n_copies, n_idle, n_wanted, n_destinations;
 };
 
 /* A connection's part. */
@@ -44,8 +50,9 @@ struct link_ends {
     struct link_copies copies;
     unsigned n_copies;
     struct link_outs outs;
-    struct link_out_queue asking; /* those of them for which the front is still to be asked, */
-    TAILQ_ENTRY(connection) turn; /* while there are some */
+    struct link_routes routes;      /* those of them that have no link yet, by destination */
+    struct link_route_queue asking; /* and for these the front can be asked now; */
+    TAILQ_ENTRY(connection) turn;   /* while there are some */
 };
 void link_ends_init(struct link_ends *ends);
 

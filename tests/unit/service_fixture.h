@@ -26,12 +26,16 @@ static struct peer peer = {.principal = {.name = "uid:0", .role = ROLE_RUN}, .ad
 
 static uint64_t clock_ns, look_ns; /* what each look costs */
 
+/* To be set before the service is opened. */
+static int (*want_link)(void *owner, const char *device, const char *principal,
+                        const uint8_t ticket[LINK_TICKET_BYTES]);
+
 static uint64_t looked_at(void) {
     return clock_ns += look_ns;
 }
 
 static inline void open_service(const struct limits *limits) {
-    struct service_options options = {.device = "null:0", .kind = "null", .epoch = 1};
+    struct service_options options = {.device = "null:0", .kind = "null", .epoch = 1, .want_link = want_link};
     struct engine_options engine_options = {.wake = service_wake, .owner = &service};
     struct engine *engine;
     struct fault fault;

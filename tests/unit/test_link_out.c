@@ -1,0 +1,124 @@
+/* In which order the source of copies asks the front for links, where some workers take none. */
+#include "server/link_out.h"
+#include "tests/unit/service_fixture.h"
+
+enum { ASKED_MAX = 1024 };
+
+static struct {
+    char device[LINK_DEVICE_MAX + 1];
+    uint8_t ticket[LINK_TICKET_BYTES];
+} asked[ASKED_MAX];
+static unsigned n_asked, n_answered;
+
+static int ask(void *owner, const char *to, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]) {
+    (void)owner, (void)principal;
+    cr_assert_lt(n_asked, ASKED_MAX);
+    snprintf(asked[n_asked].device, sizeof asked[n_asked].device, "%s", to);
+    memcpy(asked[n_asked++].ticket, ticket, LINK_TICKET_BYTES);
+    return 0;
+}
+
+static void open_source(void) {
+    want_link = ask;
+    open_service(&(struct limits){0});
+    open_client();
+    make_tensors(1);
+}
+
+static void copy(const char *to, uint8_t number) {
+    cr_assert_eq(link_out_send(connection, 1, to, (uint8_t[LINK_TICKET_BYTES]){number}), STATUS_OK);
+}
+
+/* The front's answer to the oldest question that has none: no link. */
+static void refuse(enum status status) {
+    struct fault fault;
+    fault_set(&fault, status, "no");
+    link_out_granted(&service, asked[n_answered++].ticket, -1, &fault);
+}
+
+static void expect_asked(unsigned place, const char *to, uint8_t number) {
+    cr_assert_lt(place, n_asked, "%u have been asked for", n_asked);
+    cr_assert_str_eq(asked[place].device, to);
+    cr_assert_eq(asked[place].ticket[0], number);
+}
+
+static void tick(void) {
+    link_out_tick(&service, service_now_ms());
+}
+
+Test(link_out, a_worker_that_takes_no_link_does_not_hold_up_links_to_others) {
+    open_source();
+    copy("cpu:1", 1);
+    refuse(STATUS_LIMIT);
+    copy("cpu:2", 2);
+    copy("cpu:1", 3);
+    copy("cpu:2", 4);
+    cr_assert_eq(n_asked, 3);
+    expect_asked(1, "cpu:2", 2);
+    expect_asked(2, "cpu:2", 4);
+    tick();
+    cr_assert_eq(n_asked, 5);
+    expect_asked(3, "cpu:1", 1);
+    expect_asked(4, "cpu:1", 3);
+    close_service();
+}
+
+Test(link_out, a_worker_that_takes_no_link_is_asked_once_a_tick) {
+    open_source();
+    for (uint8_t i = 0; i < 40; i++)
+        copy("cpu:1", i);
+    cr_assert_eq(n_asked, LINK_WANTED_MAX);
+    while (n_answered < n_asked)
+        refuse(STATUS_LIMIT);
+    cr_assert_eq(n_asked, LINK_WANTED_MAX, "what was asked before the first answer");
+    tick();
+    cr_assert_eq(n_asked, 2 * LINK_WANTED_MAX);
+    close_service();
+}
+
+Test(link_out, links_of_two_sessions_to_many_devices_take_turns) {
+    struct connection *first;
+    int first_client;
+    open_source();
+    for (uint8_t i = 0; i < LINK_WANTED_MAX + 2; i++)
+        copy("cpu:1", i);
+    copy("cpu:2", 100);
+    first = connection, first_client = client;
+    open_client();
+    make_tensors(1);
+    copy("cpu:1", 101);
+    for (unsigned i = 0; i < 3; i++)
+        refuse(STATUS_NO_DEVICE);
+    expect_asked(LINK_WANTED_MAX, "cpu:1", LINK_WANTED_MAX);
+    expect_asked(LINK_WANTED_MAX + 1, "cpu:1", 101);
+    expect_asked(LINK_WANTED_MAX + 2, "cpu:2", 100);
+    connection_destroy(first, "");
+    close(first_client);
+    for (unsigned turns = 0; service.links.n_wanted > 1 && turns < TURNS_MAX; turns++)
+        turn();
+    cr_assert_eq(service.links.n_wanted, 1, "the other session's");
+    close_service();
+}
+
+Test(link_out, devices_that_there_are_not_take_no_room) {
+    char name[LINK_DEVICE_MAX + 1];
+    open_source();
+    for (uint8_t i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "no:%u", i);
+        copy(name, i);
+    }
+    cr_assert_leq(service.links.n_destinations, LINK_DESTINATIONS_MAX + 1);
+    while (n_answered < n_asked)
+        refuse(n_answered % 2 ? STATUS_LIMIT : STATUS_NO_DEVICE);
+    tick();
+    while (n_answered < n_asked)
+        refuse(STATUS_NO_DEVICE);
+    for (unsigned ticks = 0; service.links.n_destinations && ticks < 10; ticks++) {
+        tick();
+        while (n_answered < n_asked)
+            refuse(STATUS_NO_DEVICE);
+    }
+    cr_assert_eq(service.links.n_destinations, 0);
+    cr_assert_not(link_out_busy(connection));
+    close_service();
+}
