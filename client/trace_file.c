@@ -75,8 +75,8 @@ static void file_name_track(struct trace_file *file, size_t number, bool enqueue
     char *name = NULL;
     size_t bytes;
     FILE *out = open_memstream(&name, &bytes);
-    fprintf(file->out, ", \"tid\": %zu, \"name\": \"thread_name\", \"args\": {\"name\": ",
-            track_thread(number, enqueued));
+    fprintf(file->out,
+            ", \"tid\": %zu, \"name\": \"thread_name\", \"args\": {\"name\": ", track_thread(number, enqueued));
     if (out) {
         fprintf(out, "session %" PRIu64 " ", track->session);
         if (track->role < 0 && track->role >= -3)

@@ -383,11 +383,9 @@ int session_launch(struct session *session, const struct kernel_request *request
         code = binding_check(&binding, &cause);
     uint64_t before = code == STATUS_OK ? binding.stream->enqueued : 0;
     if (code == STATUS_OK) {
-        binding.stream->label = request->label;
-        binding.stream->sequence = request->sequence;
+        stream_begin_operation(binding.stream, request->label, request->sequence);
         code = binding_launch(&binding);
-        binding.stream->label = NULL;
-        binding.stream->sequence = 0;
+        stream_begin_operation(binding.stream, NULL, 0);
     }
     if (session_put_off(session, code))
         return binding_take_back(&binding, last_id);

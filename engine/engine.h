@@ -103,7 +103,8 @@ struct engine_stall {
 };
 /* Whether the device has had something to do for so long without completing any of it, beyond four times what that is
  * estimated to take, since a single operation may be long; or has had it on one stream, whatever else it completes, beyond
- * four times what it had on all of them. 0: never. Counts from call to call, at most a second for
+ * four times what it had on all of them. What it has been told of already, and has not moved since, has had the time of
+ * its estimate: there `timeout_ns` counts alone. 0: never. Counts from call to call, at most a second for
  * each, so that a process that is stopped or swapped out is not the device's fault: ask several times a second. */
 bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_stall *stall);
 /* The session has been ended for it: the device has the same time again, without it. */

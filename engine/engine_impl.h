@@ -58,6 +58,8 @@ struct engine {
         bool busy;        /* at the last look */
         uint64_t idle_ns; /* for so long nothing has completed of what the device has to do */
         uint64_t rest_ns; /* for so long the device has had nothing to do */
+        const struct stream *told; /* the last one that was told of as stuck, and what of it had completed then */
+        uint64_t told_at;
     } stall;
 
     /* under the lock */

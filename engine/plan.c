@@ -1,6 +1,8 @@
 #include "engine/plan.h"
 
+#include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/session_impl.h"
@@ -70,9 +72,44 @@ static void record_use(struct stream *stream, struct storage *storage) {
 
 /* ---- launches ---- */
 
-/* Broadcast views and long reductions could keep a device for years. By the estimate alone: what was learned from others'
- * launches refuses nobody's. */
+/* Broadcast views and long reductions could keep a device for years. */
 #define LAUNCH_NS_MAX (UINT64_C(4) * 3600 * 1000000000)
+
+enum { TIME_TEXT_MAX = 32 };
+
+/* "350 ms", "90.5 s", "35 minutes", "13 hours"; returns `text`. */
+static const char *time_text(char text[TIME_TEXT_MAX], uint64_t ns) {
+    static const struct {
+        double below_s, unit_s;
+        const char *name;
+    } units[] = {
+        {1, 1e-3, "ms"}, {600, 1, "s"}, {7200, 60, "minutes"}, {172800, 3600, "hours"}, {INFINITY, 86400, "days"}};
+    double seconds = (double)ns / 1e9;
+    unsigned unit = 0;
+    while (seconds >= units[unit].below_s)
+        unit++;
+    double time = seconds / units[unit].unit_s;
+    snprintf(text, TIME_TEXT_MAX, time < 100 ? "%.3g %s" : "%.0f %s", time, units[unit].name);
+    return text;
+}
+
+/* By the estimate alone: what was learned from others' launches refuses nobody's. Where a launch cannot be stopped, this is
+ * the one place where the limit of an operation's time holds: for all of its launches together. */
+static int plan_check_time(const struct stream *stream, uint64_t weight, struct fault *fault) {
+    bool stops = stream->engine->device->vtable->launch_part;
+    uint64_t limit = stops ? 0 : stream->group->share->operation_ns;
+    uint64_t estimate = weight + (stream->sequence ? stream->estimated_ns : 0);
+    char most[TIME_TEXT_MAX], time[TIME_TEXT_MAX];
+    if (limit && estimate > limit)
+        return fault_set(
+            fault, STATUS_LIMIT,
+            "the operation would take about %s; this device cannot stop one, and none may take longer than "
+            "%s (operation-time)",
+            time_text(time, estimate), time_text(most, limit));
+    if (weight > LAUNCH_NS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "the operation would take about %s", time_text(time, weight));
+    return STATUS_OK;
+}
 
 static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {
     size_t bytes = (size_t)view->rank * sizeof *room;
@@ -100,11 +137,11 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         code = reserve_use(stream, plan->inputs[i]->storage, fault);
         dims += plan->inputs[i]->rank;
     }
-    if (code == STATUS_OK && plan->weight > LAUNCH_NS_MAX)
-        code = fault_set(fault, STATUS_LIMIT, "the operation would take about %llu hours",
-                         (unsigned long long)(plan->weight / UINT64_C(3600000000000)));
+    if (code == STATUS_OK)
+        code = plan_check_time(stream, plan->weight, fault);
     if (code != STATUS_OK)
         return code;
+    stream->estimated_ns += plan->weight;
     size_t head = offsetof(struct record, launch) + sizeof(struct launch) + plan->n_inputs * sizeof(struct operand);
     size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
     size_t bytes = head + words * sizeof(int64_t);

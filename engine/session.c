@@ -347,11 +347,9 @@ static int submit_operation(struct session *session, const struct op_request *re
     int code = submit_check(&binding, &cause);
     if (code == STATUS_OK) {
         uint64_t before = binding.stream->enqueued;
-        binding.stream->label = request->label;
-        binding.stream->sequence = request->sequence;
+        stream_begin_operation(binding.stream, request->label, request->sequence);
         code = bind_operation(&binding);
-        binding.stream->label = NULL;
-        binding.stream->sequence = 0;
+        stream_begin_operation(binding.stream, NULL, 0);
         if (session_put_off(session, code))
             return STATUS_AGAIN;
         session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);

@@ -170,13 +170,20 @@ static void stream_look(struct stream *stream, const struct device_load *load, u
         watch->idle_ns += elapsed;
 }
 
+/* How long it may take beyond the timeout. The session whose stream was found stuck has been ended, and cannot be waited for
+ * as long again: what it has on the device is all that keeps others from theirs. */
+static uint64_t stall_patience(const struct engine *engine, const struct stream *stream, uint64_t weight) {
+    bool told = engine->stall.told == stream && engine->stall.told_at == atomic_load(&stream->completed);
+    return told ? 0 : STALL_PATIENCE * (weight < UINT64_MAX / 8 ? weight : UINT64_MAX / 8);
+}
+
 /* Looks at all streams, with the lock held. The one that has been stuck for too long, or NULL. */
 static const struct stream *stall_stuck(struct engine *engine, uint64_t timeout_ns, uint64_t elapsed) {
     const struct device_load load = stall_load(engine);
     const struct stream *stuck = NULL;
     for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
         stream_look(stream, &load, elapsed);
-        if (timeout_ns && stream->watch.idle_ns >= timeout_ns + STALL_PATIENCE * stream->watch.weight)
+        if (timeout_ns && stream->watch.idle_ns >= timeout_ns + stall_patience(engine, stream, stream->watch.weight))
             stuck = !stuck || stream->watch.idle_ns > stuck->watch.idle_ns ? stream : stuck;
     }
     return stuck;
@@ -231,11 +238,13 @@ bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_st
     engine->stall.busy = suspect.stream;
     engine->stall.completed = completed;
     engine->stall.idle_ns = idle ? engine->stall.idle_ns + elapsed : 0;
-    uint64_t weight = suspect.span.weight < UINT64_MAX / 8 ? suspect.span.weight : UINT64_MAX / 8;
-    bool all = idle && timeout_ns && engine->stall.idle_ns >= timeout_ns + STALL_PATIENCE * weight;
+    bool all = idle && timeout_ns &&
+               engine->stall.idle_ns >= timeout_ns + stall_patience(engine, suspect.stream, suspect.span.weight);
     if (!all && !stuck)
         return false;
     stall->ns = stuck ? stuck->watch.idle_ns : engine->stall.idle_ns;
     stall->session = stall_session(engine, suspect.stream);
+    engine->stall.told = suspect.stream;
+    engine->stall.told_at = atomic_load(&suspect.stream->completed);
     return true;
 }

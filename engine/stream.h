@@ -117,6 +117,7 @@ struct stream {
     uint64_t now_ns;   /* when the newest records were enqueued, roughly */
     const char *label; /* of the operation that is being enqueued; NULL: it has none */
     uint64_t sequence; /* of the same; 0 between two */
+    uint64_t estimated_ns; /* by the device's own rates, of the same: its launches so far */
     struct report *report; /* of the same: where its launches that take long report; NULL: nowhere */
     struct stream_chunk *tail;
     size_t tail_used;
@@ -230,6 +231,13 @@ static inline bool stream_watched(struct stream *stream, uint64_t completed) {
 bool uses_add(struct uses *uses, struct stream *stream, uint64_t number);
 /* Drops what has run; true when nothing is left. */
 bool uses_idle(struct uses *uses);
+
+/* What is enqueued from now on belongs to this operation; NULL and 0: to none. The label is the caller's, until the next call. */
+static inline void stream_begin_operation(struct stream *stream, const char *label, uint64_t sequence) {
+    stream->label = label;
+    stream->sequence = sequence;
+    stream->estimated_ns = 0;
+}
 
 /* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream
  * has been published, so the caller fills it before engine_kick(). */

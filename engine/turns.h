@@ -34,7 +34,8 @@ struct run_share {
     uint32_t weight; /* 1 to SHARE_WEIGHT_MAX */
     run_pass pass;   /* what it has had, divided by its weight */
     bool queued, running;
-    uint64_t operation_ns; /* the most that one operation may take, where the device can stop it; 0: any time */
+    /* The most that one operation may take, where the device can stop it, and be estimated to take elsewhere; 0: any time. */
+    uint64_t operation_ns;
     struct run_share *next, *previous; /* in the run queue */
     struct run_share *free_next;       /* owner thread */
 };

@@ -201,14 +201,12 @@ void upload_chunk_done(struct upload *upload) {
     if (!chunk)
         return;
     int code = upload_stream(upload, &stream);
-    stream->label = *upload->label ? upload->label : NULL;
-    stream->sequence = upload->sequence;
+    stream_begin_operation(stream, *upload->label ? upload->label : NULL, upload->sequence);
     if (code == STATUS_OK)
         code = view_copy_bytes(stream, upload->storage, upload->chunk_offset, chunk, 0, upload->chunk_bytes,
                                &upload->fault);
     (void)code; /* upload->fault says it */
-    stream->label = NULL;
-    stream->sequence = 0;
+    stream_begin_operation(stream, NULL, 0);
     upload->copied = stream->enqueued;
     upload->chunk = NULL;
     staging_give(upload->session, upload_way(upload), chunk);

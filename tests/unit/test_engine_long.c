@@ -1,5 +1,5 @@
-/* Operations that take long, on a CPU device: others go on beside them, and they are stopped when nobody wants them or they
- * take too long. What has been left and continued comes out as what has not. */
+/* Operations that take long. On a CPU device others go on beside them, and they are stopped when nobody wants them or they
+ * take too long; what has been left and continued comes out as what has not. Elsewhere they are refused. */
 #include "tests/unit/engine_fixture.h"
 
 #include "engine/device_impl.h"
@@ -236,6 +236,67 @@ Test(engine_long, time_it_ran_is_that_which_the_device_has_worked, .timeout = 60
     }
     cr_assert_eq(stats.run_time.sum_ns, hour);
     close_cpu();
+}
+
+/* ---- a device that can stop nothing ---- */
+
+static void open_unstoppable(uint64_t operation_ns) {
+    struct fault fault;
+    struct tenant_limits of_tenant = {.operation_ns = operation_ns};
+    struct session_limits mine = limits;
+    sequence = 0;
+    null_device_init(&device, 16 << 20);
+    cr_assert_eq(engine_create(&device.device, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
+    cr_assert_eq(tenant_create(engine, "somebody", &of_tenant, &tenant, &fault), STATUS_OK);
+    mine.tenant = tenant;
+    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
+}
+
+static void close_unstoppable(void) {
+    close_engine();
+    tenant_destroy(tenant);
+}
+
+Test(engine_long, where_nothing_can_be_stopped_what_would_take_too_long_is_refused, .timeout = 60) {
+    struct told told;
+    open_unstoppable(UINT64_C(60) * 1000 * 1000 * 1000);
+    cr_assert_eq(start(&giants[0], "forward/norm"), STATUS_LIMIT);
+    ask(&told, 5);
+    cr_assert(settle(&told.times));
+    cr_assert_eq(told.failure.code, STATUS_LIMIT);
+    cr_assert_str_eq(told.failure.label, "forward/norm");
+    cr_assert_str_eq(told.failure.message,
+                     "the operation would take about 18.3 minutes; this device cannot stop one, and "
+                     "none may take longer than 60 s (operation-time)");
+    cr_assert_eq(full(session, 7, 100, 0), STATUS_OK);
+    cr_assert_eq(wait_for(7), STATUS_OK);
+    close_unstoppable();
+}
+
+Test(engine_long, without_the_limit_the_same_is_enqueued, .timeout = 60) {
+    open_unstoppable(0);
+    cr_assert_eq(start(&giants[0], NULL), STATUS_OK);
+    cr_assert_eq(wait_for(5), STATUS_OK);
+    close_unstoppable();
+}
+
+Test(engine_long, all_launches_of_an_operation_count_together, .timeout = 60) {
+    static const uint64_t inputs[] = {1, 2, 3, 4};
+    open_unstoppable(600 * 1000); /* a copy of 1 MiB is estimated to take 262 us */
+    for (uint64_t id = 1; id <= 4; id++)
+        cr_assert_eq(full_of(session, DTYPE_U8, id, 1 << 20, 0), STATUS_OK);
+    cr_assert_eq(apply(OP_CONCAT, 5, 2, inputs, 1, (const int64_t[]){0}, 0, 0), STATUS_OK);
+    cr_assert_eq(apply(OP_CONCAT, 6, 4, inputs, 1, (const int64_t[]){0}, 0, 0), STATUS_LIMIT);
+    cr_assert_eq(apply(OP_CONCAT, 7, 2, inputs, 1, (const int64_t[]){0}, 0, 0), STATUS_OK, "an operation begins anew");
+    close_unstoppable();
+}
+
+Test(engine_long, what_was_learned_from_others_refuses_nothing, .timeout = 60) {
+    open_unstoppable(600 * 1000);
+    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
+        atomic_store(&engine->cost.factors[opcode][DTYPE_U8], 256 * 250);
+    cr_assert_eq(full_of(session, DTYPE_U8, 1, 1 << 20, 0), STATUS_OK);
+    close_unstoppable();
 }
 
 /* ---- a device that works is never taken for one that does not ---- */

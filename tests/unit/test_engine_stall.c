@@ -350,6 +350,46 @@ Test(engine_stall, device_has_its_time_again_without_the_session) {
     close_late();
 }
 
+/* An operation that is estimated to take ten seconds, on the device, which will not do it. */
+static void hang_long(void) {
+    open_late("tanh");
+    cr_assert_eq(full(session, 1, 1000, 0), STATUS_OK);
+    cr_assert_eq(wait_for(1), STATUS_OK);
+    labelled(OP_TANH, 2, 1, 0, "culprit");
+    engine_kick(engine);
+    struct stream_mark *mark = stall_mark(session->stream);
+    pthread_mutex_lock(&engine->lock);
+    mark->span.weight = 10 * second;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+Test(engine_stall, session_at_fault_has_the_time_of_its_estimate_once) {
+    struct engine_stall stall;
+    hang_long();
+    cr_assert_eq(stalls_after(second, 80, &stall), 0);
+    cr_assert_neq(stalls_after(second, 10, &stall), 0);
+    cr_assert_eq(stall.session, session);
+    engine_stall_again(engine);
+    session_destroy(session);
+    session = NULL;
+    int looks = stalls_after(second, 10, &stall);
+    cr_assert(looks >= 2 && looks <= 3, "%d", looks);
+    cr_assert_str_eq(stall.operation, "tanh");
+    close_late();
+}
+
+/* Others would lose all for a client that has ended in the middle of its work. */
+Test(engine_stall, session_that_ends_by_itself_leaves_its_work_the_time_it_needs) {
+    struct engine_stall stall;
+    hang_long();
+    cr_assert_eq(stalls_after(second, 4, &stall), 0);
+    session_destroy(session);
+    session = NULL;
+    cr_assert_eq(stalls_after(second, 70, &stall), 0);
+    cr_assert_neq(stalls_after(second, 20, &stall), 0);
+    close_late();
+}
+
 /* Until so many marks stand for what was enqueued on the stream. */
 static void marks_are(const struct stream *stream, unsigned n) {
     unsigned count = 0;
