@@ -59,7 +59,8 @@ static int wait_for_inputs(struct binding *binding) {
 
 bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to) {
     const struct device *device = binding->engine->device;
-    return device->vtable->converts && device->vtable->converts(device, binding->request->opcode, from, to);
+    const struct op_kernel *kernel = device->vtable->operations[binding->request->opcode];
+    return kernel->converts && kernel->converts(device, binding->request->opcode, from, to);
 }
 
 int bind_input(struct binding *binding, unsigned i, struct view *view) {
@@ -148,8 +149,8 @@ static int bind_elementwise(struct binding *binding) {
     return code;
 }
 
-/* Each input is copied into its slice of the output. */
-static int bind_join(struct binding *binding) {
+/* OP_PARTS_COPIES: each input is copied into its slice of the output. */
+static int bind_copies(struct binding *binding) {
     const struct op_request *request = binding->request;
     struct view out;
     view_init(&out, binding->output);
@@ -260,26 +261,35 @@ static int bind_taint(struct binding *binding, struct taint *taint) {
 
 typedef int bind_function(struct binding *binding);
 
+/* With a kernel, by its normal form; and made up of other operations. */
 static bind_function *const bind_families[] = {
     [OP_FAMILY_CREATE] = bind_create,   [OP_FAMILY_ELEMENTWISE] = bind_elementwise, [OP_FAMILY_REDUCE] = bind_reduce,
-    [OP_FAMILY_SOFTMAX] = bind_softmax, [OP_FAMILY_MATMUL] = bind_matmul,           [OP_FAMILY_JOIN] = bind_join,
-    [OP_FAMILY_TAKE] = bind_take,
+    [OP_FAMILY_SOFTMAX] = bind_softmax, [OP_FAMILY_MATMUL] = bind_matmul,           [OP_FAMILY_TAKE] = bind_take,
+};
+static bind_function *const bind_parts[] = {
+    [OP_PARTS_COPIES] = bind_copies,
 };
 
 static int bind_supported(struct binding *binding) {
     struct device *device = binding->engine->device;
     const struct op_request *request = binding->request;
-    if (binding->info->family == OP_FAMILY_VIEW || binding->info->family == OP_FAMILY_JOIN)
+    const struct op_kernel *kernel = device->vtable->operations[request->opcode];
+    if (!kernel || kernel->parts)
         return STATUS_OK;
     enum dtype dtype = binding->output->type.dtype;
     if (request->n_inputs)
         dtype = op_operand_dtype(request->opcode, binding->types, request->n_inputs - 1, &binding->output->type);
-    int code = device->vtable->supports(device, request->opcode, dtype, &binding->fault);
+    if (!(device->dtypes[request->opcode] >> dtype & 1))
+        return device_has_kernel(device, request->opcode, dtype, &binding->fault);
+    if (!kernel->needs)
+        return STATUS_OK;
+    int code = kernel->needs(device, dtype, &binding->fault);
     cost_follow(&binding->engine->cost, device); /* it may have loaded a library, and know more by now */
     return code;
 }
 
 static int bind_compute(struct binding *binding) {
+    enum op_parts parts = binding->engine->device->vtable->operations[binding->request->opcode]->parts;
     bool in_place = binding->request->consume && binding->info->family == OP_FAMILY_ELEMENTWISE &&
                     binding->request->opcode != OP_COPY && output_in_place(binding);
     int code = wait_for_inputs(binding);
@@ -287,7 +297,7 @@ static int bind_compute(struct binding *binding) {
         code = in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
                         : output_allocate(binding);
     if (code == STATUS_OK && type_elements(&binding->output->type) > 0)
-        code = bind_families[binding->info->family](binding);
+        code = (parts ? bind_parts[parts] : bind_families[binding->info->family])(binding);
     output_done(binding);
     return code;
 }

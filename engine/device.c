@@ -55,7 +55,11 @@ int device_list(const char *kind, struct device_place *places, unsigned capacity
 int device_open(const char *kind, const struct device_options *options, struct device **device, struct fault *fault) {
     const struct device_vtable *vtable;
     int code = device_find(kind, &vtable, fault);
-    return code == STATUS_OK ? vtable->open(options, device, fault) : code;
+    if (code == STATUS_OK)
+        code = vtable->open(options, device, fault);
+    if (code == STATUS_OK)
+        device_note_dtypes(*device);
+    return code;
 }
 
 void device_close(struct device *device) {
@@ -73,7 +77,26 @@ void device_readings(struct device *device, struct device_readings *readings) {
         device->vtable->readings(device, readings);
 }
 
-int device_has_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
-    const struct device_vtable *vtable = device->vtable;
-    return (vtable->has_kernel ? vtable->has_kernel : vtable->supports)(device, opcode, dtype, fault);
+void device_note_dtypes(struct device *device) {
+    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
+        const struct op_kernel *kernel = device->vtable->operations[opcode];
+        if (!kernel || kernel->reason)
+            device->dtypes[opcode] = 0;
+        else
+            device->dtypes[opcode] = kernel->dtypes ? kernel->dtypes(device, opcode) : UINT32_MAX;
+    }
+}
+
+int device_has_kernel(const struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
+    const struct op_info *info = op_info(opcode);
+    const struct op_kernel *kernel = info ? device->vtable->operations[opcode] : NULL;
+    if (!info)
+        return fault_set(fault, STATUS_UNSUPPORTED, "%u is no operation", opcode);
+    if (!kernel || kernel->parts || device->dtypes[opcode] >> dtype & 1)
+        return STATUS_OK;
+    const char *kind = device->vtable->kind;
+    if (kernel->reason)
+        return fault_set(fault, STATUS_UNSUPPORTED, "a %s device has no %s: %s", kind, info->name, kernel->reason);
+    return fault_set(fault, STATUS_UNSUPPORTED, "a %s device has no kernel for %s of %s", kind, info->name,
+                     dtype_name(dtype));
 }

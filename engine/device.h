@@ -58,5 +58,6 @@ void device_describe(const struct device *device, struct device_info *info);
 /* What the device says of itself now and then (device_options.readings). Waits for nothing: where the source of them does
  * not answer any more, they grow old. */
 void device_readings(struct device *device, struct device_readings *readings);
-/* Whether the device has a kernel for the operation with this dtype presented (struct device_vtable, has_kernel). */
-int device_has_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
+/* Whether the device has a kernel for the operation with this dtype presented (op_kernel.dtypes), or none is needed: STATUS_OK, or
+ * STATUS_UNSUPPORTED with the reason. */
+int device_has_kernel(const struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);

@@ -1,6 +1,6 @@
 /* What a backend implements. Callers include device.h; only backends and engine/ itself include this.
  *
- * Threads: open, close, describe, supports, reserve, release, host_reserve and host_release are called by the engine's
+ * Threads: open, close, describe, reserve, release, host_reserve and host_release are called by the engine's
  * owner thread; launch, launch_part, abandon and what makes and uses streams by whichever thread holds the submitter role, never by two at
  * once; event_reached by the reaper. event_release may be called by either of these two at the same time. */
 #pragma once
@@ -8,6 +8,7 @@
 #include "engine/device.h"
 #include "engine/device_kernels.h"
 #include "engine/launch.h"
+#include "engine/op_kernel.h"
 
 struct device_stream; /* the backend's */
 struct device_event;
@@ -111,17 +112,9 @@ struct device_vtable {
     /* NULL: there are none. Owner thread, while the submitter runs. */
     void (*workspaces)(struct device *device, struct device_workspaces *workspaces);
 
-    /* Whether there is a kernel for this operation with this dtype presented (op_operand_dtype of its last input, or
-     * the result's where it has none), and what it needs besides can be had: STATUS_OK, or STATUS_UNSUPPORTED with the
-     * reason. The engine asks before it binds. */
-    int (*supports)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
+    const struct op_kernel *const *operations; /* [OP_CODE_MAX]; NULL for numbers that are not in OP_KERNEL_LIST */
 
     /* Those that follow may be NULL. */
-    /* Whether launches of this operation may have inputs of dtype `from` where the kernel computes on `to` (operand.as), which it
-     * converts as it reads them. NULL: none may. */
-    bool (*converts)(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
-    /* supports() without getting hold of what the kernel needs besides. NULL: supports() does not either. */
-    int (*has_kernel)(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault);
     /* The devices of count(), where an index alone does not get a process at each. Touches no device. */
     int (*list)(struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault);
     /* Copies what was read last; never waits for a device. Owner thread. */
@@ -133,8 +126,12 @@ struct device_vtable {
  * STATUS_UNSUPPORTED for a kind that takes none. */
 int device_find_kernels(const char *kind, const struct device_kernels **kernels, struct fault *fault);
 
+/* Fills device->dtypes. device_open() does it, and so does whoever opens a device in another way. */
+void device_note_dtypes(struct device *device);
+
 /* A backend's own struct begins with this. */
 struct device {
     const struct device_vtable *vtable;
     unsigned rates_changed; /* how often rates() has come to tell something else; owner thread */
+    uint32_t dtypes[OP_CODE_MAX]; /* of op_kernel.dtypes: device_note_dtypes() */
 };

@@ -26,7 +26,7 @@
  *
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. Of a product that is one dtype for all, or f8 of
  * either format for a and b, and f32 for the output. Where the device says that it converts an operation's inputs as it
- * reads them (device_vtable.converts), they come as they are, and operand.as is the dtype that op_operand_dtype() says. */
+ * reads them (op_kernel.converts), they come as they are, and operand.as is the dtype that op_operand_dtype() says. */
 #pragma once
 
 #include <stdbool.h>

@@ -37,68 +37,126 @@ const struct cpu_kernels *cpu_kernels_choose(void) {
 
 /* ---- operations ---- */
 
-static cpu_driver *const drivers[CPU_OPCODES] = {
-    [OP_FULL] = cpu_full,
-    [OP_ARANGE] = cpu_arange,
-    [OP_EYE] = cpu_eye,
-    [OP_UNIFORM] = cpu_random,
-    [OP_NORMAL] = cpu_random,
-    [OP_CAST] = cpu_cast,
-    [OP_COPY] = cpu_elementwise,
-    [OP_ADD] = cpu_elementwise,
-    [OP_SUBTRACT] = cpu_elementwise,
-    [OP_MULTIPLY] = cpu_elementwise,
-    [OP_DIVIDE] = cpu_elementwise,
-    [OP_POW] = cpu_elementwise,
-    [OP_MAXIMUM] = cpu_elementwise,
-    [OP_MINIMUM] = cpu_elementwise,
-    [OP_EQUAL] = cpu_elementwise,
-    [OP_NOT_EQUAL] = cpu_elementwise,
-    [OP_LESS] = cpu_elementwise,
-    [OP_LESS_EQUAL] = cpu_elementwise,
-    [OP_GREATER] = cpu_elementwise,
-    [OP_GREATER_EQUAL] = cpu_elementwise,
-    [OP_LOGICAL_AND] = cpu_elementwise,
-    [OP_LOGICAL_OR] = cpu_elementwise,
-    [OP_LOGICAL_NOT] = cpu_elementwise,
-    [OP_NEGATIVE] = cpu_elementwise,
-    [OP_ABS] = cpu_elementwise,
-    [OP_EXP] = cpu_elementwise,
-    [OP_LOG] = cpu_elementwise,
-    [OP_SQRT] = cpu_elementwise,
-    [OP_TANH] = cpu_elementwise,
-    [OP_SIGMOID] = cpu_elementwise,
-    [OP_RELU] = cpu_elementwise,
-    [OP_WHERE] = cpu_elementwise,
-    [OP_SUM] = cpu_reduce,
-    [OP_PROD] = cpu_reduce,
-    [OP_MEAN] = cpu_reduce,
-    [OP_MAX] = cpu_reduce,
-    [OP_MIN] = cpu_reduce,
-    [OP_ANY] = cpu_reduce,
-    [OP_ALL] = cpu_reduce,
-    [OP_ARGMAX] = cpu_reduce,
-    [OP_ARGMIN] = cpu_reduce,
-    [OP_SOFTMAX] = cpu_softmax,
-    [OP_LOG_SOFTMAX] = cpu_softmax,
-    [OP_MATMUL] = cpu_matmul,
-    [OP_LINEAR] = cpu_matmul,
-    [OP_TAKE] = cpu_take,
-    [OP_TAKE_ALONG_AXIS] = cpu_take_along_axis,
-    [OP_ONE_HOT] = cpu_one_hot,
+struct cpu_kernel {
+    struct op_kernel base;
+    cpu_driver *driver;
 };
+
+/* Of drivers that look their kernel up by dtype: those that have one. The others take every dtype. */
+#define KERNELS_FOUND(table)                                                                                           \
+    static uint32_t table##_found(const struct device *device, unsigned opcode) {                                      \
+        uint32_t found = 0;                                                                                            \
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {                                                            \
+            found |= (uint32_t)(((const struct cpu *)device)->kernels->table[opcode][dtype] != NULL) << dtype;         \
+        }                                                                                                              \
+        return found;                                                                                                  \
+    }
+KERNELS_FOUND(elementwise)
+KERNELS_FOUND(reductions)
+KERNELS_FOUND(softmax)
+KERNELS_FOUND(random)
+
+/* Tile by tile, through a buffer in the first-level cache. */
+static bool converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    (void)opcode;
+    return ((const struct cpu *)device)->kernels->cast[from][to] != NULL;
+}
+
+/* Of operations that read positions, the positions. */
+static bool converts_positions(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    (void)device;
+    (void)opcode;
+    return to == DTYPE_I64 && dtype_kind(from) == DTYPE_KIND_INT;
+}
+
+/* Products of floats are OpenBLAS'. */
+static int needs_blas(struct device *device, enum dtype dtype, struct fault *fault) {
+    struct cpu *cpu = (struct cpu *)device;
+    if (dtype_kind(dtype) != DTYPE_KIND_FLOAT || cpu->blas.library) {
+        return STATUS_OK;
+    }
+    int code = blas_load(&cpu->blas, fault);
+    if (code == STATUS_OK) {
+        cpu_rates_of_blas(cpu);
+    }
+    return code;
+}
+
+static const struct cpu_kernel full = {.driver = cpu_full};
+static const struct cpu_kernel arange = {.driver = cpu_arange};
+static const struct cpu_kernel eye = {.driver = cpu_eye};
+static const struct cpu_kernel random_kernel = {{.dtypes = random_found}, cpu_random};
+static const struct cpu_kernel cast = {.driver = cpu_cast};
+static const struct cpu_kernel elementwise = {{.dtypes = elementwise_found, .converts = converts_tiles},
+                                              cpu_elementwise};
+static const struct cpu_kernel reduction = {{.dtypes = reductions_found, .converts = converts_tiles}, cpu_reduce};
+static const struct cpu_kernel softmax = {{.dtypes = softmax_found}, cpu_softmax};
+static const struct cpu_kernel product = {{.needs = needs_blas}, cpu_matmul};
+static const struct cpu_kernel take = {{.converts = converts_positions}, cpu_take};
+static const struct cpu_kernel take_along_axis = {{.converts = converts_positions}, cpu_take_along_axis};
+static const struct cpu_kernel one_hot = {{.converts = converts_positions}, cpu_one_hot};
+static const struct cpu_kernel copies = {.base.parts = OP_PARTS_COPIES};
+
+#define CPU_KERNELS(K)                                                                                                 \
+    K(FULL, full)                                                                                                      \
+    K(ARANGE, arange)                                                                                                  \
+    K(EYE, eye)                                                                                                        \
+    K(UNIFORM, random_kernel)                                                                                          \
+    K(NORMAL, random_kernel)                                                                                           \
+    K(CAST, cast)                                                                                                      \
+    K(COPY, elementwise)                                                                                               \
+    K(ADD, elementwise)                                                                                                \
+    K(SUBTRACT, elementwise)                                                                                           \
+    K(MULTIPLY, elementwise)                                                                                           \
+    K(DIVIDE, elementwise)                                                                                             \
+    K(POW, elementwise)                                                                                                \
+    K(MAXIMUM, elementwise)                                                                                            \
+    K(MINIMUM, elementwise)                                                                                            \
+    K(EQUAL, elementwise)                                                                                              \
+    K(NOT_EQUAL, elementwise)                                                                                          \
+    K(LESS, elementwise)                                                                                               \
+    K(LESS_EQUAL, elementwise)                                                                                         \
+    K(GREATER, elementwise)                                                                                            \
+    K(GREATER_EQUAL, elementwise)                                                                                      \
+    K(LOGICAL_AND, elementwise)                                                                                        \
+    K(LOGICAL_OR, elementwise)                                                                                         \
+    K(LOGICAL_NOT, elementwise)                                                                                        \
+    K(NEGATIVE, elementwise)                                                                                           \
+    K(ABS, elementwise)                                                                                                \
+    K(EXP, elementwise)                                                                                                \
+    K(LOG, elementwise)                                                                                                \
+    K(SQRT, elementwise)                                                                                               \
+    K(TANH, elementwise)                                                                                               \
+    K(SIGMOID, elementwise)                                                                                            \
+    K(RELU, elementwise)                                                                                               \
+    K(WHERE, elementwise)                                                                                              \
+    K(SUM, reduction)                                                                                                  \
+    K(PROD, reduction)                                                                                                 \
+    K(MEAN, reduction)                                                                                                 \
+    K(MAX, reduction)                                                                                                  \
+    K(MIN, reduction)                                                                                                  \
+    K(ANY, reduction)                                                                                                  \
+    K(ALL, reduction)                                                                                                  \
+    K(ARGMAX, reduction)                                                                                               \
+    K(ARGMIN, reduction)                                                                                               \
+    K(SOFTMAX, softmax)                                                                                                \
+    K(LOG_SOFTMAX, softmax)                                                                                            \
+    K(MATMUL, product)                                                                                                 \
+    K(LINEAR, product)                                                                                                 \
+    K(CONCAT, copies)                                                                                                  \
+    K(STACK, copies)                                                                                                   \
+    K(TAKE, take)                                                                                                      \
+    K(TAKE_ALONG_AXIS, take_along_axis)                                                                                \
+    K(ONE_HOT, one_hot)
+OP_KERNEL_TABLE(cpu_operations, CPU_KERNELS);
 
 static int cpu_launch_part(struct device *device, const struct launch *launch, struct device_turn *turn,
                            struct device_begun **begun, struct fault *fault) {
     struct cpu *cpu = (struct cpu *)device;
     struct cpu_job *job = (struct cpu_job *)*begun;
-    cpu_driver *driver = launch->opcode < CPU_OPCODES ? drivers[launch->opcode] : NULL;
     int code = STATUS_OK;
-    if (__builtin_expect(!driver, 0)) {
-        return fault_set(fault, STATUS_INTERNAL, "operation %u has no kernel on a cpu device", launch->opcode);
-    }
     if (!job) {
-        code = driver(cpu, launch, &job, fault);
+        code = ((const struct cpu_kernel *)cpu_operations[launch->opcode])->driver(cpu, launch, &job, fault);
     }
     if (__builtin_expect(job != NULL, 0) && cpu_job_continue(job, turn)) {
         job = NULL;
@@ -118,53 +176,6 @@ static int cpu_launch(struct device *device, struct device_stream *stream, const
     struct device_begun *begun = NULL;
     (void)stream;
     return cpu_launch_part(device, launch, &turn, &begun, fault);
-}
-
-/* Drivers that look their kernel up by dtype have an entry to show; the others take every dtype. */
-static bool cpu_has_kernel(const struct cpu *cpu, unsigned opcode, enum dtype dtype) {
-    const struct cpu_kernels *kernels = cpu->kernels;
-    cpu_driver *driver = opcode < CPU_OPCODES && dtype_valid((int)dtype) ? drivers[opcode] : NULL;
-    return !driver                     ? false
-           : driver == cpu_elementwise ? kernels->elementwise[opcode][dtype] != NULL
-           : driver == cpu_reduce      ? kernels->reductions[opcode][dtype] != NULL
-           : driver == cpu_softmax     ? kernels->softmax[opcode][dtype] != NULL
-           : driver == cpu_random      ? kernels->random[opcode][dtype] != NULL
-                                       : true;
-}
-
-static int cpu_finds_kernel(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
-    if (__builtin_expect(!cpu_has_kernel((struct cpu *)device, opcode, dtype), 0)) {
-        return fault_set(fault, STATUS_UNSUPPORTED, "a cpu device has no kernel for this with %s", dtype_name(dtype));
-    }
-    return STATUS_OK;
-}
-
-static int cpu_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
-    struct cpu *cpu = (struct cpu *)device;
-    int code = cpu_finds_kernel(device, opcode, dtype, fault);
-    if (__builtin_expect(code != STATUS_OK, 0)) {
-        return code;
-    }
-    bool product = opcode == OP_MATMUL || opcode == OP_LINEAR;
-    if (!product || dtype_kind(dtype) != DTYPE_KIND_FLOAT || cpu->blas.library) {
-        return STATUS_OK;
-    }
-    code = blas_load(&cpu->blas, fault);
-    if (code == STATUS_OK) {
-        cpu_rates_of_blas(cpu);
-    }
-    return code;
-}
-
-/* Tile by tile, through a buffer in the first-level cache. Of operations that read positions, the positions. */
-static bool cpu_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
-    const struct cpu *cpu = (const struct cpu *)device;
-    cpu_driver *driver = opcode < CPU_OPCODES ? drivers[opcode] : NULL;
-    if (driver == cpu_elementwise || driver == cpu_reduce) {
-        return cpu->kernels->cast[from][to] != NULL;
-    }
-    bool takes = driver == cpu_take || driver == cpu_take_along_axis || driver == cpu_one_hot;
-    return takes && to == DTYPE_I64 && dtype_kind(from) == DTYPE_KIND_INT;
 }
 
 /* ---- memory ---- */
@@ -254,7 +265,5 @@ const struct device_vtable cpu_device_vtable = {
     .launch_part = cpu_launch_part,
     .abandon = cpu_abandon,
     .workspaces = cpu_workspaces,
-    .supports = cpu_supports,
-    .converts = cpu_converts,
-    .has_kernel = cpu_finds_kernel,
+    .operations = cpu_operations,
 };

@@ -65,7 +65,6 @@ bool cuda_elementwise_has(unsigned opcode, enum dtype dtype);
 bool cuda_reduce_has(unsigned opcode, enum dtype dtype);
 bool cuda_softmax_has(unsigned opcode, enum dtype dtype);
 bool cuda_random_has(unsigned opcode, enum dtype dtype);
-bool cuda_matmul_has(enum dtype dtype);
 
 /* Tells of each kernel of a source, until one is answered with false. `common`: one that jobs use all the time. Of CUB's
  * kernels nobody tells: only CUB knows which it launches. */

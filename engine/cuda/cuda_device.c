@@ -8,7 +8,6 @@
 #include "engine/cuda/blas.h"
 #include "engine/module.h"
 
-enum { CUDA_OPCODES = OP_ONE_HOT + 1 };
 /* Of free memory, what is left to CUDA itself; workspaces may be three quarters of that, so that they and the pool never
  * compete. Products want 32 MiB a stream on Hopper. */
 static uint64_t cuda_kept(uint64_t unused, uint64_t total) {
@@ -18,81 +17,97 @@ static uint64_t cuda_kept(uint64_t unused, uint64_t total) {
 
 /* ---- operations ---- */
 
-static cuda_driver *const cuda_drivers[CUDA_OPCODES] = {
-    [OP_FULL] = cuda_full,
-    [OP_ARANGE] = cuda_arange,
-    [OP_EYE] = cuda_eye,
-    [OP_UNIFORM] = cuda_random,
-    [OP_NORMAL] = cuda_random,
-    [OP_CAST] = cuda_cast,
-    [OP_COPY] = cuda_copy,
-    [OP_ADD] = cuda_elementwise,
-    [OP_SUBTRACT] = cuda_elementwise,
-    [OP_MULTIPLY] = cuda_elementwise,
-    [OP_DIVIDE] = cuda_elementwise,
-    [OP_POW] = cuda_elementwise,
-    [OP_MAXIMUM] = cuda_elementwise,
-    [OP_MINIMUM] = cuda_elementwise,
-    [OP_EQUAL] = cuda_elementwise,
-    [OP_NOT_EQUAL] = cuda_elementwise,
-    [OP_LESS] = cuda_elementwise,
-    [OP_LESS_EQUAL] = cuda_elementwise,
-    [OP_GREATER] = cuda_elementwise,
-    [OP_GREATER_EQUAL] = cuda_elementwise,
-    [OP_LOGICAL_AND] = cuda_elementwise,
-    [OP_LOGICAL_OR] = cuda_elementwise,
-    [OP_LOGICAL_NOT] = cuda_elementwise,
-    [OP_NEGATIVE] = cuda_elementwise,
-    [OP_ABS] = cuda_elementwise,
-    [OP_EXP] = cuda_elementwise,
-    [OP_LOG] = cuda_elementwise,
-    [OP_SQRT] = cuda_elementwise,
-    [OP_TANH] = cuda_elementwise,
-    [OP_SIGMOID] = cuda_elementwise,
-    [OP_RELU] = cuda_elementwise,
-    [OP_WHERE] = cuda_elementwise,
-    [OP_SUM] = cuda_reduce,
-    [OP_PROD] = cuda_reduce,
-    [OP_MEAN] = cuda_reduce,
-    [OP_MAX] = cuda_reduce,
-    [OP_MIN] = cuda_reduce,
-    [OP_ANY] = cuda_reduce,
-    [OP_ALL] = cuda_reduce,
-    [OP_ARGMAX] = cuda_reduce,
-    [OP_ARGMIN] = cuda_reduce,
-    [OP_SOFTMAX] = cuda_softmax,
-    [OP_LOG_SOFTMAX] = cuda_softmax,
-    [OP_MATMUL] = cuda_matmul,
-    [OP_LINEAR] = cuda_matmul,
-    [OP_TAKE] = cuda_take,
-    [OP_TAKE_ALONG_AXIS] = cuda_take_along_axis,
-    [OP_ONE_HOT] = cuda_one_hot,
+struct cuda_kernel {
+    struct op_kernel base;
+    cuda_driver *driver;
 };
 
-static bool cuda_has_kernel(unsigned opcode, enum dtype dtype) {
-    cuda_driver *driver = opcode < CUDA_OPCODES && dtype_valid((int)dtype) ? cuda_drivers[opcode] : NULL;
-    return !driver                      ? false
-           : driver == cuda_elementwise ? cuda_elementwise_has(opcode, dtype)
-           : driver == cuda_reduce      ? cuda_reduce_has(opcode, dtype)
-           : driver == cuda_softmax     ? cuda_softmax_has(opcode, dtype)
-           : driver == cuda_random      ? cuda_random_has(opcode, dtype)
-           : driver == cuda_matmul      ? cuda_matmul_has(dtype)
-                                        : true;
-}
+/* Of drivers that look their kernel up by dtype: those that have one. The others take every dtype. */
+#define KERNELS_FOUND(driver)                                                                                          \
+    static uint32_t driver##_found(const struct device *device, unsigned opcode) {                                     \
+        uint32_t found = 0;                                                                                            \
+        (void)device;                                                                                                  \
+        for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)                                              \
+            found |= (uint32_t)driver##_has(opcode, (enum dtype)dtype) << dtype;                                       \
+        return found;                                                                                                  \
+    }
+KERNELS_FOUND(cuda_elementwise)
+KERNELS_FOUND(cuda_reduce)
+KERNELS_FOUND(cuda_softmax)
+KERNELS_FOUND(cuda_random)
 
-static int cuda_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
-    (void)device;
-    if (cuda_has_kernel(opcode, dtype))
-        return STATUS_OK;
-    return fault_set(fault, STATUS_UNSUPPORTED, "a cuda device has no kernel for this with %s", dtype_name(dtype));
-}
+static const struct cuda_kernel full = {.driver = cuda_full};
+static const struct cuda_kernel arange = {.driver = cuda_arange};
+static const struct cuda_kernel eye = {.driver = cuda_eye};
+static const struct cuda_kernel random_kernel = {{.dtypes = cuda_random_found}, cuda_random};
+static const struct cuda_kernel cast = {.driver = cuda_cast};
+static const struct cuda_kernel copy = {.driver = cuda_copy};
+static const struct cuda_kernel elementwise = {{.dtypes = cuda_elementwise_found}, cuda_elementwise};
+static const struct cuda_kernel reduction = {{.dtypes = cuda_reduce_found}, cuda_reduce};
+static const struct cuda_kernel softmax = {{.dtypes = cuda_softmax_found}, cuda_softmax};
+static const struct cuda_kernel product = {.driver = cuda_matmul};
+static const struct cuda_kernel take = {.driver = cuda_take};
+static const struct cuda_kernel take_along_axis = {.driver = cuda_take_along_axis};
+static const struct cuda_kernel one_hot = {.driver = cuda_one_hot};
+static const struct cuda_kernel copies = {.base.parts = OP_PARTS_COPIES};
+
+#define CUDA_KERNELS(K)                                                                                                \
+    K(FULL, full)                                                                                                      \
+    K(ARANGE, arange)                                                                                                  \
+    K(EYE, eye)                                                                                                        \
+    K(UNIFORM, random_kernel)                                                                                          \
+    K(NORMAL, random_kernel)                                                                                           \
+    K(CAST, cast)                                                                                                      \
+    K(COPY, copy)                                                                                                      \
+    K(ADD, elementwise)                                                                                                \
+    K(SUBTRACT, elementwise)                                                                                           \
+    K(MULTIPLY, elementwise)                                                                                           \
+    K(DIVIDE, elementwise)                                                                                             \
+    K(POW, elementwise)                                                                                                \
+    K(MAXIMUM, elementwise)                                                                                            \
+    K(MINIMUM, elementwise)                                                                                            \
+    K(EQUAL, elementwise)                                                                                              \
+    K(NOT_EQUAL, elementwise)                                                                                          \
+    K(LESS, elementwise)                                                                                               \
+    K(LESS_EQUAL, elementwise)                                                                                         \
+    K(GREATER, elementwise)                                                                                            \
+    K(GREATER_EQUAL, elementwise)                                                                                      \
+    K(LOGICAL_AND, elementwise)                                                                                        \
+    K(LOGICAL_OR, elementwise)                                                                                         \
+    K(LOGICAL_NOT, elementwise)                                                                                        \
+    K(NEGATIVE, elementwise)                                                                                           \
+    K(ABS, elementwise)                                                                                                \
+    K(EXP, elementwise)                                                                                                \
+    K(LOG, elementwise)                                                                                                \
+    K(SQRT, elementwise)                                                                                               \
+    K(TANH, elementwise)                                                                                               \
+    K(SIGMOID, elementwise)                                                                                            \
+    K(RELU, elementwise)                                                                                               \
+    K(WHERE, elementwise)                                                                                              \
+    K(SUM, reduction)                                                                                                  \
+    K(PROD, reduction)                                                                                                 \
+    K(MEAN, reduction)                                                                                                 \
+    K(MAX, reduction)                                                                                                  \
+    K(MIN, reduction)                                                                                                  \
+    K(ANY, reduction)                                                                                                  \
+    K(ALL, reduction)                                                                                                  \
+    K(ARGMAX, reduction)                                                                                               \
+    K(ARGMIN, reduction)                                                                                               \
+    K(SOFTMAX, softmax)                                                                                                \
+    K(LOG_SOFTMAX, softmax)                                                                                            \
+    K(MATMUL, product)                                                                                                 \
+    K(LINEAR, product)                                                                                                 \
+    K(CONCAT, copies)                                                                                                  \
+    K(STACK, copies)                                                                                                   \
+    K(TAKE, take)                                                                                                      \
+    K(TAKE_ALONG_AXIS, take_along_axis)                                                                                \
+    K(ONE_HOT, one_hot)
+OP_KERNEL_TABLE(cuda_operations, CUDA_KERNELS);
 
 static int cuda_launch(struct device *base, struct device_stream *stream, const struct launch *launch,
                        struct fault *fault) {
     struct cuda *cuda = &((struct cuda_device *)base)->cuda;
-    cuda_driver *driver = launch->opcode < CUDA_OPCODES ? cuda_drivers[launch->opcode] : NULL;
-    if (!driver)
-        return fault_set(fault, STATUS_INTERNAL, "operation %u has no kernel on a cuda device", launch->opcode);
+    cuda_driver *driver = ((const struct cuda_kernel *)cuda_operations[launch->opcode])->driver;
     int code = cuda_enter(cuda, fault);
     return code == STATUS_OK ? driver(cuda, &stream->cuda, launch, fault) : code;
 }
@@ -316,7 +331,7 @@ const struct device_vtable cuda_device_vtable = {
     .launch = cuda_launch,
     .async = &cuda_async,
     .workspaces = cuda_workspaces,
-    .supports = cuda_supports,
+    .operations = cuda_operations,
     .list = cuda_list,
     .readings = cuda_readings,
     .kernels = &cuda_kernels,

@@ -26,10 +26,6 @@ static const int64_t depth_max = INT32_MAX;
 static const int64_t scratch_max = MATMUL_SCRATCH_MAX;
 static const double worth_a_call = 1 << 20; /* multiplications for which a call of its own is worth its while */
 
-bool cuda_matmul_has(enum dtype dtype) {
-    return dtype_valid((int)dtype);
-}
-
 /* ---- from a launch to a product ---- */
 
 static void product_batches(struct product *product) {

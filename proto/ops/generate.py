@@ -128,13 +128,20 @@ def print_write(name, operation):
     print("}")
 
 
+def print_list(operations):
+    print(" \\\n".join(f'    X({each.id}, {each.number}, "{each.name}")' for each in sorted(operations, key=lambda o: o.number)))
+
+
 def table(files):
     operations = describe.operations_of(files)
     print(NOTE)
     print("#pragma once\n")
     print("/* X(ID, number, \"name\"), by number. */")
     print("#define OP_LIST(X) \\")
-    print(" \\\n".join(f'    X({each.id}, {each.number}, "{each.name}")' for each in sorted(operations, key=lambda o: o.number)))
+    print_list(operations)
+    print("\n/* Of those, the ones that a backend answers for: free and views are the engine's own on every device. */")
+    print("#define OP_KERNEL_LIST(X) \\")
+    print_list(each for each in operations if each.family not in ("free", "view"))
     print("\nenum opcode {\n    OP_INVALID = 0,")
     for each in sorted(operations, key=lambda o: o.number):
         print(f"    OP_{each.id} = {each.number},")

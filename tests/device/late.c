@@ -484,14 +484,31 @@ static void late_host_release(struct device *device, void *segment, size_t bytes
     free(segment);
 }
 
-static bool late_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
-    const struct late *late = (const struct late *)device;
-    return late->cpu->vtable->converts(late->cpu, opcode, from, to);
+/* The CPU's kernels, asked for what they say of the CPU device within. */
+static uint32_t late_dtypes(const struct device *device, unsigned opcode) {
+    return ((const struct late *)device)->cpu->dtypes[opcode];
 }
 
-static int late_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
-    struct late *late = (struct late *)device;
-    return late->cpu->vtable->supports(late->cpu, opcode, dtype, fault);
+static bool late_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    const struct device *cpu = ((const struct late *)device)->cpu;
+    const struct op_kernel *kernel = cpu->vtable->operations[opcode];
+    return kernel->converts && kernel->converts(cpu, opcode, from, to);
+}
+
+static int late_needs(struct device *device, enum dtype dtype, struct fault *fault) {
+    struct device *cpu = ((struct late *)device)->cpu;
+    return cpu->vtable->operations[OP_MATMUL]->needs(cpu, dtype, fault);
+}
+
+static const struct op_kernel late_kernel = {.dtypes = late_dtypes, .converts = late_converts},
+                              late_product = {.dtypes = late_dtypes, .converts = late_converts, .needs = late_needs};
+static const struct op_kernel *late_operations[OP_CODE_MAX];
+
+static void late_take_operations(const struct device *cpu) {
+    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
+        const struct op_kernel *kernel = cpu->vtable->operations[opcode];
+        late_operations[opcode] = !kernel || kernel->parts ? kernel : kernel->needs ? &late_product : &late_kernel;
+    }
 }
 
 static void late_workspaces(struct device *device, struct device_workspaces *workspaces) {
@@ -545,8 +562,7 @@ static const struct device_vtable late_vtable = {
     .launch = late_launch,
     .async = &late_async,
     .workspaces = late_workspaces,
-    .supports = late_supports,
-    .converts = late_converts,
+    .operations = late_operations,
     .kernels = &late_kernels,
 };
 
@@ -558,6 +574,8 @@ int late_open(const struct device_options *options, struct device **device, stru
         return code;
     }
     late->device.vtable = &late_vtable;
+    late_take_operations(late->cpu);
+    device_note_dtypes(&late->device);
     pthread_mutex_init(&late->kernels, NULL);
     pthread_mutex_init(&late->lock, NULL);
     pthread_cond_init(&late->changed, NULL);

@@ -41,10 +41,25 @@ static int null_launch(struct device *device, struct device_stream *stream, cons
     return STATUS_OK;
 }
 
-/* One dtype that it does not have, to see what happens then. */
-static int null_supports(struct device *device, unsigned opcode, enum dtype dtype, struct fault *fault) {
+/* One dtype that it does not have, and one operation, to see what happens then. */
+static uint32_t null_dtypes(const struct device *device, unsigned opcode) {
     (void)device;
-    return dtype != DTYPE_F64 ? STATUS_OK : fault_set(fault, STATUS_UNSUPPORTED, "no kernel %u for f64", opcode);
+    (void)opcode;
+    return ~(UINT32_C(1) << DTYPE_F64);
+}
+
+static const struct op_kernel null_kernel = {.dtypes = null_dtypes}, null_copies = {.parts = OP_PARTS_COPIES},
+                              null_lacking = {.reason = "it was never taught to"};
+static const struct op_kernel *null_operations[OP_CODE_MAX];
+
+static void null_take_operations(void) {
+    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
+        const struct op_info *info = op_info(opcode);
+        if (info && info->family != OP_FAMILY_FREE && info->family != OP_FAMILY_VIEW)
+            null_operations[opcode] = info->family == OP_FAMILY_JOIN ? &null_copies
+                                      : opcode == OP_ARGMIN          ? &null_lacking
+                                                                     : &null_kernel;
+    }
 }
 
 static const struct device_vtable null_vtable = {
@@ -54,11 +69,13 @@ static const struct device_vtable null_vtable = {
     .reserve = null_reserve,
     .release = null_release,
     .launch = null_launch,
-    .supports = null_supports,
+    .operations = null_operations,
 };
 
 void null_device_init(struct null_device *device, uint64_t memory_total) {
     memset(device, 0, sizeof *device);
     device->device.vtable = &null_vtable;
+    null_take_operations();
+    device_note_dtypes(&device->device);
     device->memory_total = memory_total;
 }

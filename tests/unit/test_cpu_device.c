@@ -24,7 +24,8 @@ static struct device_rates rates_of(struct device *device) {
 
 static void load_blas(struct device *device) {
     struct fault fault;
-    cr_assert_eq(device->vtable->supports(device, OP_MATMUL, DTYPE_F32, &fault), STATUS_OK, "%s", fault.message);
+    const struct op_kernel *kernel = device->vtable->operations[OP_MATMUL];
+    cr_assert_eq(kernel->needs(device, DTYPE_F32, &fault), STATUS_OK, "%s", fault.message);
 }
 
 /* ---- rates ---- */

@@ -278,6 +278,24 @@ Test(engine_rules, a_missing_kernel_poisons_its_result) {
     close_engine();
 }
 
+Test(engine_rules, a_refusal_names_the_device_the_operation_and_the_reason) {
+    struct fault fault;
+    open_engine(1 << 30);
+    cr_assert_eq(device_has_kernel(&device.device, OP_ADD, DTYPE_F32, &fault), STATUS_OK);
+    cr_assert_eq(device_has_kernel(&device.device, OP_RESHAPE, DTYPE_F64, &fault), STATUS_OK, "the engine's own");
+    cr_assert_eq(device_has_kernel(&device.device, OP_STACK, DTYPE_F64, &fault), STATUS_OK, "made of copies");
+    cr_assert_eq(device_has_kernel(&device.device, OP_ADD, DTYPE_F64, &fault), STATUS_UNSUPPORTED);
+    cr_assert_str_eq(fault.message, "a null device has no kernel for add of f64");
+    cr_assert_eq(device_has_kernel(&device.device, OP_ARGMIN, DTYPE_F32, &fault), STATUS_UNSUPPORTED);
+    cr_assert_str_eq(fault.message, "a null device has no argmin: it was never taught to");
+    cr_assert_eq(full(session, 1, 4, 0), STATUS_OK);
+    struct op_request request = {.opcode = OP_ARGMIN, .n_inputs = 1, .inputs = (const uint64_t[]){1}, .n_ints = 1,
+                                 .ints = (const int64_t[]){0}, .output = 2, .sequence = 2};
+    cr_assert_eq(session_submit(session, &request), STATUS_UNSUPPORTED);
+    cr_assert_eq(wait_for(2), STATUS_UNSUPPORTED);
+    close_engine();
+}
+
 Test(engine_rules, memory_that_is_only_busy_is_waited_for_rather_than_refused) {
     struct gate gate;
     open_engine(32 << 20);
