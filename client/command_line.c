@@ -177,7 +177,7 @@ static int usage_error(const struct command *command, const char *problem, const
     char shown[256] = "";
     if (word) /* it may come from a client's name, by way of a shell */
         utf8_clean(shown, sizeof shown, word);
-    fprintf(stderr, "tensorctl: %s%s%s\nTry 'tensorctl %s%s--help'.\n", problem, word ? ": " : "", shown,
+    fprintf(stderr, "tensorctl: %s%s%s; see tensorctl %s%s--help\n", problem, word ? ": " : "", shown,
             command ? command->name : "", command ? " " : "");
     return COMMAND_USAGE_EXIT;
 }
@@ -185,7 +185,7 @@ static int usage_error(const struct command *command, const char *problem, const
 static int usage_unknown(const char *word) {
     char shown[256];
     utf8_clean(shown, sizeof shown, word);
-    fprintf(stderr, "tensorctl: there is no command %s\nTry 'tensorctl --help'.\n", shown);
+    fprintf(stderr, "tensorctl: there is no command %s; see tensorctl --help\n", shown);
     return COMMAND_USAGE_EXIT;
 }
 
@@ -229,6 +229,27 @@ static int option_take(struct tensorctl *ctl, unsigned option, char **argv) {
     return usage_error(NULL, problem, value && *value ? value : "\"\"");
 }
 
+/* What is wrong with the option that getopt_long() has stopped at: `found` is what it returned. A letter may stand in the
+ * middle of a word; --help has the one of -h. */
+static void option_problem(char *text, size_t size, const struct option *options, int found, char **argv) {
+    bool letter = optopt && optopt < LINE_URL && optopt != 'h';
+    const char *word = argv[optind - 1], *name = word + (letter ? 0 : 2);
+    size_t length = strcspn(name, "=");
+    unsigned alike = 0;
+    char shown[128];
+    for (const struct option *at = options; !letter && at->name; at++)
+        alike += !strncmp(at->name, name, length);
+    utf8_clean(shown, sizeof shown, word);
+    shown[strcspn(shown, "=")] = 0;
+    if (letter)
+        snprintf(text, size, found == ':' ? "-%c takes a value" : "unknown option -%c",
+                 optopt > ' ' && optopt < 127 ? optopt : '?');
+    else if (optopt)
+        snprintf(text, size, found == ':' ? "%s takes a value" : "%s takes no value", shown);
+    else
+        snprintf(text, size, "%s option %s", alike > 1 ? "ambiguous" : "unknown", shown);
+}
+
 static int help_of(const char *name, const struct command *commands, size_t n_commands) {
     const struct command *command = name ? command_find(commands, n_commands, name) : NULL;
     if (name && !command && strcmp(name, "help") != 0)
@@ -247,24 +268,29 @@ int command_line_read(struct tensorctl *ctl, int argc, char **argv, const struct
     for (int i = 0; i < COMMAND_OPTIONS; i++)
         options[3 + i] = (struct option){option_rows[i].name, option_rows[i].argument, NULL, LINE_FIRST + i};
     bool help = false;
-    for (int option, code; (option = getopt_long(argc, argv, "ho:", options, NULL)) != -1;) {
+    char problem[192] = ""; /* the first one: it is told when the command is known */
+    opterr = 0;
+    for (int option, code; (option = getopt_long(argc, argv, ":ho:", options, NULL)) != -1;) {
         if (option == 'o')
             option = LINE_FIRST + COMMAND_OUTPUT;
-        if (option == 'h') {
+        if (*problem) {
+            continue;
+        } else if (option == 'h') {
             help = true;
         } else if (option == LINE_URL) {
             ctl->url = optarg;
         } else if (option == LINE_VERSION) {
             puts("tensorctl " TENSORD_VERSION);
             return EXIT_SUCCESS;
-        } else if (option < LINE_FIRST) { /* getopt has said what is wrong */
-            fputs("Try 'tensorctl --help'.\n", stderr);
-            return COMMAND_USAGE_EXIT;
+        } else if (option < LINE_FIRST) {
+            option_problem(problem, sizeof problem, options, option, argv);
         } else if ((code = option_take(ctl, (unsigned)(option - LINE_FIRST), argv)) >= 0) {
             return code;
         }
     }
     const char *name = argv[optind];
+    if (*problem)
+        return usage_error(name ? command_find(commands, n_commands, name) : NULL, problem, NULL);
     if (help || (name && !strcmp(name, "help")))
         return help_of(help || !name ? name : argv[optind + 1], commands, n_commands);
     if (name && !strcmp(name, "version")) {

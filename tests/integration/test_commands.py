@@ -69,6 +69,27 @@ class Commands(unittest.TestCase):
         self.assertIn(done.returncode, codes, what)
         self.assertTrue(done.stderr.startswith("tensorctl: "), what)
         self.assertEqual(done.stdout, "", what)
+        if done.returncode == USAGE:
+            self.assertEqual(done.stderr.count("\n"), 1, what)
+
+    def test_a_wrong_option_is_told_in_one_line_that_says_where_to_look(self):
+        for words, told in ((["status", "--foo"], "unknown option --foo; see tensorctl status --help"),
+                            (["--foo=3", "status"], "unknown option --foo; see tensorctl status --help"),
+                            (["--foo"], "unknown option --foo; see tensorctl --help"),
+                            (["trace", "-x"], "unknown option -x; see tensorctl trace --help"),
+                            (["trace", "--se", "1"], "ambiguous option --se; see tensorctl trace --help"),
+                            (["trace", "-o"], "-o takes a value; see tensorctl trace --help"),
+                            (["trace", "--seconds"], "--seconds takes a value; see tensorctl trace --help"),
+                            (["status", "--json=yes"], "--json takes no value; see tensorctl status --help"),
+                            (["--foo", "--bar", "--help"], "unknown option --foo; see tensorctl --help"),
+                            (["status", "--\x1b[31m"], r"unknown option --\x1b[31m; see tensorctl status --help"),
+                            (["status", "-\u00e9"], "unknown option -?; see tensorctl status --help"),
+                            (["status", "--json", "-qh"], "unknown option -q; see tensorctl status --help"),
+                            (["status", "a"], "too many arguments: a; see tensorctl status --help"),
+                            (["nonsense"], "there is no command nonsense; see tensorctl --help")):
+            done = self.run_ctl("unix:/nonexistent/s", "admin", *words)
+            self.refused(done, USAGE)
+            self.assertEqual(done.stderr, f"tensorctl: {told}\n")
 
     def test_an_operation_tells_its_contract_without_a_daemon(self):
         def ops(*words):
