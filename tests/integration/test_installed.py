@@ -112,6 +112,27 @@ class Installed(unittest.TestCase):
         self.assertNotIn("--session", complete("status", "--"))
         self.assertEqual(complete("trace", "-o", ""), ["a-file"])
 
+    def test_zsh_completes_the_flags_of_the_daemon_and_its_users(self):
+        self.need("zsh")
+        script = ("_describe() { print -l -- ${(P)2} }; _arguments() { shift; print -l -- $@ }\n"
+                  'complete() { eval "$(<$1)" }; words=("${@:2}") CURRENT=$#words PREFIX=$words[-1]; complete $1')
+
+        def complete(*words):
+            return run("zsh", "-f", "-c", script, "zsh", self.find("_tensord"), self.find("tensord", "/bin/"), *words,
+                       env=self.environment).splitlines()
+
+        def flag(name, *words):
+            return next(line for line in complete(*words) if line.startswith(name))
+        self.assertTrue(flag("--tls-client-auth=", "--t").endswith(":(none optional required)"))
+        self.assertTrue(flag("--tls-certificate=", "--t").endswith(":file:_files"))
+        self.assertIn("1:command:(user)", complete(""))
+        told = complete("user", "")
+        self.assertEqual([line.partition(":")[0] for line in told], ["add", "token", "revoke", "role", "remove", "list"])
+        self.assertIn("remove:ends a user with all of its tokens", told)
+        self.assertIn("role:gives a user another role", told)
+        self.assertTrue(flag("--role=", "user", "add", "ann", "--r").endswith(":(observe run admin)"))
+        self.assertEqual([line for line in complete("user", "add", "--") if line.startswith("--listen")], [])
+
     def unit(self):
         """A copy that names the program where it is now."""
         with open(self.find("tensord.service"), encoding="utf-8") as file:
