@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 BUILD = sys.argv[1]
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 EXPOSURE_MAX = 15  # of systemd-analyze security, in tenths: measured offline with systemd 252
 
 
@@ -66,6 +67,16 @@ class Installed(unittest.TestCase):
             self.assertRegex(text, rf"(?m)^ +{command} ")
             if command != "help":
                 self.assertRegex(text, rf"(?m)^ +usage: tensorctl \[--url URL\] {command}\b")
+
+    def test_manual_of_tensorctl_has_every_key_of_json(self):
+        words = set(re.findall(r"\w+", self.page("tensorctl.1").partition("\nJSON")[2].partition("\nENVIRONMENT")[0]))
+        for path in ("proto/status_json.c", "client/command_config.c", "client/tensorctl_bench.c", "client/tensorctl_contracts.c",
+                     "client/tensorctl_names.c"):
+            with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+                keys = set(re.findall(r'\bjson_\w+\(&?\w+, "(\w+)"|^    {"(\w+)", "', file.read(), re.M))
+            keys = {key for pair in keys for key in pair if key}
+            self.assertTrue(keys, path)
+            self.assertEqual(keys - words, set(), path)
 
     def test_every_page_is_formatted_without_warnings(self):
         self.need("groff", "man")
