@@ -362,13 +362,13 @@ int answer_data(struct connection *connection, unsigned type, uint64_t sequence,
     return STATUS_OK;
 }
 
-void answer_cancel(struct connection *connection) {
-    answer_destroy(connection->pending);
-}
-
-void answer_cancel_all(struct connection *connection) {
-    while (connection->pending)
-        answer_cancel(connection);
+bool answer_cancel_some(struct connection *connection) {
+    while (connection->pending) {
+        answer_destroy(connection->pending);
+        if (budget_spent(service_budget(connection->service), CONNECTION_ANSWER_STEPS))
+            break;
+    }
+    return !connection->pending;
 }
 
 void answer_fail(struct connection *connection, const struct fault *fault) {

@@ -61,9 +61,8 @@ int answer_outcome(struct connection *connection, const struct outcome *outcome)
 /* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error, or the connection's last frame where `type` is FRAME_ERROR. */
 struct answer *answer_fault(struct connection *connection, unsigned type, uint64_t sequence, const struct fault *fault);
 
-/* Take back what has not been answered yet, silently: all of it, or the newest, which must be there. */
-void answer_cancel_all(struct connection *connection);
-void answer_cancel(struct connection *connection);
+/* Takes back what has not been answered yet, silently. False: the budget has ended before it has. */
+bool answer_cancel_some(struct connection *connection);
 /* Answers the newest with `fault`. */
 void answer_fail(struct connection *connection, const struct fault *fault);
 

@@ -63,9 +63,7 @@ static void connection_opened(void *owner, int error) {
         connection_watch(connection);
     } else if (error) { /* the alert says why; the client must have the time to read it */
         connection_refused(connection, transport_reason(&connection->transport, error, &fault));
-        answer_cancel_all(connection);
-        reply_queue_clear(&connection->queue);
-        connection_linger(connection);
+        connection_linger(connection); /* it has no session, and no requests */
     } else {
         const char *name = transport_peer_name(&connection->transport);
 

@@ -46,7 +46,7 @@ struct connection_options {
 enum connection_state {
     CONNECTION_OPEN,
     CONNECTION_GIVING_UP, /* reads nothing; its pending requests are being answered with `verdict`, which is its last word */
-    CONNECTION_CLOSING, /* writes what is left, reads nothing */
+    CONNECTION_CLOSING, /* writes what is left, reads nothing; what it has is given back when all has been written */
     CONNECTION_LINGER,  /* has said its last; drops what comes until the client closes */
     CONNECTION_ENDED,   /* is in no list but service->ending: what it has is being given back */
 };
@@ -86,7 +86,10 @@ struct connection {
     bool heard;                                /* from the client since the last tick, more than a Ping */
     uint64_t idle_ms;                          /* since when it has not been used */
     char reason[256];
-    struct fault verdict; /* while it is given up */
+    struct fault verdict; /* while it is given up, */
+    bool silent;          /* without a word to pending requests */
+    bool unplugging;      /* it has lost its socket, and has not yet let go of what was under way on that */
+    bool ends_some;       /* it is in service->giving_up */
 
     uint64_t guest; /* by which the front counts its socket; 0: it has none */
     bool kept;      /* its place is one for those that come back, and it has not yet */
@@ -122,7 +125,8 @@ void connection_fail(struct connection *connection, const struct fault *fault);
 /* As by connection_fail(), but pending requests get `fault` first, from the end of this turn on. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
 
-/* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it. */
+/* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it, from now on and in as
+ * many turns as it takes: `unplugging` meanwhile. */
 void connection_unplug(struct connection *connection);
 /* It has said Hello: the front is told. */
 void connection_greet(struct connection *connection);
@@ -146,7 +150,7 @@ void connection_on_rate(struct connection *connection);
 void connection_resume(struct connection *connection);
 void connection_flush(struct connection *connection);
 void connection_tick(struct connection *connection, uint64_t now_ms);
-/* As far as the budget goes. True: it has been given up, and waits for its last word to leave; it has been freed. */
+/* As far as the budget goes. True: it is out of service->giving_up; it has been freed. */
 bool connection_give_up_some(struct connection *connection);
 bool connection_end_some(struct connection *connection);
 /* Takes what has been received until now and reads no more. */

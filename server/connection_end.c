@@ -31,11 +31,22 @@ static void connection_end_session(struct connection *connection) {
                    log_text(failed, sizeof failed, "%lu", work.failures), NULL);
 }
 
-/* Nobody waits for an answer any more. */
-static void connection_release(struct connection *connection) {
-    link_drop_connection(connection);
-    while (!request_drop_uploads(connection))
-        continue;
+/* Nobody waits for an answer any more: all that the session has been asked for is dropped. False: the budget has ended
+ * before it is. */
+static bool connection_release_some(struct connection *connection) {
+    return answer_cancel_some(connection) && link_drop_connection(connection) && request_drop_uploads(connection);
+}
+
+static bool connection_clear_some(struct connection *connection) {
+    while (!reply_queue_empty(&connection->queue)) {
+        reply_queue_clear_one(&connection->queue);
+        if (budget_spent(service_budget(connection->service), CONNECTION_ANSWER_STEPS))
+            break;
+    }
+    return reply_queue_empty(&connection->queue);
+}
+
+static void connection_give_session_back(struct connection *connection) {
     session_destroy(connection->session);
     connection->session = NULL;
 }
@@ -86,18 +97,36 @@ static void connection_close(struct connection *connection) {
         connection->transport = (struct transport){.fd = -1};
         return;
     }
+    if (connection->transport.fd < 0) /* lease.scan has it */
+        return;
     transport_end(&connection->transport);
     transport_finish(&connection->transport);
 }
 
+/* False: the budget has ended before all is let go of. */
+static bool connection_unplug_some(struct connection *connection) {
+    connection->unplugging = !answer_cancel_some(connection) || !connection_clear_some(connection);
+    if (connection->unplugging)
+        return false;
+    connection->wait_output = false; /* nothing waits to be sent any more */
+    return true;
+}
+
 void connection_unplug(struct connection *connection) {
     connection->lease.ack_due = false;
-    answer_cancel_all(connection);
-    reply_queue_clear(&connection->queue);
     connection_close(connection);
+    if (!connection_unplug_some(connection) || connection->lease.scan.on)
+        service_mark_giving_up(connection->service, connection);
+}
+
+static void connection_unmark(struct connection *connection) {
+    if (connection->ends_some)
+        TAILQ_REMOVE(&connection->service->giving_up, connection, end_link);
+    connection->ends_some = false;
 }
 
 void connection_adopt(struct connection *connection, struct connection *fresh) {
+    connection_unmark(connection);
     connection->poll = fresh->poll;
     connection->poll->data = connection;
     connection->transport = fresh->transport;
@@ -124,8 +153,7 @@ static void connection_unlist(struct connection *connection) {
         TAILQ_REMOVE(&service->dirty, connection, dirty_link);
     if (connection->more)
         TAILQ_REMOVE(connection->more, connection, more_link);
-    if (connection->state == CONNECTION_GIVING_UP)
-        TAILQ_REMOVE(&service->giving_up, connection, end_link);
+    connection_unmark(connection);
     connection->dirty = false;
     connection->more = NULL;
     *connection->previous = connection->next;
@@ -149,21 +177,9 @@ void connection_destroy(struct connection *connection, const char *reason) {
 }
 
 bool connection_end_some(struct connection *connection) {
-    struct budget *budget = service_budget(connection->service);
-
-    while (connection->pending) {
-        answer_cancel(connection);
-        if (budget_spent(budget, CONNECTION_ANSWER_STEPS))
-            return false;
-    }
-    while (!reply_queue_empty(&connection->queue)) {
-        reply_queue_clear_one(&connection->queue);
-        if (budget_spent(budget, CONNECTION_ANSWER_STEPS))
-            return false;
-    }
-    if (!request_drop_uploads(connection))
+    if (!connection_release_some(connection) || !connection_clear_some(connection))
         return false;
-    connection_release(connection);
+    connection_give_session_back(connection);
     outcome_list_finish(&connection->lease.outcomes);
     account_let_go(connection->account);
     free(connection);
@@ -192,8 +208,11 @@ static void connection_finish_with(struct connection *connection, const struct f
 void connection_fail(struct connection *connection, const struct fault *fault) {
     if (connection->state != CONNECTION_OPEN)
         return;
-    answer_cancel_all(connection);
-    connection_finish_with(connection, fault);
+    connection->silent = true;
+    if (answer_cancel_some(connection))
+        connection_finish_with(connection, fault);
+    else
+        connection_give_up(connection, fault);
 }
 
 void connection_give_up(struct connection *connection, const struct fault *fault) {
@@ -205,25 +224,48 @@ void connection_give_up(struct connection *connection, const struct fault *fault
     connection_watch(connection);
 }
 
-bool connection_give_up_some(struct connection *connection) {
-    struct service *service = connection->service;
-
+static bool connection_fail_some(struct connection *connection) {
     while (connection->pending) {
         answer_fail(connection, &connection->verdict);
-        if (budget_spent(service_budget(service), CONNECTION_ANSWER_STEPS))
-            return false;
+        if (budget_spent(service_budget(connection->service), CONNECTION_ANSWER_STEPS))
+            break;
     }
-    TAILQ_REMOVE(&service->giving_up, connection, end_link);
-    connection_finish_with(connection, &connection->verdict);
+    return !connection->pending;
+}
+
+bool connection_give_up_some(struct connection *connection) {
+    if (connection->state == CONNECTION_OPEN) {
+        if (!connection_unplug_some(connection) || !lease_scan_some(connection))
+            return false;
+        connection_unmark(connection);
+        if (connection->lease.goodbye)
+            connection_destroy(connection, "closed by the client");
+    } else if (connection->state == CONNECTION_GIVING_UP) {
+        if (connection->silent ? !answer_cancel_some(connection) : !connection_fail_some(connection))
+            return false;
+        connection_unmark(connection);
+        connection_finish_with(connection, &connection->verdict);
+    } else {
+        if (!connection_release_some(connection) || !connection_clear_some(connection))
+            return false;
+        connection_unmark(connection);
+        connection_linger(connection);
+    }
     return true;
 }
 
-/* All is said. Closing now could destroy the last frame on its way if the client is still sending, so what comes is
- * dropped until the client closes. The session ends at once. */
+/* Closing now could destroy the last frame on its way if the client is still sending, so what comes is dropped until the
+ * client closes. */
 void connection_linger(struct connection *connection) {
-    answer_cancel_all(connection);
+    if (connection->ends_some)
+        return;
+    if (!connection_release_some(connection) || !connection_clear_some(connection)) {
+        service_mark_giving_up(connection->service, connection);
+        connection_watch(connection);
+        return;
+    }
     connection_end_session(connection);
-    connection_release(connection);
+    connection_give_session_back(connection);
     connection->state = CONNECTION_LINGER;
     connection->blocked = false;
     connection->deadline_ms = service_now_ms() + CONNECTION_LINGER_MS;

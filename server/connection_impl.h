@@ -39,7 +39,7 @@ bool connection_is_over(const struct connection *connection, uint64_t now_ms);
 bool connection_read(struct connection *connection);
 
 /* connection_end.c */
-/* All is said: the session ends, and what still comes is dropped until the client closes. */
+/* All is said: the session ends, in as many turns as it takes, and what comes then is dropped until the client closes. */
 void connection_linger(struct connection *connection);
 /* What comes meanwhile. The connection may be gone afterwards. */
 void connection_discard(struct connection *connection);

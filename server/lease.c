@@ -17,7 +17,17 @@
 #include "server/request.h"
 
 void lease_init(struct lease *lease) {
-    *lease = (struct lease){.pidfd = -1};
+    *lease = (struct lease){.pidfd = -1, .scan.transport.fd = -1};
+}
+
+static void lease_scan_end(struct lease_scan *scan) {
+    if (scan->on)
+        frame_reader_finish(&scan->reader);
+    scan->on = false;
+    if (scan->transport.fd < 0)
+        return;
+    transport_end(&scan->transport);
+    transport_finish(&scan->transport);
 }
 
 void lease_finish(struct connection *connection) {
@@ -27,6 +37,7 @@ void lease_finish(struct connection *connection) {
         close(lease->pidfd);
     lease->pidfd = -1;
     frame_reader_finish(&lease->cut);
+    lease_scan_end(&lease->scan);
     if (lease->until_ms)
         service_count_detached(connection->service, false);
     lease->until_ms = 0;
@@ -136,6 +147,8 @@ static int lease_scan_message(void *owner, const struct frame_header *header, co
     return STATUS_OK;
 }
 
+static const struct frame_handler lease_scan_handler = {lease_scan_message, NULL};
+
 /* How much of what the client has sent lies there: what it sends from now on is not waited for. */
 static size_t lease_left(const struct connection *connection) {
     int bytes = 0;
@@ -146,38 +159,50 @@ static size_t lease_left(const struct connection *connection) {
 }
 
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
- * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, and
- * charged to the principal's rate afterwards. */
-static void lease_scan_with(struct connection *connection, struct frame_reader *reader) {
-    static const struct frame_handler handler = {lease_scan_message, NULL};
-    size_t left = lease_left(connection);
+ * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, or as soon as
+ * there is time, and charged to the principal's rate afterwards. The session's own reader stays within the frame in hand. */
+static void lease_scan_begin(struct connection *connection) {
+    struct lease_scan *scan = &connection->lease.scan;
 
-    if (frame_reader_resume(reader, &handler, connection, NULL))
+    if (connection->eof || frame_reader_copy(&connection->reader, &scan->reader))
         return;
-    while (left > 0) {
-        uint8_t *place;
-        size_t want;
-        ssize_t got;
-
-        frame_reader_want(reader, &place, &want);
-        got = transport_read(&connection->transport, place, want);
-        if (got <= 0)
-            return;
-        account_spend(connection, (size_t)got);
-        if (frame_reader_advance(reader, (size_t)got, &handler, connection, NULL))
-            return;
-        left -= (size_t)got < left ? (size_t)got : left;
-    }
+    scan->on = true;
+    scan->left = lease_left(connection);
+    if (frame_reader_resume(&scan->reader, &lease_scan_handler, connection, NULL))
+        scan->left = 0;
 }
 
-/* The session's own reader stays within the frame in hand. */
-static void lease_scan(struct connection *connection) {
-    struct frame_reader rest;
+/* A step: some bytes. */
+static void lease_scan_read(struct connection *connection) {
+    struct lease_scan *scan = &connection->lease.scan;
+    uint8_t *place;
+    size_t want;
+    ssize_t got;
 
-    if (connection->eof || frame_reader_copy(&connection->reader, &rest))
-        return;
-    lease_scan_with(connection, &rest);
-    frame_reader_finish(&rest);
+    frame_reader_want(&scan->reader, &place, &want);
+    got = transport_read(connection->poll ? &connection->transport : &scan->transport, place, want);
+    if (got > 0)
+        account_spend(connection, (size_t)got);
+    if (got <= 0 || frame_reader_advance(&scan->reader, (size_t)got, &lease_scan_handler, connection, NULL))
+        scan->left = 0;
+    else
+        scan->left -= (size_t)got < scan->left ? (size_t)got : scan->left;
+}
+
+bool lease_scan_some(struct connection *connection) {
+    struct lease_scan *scan = &connection->lease.scan;
+
+    while (scan->on && scan->left > 0 && !connection->lease.goodbye) {
+        size_t before = scan->left;
+
+        lease_scan_read(connection);
+        if (budget_spent(service_budget(connection->service), 1 + (int)((before - scan->left) / LEASE_SCAN_STEP_BYTES)))
+            break;
+    }
+    if (scan->on && scan->left > 0 && !connection->lease.goodbye)
+        return false;
+    lease_scan_end(scan);
+    return true;
 }
 
 /* What has come of a frame that will be counted is kept for a client that goes on within it. */
@@ -198,7 +223,6 @@ static void lease_unplug(struct connection *connection) {
     lease_cut(connection);
     connection_unplug(connection);
     connection_leave(connection); /* or its limits would keep it from coming back */
-    connection->wait_output = false; /* nothing waits to be sent any more */
 }
 
 static void lease_log(const struct connection *connection, const char *event, const char *reason) {
@@ -222,6 +246,10 @@ static void lease_detach(struct connection *connection, const char *reason) {
 
     service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
+    if (lease->scan.on) {
+        lease->scan.transport = connection->transport;
+        connection->transport = (struct transport){.fd = -1};
+    }
     lease_unplug(connection); /* and only then its connection's given back */
     link_in_extend(connection);
     if (lease->process > 0) {
@@ -235,8 +263,10 @@ static void lease_detach(struct connection *connection, const char *reason) {
 void lease_lost(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
 
-    if (connection->state == CONNECTION_OPEN && lease->granted && !lease->goodbye)
-        lease_scan(connection);
+    if (connection->state == CONNECTION_OPEN && lease->granted && !lease->goodbye) {
+        lease_scan_begin(connection);
+        lease_scan_some(connection);
+    }
     if (connection->state != CONNECTION_OPEN || !lease->granted || lease->goodbye)
         connection_destroy(connection, reason);
     else
@@ -271,9 +301,8 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     struct connection *connection = lease_find(service, hello->resume_session);
 
     if (hello->resume_epoch != service->epoch)
-        return fault_set(fault, STATUS_DEVICE_LOST,
-                         "device %s was restarted; session %lu and its tensors are lost", service->device,
-                         hello->resume_session);
+        return fault_set(fault, STATUS_DEVICE_LOST, "device %s was restarted; session %lu and its tensors are lost",
+                         service->device, hello->resume_session);
     if (!connection)
         return fault_set(fault, STATUS_DEVICE_LOST,
                          "session %lu has ended: its lease of %lu ms is over, or the daemon ended it",
@@ -281,6 +310,12 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     if (!lease_presented(connection, fresh, &hello->resume_secret))
         return fault_set(fault, STATUS_DENIED, "session %lu is another's: the secret or the user is not its own",
                          hello->resume_session);
+    if (connection->poll) /* the client knows better than we that it is of no use */
+        lease_detach(connection, "its client has another connection");
+    if (connection->unplugging) {
+        service_mark_more(service, fresh);
+        return STATUS_AGAIN;
+    }
     lease_meet(fresh, hello);
     fresh->lease.claimed = connection;
     fresh->lease.claim_sequence = sequence;
@@ -310,8 +345,6 @@ void lease_take_over(struct connection *fresh) {
 
     /* Before the place of the other one is free, or there seems to be one more for a moment. */
     connection_settle(fresh);
-    if (connection->poll)
-        lease_unplug(connection); /* the client knows better than we that it is of no use */
     cut = lease->cut;
     lease->cut = (struct frame_reader){0};
     lease_finish(connection);

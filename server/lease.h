@@ -20,9 +20,18 @@ struct frame_header;
 enum {
     LEASE_SECRET_BYTES = 16,
     LEASE_HEARTBEAT_LEAST_MS = 100, /* a shorter one counts as this */
-    LEASE_ACK_BYTES = 256 << 10, /* an Ack after each so many; larger payloads are not copies that the client keeps */
-    LEASE_SCAN_BYTES = 8 << 20,  /* at most so many are looked through for a goodbye: as many as a socket holds, */
-    LEASE_SCAN_AHEAD = 64 << 10, /* and what TLS has taken out of it */
+    LEASE_ACK_BYTES = 256 << 10,  /* an Ack after each so many; larger payloads are not copies that the client keeps */
+    LEASE_SCAN_BYTES = 8 << 20,   /* at most so many are looked through for a goodbye: as many as a socket holds, */
+    LEASE_SCAN_AHEAD = 64 << 10,  /* and what TLS has taken out of it */
+    LEASE_SCAN_STEP_BYTES = 1024, /* for a step of the budget */
+};
+
+/* A look for a goodbye in what a client had sent before its connection ended. */
+struct lease_scan {
+    bool on;
+    size_t left; /* bytes, at most */
+    struct frame_reader reader;
+    struct transport transport; /* the connection's, while it is detached */
 };
 
 struct lease {
@@ -39,8 +48,10 @@ struct lease {
     pid_t process;     /* the client's, where it is the socket's other end; 0: not known */
     int pidfd;         /* of that, while detached; -1: none */
 
-    struct frame_reader cut; /* within the frame that was in hand when the connection ended; no buffer: there was none */
-    uint64_t cut_bytes;      /* of that frame have come */
+    struct frame_reader
+        cut;                /* within the frame that was in hand when the connection ended; no buffer: there was none */
+    uint64_t cut_bytes;     /* of that frame have come */
+    struct lease_scan scan; /* while detached */
 
     bool once; /* the request in hand is one that changes something, */
     struct outcome_list outcomes;
@@ -71,6 +82,9 @@ void lease_ack(struct connection *connection);
 
 /* The socket of an open connection has ended: detaches the session, or destroys it where nobody may come back. */
 void lease_lost(struct connection *connection, const char *reason);
+/* Looks on for a goodbye, while lease.scan is on. False: the budget has ended before that is over. The session is to be
+ * destroyed where it has found one. */
+bool lease_scan_some(struct connection *connection);
 /* A Hello that presents a session. On success the connection reads no more, and lease_take_over() is due when its reader
  * has returned. Errors: STATUS_DEVICE_LOST where the session is gone, STATUS_DENIED. */
 int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t sequence, struct fault *fault);

@@ -47,9 +47,8 @@ void link_tick(struct service *service, uint64_t now_ms) {
     link_out_tick(service, now_ms);
 }
 
-void link_drop_connection(struct connection *connection) {
-    link_in_drop_connection(connection);
-    link_out_drop_connection(connection);
+bool link_drop_connection(struct connection *connection) {
+    return link_in_drop_connection(connection) && link_out_drop_connection(connection);
 }
 
 bool link_busy(const struct connection *connection) {

@@ -17,6 +17,7 @@ enum {
     LINK_SESSION_PART = 4,   /* and a session this */
     LINK_IDLE_MAX = 256,  /* links that wait for their CopyIn; LINK_PRINCIPAL_PART of them for a principal's copies */
     LINK_WANTED_MAX = 32, /* asked of the front at one time, in turns between sessions */
+    LINK_DROP_STEPS = 8,  /* of the budget, for a copy that ends with its connection */
     LINK_DESTINATIONS_MAX = 64, /* told apart by what takes no link now: as many devices as there may be */
 };
 
@@ -62,8 +63,8 @@ void link_table_finish(struct service *service);
 
 /* Times out what has waited too long, and asks the front again where it was busy. */
 void link_tick(struct service *service, uint64_t now_ms);
-/* The connection goes: its copies end, before its session does. */
-void link_drop_connection(struct connection *connection);
+/* The connection goes: its copies end, before its session does. False: the budget has ended before they have. */
+bool link_drop_connection(struct connection *connection);
 /* Whether a copy from or to this connection's session is under way. */
 bool link_busy(const struct connection *connection);
 

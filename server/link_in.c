@@ -431,11 +431,15 @@ void link_in_extend(struct connection *connection) {
     copy->deadline_ms = deadline_ms;
 }
 
-void link_in_drop_connection(struct connection *connection) {
+bool link_in_drop_connection(struct connection *connection) {
     const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the copy had come"};
 
-    while (!LIST_EMPTY(&connection->links.copies))
+    while (!LIST_EMPTY(&connection->links.copies)) {
         copy_in_finish(LIST_FIRST(&connection->links.copies), &gone);
+        if (budget_spent(service_budget(connection->service), LINK_DROP_STEPS))
+            break;
+    }
+    return LIST_EMPTY(&connection->links.copies);
 }
 
 bool link_in_busy(const struct connection *connection) {

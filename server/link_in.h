@@ -17,7 +17,7 @@ void link_in_peer_lost(struct service *service, const char *device);
 
 /* This side's part of what link.h has. */
 void link_in_tick(struct service *service, uint64_t now_ms);
-void link_in_drop_connection(struct connection *connection);
+bool link_in_drop_connection(struct connection *connection);
 /* The client has gone or come back: its copies have their whole time to begin from now on, a lease included. */
 void link_in_extend(struct connection *connection);
 bool link_in_busy(const struct connection *connection);

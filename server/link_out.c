@@ -391,9 +391,13 @@ void link_out_tick(struct service *service, uint64_t now_ms) {
     link_out_ask(service);
 }
 
-void link_out_drop_connection(struct connection *connection) {
-    while (!LIST_EMPTY(&connection->links.outs))
+bool link_out_drop_connection(struct connection *connection) {
+    while (!LIST_EMPTY(&connection->links.outs)) {
         link_out_destroy(LIST_FIRST(&connection->links.outs));
+        if (budget_spent(service_budget(connection->service), LINK_DROP_STEPS))
+            break;
+    }
+    return LIST_EMPTY(&connection->links.outs);
 }
 
 void link_out_finish(struct service *service) {

@@ -14,7 +14,7 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
 
 /* This side's part of what link.h has. */
 void link_out_tick(struct service *service, uint64_t now_ms);
-void link_out_drop_connection(struct connection *connection);
+bool link_out_drop_connection(struct connection *connection);
 bool link_out_busy(const struct connection *connection);
 /* The source's ends have gone with their connections. */
 void link_out_finish(struct service *service);

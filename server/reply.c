@@ -167,11 +167,6 @@ void reply_queue_clear_one(struct reply_queue *queue) {
     }
 }
 
-void reply_queue_clear(struct reply_queue *queue) {
-    while (!reply_queue_empty(queue))
-        reply_queue_clear_one(queue);
-}
-
 bool reply_queue_empty(const struct reply_queue *queue) {
     return !queue->small && !queue->bulk && !queue->final;
 }

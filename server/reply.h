@@ -66,8 +66,7 @@ struct reply_queue {
 };
 
 void reply_queue_init(struct reply_queue *queue);
-/* Give replies back through `sent`: all of them, or one, where there is one. */
-void reply_queue_clear(struct reply_queue *queue);
+/* Gives a reply back through `sent`, where there is one. */
 void reply_queue_clear_one(struct reply_queue *queue);
 bool reply_queue_empty(const struct reply_queue *queue);
 void reply_queue_add(struct reply_queue *queue, struct reply *reply);

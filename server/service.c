@@ -86,6 +86,9 @@ void service_mark_ending(struct service *service, struct connection *connection)
 }
 
 void service_mark_giving_up(struct service *service, struct connection *connection) {
+    if (connection->ends_some)
+        return;
+    connection->ends_some = true;
     TAILQ_INSERT_TAIL(&service->giving_up, connection, end_link);
 }
 
@@ -333,7 +336,8 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     uv_idle_init(loop, &service->idle);
     uv_timer_init(loop, &service->timer);
     uv_timer_init(loop, &service->alarm);
-    service->async.data = service->check.data = service->idle.data = service->timer.data = service->alarm.data = service;
+    service->async.data = service->check.data = service->idle.data = service->timer.data = service->alarm.data =
+        service;
     return STATUS_OK;
 }
 

@@ -118,8 +118,8 @@ void service_wake(void *owner);
 /* At the end of this turn: write `connection`'s replies; go on with its frames. */
 void service_mark_dirty(struct service *service, struct connection *connection);
 void service_mark_more(struct service *service, struct connection *connection);
-/* It is gone for everybody: what it has is given back from the end of this turn on. Its pending requests are answered with
- * the fault that it has been given, from then on, and then it ends. */
+/* It is gone for everybody: what it has is given back from the end of this turn on. It is not, and from then on it lets go of
+ * what it has, or answers pending requests with the fault that it has been given. */
 void service_mark_ending(struct service *service, struct connection *connection);
 void service_mark_giving_up(struct service *service, struct connection *connection);
 /* To be called by callbacks of the loop's own handles before they do work. */

@@ -121,38 +121,75 @@ static inline void open_connection(void) {
     client = fds[0];
 }
 
-static inline void open_client(void) {
-    static uint8_t bytes[1 << 16];
+/* What the last Welcome has said. */
+static struct {
+    uint64_t session, epoch;
+    uint8_t secret[LEASE_SECRET_BYTES];
+} welcomed;
+
+static inline void keep_welcome(const uint8_t *bytes, size_t n) {
+    Tensord__Welcome *welcome = tensord__welcome__unpack(NULL, n, bytes);
+    cr_assert_not_null(welcome);
+    welcomed.session = welcome->session;
+    welcomed.epoch = welcome->epoch;
+    if (welcome->resume_secret.len == sizeof welcomed.secret)
+        memcpy(welcomed.secret, welcome->resume_secret.data, sizeof welcomed.secret);
+    tensord__welcome__free_unpacked(welcome, NULL);
+}
+
+/* `again`: it presents the session that it has been told of last. */
+static inline void send_hello(bool resumable, bool again) {
     Tensord__Hello hello = TENSORD__HELLO__INIT;
-    open_connection();
     hello.version_min = PROTOCOL_VERSION_MIN;
     hello.version_max = PROTOCOL_VERSION_MAX;
     hello.client = "test";
+    hello.resumable = resumable;
+    if (again) {
+        hello.resume_session = welcomed.session;
+        hello.resume_epoch = welcomed.epoch;
+        hello.resume_secret = (ProtobufCBinaryData){sizeof welcomed.secret, welcomed.secret};
+    }
     send_message(FRAME_HELLO, 1, &hello.base);
-    struct frame_header header = receive_message(bytes, sizeof bytes);
-    cr_assert_eq(header.type, FRAME_WELCOME, "%s", frame_type_name(header.type));
 }
 
-/* Tensors of one element each, past the client. */
-static inline void make_tensors(uint64_t n) {
+static inline void receive_welcome(void) {
+    static uint8_t bytes[1 << 16];
+    struct frame_header header = receive_message(bytes, sizeof bytes);
+    cr_assert_eq(header.type, FRAME_WELCOME, "%s", frame_type_name(header.type));
+    keep_welcome(bytes, header.message_bytes);
+}
+
+static inline void open_client(void) {
+    open_connection();
+    send_hello(false, false);
+    receive_welcome();
+}
+
+/* A tensor of zeros, past the client. */
+static inline void make_tensor(uint64_t id, int64_t bytes) {
     static uint64_t sequence;
-    for (uint64_t id = 1; id <= n; id++) {
-        int64_t ints[] = {DTYPE_F32, 0, 1};
-        double value = 0;
-        struct op_request request = {.opcode = OP_FULL,
-                                     .n_ints = 3,
-                                     .ints = ints,
-                                     .n_floats = 1,
-                                     .floats = &value,
-                                     .output = id,
-                                     .sequence = ++sequence};
-        cr_assert_eq(session_submit(connection->session, &request), STATUS_OK);
-    }
+    int64_t ints[] = {DTYPE_U8, 0, bytes};
+    double value = 0;
+    struct op_request request = {.opcode = OP_FULL,
+                                 .n_ints = 3,
+                                 .ints = ints,
+                                 .n_floats = 1,
+                                 .floats = &value,
+                                 .output = id,
+                                 .sequence = ++sequence};
+    cr_assert_eq(session_submit(connection->session, &request), STATUS_OK);
+}
+
+/* The tensors 1, 2 and so on. */
+static inline void make_tensors(uint64_t n) {
+    for (uint64_t id = 1; id <= n; id++)
+        make_tensor(id, 1);
     engine_kick(service.engine);
 }
 
 static inline void close_service(void) {
-    close(client);
+    if (client >= 0)
+        close(client);
     for (unsigned turns = 0; service.connections && turns < TURNS_MAX; turns++)
         turn();
     service_finish(&service);

@@ -1,4 +1,7 @@
 /* What a client may have the service do is done in turns of bounded time, by a clock that the test moves. */
+#include <errno.h>
+#include <semaphore.h>
+
 #include "tests/unit/service_fixture.h"
 
 static unsigned publishes_read;
@@ -60,5 +63,177 @@ Test(service_turns, a_publish_of_more_names_than_may_be_is_refused_at_once) {
     send_publish(2, 4); /* of tensors that are not there */
     cr_assert_eq(receive_done(2, words), STATUS_LIMIT, "%s", words);
     cr_assert_str_eq(words, "the limit of 3 named tensors is reached: 4 came in one Publish");
+    close_service();
+}
+
+/* ---- ends ---- */
+
+enum { CROWD = 3000 };
+
+static sem_t gate, arrived;
+
+static int wait_at_gate(struct null_device *null, const struct launch *launch) {
+    (void)null, (void)launch;
+    sem_post(&arrived);
+    sem_wait(&gate);
+    return 0;
+}
+
+/* Tensor 1 is not there before the gate opens. It is so large that the submitter launches it, and not this thread. */
+static void close_gate(void) {
+    sem_init(&gate, 0, 0);
+    sem_init(&arrived, 0, 0);
+    device.hook = wait_at_gate;
+    make_tensor(1, 8 << 20);
+    engine_kick(service.engine);
+    sem_wait(&arrived);
+}
+
+static void open_gate(void) {
+    sem_post(&gate);
+}
+
+/* Requests that wait for tensor 1, so many that the connection has them all. */
+static void ask_often(void) {
+    Tensord__Wait wait = TENSORD__WAIT__INIT;
+    Tensord__Ping ping = TENSORD__PING__INIT;
+    uint8_t pong[256];
+    wait.id = 1;
+    for (uint64_t i = 0; i < CROWD; i++)
+        send_message(FRAME_WAIT, 2 + i, &wait.base);
+    send_message(FRAME_PING, 2 + CROWD, &ping.base);
+    cr_assert_eq(receive_message(pong, sizeof pong).type, FRAME_PONG);
+}
+
+static void send_garbage(void) {
+    uint8_t garbage[FRAME_HEADER_BYTES] = {0};
+    cr_assert_eq(send(client, garbage, sizeof garbage, MSG_NOSIGNAL), sizeof garbage);
+}
+
+/* Until it is true, with so much time a turn that a look at the clock or two are all of it. */
+#define TURNS_UNTIL(condition)                                                                                         \
+    ({                                                                                                                 \
+        unsigned turns_ = 0;                                                                                           \
+        look_ns = SERVICE_TURN_NS;                                                                                     \
+        for (; !(condition) && turns_ < TURNS_MAX; turns_++)                                                           \
+            turn();                                                                                                    \
+        look_ns = 1000;                                                                                                \
+        cr_assert(condition, "never: " #condition);                                                                    \
+        turns_;                                                                                                        \
+    })
+
+static void expect_last_words(void) {
+    static uint8_t bytes[1 << 16];
+    struct frame_header header = receive_message(bytes, sizeof bytes);
+    cr_assert_eq(header.type, FRAME_ERROR, "%s", frame_type_name(header.type));
+}
+
+Test(service_turns, many_requests_of_a_client_that_breaks_the_protocol_are_dropped_in_turns) {
+    open_service(&(struct limits){0});
+    open_client();
+    close_gate();
+    ask_often();
+    send_garbage();
+    TURNS_UNTIL(connection->state != CONNECTION_OPEN);
+    cr_assert_gt(TURNS_UNTIL(!connection->pending), 10);
+    expect_last_words();
+    open_gate();
+    close_service();
+}
+
+Test(service_turns, many_uploads_of_a_connection_that_closes_are_dropped_in_turns) {
+    Tensord__Upload upload = TENSORD__UPLOAD__INIT;
+    open_service(&(struct limits){0});
+    open_client();
+    upload.dtype = DTYPE_F32;
+    upload.n_shape = 1;
+    upload.shape = &(int64_t){1};
+    for (unsigned i = 1; i <= CROWD; i++) {
+        upload.id = upload.sequence = i;
+        send_message(FRAME_UPLOAD, 0, &upload.base);
+    }
+    TURNS_UNTIL(connection->n_uploads == CROWD);
+    send_garbage();
+    TURNS_UNTIL(connection->state == CONNECTION_CLOSING);
+    expect_last_words(); /* before all of them have gone */
+    cr_assert_gt(connection->n_uploads, 0);
+    cr_assert_gt(TURNS_UNTIL(connection->state == CONNECTION_LINGER), 10);
+    cr_assert_null(connection->session);
+    close_service();
+}
+
+static void open_resumable(const struct limits *limits) {
+    open_service(limits);
+    open_connection();
+    send_hello(true, false);
+    receive_welcome();
+}
+
+Test(service_turns, many_requests_of_a_lost_connection_are_dropped_in_turns) {
+    open_resumable(&(struct limits){.session_lease = 60000});
+    close_gate();
+    ask_often();
+    close(client);
+    TURNS_UNTIL(!connection->poll);
+    cr_assert_not_null(connection->session);
+    cr_assert_gt(TURNS_UNTIL(!connection->unplugging), 10);
+    cr_assert_null(connection->pending);
+    client = -1;
+    service_drain(&service); /* its lease is long */
+    open_gate();
+    close_service();
+}
+
+Test(service_turns, a_client_that_comes_back_meanwhile_is_not_told_of_what_it_had_asked_before) {
+    uint8_t bytes[256];
+    open_resumable(&(struct limits){.session_lease = 60000});
+    close_gate();
+    ask_often();
+    struct connection *session = connection;
+    int first = client;
+    uint64_t number = welcomed.session;
+    open_connection();
+    send_hello(true, true);
+    TURNS_UNTIL(session->unplugging);
+    cr_assert_gt(TURNS_UNTIL(session->poll), 10);
+    cr_assert_null(session->pending);
+    receive_welcome();
+    cr_assert_eq(welcomed.session, number);
+    open_gate();
+    Tensord__Wait wait = TENSORD__WAIT__INIT;
+    wait.id = 1;
+    send_message(FRAME_WAIT, 7777, &wait.base);
+    struct frame_header header = receive_message(bytes, sizeof bytes);
+    cr_assert_eq(header.type, FRAME_DONE);
+    cr_assert_eq(header.sequence, 7777);
+    close(first);
+    service_drain(&service);
+    close_service();
+}
+
+/* Its client is not read any more when it says goodbye behind much else. */
+Test(service_turns, a_goodbye_is_looked_for_in_turns) {
+    enum { PINGS = (96 << 10) / FRAME_HEADER_BYTES };
+    static uint8_t frames[(PINGS + 1) * FRAME_HEADER_BYTES];
+    Tensord__Wait wait = TENSORD__WAIT__INIT;
+    open_resumable(&(struct limits){.session_lease = 60000, .session_out_bytes = 1 << 16});
+    close_gate();
+    wait.id = 1;
+    for (uint64_t i = 0; !connection->wait_output; i++) {
+        send_message(FRAME_WAIT, 2 + i, &wait.base);
+        turn();
+    }
+    for (unsigned i = 0; i <= PINGS; i++) {
+        struct frame_header header = {.type = i < PINGS ? FRAME_PING : FRAME_GOODBYE, .sequence = i + 1};
+        frame_header_encode(&header, frames + i * FRAME_HEADER_BYTES);
+    }
+    cr_assert_eq(send(client, frames, sizeof frames, MSG_NOSIGNAL), sizeof frames);
+    close(client);
+    TURNS_UNTIL(!connection->poll);
+    cr_assert_eq(service.connections, connection, "the goodbye has not been found yet");
+    cr_assert(connection->lease.scan.on);
+    cr_assert_geq(TURNS_UNTIL(!service.connections), 1);
+    client = -1;
+    open_gate();
     close_service();
 }
