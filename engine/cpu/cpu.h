@@ -24,6 +24,8 @@ struct cpu {
     _Atomic size_t scratch_bytes;
     _Atomic uint64_t scratch_growths;
     _Atomic size_t begun_bytes; /* of launches that have begun and not ended */
+    struct cpu_spare spare;
+    struct cpu_job waiting; /* stands for a launch for which there is no room */
     uint64_t memory_total;
     struct cpu_rates rates; /* owner thread */
     bool rates_measured;

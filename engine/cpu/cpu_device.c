@@ -150,32 +150,62 @@ static const struct cpu_kernel copies = {.base.parts = OP_PARTS_COPIES};
     K(ONE_HOT, one_hot)
 OP_KERNEL_TABLE(cpu_operations, CPU_KERNELS);
 
+/* A launch that has begun is known by its job, and the one in the spare place by an odd number: it may end in another's turn,
+ * and leave the place to a third. */
+static struct device_begun *begun_of(const struct cpu *cpu, const struct cpu_job *job) {
+    return (struct device_begun *)(job && job == cpu->spare.job ? 2 * cpu->spare.number + 1 : (uintptr_t)job);
+}
+
+/* NULL: it has ended. */
+static struct cpu_job *begun_job(const struct cpu *cpu, const struct device_begun *begun) {
+    uintptr_t number = (uintptr_t)begun;
+    if (number % 2 == 0) {
+        return (struct cpu_job *)number;
+    }
+    return number == 2 * cpu->spare.number + 1 ? cpu->spare.job : NULL;
+}
+
 static int cpu_launch_part(struct device *device, const struct launch *launch, struct device_turn *turn,
                            struct device_begun **begun, struct fault *fault) {
     struct cpu *cpu = (struct cpu *)device;
-    struct cpu_job *job = (struct cpu_job *)*begun;
+    struct cpu_job *job = begun_job(cpu, *begun);
     int code = STATUS_OK;
-    if (!job) {
+    if (__builtin_expect(*begun && !job, 0)) {
+        turn->used_ns = 1;
+        *begun = NULL;
+        return STATUS_OK;
+    }
+    if (!job || job == &cpu->waiting) {
+        job = NULL;
         code = ((const struct cpu_kernel *)cpu_operations[launch->opcode])->driver(cpu, launch, &job, fault);
     }
-    if (__builtin_expect(job != NULL, 0) && cpu_job_continue(job, turn)) {
+    if (__builtin_expect(job == &cpu->waiting, 0)) {
+        cpu_job_wait(cpu, turn);
+    } else if (__builtin_expect(job != NULL, 0) && cpu_job_continue(job, turn)) {
         job = NULL;
     }
-    *begun = (struct device_begun *)job;
+    *begun = begun_of(cpu, job);
     return code;
 }
 
 static void cpu_abandon(struct device *device, struct device_begun *begun) {
-    (void)device;
-    cpu_job_abandon((struct cpu_job *)begun);
+    struct cpu *cpu = (struct cpu *)device;
+    struct cpu_job *job = begun_job(cpu, begun);
+    if (job && job != &cpu->waiting) {
+        cpu_job_abandon(job);
+    }
 }
 
 static int cpu_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
                       struct fault *fault) {
     struct device_turn turn = {0};
     struct device_begun *begun = NULL;
+    int code;
     (void)stream;
-    return cpu_launch_part(device, launch, &turn, &begun, fault);
+    do {
+        code = cpu_launch_part(device, launch, &turn, &begun, fault);
+    } while (begun);
+    return code;
 }
 
 /* ---- memory ---- */
@@ -230,9 +260,14 @@ static int cpu_open(const struct device_options *options, struct device **device
     *cpu = (struct cpu){.base.vtable = &cpu_device_vtable, .kernels = cpu_kernels_choose()};
     cpu->memory_total = options->memory_total ? options->memory_total
                                               : host_memory() / 5 * 4 / (options->sharers ? options->sharers : 1);
+    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    if (cpu_spare_init(&cpu->spare, threads, fault) != STATUS_OK) {
+        free(cpu);
+        return STATUS_NO_HOST_MEMORY;
+    }
     blas_prepare();
     cpu_rates_init(cpu, options->measure);
-    team_init(&cpu->team, threads < THREADS_MAX ? threads : THREADS_MAX);
+    team_init(&cpu->team, threads);
     *device = &cpu->base;
     return STATUS_OK;
 }
@@ -241,6 +276,7 @@ static void cpu_close(struct device *device) {
     struct cpu *cpu = (struct cpu *)device;
     team_finish(&cpu->team);
     free(cpu->scratch);
+    cpu_spare_finish(&cpu->spare);
     free(cpu);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/cpu/job.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,10 @@ enum {
     PARTS_PER_THREAD = 4,     /* so that a thread which starts late, or is held up, leaves its share to others */
     PART_WORK_MOST = 1 << 20, /* a part then takes 0.1 to 1 ms, and 10 where the estimate is far too low */
     JOB_WORK = 8 << 20,       /* from here on a job can be left */
+    /* What the largest job needs that goes on with one lane: a rectangle of a matrix product in blocks, */
+    SPARE_BYTES = 2 << 20,
+    SPARE_THREAD_BYTES = 68 << 10, /* and the segments of a reduction with fewer outputs than threads */
+    WAIT_NS = 5 * 1000 * 1000,
 };
 
 unsigned cpu_parts(const struct cpu *cpu, double work) {
@@ -94,6 +99,29 @@ static size_t rounded(size_t bytes) {
     return (bytes + 63) & ~(size_t)63;
 }
 
+/* The head of a job that is kept, then its lanes with their states, and its room. */
+struct job_sizes {
+    size_t own, lanes, state, room;
+};
+
+static size_t sizes_all(const struct job_sizes *sizes, unsigned lanes) {
+    return sizes->own + rounded(lanes * sizeof(struct cpu_lane)) + lanes * sizes->state + sizes->room;
+}
+
+/* Without memory on the host in the spare place, on as many lanes as that has room for. NULL: a job is in it. */
+static struct cpu_job *job_allocate(struct cpu *cpu, const struct job_sizes *sizes, unsigned *lanes) {
+    struct cpu_job *kept = aligned_alloc(64, sizes_all(sizes, *lanes));
+    if (kept || cpu->spare.job) {
+        return kept;
+    }
+    while (*lanes > 1 && sizes_all(sizes, *lanes) > cpu->spare.bytes) {
+        --*lanes;
+    }
+    assert(sizes_all(sizes, *lanes) <= cpu->spare.bytes);
+    cpu->spare.job = cpu->spare.memory;
+    return cpu->spare.job;
+}
+
 bool cpu_job_keep(const struct cpu_job *job, size_t bytes, double work, struct cpu_job **begun) {
     if (work < JOB_WORK) {
         return false;
@@ -101,19 +129,22 @@ bool cpu_job_keep(const struct cpu_job *job, size_t bytes, double work, struct c
     unsigned n = job->cpu->team.threads;
     n = n < job->parts ? n : job->parts;
     n = job->lanes_most && job->lanes_most < n ? job->lanes_most : n;
-    size_t lanes = rounded(n * sizeof(struct cpu_lane)), state = rounded(job->lane_bytes);
-    size_t head = rounded(bytes) + lanes + n * state, all = head + rounded(job->room_bytes);
-    struct cpu_job *kept = aligned_alloc(64, all);
+    struct job_sizes sizes = {
+        .own = rounded(bytes), .state = rounded(job->lane_bytes), .room = rounded(job->room_bytes)};
+    struct cpu_job *kept = job_allocate(job->cpu, &sizes, &n);
     if (!kept) {
-        return false;
+        *begun = &job->cpu->waiting;
+        return true;
     }
+    size_t all = sizes_all(&sizes, n);
     memcpy(kept, job, bytes);
     kept->bytes = all;
-    kept->room = (char *)kept + head;
+    kept->room = (char *)kept + all - sizes.room;
     kept->n_lanes = n;
-    kept->lanes = (struct cpu_lane *)(void *)((char *)kept + rounded(bytes));
+    kept->lanes = (struct cpu_lane *)(void *)((char *)kept + sizes.own);
+    char *states = (char *)kept->lanes + rounded(n * sizeof(struct cpu_lane));
     for (unsigned i = 0; i < n; i++) {
-        kept->lanes[i] = (struct cpu_lane){.number = i, .state = state ? (char *)kept->lanes + lanes + i * state : NULL};
+        kept->lanes[i] = (struct cpu_lane){.number = i, .state = sizes.state ? states + i * sizes.state : NULL};
     }
     atomic_init(&kept->next, 0);
     atomic_init(&kept->stop, false);
@@ -130,6 +161,7 @@ void cpu_job_begin(struct cpu_job *job, size_t bytes, double work, struct cpu_jo
 
 bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn) {
     job->turn = turn;
+    job->cancelled = turn->cancelled;
     job->begun_ns = job_clock();
     atomic_store_explicit(&job->stop, false, memory_order_relaxed);
     team_run(&job->cpu->team, job->n_lanes, job_lane, job);
@@ -145,6 +177,41 @@ bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn) {
 }
 
 void cpu_job_abandon(struct cpu_job *job) {
-    atomic_fetch_sub(&job->cpu->begun_bytes, job->bytes);
-    free(job);
+    struct cpu *cpu = job->cpu;
+    atomic_fetch_sub(&cpu->begun_bytes, job->bytes);
+    if (job != cpu->spare.job) {
+        free(job);
+        return;
+    }
+    cpu->spare.job = NULL;
+    cpu->spare.number++;
+}
+
+/* ---- without memory ---- */
+
+int cpu_spare_init(struct cpu_spare *spare, unsigned threads, struct fault *fault) {
+    size_t bytes = SPARE_BYTES + (size_t)threads * SPARE_THREAD_BYTES;
+    *spare = (struct cpu_spare){.memory = aligned_alloc(64, bytes), .bytes = bytes, .number = 1};
+    return spare->memory ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a cpu device");
+}
+
+void cpu_spare_finish(struct cpu_spare *spare) {
+    free(spare->memory);
+}
+
+/* Its time is not that of the launch which waits. */
+void cpu_job_wait(struct cpu *cpu, struct device_turn *turn) {
+    struct cpu_job *job = cpu->spare.job;
+    if (job && job->cancelled && atomic_load_explicit(job->cancelled, memory_order_relaxed)) {
+        cpu_job_abandon(job);
+    } else if (job) {
+        struct device_turn part = {.cancelled = job->cancelled,
+                                   .wanted = turn->wanted,
+                                   .turn_ns = turn->turn_ns,
+                                   .most_ns = WAIT_NS,
+                                   .shared = true,
+                                   .progress = turn->progress};
+        cpu_job_continue(job, &part);
+    }
+    turn->used_ns = 1;
 }

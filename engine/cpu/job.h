@@ -34,9 +34,10 @@ struct cpu_job {
     size_t room_bytes;
     void *room; /* room_bytes for the parts of a job that is kept */
     /* job.c's own */
-    struct device_turn *turn; /* NULL: it runs to its end */
-    uint64_t begun_ns;        /* of the turn */
-    size_t bytes;             /* of all that has been allocated for it */
+    struct device_turn *turn;      /* NULL: it runs to its end */
+    const _Atomic bool *cancelled; /* of its own last turn; NULL: nobody can cancel it */
+    uint64_t begun_ns;             /* of the turn */
+    size_t bytes;                  /* of all that has been allocated for it */
     unsigned n_lanes;
     struct cpu_lane *lanes;
     _Alignas(64) _Atomic int64_t next; /* part that nobody has taken yet */
@@ -46,8 +47,21 @@ struct cpu_job {
 /* Parts into which `work` (bytes of memory traffic, or what takes as long) is cut. 1: not worth waking anybody. */
 unsigned cpu_parts(const struct cpu *cpu, double work);
 
+/* One job at a time for which the host has no memory is kept here, with as few threads as have room, so that each job can be
+ * left. Others that find none wait for it, and have it go on in their turns. */
+struct cpu_spare {
+    void *memory;
+    size_t bytes;
+    struct cpu_job *job; /* NULL: none is in it */
+    uintptr_t number;    /* of the job that is in it, or will be next */
+};
+/* For so many threads; the pages are not touched before they are needed. */
+int cpu_spare_init(struct cpu_spare *spare, unsigned threads, struct fault *fault);
+void cpu_spare_finish(struct cpu_spare *spare);
+
 /* Makes a copy of a job, `bytes` long with the driver's own, for cpu_job_continue(), where it takes so much `work` that it
- * should not run without a pause. False: it does not, or there is no memory. */
+ * should not run without a pause. False: it does not. *begun is cpu->waiting where there is no room for it yet: then the
+ * same launch is to be begun again. */
 bool cpu_job_keep(const struct cpu_job *job, size_t bytes, double work, struct cpu_job **begun);
 /* Runs it to its end. */
 void cpu_job_run(struct cpu_job *job);
@@ -56,6 +70,8 @@ void cpu_job_begin(struct cpu_job *job, size_t bytes, double work, struct cpu_jo
 /* True: it has ended, and is no more. */
 bool cpu_job_continue(struct cpu_job *job, struct device_turn *turn);
 void cpu_job_abandon(struct cpu_job *job);
+/* A turn of one that waits: the job for which it does goes on. */
+void cpu_job_wait(struct cpu *cpu, struct device_turn *turn);
 
 /* Whether a part should be left now. To be asked every few hundred microseconds. */
 bool cpu_job_stops(struct cpu_job *job);

@@ -124,3 +124,154 @@ Test(cpu_device, pieces_are_shorter_where_others_have_the_device_and_the_result_
     }
     device_close(device);
 }
+
+/* ---- without memory on the host ---- */
+
+static bool refuses;
+
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    return refuses ? NULL : __real_aligned_alloc(alignment, bytes);
+}
+
+/* A launch of a kind that takes long, which is left whenever it looks. */
+struct long_launch {
+    struct launch *launch;
+    struct device_begun *begun;
+    bool ended;
+    void *result;
+    size_t bytes;
+    int64_t shapes[3][2], strides[3][2];
+};
+
+static void long_set(struct long_launch *is, struct operand *operand, int which, void *data, enum dtype dtype,
+                     int64_t rows, int64_t columns) {
+    memcpy(is->shapes[which], (int64_t[]){rows, columns}, sizeof is->shapes[which]);
+    memcpy(is->strides[which], (int64_t[]){columns, 1}, sizeof is->strides[which]);
+    *operand = (struct operand){data, is->shapes[which], is->strides[which], (uint8_t)dtype, (uint8_t)dtype, 2};
+}
+
+static void long_create(struct long_launch *is, uint16_t opcode, uint8_t inputs, enum dtype dtype, int64_t rows,
+                        int64_t columns, void *x) {
+    static const int64_t kept_axes = 1;
+    if (opcode == OP_SUM) /* of all */
+        columns *= rows, rows = 1;
+    int64_t out_rows = rows, out_columns = opcode == OP_SUM || opcode == OP_MATMUL ? rows : columns;
+    *is = (struct long_launch){.launch = calloc(1, sizeof *is->launch + 2 * sizeof *is->launch->inputs)};
+    is->bytes = (size_t)(out_rows * out_columns) * dtype_size(dtype);
+    is->result = calloc(1, is->bytes);
+    is->launch->opcode = opcode;
+    is->launch->n_inputs = inputs;
+    is->launch->ints = &kept_axes;
+    is->launch->n_ints = opcode == OP_SUM;
+    long_set(is, &is->launch->inputs[0], 0, x, dtype, rows, columns);
+    if (inputs == 2)
+        long_set(is, &is->launch->inputs[1], 1, x, dtype, columns, rows);
+    long_set(is, &is->launch->output, 2, is->result, dtype, out_rows, out_columns);
+}
+
+static void long_destroy(struct long_launch *is) {
+    free(is->launch);
+    free(is->result);
+}
+
+static void long_step(struct device *device, struct long_launch *is) {
+    static const _Atomic bool wanted = true;
+    struct device_turn turn = {.wanted = &wanted};
+    struct fault fault;
+    cr_assert_eq(device->vtable->launch_part(device, is->launch, &turn, &is->begun, &fault), STATUS_OK);
+    is->ended = !is->begun;
+}
+
+static unsigned long_run(struct device *device, struct long_launch *is) {
+    unsigned times = 0;
+    for (; !is->ended; times++)
+        long_step(device, is);
+    return times;
+}
+
+static float *numbers(size_t n) {
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = 1 / (float)(i % 1009 + 1);
+    return x;
+}
+
+enum { LONG_ROWS = 700, LONG_COLUMNS = 6000 };
+
+Test(cpu_device, without_memory_each_launch_can_be_left_and_has_the_same_result) {
+    static const struct {
+        const char *name;
+        uint16_t opcode;
+        uint8_t inputs;
+        enum dtype dtype;
+    } rows[] = {{"exp", OP_EXP, 1, DTYPE_F32},
+                {"softmax", OP_SOFTMAX, 1, DTYPE_F32},
+                {"whole sum", OP_SUM, 1, DTYPE_F32},
+                {"product", OP_MATMUL, 2, DTYPE_F32},
+                {"product of halves", OP_MATMUL, 2, DTYPE_BF16}};
+    struct device *device = open_cpu(false);
+    float *x = numbers((size_t)LONG_ROWS * LONG_COLUMNS);
+    load_blas(device);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct long_launch with, without;
+        long_create(&with, rows[i].opcode, rows[i].inputs, rows[i].dtype, LONG_ROWS, LONG_COLUMNS, x);
+        long_create(&without, rows[i].opcode, rows[i].inputs, rows[i].dtype, LONG_ROWS, LONG_COLUMNS, x);
+        cr_assert_gt(long_run(device, &with), 1, "%s", rows[i].name);
+        refuses = true;
+        cr_assert_gt(long_run(device, &without), 1, "%s was never left", rows[i].name);
+        refuses = false;
+        cr_assert_eq(memcmp(with.result, without.result, with.bytes), 0, "%s", rows[i].name);
+        long_destroy(&with), long_destroy(&without);
+    }
+    free(x);
+    device_close(device);
+}
+
+Test(cpu_device, without_memory_a_launch_that_waits_for_another_has_it_go_on) {
+    struct device *device = open_cpu(false);
+    float *x = numbers((size_t)LONG_ROWS * LONG_COLUMNS);
+    struct long_launch first, second, third, expected;
+    struct long_launch *const all[] = {&first, &second, &third, &expected};
+    for (int i = 0; i < 4; i++)
+        long_create(all[i], OP_EXP, 1, DTYPE_F32, LONG_ROWS, LONG_COLUMNS, x);
+    long_run(device, &expected);
+    refuses = true;
+    long_step(device, &first);
+    cr_assert(!first.ended);
+    cr_assert_gt(long_run(device, &second), 1, "which has turns alone");
+    long_step(device, &third);
+    cr_assert(!third.ended, "it has the place now");
+    long_step(device, &first);
+    cr_assert(first.ended, "in the turns of the second");
+    long_run(device, &third);
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(memcmp(all[i]->result, expected.result, expected.bytes), 0);
+    refuses = false;
+    for (int i = 0; i < 4; i++)
+        long_destroy(all[i]);
+    free(x);
+    device_close(device);
+}
+
+Test(cpu_device, without_memory_a_launch_that_is_abandoned_makes_room) {
+    struct device *device = open_cpu(false);
+    float *x = numbers((size_t)LONG_ROWS * LONG_COLUMNS);
+    struct long_launch first, second;
+    long_create(&first, OP_EXP, 1, DTYPE_F32, LONG_ROWS, LONG_COLUMNS, x);
+    long_create(&second, OP_EXP, 1, DTYPE_F32, LONG_ROWS, LONG_COLUMNS, x);
+    refuses = true;
+    long_step(device, &first);
+    long_step(device, &second);
+    cr_assert(!first.ended && !second.ended);
+    device->vtable->abandon(device, second.begun); /* which waits */
+    device->vtable->abandon(device, first.begun);
+    second.begun = NULL;
+    cr_assert_gt(long_run(device, &second), 1);
+    refuses = false;
+    long_destroy(&first), long_destroy(&second);
+    free(x);
+    device_close(device);
+}
