@@ -43,7 +43,7 @@ struct link_in {
     struct frame_reader reader;
     bool begun;           /* its first frame has come */
     struct failure cause; /* why the source sends nothing; code STATUS_OK where it does */
-    uint64_t deadline_ms;
+    uint64_t came_ms;
     char device[LINK_DEVICE_MAX + 1];
     char principal[PRINCIPAL_NAME_BYTES]; /* whose copy it is */
     uint8_t ticket[LINK_TICKET_BYTES];
@@ -271,7 +271,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     frame_reader_limits(&link->reader, LINK_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     link->service = service;
     link->fd = fd;
-    link->deadline_ms = link_in_deadline(service, service->limits.each.session_lease);
+    link->came_ms = service_now_ms();
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
     snprintf(link->principal, sizeof link->principal, "%s", principal);
     memcpy(link->ticket, ticket, LINK_TICKET_BYTES);
@@ -402,6 +402,26 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
 
 /* ---- time, and the ends of others ---- */
 
+/* Whether a client may have to reconnect before it can ask for its copy. */
+static bool link_in_may_return(const struct service *service, const char *principal) {
+    for (const struct connection *at = service->connections; at; at = at->next)
+        if (at->lease.granted && !at->lease.goodbye && at->state == CONNECTION_OPEN &&
+            !strcmp(at->account->name, principal))
+            return true;
+    return false;
+}
+
+/* Nobody asks for it any more. While it waits it takes a descriptor: what is left of clients that were killed in the middle
+ * of a copy does not wait for leases that nobody has. */
+static bool link_in_over(const struct service *service, const struct link_in *link, uint64_t now_ms) {
+    uint64_t waited_ms = now_ms > link->came_ms ? now_ms - link->came_ms : 0;
+
+    if (link->copy || waited_ms < service->limits.transfer_timeout_ms)
+        return false;
+    return waited_ms >= service->limits.transfer_timeout_ms + service->limits.each.session_lease ||
+           !link_in_may_return(service, link->principal);
+}
+
 void link_in_tick(struct service *service, uint64_t now_ms) {
     struct copy_in *next_copy;
     struct link_in *next_link;
@@ -418,7 +438,7 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
     }
     for (struct link_in *link = service->links.links; link; link = next_link) {
         next_link = link->next;
-        if (!link->copy && now_ms >= link->deadline_ms)
+        if (link_in_over(service, link, now_ms))
             link_in_destroy(link);
     }
 }

@@ -35,7 +35,8 @@ static uint64_t looked_at(void) {
 }
 
 static inline void open_service(const struct limits *limits) {
-    struct service_options options = {.device = "null:0", .kind = "null", .epoch = 1, .want_link = want_link};
+    struct service_options options = {
+        .device = "null:0", .kind = "null", .epoch = 1, .want_link = want_link, .limits = {.each = *limits}};
     struct engine_options engine_options = {.wake = service_wake, .owner = &service};
     struct engine *engine;
     struct fault fault;
