@@ -47,13 +47,21 @@ static void answer_free(struct service *service, struct answer *answer) {
         service->spare = answer;
 }
 
+/* A client whose connection is lost will ask again. */
+static void answer_drop_compile(struct answer *answer) {
+    const struct connection *connection = answer->connection;
+
+    if (connection->state != CONNECTION_OPEN || !connection->unplugging || !compile_leave(answer->compile))
+        compile_let_go(answer->compile);
+}
+
 static void answer_destroy(struct answer *answer) {
     if (answer->kind == ANSWER_FETCH)
         feed_finish(&answer->feed);
     else if (answer->kind == ANSWER_WAIT && answer->previous)
         wait_cancel(&answer->wait);
     else if (answer->kind == ANSWER_COMPILE)
-        compile_let_go(answer->compile);
+        answer_drop_compile(answer);
     else if (answer->kind == ANSWER_PUBLISH)
         publish_destroy(answer->publish);
     else if (answer->kind == ANSWER_SAVED)

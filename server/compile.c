@@ -95,6 +95,18 @@ static int compile_load(struct compile *compile) {
     return STATUS_OK;
 }
 
+/* It is none of those left any more. */
+static void compile_return(struct compile *compile) {
+    struct compile **at = &compile->service->compiles.left;
+
+    if (!compile->left)
+        return;
+    while (*at != compile)
+        at = &(*at)->next;
+    *at = compile->next;
+    compile->left = NULL;
+}
+
 static int compile_apart(struct kernel_job *job, const struct kernel_source *source, struct device_code **code,
                          char **log, struct fault *fault) {
     struct compile *compile = (struct compile *)((char *)job - offsetof(struct compile, job));
@@ -121,6 +133,7 @@ static void compile_ran(uv_work_t *work, int status) {
 
     (void)status; /* nothing that runs is cancelled in the pool */
     compile_work_done(service);
+    compile_return(compile);
     if (compile->answer && !compile_load(compile))
         return;
     compile_turn_over(compile);
@@ -272,6 +285,30 @@ static void compile_unqueue(struct compile *compile) {
     *at = compile->next;
     if (!*at)
         queue->last = at;
+}
+
+bool compile_leave(struct compile *compile) {
+    struct compile_queue *queue = &compile->service->compiles;
+
+    if (compile->state != COMPILE_RUNNING)
+        return false;
+    compile->left = compile->answer->connection;
+    compile->answer = NULL;
+    compile->next = queue->left;
+    queue->left = compile;
+    return true;
+}
+
+void compile_abandon(const struct connection *connection) {
+    struct compile *compile = connection->service->compiles.left, *next;
+
+    for (; compile; compile = next) {
+        next = compile->next;
+        if (compile->left != connection)
+            continue;
+        compile_return(compile);
+        compile_let_go(compile);
+    }
 }
 
 void compile_let_go(struct compile *compile) {

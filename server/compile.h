@@ -24,10 +24,11 @@ enum {
 };
 
 struct compile {
-    struct compile *next; /* while it waits for its turn */
+    struct compile *next; /* while it waits for its turn, or is among those left */
     struct service *service;
     struct account *account; /* whose turns it takes; kept */
     struct answer *answer;   /* who waits for it; NULL: nobody any more */
+    const struct connection *left; /* whose session will ask for it again, with no answer now; NULL: nobody's */
     enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_LOADING, COMPILE_DONE } state;
     uint64_t kernel; /* the id to bind */
     uint64_t started_ns;
@@ -40,6 +41,7 @@ struct compile {
 /* Of a service. */
 struct compile_queue {
     struct compile *first, **last;
+    struct compile *left; /* at a compiler */
     unsigned running; /* in compilers */
     unsigned busy;    /* threads: those that wait for these, that load, that release */
     uint64_t turns;   /* so far */
@@ -55,5 +57,9 @@ int compile_start(struct answer *answer, uint64_t kernel, const char *source, co
                   struct compile **compile, struct fault *fault);
 /* Starts to take off the device what nobody needs any more. */
 void compile_release_unused(struct service *service);
+/* The answer is lost with its session's socket, and its client will ask again: a compiler goes on, for what it makes is there
+ * then. False: there is nothing to keep, and compile_let_go() is due. Else compile_abandon() is, when the session ends. */
+bool compile_leave(struct compile *compile);
+void compile_abandon(const struct connection *connection);
 /* The answer goes away, and its session may: a compiler is ended, a load runs to its end; then all is freed. Takes NULL. */
 void compile_let_go(struct compile *compile);

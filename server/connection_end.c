@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "server/compile.h"
 #include "server/log.h"
 #include "server/request.h"
 
@@ -19,6 +20,7 @@ static void connection_end_session(struct connection *connection) {
     connection->wait_room = false;
     if (!connection->session)
         return;
+    compile_abandon(connection);
     session_stats(connection->session, &stats);
     work = account_work_of(&stats);
     session_notify_room(connection->session, 0, NULL, NULL);
@@ -114,6 +116,7 @@ static bool connection_unplug_some(struct connection *connection) {
 
 void connection_unplug(struct connection *connection) {
     connection->lease.ack_due = false;
+    connection->unplugging = true;
     connection_close(connection);
     if (!connection_unplug_some(connection) || connection->lease.scan.on)
         service_mark_giving_up(connection->service, connection);

@@ -1,8 +1,10 @@
 /* Calls that wait for an answer, which is lost with a connection: they ask again, behind what others have enqueued meanwhile. */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -17,11 +19,14 @@ static struct daemon tensord;
 static struct proxy proxy;
 static struct client client;
 
-static void start(void) {
-    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0",
-                                                    .flags = (const char *const[]){"--user-kernels", "all", NULL}});
+static void start_with(const char *const *flags) {
+    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0", .flags = flags});
     proxy_start(&proxy, tensord.url, 1);
     client_open(&client, proxy.url, "late:0");
+}
+
+static void start(void) {
+    start_with((const char *const[]){"--user-kernels", "all", NULL});
 }
 
 static void stop(void) {
@@ -107,6 +112,81 @@ Test(asked_again, kernel_is_compiled) {
     }
 }
 
+static uint64_t reconnects(void) {
+    td_link link;
+    cr_assert(!td_device_link(client.device, &link));
+    return link.reconnects;
+}
+
+/* ---- compilers that are at work ---- */
+
+static char gate[64]; /* a folder: "// gate FOLDER" (tests/device/late.c) */
+
+/* So many compilers have begun. */
+static int begun(void) {
+    int n = 0;
+    DIR *folder = opendir(gate);
+    cr_assert_not_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        n += !strncmp(entry->d_name, "begun", 5);
+    closedir(folder);
+    return n;
+}
+
+static void *compile_behind_gate(void *kernel) {
+    char source[96];
+    snprintf(source, sizeof source, "// gate %s", gate);
+    return (void *)(intptr_t)td_kernel_compile(client.device, source, "saxpy", kernel);
+}
+
+static pthread_t compiling(td_kernel **kernel) {
+    pthread_t thread;
+    int64_t deadline = deadline_in(WAIT_MS);
+    daemon_directory_make(gate);
+    cr_assert(!pthread_create(&thread, NULL, compile_behind_gate, kernel));
+    while (!begun())
+        cr_assert(deadline_pause(deadline), "no compiler has begun");
+    return thread;
+}
+
+Test(asked_again, compiler_goes_on_while_its_client_is_away) {
+    char path[96];
+    td_kernel *kernel = NULL;
+    void *result;
+    int64_t deadline = deadline_in(WAIT_MS);
+    pthread_t thread = compiling(&kernel);
+    proxy_cut(&proxy);
+    while (!reconnects())
+        cr_assert(deadline_pause(deadline), "the client does not come back");
+    cr_assert(!td_sync(client.device)); /* it has asked again, too */
+    snprintf(path, sizeof path, "%s/open", gate);
+    FILE *open = fopen(path, "w");
+    cr_assert(open && !fclose(open));
+    pthread_join(thread, &result);
+    cr_expect_eq((intptr_t)result, 0, "%d", (int)(intptr_t)result);
+    cr_expect_not_null(kernel);
+    cr_expect_eq(begun(), 1, "it was compiled %d times", begun());
+    daemon_directory_remove(gate);
+}
+
+/* Nobody will come back for it. */
+Test(asked_again, compiler_ends_with_the_session_that_has_left_it) {
+    td_kernel *kernel = NULL;
+    void *result;
+    stop();
+    start_with((const char *const[]){"--user-kernels=all", "--session-lease=1s", NULL});
+    pthread_t thread = compiling(&kernel);
+    atomic_store(&proxy.shut, true);
+    proxy_cut(&proxy);
+    cr_assert(daemon_log_has(&tensord, "session_close", WAIT_MS));
+    daemon_stop(&tensord); /* which waits for compilers */
+    pthread_join(thread, &result);
+    cr_expect_neq((intptr_t)result, 0);
+    cr_expect_eq(begun(), 1);
+    daemon_directory_remove(gate);
+    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0"});
+}
+
 /* ---- answers that wait for the disk ---- */
 
 static char held[96];
@@ -124,12 +204,6 @@ static void *publish_new(void *tensor) {
 static void *unpublish(void *none) {
     (void)none;
     return (void *)(intptr_t)td_unpublish(client.device, "x");
-}
-
-static uint64_t reconnects(void) {
-    td_link link;
-    cr_assert(!td_device_link(client.device, &link));
-    return link.reconnects;
 }
 
 /* Whether another client sees the change that waits for the disk. */
