@@ -8,6 +8,8 @@
 #include "server/service.h"
 #include "server/state.h"
 
+enum { NAMES_MAKE_STEPS = 3 }; /* of the budget, for a name that is looked at and copied */
+
 void names_init(struct names *names, struct service *service) {
     *names = (struct names){.service = service};
 }
@@ -92,10 +94,9 @@ int names_take_owner(struct names *names, const char *principal, const struct li
 
 /* ---- entries ---- */
 
-/* Position of the name among the first `high`, or of where it belongs. */
-static bool owner_seek_below(const struct name_owner *owner, unsigned high, const char *name, unsigned *position) {
-    unsigned low = 0;
-
+/* Position of the name from `low` on and below `high`, or of where it belongs. */
+static bool owner_seek_between(const struct name_owner *owner, unsigned low, unsigned high, const char *name,
+                               unsigned *position) {
     while (low < high) {
         unsigned middle = low + (high - low) / 2;
         int order = strcmp(owner->entries[middle]->name, name);
@@ -114,7 +115,7 @@ static bool owner_seek_below(const struct name_owner *owner, unsigned high, cons
 }
 
 static bool owner_seek(const struct name_owner *owner, const char *name, unsigned *position) {
-    return owner_seek_below(owner, owner->count, name, position);
+    return owner_seek_between(owner, 0, owner->count, name, position);
 }
 
 unsigned names_after(const struct name_owner *owner, const char *name) {
@@ -247,107 +248,179 @@ void names_stats(const struct names *names, struct stats_names *stats) {
 
 /* Several names on their way in. */
 struct names_batch {
-    struct name_owner *owner;
-    struct held *const *values;
     const char *const *texts;
-    unsigned n, added;           /* names; those of them that are not there yet */
-    uint64_t spare;              /* bytes of the values that are replaced */
-    struct name_entry **entries; /* one for each name */
+    struct held *const *values;
+    unsigned n, made; /* names; those that have been checked and have an entry */
+    struct name_entry **entries, **merged;
+    unsigned width, low, left,
+        right; /* of the sort: its runs, where the pair of them in hand begins, and what is next in both */
+    struct batch_place {
+        unsigned position; /* among the owner's entries */
+        bool replaces;     /* the one that is there */
+    } * places;
 };
 
-static int names_compare(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n) {
+    struct names_batch *batch = malloc(sizeof *batch);
+
+    if (!batch)
+        return NULL;
+    *batch = (struct names_batch){.texts = texts, .values = values, .n = n, .width = 1, .right = 1};
+    batch->entries = calloc(n, sizeof *batch->entries);
+    batch->merged = calloc(n, sizeof *batch->merged);
+    batch->places = calloc(n, sizeof *batch->places);
+    if (batch->entries && batch->merged && batch->places)
+        return batch;
+    names_batch_destroy(batch);
+    return NULL;
 }
 
-static int batch_check_names(const struct names_batch *batch, struct fault *fault) {
-    const char **sorted = malloc(batch->n * sizeof *sorted);
-    int status = STATUS_OK;
-
-    if (!sorted)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", batch->n);
-    memcpy(sorted, batch->texts, batch->n * sizeof *sorted);
-    for (unsigned i = 0; i < batch->n && status == STATUS_OK; i++)
-        status = name_check(batch->texts[i], fault);
-    qsort(sorted, batch->n, sizeof *sorted, names_compare);
-    for (unsigned i = 1; i < batch->n && status == STATUS_OK; i++)
-        if (!strcmp(sorted[i - 1], sorted[i]))
-            status = fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.160s\" is named twice", sorted[i]);
-    free(sorted);
-    return status;
-}
-
-/* What is new, and what goes for it. */
-static int batch_survey(struct names_batch *batch, unsigned count_max, bool only_new, struct fault *fault) {
-    const struct name_owner *owner = batch->owner;
-
-    for (unsigned i = 0; i < batch->n; i++) {
-        unsigned position;
-
-        if (!owner_seek(owner, batch->texts[i], &position)) {
-            batch->added++;
-            continue;
-        }
-        if (only_new)
-            return fault_set(fault, STATUS_DUPLICATE_ID, "there is a tensor with the name \"%.160s\" already",
-                             batch->texts[i]);
-        batch->spare += held_free_bytes(owner->entries[position]->held);
-    }
-    if (batch->added > count_max || owner->count > count_max - batch->added)
-        return fault_set(fault, STATUS_LIMIT,
-                         "the limit of %u named tensors is reached: there are %u, and %u more came", count_max,
-                         owner->count, batch->added);
-    return STATUS_OK;
-}
-
-static void batch_discard(struct names_batch *batch) {
+void names_batch_destroy(struct names_batch *batch) {
+    if (!batch)
+        return;
     for (unsigned i = 0; batch->entries && i < batch->n; i++)
         free(batch->entries[i]);
     free(batch->entries);
+    free(batch->merged);
+    free(batch->places);
+    free(batch);
+}
+
+static int batch_make(struct names_batch *batch, struct fault *fault) {
+    const char *text = batch->texts[batch->made];
+    size_t length = strlen(text) + 1;
+    struct name_entry *entry;
+    int status = name_check(text, fault);
+
+    if (status)
+        return status;
+    entry = calloc(1, sizeof *entry + length);
+    if (!entry)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", batch->n);
+    memcpy(entry->name, text, length);
+    entry->held = batch->values[batch->made];
+    batch->entries[batch->made++] = entry;
+    return STATUS_OK;
+}
+
+static unsigned batch_bound(const struct names_batch *batch, unsigned place) {
+    return place < batch->n ? place : batch->n;
+}
+
+/* What is next of the pair of runs in hand. Two names that are the same meet here, as neighbours of each order do. */
+static int batch_merge_one(struct names_batch *batch, unsigned middle, unsigned high, struct fault *fault) {
+    unsigned place = batch->left + batch->right - middle;
+    int order = batch->left == middle ? 1 : batch->right == high ? -1 : 0;
+
+    if (!order) {
+        order = strcmp(batch->entries[batch->left]->name, batch->entries[batch->right]->name);
+        if (!order)
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.160s\" is named twice",
+                             batch->entries[batch->left]->name);
+    }
+    batch->merged[place] = order < 0 ? batch->entries[batch->left++] : batch->entries[batch->right++];
+    return STATUS_OK;
+}
+
+/* Sorts by merging runs of 1, of 2, of 4 and so on, since it has to be left at any point. */
+static int batch_sort_some(struct names_batch *batch, struct budget *budget, struct fault *fault) {
+    while (batch->width < batch->n) {
+        unsigned middle = batch_bound(batch, batch->low + batch->width);
+        unsigned high = batch_bound(batch, batch->low + 2 * batch->width);
+
+        while (batch->left < middle || batch->right < high) {
+            int status = batch_merge_one(batch, middle, high, fault);
+
+            if (status)
+                return status;
+            if (budget && budget_spent(budget, 1))
+                return STATUS_AGAIN;
+        }
+        batch->low = high;
+        if (high == batch->n) {
+            struct name_entry **merged = batch->merged;
+
+            batch->merged = batch->entries;
+            batch->entries = merged;
+            batch->width *= 2;
+            batch->low = 0;
+        }
+        batch->left = batch->low;
+        batch->right = batch_bound(batch, batch->low + batch->width);
+    }
+    return STATUS_OK;
+}
+
+int names_batch_some(struct names_batch *batch, struct budget *budget, struct fault *fault) {
+    while (batch->made < batch->n) {
+        int status = batch_make(batch, fault);
+
+        if (status)
+            return status;
+        if (budget && budget_spent(budget, NAMES_MAKE_STEPS))
+            return STATUS_AGAIN;
+    }
+    return batch_sort_some(batch, budget, fault);
+}
+
+/* Both are in order: looks from the last place on in steps that grow, so that neither many names nor few take long. */
+static bool batch_seek(const struct name_owner *owner, unsigned low, const char *name, unsigned *position) {
+    unsigned high = low;
+
+    for (unsigned step = 1; high < owner->count && strcmp(owner->entries[high]->name, name) < 0; step *= 2) {
+        low = high + 1;
+        high += step;
+    }
+    return owner_seek_between(owner, low, high < owner->count ? high + 1 : owner->count, name, position);
+}
+
+/* What is new, and what goes for it. */
+static int batch_survey(struct names_batch *batch, const struct name_owner *owner, unsigned count_max, bool only_new,
+                        unsigned *added, uint64_t *spare, struct fault *fault) {
+    unsigned at = 0;
+
+    *added = 0;
+    *spare = 0;
+    for (unsigned i = 0; i < batch->n; i++) {
+        struct batch_place *place = &batch->places[i];
+
+        place->replaces = batch_seek(owner, at, batch->entries[i]->name, &place->position);
+        at = place->position + place->replaces;
+        if (place->replaces && only_new)
+            return fault_set(fault, STATUS_DUPLICATE_ID, "there is a tensor with the name \"%.160s\" already",
+                             batch->entries[i]->name);
+        *added += !place->replaces;
+        *spare += place->replaces ? held_free_bytes(owner->entries[place->position]->held) : 0;
+    }
+    if (*added > count_max || owner->count > count_max - *added)
+        return fault_set(fault, STATUS_LIMIT,
+                         "the limit of %u named tensors is reached: there are %u, and %u more came", count_max,
+                         owner->count, *added);
+    return STATUS_OK;
 }
 
 /* All memory that binding needs, so that it cannot fail half-way. */
-static int batch_reserve(struct names_batch *batch, struct fault *fault) {
-    struct name_owner *owner = batch->owner;
-    unsigned needed = owner->count + batch->added;
-    bool memory = true;
+static int owner_reserve(struct name_owner *owner, unsigned added, struct fault *fault) {
+    unsigned needed = owner->count + added, capacity = needed + needed / 2 + 8;
+    struct name_entry **entries;
 
-    batch->entries = calloc(batch->n, sizeof *batch->entries);
-    for (unsigned i = 0; i < batch->n && memory && batch->entries; i++) {
-        size_t length = strlen(batch->texts[i]) + 1;
-
-        batch->entries[i] = calloc(1, sizeof *batch->entries[i] + length);
-        memory = batch->entries[i];
-        if (memory)
-            memcpy(batch->entries[i]->name, batch->texts[i], length);
-    }
-    if (batch->entries && memory && needed > owner->capacity) {
-        unsigned capacity = needed + needed / 2 + 8;
-        struct name_entry **entries = realloc(owner->entries, capacity * sizeof *entries);
-
-        memory = entries;
-        if (entries) {
-            owner->entries = entries;
-            owner->capacity = capacity;
-        }
-    }
-    if (batch->entries && memory)
+    if (needed <= owner->capacity)
         return STATUS_OK;
-    return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", batch->n);
-}
-
-static int batch_compare(const void *a, const void *b) {
-    return strcmp((*(struct name_entry *const *)a)->name, (*(struct name_entry *const *)b)->name);
+    entries = realloc(owner->entries, capacity * sizeof *entries);
+    if (!entries)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", added);
+    owner->entries = entries;
+    owner->capacity = capacity;
+    return STATUS_OK;
 }
 
 /* The last one first, so that each entry which is there already moves once at most. */
-static void batch_merge(struct names *names, struct names_batch *batch) {
-    struct name_owner *owner = batch->owner;
-    unsigned left = owner->count, end = owner->count + batch->added; /* what is not in its place yet, and places for it */
+static void batch_merge(struct names *names, struct names_batch *batch, struct name_owner *owner, unsigned added) {
+    unsigned left = owner->count, end = owner->count + added; /* what is not in its place yet, and places for it */
 
-    qsort(batch->entries, batch->n, sizeof(struct name_entry *), batch_compare);
     for (unsigned i = batch->n; i-- > 0;) {
-        unsigned position;
-        bool replaces = owner_seek_below(owner, left, batch->entries[i]->name, &position);
+        unsigned position = batch->places[i].position;
+        bool replaces = batch->places[i].replaces;
         struct name_entry *replaced = replaces ? owner->entries[position] : NULL;
         unsigned after = left - position - replaces;
 
@@ -360,42 +433,61 @@ static void batch_merge(struct names *names, struct names_batch *batch) {
             name_entry_unref(names, replaced);
         }
         state_bound(owner, batch->entries[i]);
+        batch->entries[i] = NULL;
     }
-    owner->count += batch->added;
+    owner->count += added;
 }
 
-static void batch_bind(struct names *names, struct names_batch *batch) {
-    struct name_owner *owner = batch->owner;
+static void batch_bind(struct names *names, struct names_batch *batch, struct name_owner *owner, unsigned added) {
     uint64_t now = service_now_ns();
 
     for (unsigned i = 0; i < batch->n; i++) {
         struct name_entry *entry = batch->entries[i];
 
-        entry->held = batch->values[i];
         entry->since_ns = now;
         entry->references = 1;
         held_ref(entry->held);
     }
-    batch_merge(names, batch);
-    free(batch->entries);
+    batch_merge(names, batch, owner, added);
     state_changed(names->state, owner);
+}
+
+static int names_bind_batch(struct names *names, struct name_owner *owner, const struct limits *limits,
+                            struct names_batch *batch, bool only_new, struct fault *fault) {
+    unsigned added;
+    uint64_t spare;
+    int status = batch_survey(batch, owner, (unsigned)limits->named_tensors, only_new, &added, &spare, fault);
+
+    if (status == STATUS_OK)
+        status = owner_reserve(owner, added, fault);
+    if (status == STATUS_OK)
+        status = held_charge(batch->values, batch->n, &owner->bytes, spare, fault);
+    if (status == STATUS_OK)
+        batch_bind(names, batch, owner, added);
+    return status;
 }
 
 int names_bind(struct names *names, struct name_owner *owner, const struct limits *limits, struct held *const values[],
                const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
-    struct names_batch batch = {.owner = owner, .values = values, .texts = texts, .n = n};
-    int status = batch_check_names(&batch, fault);
+    struct names_batch *batch = names_batch_create(values, texts, n);
+    int status = batch ? names_batch_some(batch, NULL, fault)
+                       : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", n);
 
     if (status == STATUS_OK)
-        status = batch_survey(&batch, (unsigned)limits->named_tensors, only_new, fault);
+        status = names_bind_batch(names, owner, limits, batch, only_new, fault);
+    names_batch_destroy(batch);
+    return status;
+}
+
+int names_publish_batch(struct names *names, const char *principal, const struct limits *limits,
+                        struct names_batch *batch, bool only_new, struct fault *fault) {
+    struct name_owner *owner;
+    int status = names_take_owner(names, principal, limits, &owner, fault);
+
     if (status == STATUS_OK)
-        status = batch_reserve(&batch, fault);
-    if (status == STATUS_OK)
-        status = held_charge(values, n, &batch.owner->bytes, batch.spare, fault);
-    if (status == STATUS_OK)
-        batch_bind(names, &batch);
-    else
-        batch_discard(&batch);
+        status = names_bind_batch(names, owner, limits, batch, only_new, fault);
+    if (status)
+        names_let_go(names);
     return status;
 }
 

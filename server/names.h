@@ -14,6 +14,7 @@ enum {
     NAMES_COUNT_MAX = 16384, /* names of a principal on a device, at most: what a file of them has room for */
 };
 
+struct budget;
 struct names;
 struct saved_value;
 struct service;
@@ -57,9 +58,19 @@ void names_init(struct names *names, struct service *service);
 /* Lets go of all values; the sessions have gone. */
 void names_finish(struct names *names);
 
-/* Binds all of these names in one step, or none, within the principal's limits. `values` are computed; what succeeds takes
- * a reference to each. `only_new`: STATUS_DUPLICATE_ID where one of the names is there. STATUS_LIMIT,
- * STATUS_INVALID_ARGUMENT. */
+/* Names that are about to be bound: checked, copied and put into order in as many turns as that takes. `values` are computed;
+ * they and the texts are the caller's, and stay there for as long. NULL without memory for it. */
+struct names_batch;
+struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n);
+/* As far as the budget goes (NULL: to its end). STATUS_AGAIN: there is more to do; STATUS_INVALID_ARGUMENT. */
+int names_batch_some(struct names_batch *batch, struct budget *budget, struct fault *fault);
+/* Takes NULL. */
+void names_batch_destroy(struct names_batch *batch);
+/* Binds all of these names in one step, or none, within the principal's limits; the batch is through. What succeeds takes a
+ * reference to each value. `only_new`: STATUS_DUPLICATE_ID where one of the names is there. STATUS_LIMIT. */
+int names_publish_batch(struct names *names, const char *principal, const struct limits *limits, struct names_batch *batch,
+                  bool only_new, struct fault *fault);
+/* All of that at once. */
 int names_publish(struct names *names, const char *principal, const struct limits *limits, struct held *const values[],
                   const char *const texts[], unsigned n, bool only_new, struct fault *fault);
 /* STATUS_UNKNOWN_ID where there is none. */

@@ -23,8 +23,11 @@ struct publish {
     unsigned held;           /* those that have been asked for */
     bool only_new;
     bool failed;
-    struct failure failure; /* the first */
-    const char **names;     /* their texts lie behind them */
+    struct failure failure;    /* the first */
+    const char **names;        /* their texts lie behind them */
+    struct held **values;      /* when all are there, */
+    struct names_batch *batch; /* and while they are being named, */
+    TAILQ_ENTRY(publish) turn; /* in service->publishes */
     struct publish_item items[];
 };
 
@@ -57,36 +60,28 @@ static void publish_saved(struct state_wait *wait, const struct fault *fault) {
     answer_published(publish->answer, fault ? &publish->failure : NULL);
 }
 
-static void publish_finish(struct publish *publish) {
-    struct connection *connection = publish->answer->connection;
-    struct held **values = malloc(publish->n * sizeof *values);
-    struct fault fault = {0};
-
-    for (unsigned i = 0; values && i < publish->n; i++)
-        values[i] = publish->items[i].hold.held;
-    if (!values)
-        fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
-    else
-        names_publish(&connection->service->names, connection->account->key, &connection->account->limits, values,
-                      publish->names, publish->n, publish->only_new, &fault);
-    free(values);
-    publish->failed = fault.code != STATUS_OK;
-    if (publish->failed)
-        cause_set(&publish->failure, &fault);
-}
-
 static void publish_let_go(struct publish *publish) {
     for (unsigned i = 0; i < publish->n; i++)
         if (publish->items[i].hold.session)
             hold_cancel(&publish->items[i].hold);
 }
 
+static void publish_drop_batch(struct publish *publish) {
+    if (publish->batch)
+        TAILQ_REMOVE(&publish->answer->connection->service->publishes, publish, turn);
+    names_batch_destroy(publish->batch);
+    publish->batch = NULL;
+    free(publish->values);
+    publish->values = NULL;
+}
+
 /* The values are let go of here and not when the answer has left, which is the client's business. */
-static void publish_step(struct publish *publish) {
-    if (--publish->left)
-        return;
-    if (!publish->failed)
-        publish_finish(publish);
+static void publish_end(struct publish *publish, const struct fault *fault) {
+    if (fault && fault->code) {
+        publish->failed = true;
+        cause_set(&publish->failure, fault);
+    }
+    publish_drop_batch(publish);
     publish_let_go(publish);
     struct connection *connection = publish->answer->connection;
     publish->saved.done = publish_saved;
@@ -94,6 +89,59 @@ static void publish_step(struct publish *publish) {
         answer_changed(publish->answer, connection->account->key);
     else
         answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
+}
+
+/* False: the budget has ended before all are named. */
+static bool publish_name_some(struct publish *publish) {
+    struct connection *connection = publish->answer->connection;
+    struct fault fault = {0};
+    int status = names_batch_some(publish->batch, service_budget(connection->service), &fault);
+
+    if (status == STATUS_AGAIN)
+        return false;
+    if (status == STATUS_OK)
+        names_publish_batch(&connection->service->names, connection->account->key, &connection->account->limits,
+                            publish->batch, publish->only_new, &fault);
+    publish_end(publish, &fault);
+    return true;
+}
+
+/* One after the other, so that each finds what the one before has made of the names. */
+void publish_turn(struct service *service) {
+    struct publish *publish;
+
+    while ((publish = TAILQ_FIRST(&service->publishes)) && publish_name_some(publish))
+        continue;
+}
+
+/* All values are there: they are named in the order in which Publishes have come as far as this. */
+static void publish_name(struct publish *publish) {
+    struct service *service = publish->answer->connection->service;
+    bool first = TAILQ_EMPTY(&service->publishes);
+    struct fault fault;
+
+    publish->values = malloc(publish->n * sizeof(struct held *));
+    for (unsigned i = 0; publish->values && i < publish->n; i++)
+        publish->values[i] = publish->items[i].hold.held;
+    if (publish->values)
+        publish->batch = names_batch_create(publish->values, publish->names, publish->n);
+    if (!publish->batch) {
+        fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
+        publish_end(publish, &fault);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&service->publishes, publish, turn);
+    if (first)
+        publish_name_some(publish);
+}
+
+static void publish_step(struct publish *publish) {
+    if (--publish->left)
+        return;
+    if (publish->failed)
+        publish_end(publish, NULL);
+    else
+        publish_name(publish);
 }
 
 static void publish_held(struct hold *hold, const struct failure *failure) {
@@ -155,6 +203,7 @@ void publish_begin(struct publish *publish) {
 void publish_destroy(struct publish *publish) {
     if (!publish)
         return;
+    publish_drop_batch(publish);
     publish_let_go(publish);
     state_wait_cancel(&publish->saved);
     free(publish->names);

@@ -6,6 +6,7 @@
 #include "server/answer.h"
 
 struct publish;
+struct service;
 
 /* Copies what the message says, once: it may be asked for values in many turns. NULL without memory for it. */
 struct publish *publish_create(struct answer *answer, const Tensord__Publish *message);
@@ -13,6 +14,8 @@ struct publish *publish_create(struct answer *answer, const Tensord__Publish *me
 int publish_hold_some(struct publish *publish);
 /* All have been asked for. Calls answer_published() when it is over, possibly before it returns. */
 void publish_begin(struct publish *publish);
+/* Goes on with what is being named, as far as the budget goes. */
+void publish_turn(struct service *service);
 /* Host memory that it takes. */
 uint64_t publish_cost(const Tensord__Publish *message);
 /* Gives everything back; what has not been named by now is not. Takes NULL. */

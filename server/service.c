@@ -9,6 +9,7 @@
 #include "server/compile.h"
 #include "server/connection.h"
 #include "server/lease.h"
+#include "server/publish.h"
 
 enum {
     SERVICE_ARENA_BYTES = 2 << 20,
@@ -210,6 +211,7 @@ static void service_on_check(uv_check_t *check) {
         service_check_device(service);
         if (service->trace.connection && trace_feed_turn(service))
             service_wake(service);
+        publish_turn(service);
         service_end_some(service);
         service_flush(service);
         /* Callbacks and replies may have enqueued more, such as the next parts of a fetch. */
@@ -222,7 +224,7 @@ static void service_on_check(uv_check_t *check) {
         engine_kick(service->engine);
     service_check_end(service);
     if (service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
-        engine_due(service->engine))
+        !TAILQ_EMPTY(&service->publishes) || engine_due(service->engine))
         uv_idle_start(&service->idle, service_on_idle);
     else
         uv_idle_stop(&service->idle);
@@ -272,7 +274,7 @@ static void service_on_timer(uv_timer_t *timer) {
     if (service->options.tick)
         service->options.tick(service->options.owner);
     if (service_has_more(service) || !TAILQ_EMPTY(&service->dirty) || service_is_ending(service) ||
-        engine_due(service->engine))
+        !TAILQ_EMPTY(&service->publishes) || engine_due(service->engine))
         uv_idle_start(&service->idle, service_on_idle); /* or the loop would sleep before it looks at them */
 }
 
@@ -327,6 +329,7 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
     TAILQ_INIT(&service->heavy);
     TAILQ_INIT(&service->ending);
     TAILQ_INIT(&service->giving_up);
+    TAILQ_INIT(&service->publishes);
     link_table_init(&service->links);
     compile_queue_init(&service->compiles);
     names_init(&service->names, service);

@@ -25,9 +25,11 @@
 
 struct answer;
 struct connection;
+struct publish;
 
 /* A connection is at most once in each. */
 TAILQ_HEAD(connection_queue, connection);
+TAILQ_HEAD(publish_queue, publish);
 
 enum {
     SERVICE_TICK_MS = 100,
@@ -85,6 +87,7 @@ struct service {
     struct connection_queue light, heavy;
     struct connection_queue ending; /* are gone for everybody, and have something to give back */
     struct connection_queue giving_up;
+    struct publish_queue publishes; /* are being named, one after the other */
     uint64_t turn_ns; /* when this turn began; 0: it has not */
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */

@@ -17,6 +17,18 @@ ProtobufCMessage *__wrap_protobuf_c_message_unpack(const ProtobufCMessageDescrip
     return __real_protobuf_c_message_unpack(descriptor, allocator, bytes, data);
 }
 
+/* Until it is true, with so much time a turn that a look at the clock or two are all of it. */
+#define TURNS_UNTIL(condition)                                                                                         \
+    ({                                                                                                                 \
+        unsigned turns_ = 0;                                                                                           \
+        look_ns = SERVICE_TURN_NS;                                                                                     \
+        for (; !(condition) && turns_ < TURNS_MAX; turns_++)                                                           \
+            turn();                                                                                                    \
+        look_ns = 1000;                                                                                                \
+        cr_assert(condition, "never: " #condition);                                                                    \
+        turns_;                                                                                                        \
+    })
+
 /* Names "n0", "n1" and so on for the tensors 1, 2 and so on. */
 static void send_publish(uint64_t sequence, unsigned n) {
     Tensord__Publish publish = TENSORD__PUBLISH__INIT;
@@ -66,6 +78,41 @@ Test(service_turns, a_publish_of_more_names_than_may_be_is_refused_at_once) {
     close_service();
 }
 
+/* Values are checked, copied and put into order; only the last step has to be one. */
+Test(service_turns, many_values_that_have_come_are_named_in_turns_and_at_once) {
+    enum { MANY = 2000 };
+    char words[256];
+    open_service(&(struct limits){.named_tensors = MANY + 1, .session_tensors = MANY});
+    open_client();
+    make_tensors(MANY);
+    for (unsigned round = 0; round < 2; round++) { /* new names, then the same again */
+        send_publish(2 + round, MANY);
+        TURNS_UNTIL(!TAILQ_EMPTY(&service.publishes));
+        cr_assert_eq(names_owner(&service.names, "uid:0") == NULL, round == 0, "some are named before the others");
+        cr_assert_gt(TURNS_UNTIL(TAILQ_EMPTY(&service.publishes)), 10);
+        cr_assert_eq(receive_done(2 + round, words), STATUS_OK, "%s", words);
+        const struct name_owner *owner = names_owner(&service.names, "uid:0");
+        cr_assert_eq(owner->count, MANY);
+        for (unsigned i = 1; i < MANY; i++)
+            cr_assert_lt(strcmp(owner->entries[i - 1]->name, owner->entries[i]->name), 0);
+    }
+    close_service();
+}
+
+Test(service_turns, a_client_may_go_while_its_values_are_being_named) {
+    enum { MANY = 2000 };
+    open_service(&(struct limits){.named_tensors = MANY, .session_tensors = MANY});
+    open_client();
+    make_tensors(MANY);
+    send_publish(2, MANY);
+    TURNS_UNTIL(!TAILQ_EMPTY(&service.publishes));
+    close(client);
+    client = -1;
+    TURNS_UNTIL(!service.connections);
+    TURNS_UNTIL(TAILQ_EMPTY(&service.publishes));
+    close_service();
+}
+
 /* ---- ends ---- */
 
 enum { CROWD = 3000 };
@@ -109,18 +156,6 @@ static void send_garbage(void) {
     uint8_t garbage[FRAME_HEADER_BYTES] = {0};
     cr_assert_eq(send(client, garbage, sizeof garbage, MSG_NOSIGNAL), sizeof garbage);
 }
-
-/* Until it is true, with so much time a turn that a look at the clock or two are all of it. */
-#define TURNS_UNTIL(condition)                                                                                         \
-    ({                                                                                                                 \
-        unsigned turns_ = 0;                                                                                           \
-        look_ns = SERVICE_TURN_NS;                                                                                     \
-        for (; !(condition) && turns_ < TURNS_MAX; turns_++)                                                           \
-            turn();                                                                                                    \
-        look_ns = 1000;                                                                                                \
-        cr_assert(condition, "never: " #condition);                                                                    \
-        turns_;                                                                                                        \
-    })
 
 static void expect_last_words(void) {
     static uint8_t bytes[1 << 16];
