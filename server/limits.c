@@ -56,7 +56,7 @@ static const struct limits_key limits_keys[] = {
     {"idle-timeout", LIMITS_DURATION, LIMITS_FIELD(idle_timeout), "0", 0, LIMITS_WEEK,
      "without use a session is closed; 0: never"},
     {"operation-time", LIMITS_DURATION, LIMITS_FIELD(operation_time), "60s", 0, LIMITS_WEEK,
-     "of a device for one operation: then it is stopped (CPU), or it is refused at once (GPU); 0: any"},
+     "of a device for one operation: then stopped (CPU), or refused at once (GPU); 0: any"},
     {"session-lease", LIMITS_DURATION, LIMITS_FIELD(session_lease), "60s", 0, LIMITS_WEEK,
      "for a session to be taken up again after its connection is lost"},
 };
