@@ -48,12 +48,12 @@ struct staging_account {
 struct staging {
     struct pool pool;
     struct pool_search search; /* for whoever asks */
-    uint64_t held;   /* by all accounts */
-    unsigned active; /* accounts that hold something, the modest ones apart */
-    bool moved;      /* something was given back since a look at those who wait began, or it found no end in the pool */
+    uint64_t held;             /* by all accounts */
+    unsigned active;           /* accounts that hold something, the modest ones apart */
+    bool moved; /* something was given back since a look at those who wait began, or it found no end in the pool */
     uint64_t looks, looked_ns;
     struct staging_wait *waits, **waits_last;
-    struct staging_wait *grant_at; /* of these, where the look at them goes on; NULL: at the first */
+    struct staging_wait *grant_at;                  /* of these, where the look at them goes on; NULL: at the first */
     struct staging_wait *answered, **answered_last; /* to be told at the next poll */
     struct staging_account orphans;                 /* what ended sessions have in flight */
     struct slab flights;

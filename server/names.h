@@ -68,8 +68,8 @@ int names_batch_some(struct names_batch *batch, struct budget *budget, struct fa
 void names_batch_destroy(struct names_batch *batch);
 /* Binds all of these names in one step, or none, within the principal's limits; the batch is through. What succeeds takes a
  * reference to each value. `only_new`: STATUS_DUPLICATE_ID where one of the names is there. STATUS_LIMIT. */
-int names_publish_batch(struct names *names, const char *principal, const struct limits *limits, struct names_batch *batch,
-                  bool only_new, struct fault *fault);
+int names_publish_batch(struct names *names, const char *principal, const struct limits *limits,
+                        struct names_batch *batch, bool only_new, struct fault *fault);
 /* All of that at once. */
 int names_publish(struct names *names, const char *principal, const struct limits *limits, struct held *const values[],
                   const char *const texts[], unsigned n, bool only_new, struct fault *fault);
