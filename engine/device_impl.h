@@ -66,11 +66,12 @@ struct device_turn {
     bool shared;                   /* others have had the device of late: look more often than costs least */
     uint64_t most_ns;              /* and after so long in any case; 0: never */
     _Atomic uint64_t *progress;    /* NULL, or grows while the device works */
-    uint64_t used_ns; /* result: for so long it has worked; 0: it was too little for a look at the clock */
+    uint64_t used_ns;              /* result: for so long it has worked; 0: it was too little for a look at the clock */
 };
 
-/* Memory that kernels and libraries need besides their operands. It is the device's own, outside the pool and charged to
- * no session, so it is bounded: a launch that cannot have any goes without it, and is slower. */
+/* Memory that is kept besides operands and what launches are given (op_kernel.workspace): of a size that is known too late for
+ * that. It is the device's own, outside the pool and charged to no session, so it is bounded: a launch that cannot have any
+ * goes without it, and is slower. */
 struct device_workspaces {
     uint64_t bytes, limit; /* taken now; the most that it may be */
     uint64_t growths;      /* how often more was taken, ever */
@@ -132,6 +133,6 @@ void device_note_dtypes(struct device *device);
 /* A backend's own struct begins with this. */
 struct device {
     const struct device_vtable *vtable;
-    unsigned rates_changed; /* how often rates() has come to tell something else; owner thread */
+    unsigned rates_changed;       /* how often rates() has come to tell something else; owner thread */
     uint32_t dtypes[OP_CODE_MAX]; /* of op_kernel.dtypes: device_note_dtypes() */
 };

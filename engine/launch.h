@@ -69,6 +69,7 @@ struct launch {
     struct report *report; /* not NULL for OP_FAMILY_TAKE, and where the launch may be stopped for the time it takes */
     const int64_t *ints;
     const double *floats;
+    void *workspace; /* so many bytes as op_kernel.workspace says, of any content, at an address for any type; NULL: none */
     struct operand output;
     struct operand inputs[]; /* [n_inputs], at most 3 */
 };

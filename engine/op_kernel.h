@@ -27,6 +27,11 @@ struct op_kernel {
     /* Gets hold of what the kernel cannot do without and finds at run time, such as a library. STATUS_OK, at once where it has
      * it, or STATUS_UNSUPPORTED with the reason. NULL: it needs nothing. */
     int (*needs)(struct device *device, enum dtype dtype, struct fault *fault);
+    /* Whether it takes a launch of these dtypes, shapes and layouts, in its normal form: STATUS_OK, or STATUS_UNSUPPORTED with the
+     * reason. NULL: it takes all with a dtype of its own. */
+    int (*accepts)(struct device *device, const struct launch *launch, struct fault *fault);
+    /* Bytes that it needs for this launch besides its operands: launch->workspace. NULL: none. */
+    uint64_t (*workspace)(struct device *device, const struct launch *launch);
     enum op_parts parts; /* instead of a kernel */
     const char *reason;  /* why there is neither, in words that follow "a cpu device has no exp: " */
 };

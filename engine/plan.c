@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/device_impl.h"
 #include "engine/session_impl.h"
 
 /* ---- order between streams ---- */
@@ -53,7 +54,7 @@ static int join_uses(struct stream *stream, struct uses *uses) {
 
 /* Before a launch: makes sure its use of the storage can be recorded, by a record that exists already, since the launch
  * may yet fail to be enqueued. */
-static int reserve_use(struct stream *stream, struct storage *storage, struct fault *fault) {
+static inline int reserve_use(struct stream *stream, struct storage *storage, struct fault *fault) {
     if (!storage)
         return STATUS_OK;
     struct uses *uses = &storage->uses;
@@ -65,7 +66,7 @@ static int reserve_use(struct stream *stream, struct storage *storage, struct fa
     return STATUS_OK;
 }
 
-static void record_use(struct stream *stream, struct storage *storage) {
+static inline void record_use(struct stream *stream, struct storage *storage) {
     if (storage)
         uses_add(&storage->uses, stream, stream->enqueued);
 }
@@ -111,6 +112,56 @@ static int plan_check_time(const struct stream *stream, uint64_t weight, struct 
     return STATUS_OK;
 }
 
+/* A launch on its way, with shapes and strides where the views have them. */
+union plan_form {
+    struct launch launch;
+    uint8_t bytes[sizeof(struct launch) + 3 * sizeof(struct operand)];
+};
+
+static void form_operand(struct operand *operand, const struct view *view) {
+    operand->data = view->data;
+    operand->shape = view->shape;
+    operand->strides = view->strides;
+    operand->dtype = (uint8_t)view->dtype;
+    operand->as = (uint8_t)view->as;
+    operand->rank = (uint8_t)view->rank;
+}
+
+/* Charged to whom the output is. */
+static int plan_workspace(struct stream *stream, const struct plan *plan, uint64_t bytes, struct storage **workspace,
+                          struct fault *fault) {
+    struct fault why;
+    int code = session_storage(plan->out->storage->session, bytes, stream, workspace, &why);
+    if (code != STATUS_OK)
+        return fault_set(fault, code, "for the workspace: %s", why.message);
+    code = plan_wait_memory(stream, *workspace, fault);
+    if (code == STATUS_OK)
+        code = reserve_use(stream, *workspace, fault);
+    if (code != STATUS_OK)
+        storage_unref(&stream->engine->pool, *workspace);
+    return code;
+}
+
+/* Asks a kernel that has something to say about the launch. Apart, since plan_push() itself is on the way of every operation. */
+__attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan, const struct op_kernel *kernel,
+                    struct storage **workspace, struct fault *fault) {
+    struct device *device = stream->engine->device;
+    union plan_form form;
+    form.launch = (struct launch){.opcode = (uint16_t)plan->opcode,
+                                  .n_inputs = (uint8_t)plan->n_inputs,
+                                  .n_ints = (uint8_t)plan->n_ints,
+                                  .n_floats = (uint8_t)plan->n_floats,
+                                  .tf32 = plan->tf32,
+                                  .ints = plan->ints,
+                                  .floats = plan->floats};
+    form_operand(&form.launch.output, plan->out);
+    for (unsigned i = 0; i < plan->n_inputs; i++)
+        form_operand(&form.launch.inputs[i], plan->inputs[i]);
+    int code = kernel->accepts ? kernel->accepts(device, &form.launch, fault) : STATUS_OK;
+    uint64_t bytes = code == STATUS_OK && kernel->workspace ? kernel->workspace(device, &form.launch) : 0;
+    return bytes ? plan_workspace(stream, plan, bytes, workspace, fault) : code;
+}
+
 static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {
     size_t bytes = (size_t)view->rank * sizeof *room;
     operand->data = view->data;
@@ -139,6 +190,10 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     }
     if (code == STATUS_OK)
         code = plan_check_time(stream, plan->weight, fault);
+    const struct op_kernel *kernel = stream->engine->device->vtable->operations[plan->opcode];
+    struct storage *workspace = NULL;
+    if (__builtin_expect(kernel->accepts || kernel->workspace, 0) && code == STATUS_OK)
+        code = plan_ask(stream, plan, kernel, &workspace, fault);
     if (code != STATUS_OK)
         return code;
     stream->estimated_ns += plan->weight;
@@ -150,8 +205,10 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     uint16_t factor = cost_factor(&stream->engine->cost, plan->opcode, (unsigned)last->dtype);
     uint64_t weight = cost_corrected(plan->weight, factor);
     struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), weight);
-    if (!record)
+    if (!record) {
+        storage_unref(&stream->engine->pool, workspace);
         return plan_no_memory(fault);
+    }
     if (label)
         launch_label(record, stream->label, bytes, label);
     struct launch *launch = &record->launch;
@@ -162,6 +219,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     launch->factor = factor;
     launch->tf32 = plan->tf32;
     launch->report = plan->report ? plan->report : stream->report;
+    launch->workspace = workspace ? workspace->data : NULL;
     int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs);
     launch->ints = room;
     if (plan->n_ints)
@@ -176,6 +234,10 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     record_use(stream, plan->out->storage);
     for (unsigned i = 0; i < plan->n_inputs; i++)
         record_use(stream, plan->inputs[i]->storage);
+    if (__builtin_expect(workspace != NULL, 0)) {
+        record_use(stream, workspace);
+        storage_unref(&stream->engine->pool, workspace);
+    }
     return STATUS_OK;
 }
 

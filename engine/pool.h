@@ -25,8 +25,9 @@
  * with figures; cudaMallocAsync decides when the submitter comes to it, when it is too late to refuse, on another thread, and
  * cannot tell the largest free block. It would be a call of the driver for each result and each free, where this is
  * a look into a list. And one allocator serves all kinds of devices, so that its rules are tested where there is no GPU.
- * Libraries' workspaces do come from cudaMallocAsync (engine/cuda/cuda_stream.c): only the submitter knows their sizes,
- * they are few, and a launch can go without. */
+ * Kernels' workspaces come from here too (op_kernel.workspace). But what cublasLt wants for a product does come from
+ * cudaMallocAsync (engine/cuda/cuda_stream.c): how much that is, and which operands must be packed for it, only cublasLt tells,
+ * which the submitter asks, and a launch can go without. */
 #pragma once
 
 #include "engine/device.h"

@@ -20,9 +20,6 @@ struct cpu {
     struct team team;
     const struct cpu_kernels *kernels;
     struct blas blas;
-    void *scratch; /* for matrix products in blocks; kept, since fresh pages cost more than what is done with them */
-    _Atomic size_t scratch_bytes;
-    _Atomic uint64_t scratch_growths;
     _Atomic size_t begun_bytes; /* of launches that have begun and not ended */
     struct cpu_spare spare;
     struct cpu_job waiting; /* stands for a launch for which there is no room */
@@ -44,5 +41,6 @@ void cpu_rates_init(struct cpu *cpu, bool measure);
 void cpu_rates_of_blas(struct cpu *cpu);
 void cpu_rates(const struct device *device, struct device_rates *rates);
 
-/* What is kept for matrix products, in matmul.c. */
-void cpu_workspaces(struct device *device, struct device_workspaces *workspaces);
+/* struct op_kernel of products, in matmul.c. */
+int cpu_matmul_accepts(struct device *device, const struct launch *launch, struct fault *fault);
+uint64_t cpu_matmul_workspace(struct device *device, const struct launch *launch);

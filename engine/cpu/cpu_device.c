@@ -91,7 +91,8 @@ static const struct cpu_kernel elementwise = {{.dtypes = elementwise_found, .con
                                               cpu_elementwise};
 static const struct cpu_kernel reduction = {{.dtypes = reductions_found, .converts = converts_tiles}, cpu_reduce};
 static const struct cpu_kernel softmax = {{.dtypes = softmax_found}, cpu_softmax};
-static const struct cpu_kernel product = {{.needs = needs_blas}, cpu_matmul};
+static const struct cpu_kernel product = {
+    {.needs = needs_blas, .accepts = cpu_matmul_accepts, .workspace = cpu_matmul_workspace}, cpu_matmul};
 static const struct cpu_kernel take = {{.converts = converts_positions}, cpu_take};
 static const struct cpu_kernel take_along_axis = {{.converts = converts_positions}, cpu_take_along_axis};
 static const struct cpu_kernel one_hot = {{.converts = converts_positions}, cpu_one_hot};
@@ -196,6 +197,13 @@ static void cpu_abandon(struct device *device, struct device_begun *begun) {
     }
 }
 
+/* What launches that have begun keep until they end: where they are, and partial results. How much depends on how many threads
+ * take part, so it is not asked for when they are bound; it is gone with them. */
+static void cpu_workspaces(struct device *device, struct device_workspaces *workspaces) {
+    uint64_t bytes = atomic_load(&((struct cpu *)device)->begun_bytes);
+    *workspaces = (struct device_workspaces){.bytes = bytes, .limit = bytes};
+}
+
 static int cpu_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
                       struct fault *fault) {
     struct device_turn turn = {0};
@@ -275,7 +283,6 @@ static int cpu_open(const struct device_options *options, struct device **device
 static void cpu_close(struct device *device) {
     struct cpu *cpu = (struct cpu *)device;
     team_finish(&cpu->team);
-    free(cpu->scratch);
     cpu_spare_finish(&cpu->spare);
     free(cpu);
 }

@@ -12,8 +12,8 @@ enum {
     PARTS_PER_THREAD = 4,     /* so that a thread which starts late, or is held up, leaves its share to others */
     PART_WORK_MOST = 1 << 20, /* a part then takes 0.1 to 1 ms, and 10 where the estimate is far too low */
     JOB_WORK = 8 << 20,       /* from here on a job can be left */
-    /* What the largest job needs that goes on with one lane: a rectangle of a matrix product in blocks, */
-    SPARE_BYTES = 2 << 20,
+    /* What the largest job needs that goes on with one lane: its own, a row of accumulators, */
+    SPARE_BYTES = 64 << 10,
     SPARE_THREAD_BYTES = 68 << 10, /* and the segments of a reduction with fewer outputs than threads */
     WAIT_NS = 5 * 1000 * 1000,
 };

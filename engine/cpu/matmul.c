@@ -25,10 +25,6 @@ enum {
 };
 /* Multiplications of a piece, between two looks whether to stop: about 1 ms. */
 static const int64_t piece_work = INT64_C(1) << 25;
-/* Elements of scratch for one part: blocks of a, b and c. */
-static const int64_t block_operands = (int64_t)BLOCK_ROWS * BLOCK_DEPTH + (int64_t)BLOCK_DEPTH * BLOCK_COLUMNS;
-static const size_t block_elements =
-    (size_t)BLOCK_ROWS * BLOCK_DEPTH + (size_t)BLOCK_DEPTH * BLOCK_COLUMNS + (size_t)BLOCK_ROWS * BLOCK_COLUMNS;
 
 struct matrix {
     char *data;
@@ -49,6 +45,11 @@ struct job {
     int64_t batches;
     int64_t grid_rows, grid_columns;
     bool direct;
+    unsigned threads; /* that it is worth */
+    double work;
+    /* A thread's blocks in the workspace: where that of b begins, that of c, and the next thread's. */
+    int64_t b_block, c_block, blocks;
+    char *workspace;
     /* Of a piece of a rectangle: what is computed between two looks. The depth does not follow what others do, nor what was
      * measured: sums would be rounded in another order. */
     int64_t depth;
@@ -237,18 +238,17 @@ static int64_t block_depth(int64_t rows, int64_t columns) {
 }
 
 /* Of `c`, a rectangle of a block's size at most, the sum up to and without number `end`, from number `begin` on: in
- * c_block, which has it up to `begin`. */
+ * its block, which has it up to `begin`. */
 static void multiply_packed(const struct job *job, const struct matrix *a, const struct matrix *b,
-                            const struct matrix *c, int64_t begin, int64_t end, char *c_block, char *scratch) {
-    struct matrix result = {c_block, c->rows, c->columns, c->columns, 1};
-    char *b_block = scratch + (int64_t)BLOCK_ROWS * BLOCK_DEPTH * job->packed_size;
+                            const struct matrix *c, int64_t begin, int64_t end, char *blocks) {
+    struct matrix result = {blocks + job->c_block, c->rows, c->columns, c->columns, 1};
     int64_t deepest = block_depth(c->rows, c->columns);
     for (int64_t l = begin; l < end; l += deepest) {
         int64_t depth = least(deepest, end - l);
         struct matrix left = matrix_part(a, 0, c->rows, l, depth, operand_size(job->a));
         struct matrix right = matrix_part(b, l, depth, 0, c->columns, operand_size(job->b));
-        left = pack(job, job->a, &left, scratch);
-        right = pack(job, job->b, &right, b_block);
+        left = pack(job, job->a, &left, blocks);
+        right = pack(job, job->b, &right, blocks + job->b_block);
         block_multiply(job, &left, &right, &result, l == 0);
     }
 }
@@ -284,11 +284,6 @@ static int64_t job_edge(int64_t n, int64_t at, int64_t grid) {
     return n / grid * at + least(at, n % grid);
 }
 
-/* A thread's blocks. */
-static char *job_scratch_of(const struct job *job, unsigned lane) {
-    return (char *)job->base.cpu->scratch + lane * block_elements * (size_t)job->packed_size;
-}
-
 /* One rectangle, from *position on: its depth times job->height, and the rows done there. False: it is left there. */
 static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
     int64_t column = number % job->grid_columns, line = number / job->grid_columns;
@@ -301,8 +296,7 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
     a = matrix_part(&a, i, i_end - i, 0, job->k, operand_size(job->a));
     b = matrix_part(&b, 0, job->k, j, j_end - j, operand_size(job->b));
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
-    char *scratch = job->direct ? NULL : job_scratch_of(job, lane->number);
-    char *c_block = job->direct || lane->state ? lane->state : scratch + block_operands * job->packed_size;
+    char *blocks = job->direct ? NULL : job->workspace + lane->number * job->blocks;
     while (*position < job->k * job->height) {
         int64_t at = *position / job->height, done = *position % job->height, rows = c.rows - done;
         int64_t depth = least(job->depth, job->k - at);
@@ -313,7 +307,7 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
             struct matrix result = matrix_part(&c, done, rows, 0, c.columns, job->size);
             blas_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &result, at > 0);
         } else {
-            multiply_packed(job, &a, &b, &c, at, at + depth, c_block, scratch);
+            multiply_packed(job, &a, &b, &c, at, at + depth, blocks);
         }
         done += rows;
         *position = done < c.rows ? at * job->height + done : (at + depth) * job->height;
@@ -322,7 +316,7 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
         }
     }
     if (!job->direct) {
-        finish_packed(job, &c, j, c_block);
+        finish_packed(job, &c, j, blocks + job->c_block);
     } else if (job->finish) {
         finish(job, &c, j);
     }
@@ -439,18 +433,6 @@ static void job_fill(struct job *job, struct cpu_job **begun) {
     cpu_job_begin(&job->base, sizeof *job, work, begun);
 }
 
-/* The figures are read by other threads. */
-static void scratch_grow(struct cpu *cpu, size_t bytes) {
-    void *more = cpu->scratch_bytes < bytes ? aligned_alloc(64, bytes) : NULL;
-    if (!more) {
-        return;
-    }
-    free(cpu->scratch);
-    cpu->scratch = more;
-    atomic_store(&cpu->scratch_bytes, bytes);
-    atomic_fetch_add(&cpu->scratch_growths, 1);
-}
-
 static bool job_is_direct(const struct job *job) {
     struct matrix a = batch_matrix(job->a, 0), b = batch_matrix(job->b, 0);
     struct layout layout;
@@ -458,16 +440,17 @@ static bool job_is_direct(const struct job *job) {
            layout_find(&b, &layout) && job->n <= INT_MAX;
 }
 
-/* Scratch for as many threads as there may be, where any of them needs it. */
-static int job_scratch(struct job *job, unsigned threads, struct fault *fault) {
-    size_t part_bytes = block_elements * (size_t)job->packed_size;
-    scratch_grow(job->base.cpu, part_bytes * threads);
-    size_t most = job->base.cpu->scratch_bytes / part_bytes;
-    if (most == 0) {
-        return fault_set(fault, STATUS_INTERNAL, "no %zu bytes to pack matrices in", part_bytes);
-    }
-    job->base.lanes_most = most < threads ? (unsigned)most : threads; /* without more memory it goes on with less */
-    return STATUS_OK;
+static int64_t rounded(int64_t bytes) {
+    return (bytes + 63) & ~INT64_C(63);
+}
+
+/* Blocks of rectangles that have at most so many rows and columns. */
+static void job_blocks(struct job *job, int64_t height, int64_t width) {
+    int64_t a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, height * job->k);
+    int64_t b = least((int64_t)BLOCK_DEPTH * BLOCK_COLUMNS, job->k * width);
+    job->b_block = rounded(a * job->packed_size);
+    job->c_block = job->b_block + rounded(b * job->packed_size);
+    job->blocks = job->c_block + rounded(height * width * job->packed_size);
 }
 
 /* Rectangles, and pieces of them: of 1024 by 1024 and a depth of 256 in f32, 5 ms, and in two strips, which cost 2 % more, half of
@@ -488,16 +471,9 @@ static void job_divide(struct job *job, unsigned threads) {
     job->depth = job->k - job->depth < job->depth / 2 ? job->k : job->depth;                      /* no small rest */
     job->height = job->direct ? height : 1;
     job->strip = height * width < STRIP_LEAST ? height : (height / 2 + STRIP_ROWS - 1) / STRIP_ROWS * STRIP_ROWS;
-    if (!job->direct && job->depth < job->k) {
-        job->base.lane_bytes = (size_t)(height * width * job->packed_size);
+    if (!job->direct) {
+        job_blocks(job, height, width);
     }
-}
-
-void cpu_workspaces(struct device *device, struct device_workspaces *workspaces) {
-    struct cpu *cpu = (struct cpu *)device;
-    workspaces->bytes = atomic_load(&cpu->scratch_bytes) + atomic_load(&cpu->begun_bytes);
-    workspaces->limit = block_elements * sizeof(uint64_t) * cpu->team.threads + atomic_load(&cpu->begun_bytes);
-    workspaces->growths = atomic_load(&cpu->scratch_growths);
 }
 
 /* As bytes of memory traffic: some 4 multiplications take as long as moving a byte, and each operand is read. In double,
@@ -509,28 +485,54 @@ static double job_work(const struct job *job) {
     return (double)job->batches * (m * n * k * (job->product ? 1 : 0.25) + read + RECTANGLE_WORK);
 }
 
+/* How a product that has a depth is computed. */
+static void job_plan(struct job *job) {
+    job->direct = job_is_direct(job);
+    job->work = job_work(job);
+    unsigned parts = cpu_parts(job->base.cpu, job->work), most = job->base.cpu->team.threads;
+    job->threads = parts < most ? parts : most;
+    job_divide(job, job->threads);
+    double rectangles = (double)job->batches * (double)job->grid_rows * (double)job->grid_columns;
+    job->base.run = job_part;
+    job->base.parts = rectangles < parts ? (unsigned)rectangles : parts;
+    job->base.lanes_most = job->direct ? 0 : job->threads;
+}
+
+int cpu_matmul_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    struct job job;
+    job_init(&job, (struct cpu *)device, launch);
+    if (job.packed && job.base.cpu->kernels->cast[job.a->dtype][job.packed] &&
+        job.base.cpu->kernels->cast[job.b->dtype][job.packed]) {
+        return STATUS_OK;
+    }
+    return fault_set(fault, STATUS_UNSUPPORTED, "a cpu device does not multiply %s by %s",
+                     dtype_name((enum dtype)job.a->dtype), dtype_name((enum dtype)job.b->dtype));
+}
+
+uint64_t cpu_matmul_workspace(struct device *device, const struct launch *launch) {
+    struct job job;
+    job_init(&job, (struct cpu *)device, launch);
+    if (job.k > 0) {
+        job_plan(&job);
+    }
+    return (uint64_t)job.blocks * job.threads;
+}
+
 int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
+    (void)fault;
     job_init(&job, cpu, launch);
     if (job.k == 0) {
         job_fill(&job, begun);
         return STATUS_OK;
     }
-    job.direct = job_is_direct(&job);
-    double work = job_work(&job);
-    unsigned parts = cpu_parts(cpu, work), threads = parts < cpu->team.threads ? parts : cpu->team.threads;
-    job_divide(&job, threads);
-    double rectangles = (double)job.batches * (double)job.grid_rows * (double)job.grid_columns;
-    job.base.run = job_part;
-    job.base.parts = rectangles < parts ? (unsigned)rectangles : parts;
-    int status = job.direct ? STATUS_OK : job_scratch(&job, threads, fault);
-    if (status != STATUS_OK || cpu_job_keep(&job.base, sizeof job, work, begun)) {
-        return status;
+    job_plan(&job);
+    job.workspace = launch->workspace;
+    if (cpu_job_keep(&job.base, sizeof job, job.work, begun)) {
+        return STATUS_OK;
     }
-    job.base.parts = job.base.parts < threads ? job.base.parts : threads; /* a part is a thread's, with its scratch */
-    if (job.base.lanes_most && job.base.lanes_most < job.base.parts) {
-        job.base.parts = job.base.lanes_most;
-    }
+    job.base.parts =
+        job.base.parts < job.threads ? job.base.parts : job.threads; /* a part is a thread's, with its blocks */
     cpu_job_run(&job.base);
     return STATUS_OK;
 }

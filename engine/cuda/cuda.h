@@ -12,7 +12,8 @@ extern "C" {
 
 #include "engine/launch.h"
 
-/* Memory for one launch's intermediate results, and kept for the next launches on the same stream, which run after it. */
+/* Memory for a product by cublasLt, which says how much it wants when the submitter asks; and kept for the next ones on the
+ * same stream, which run after it. Other kernels' is launch->workspace. */
 struct cuda_scratch {
     void *memory;
     size_t bytes;
@@ -65,6 +66,12 @@ bool cuda_elementwise_has(unsigned opcode, enum dtype dtype);
 bool cuda_reduce_has(unsigned opcode, enum dtype dtype);
 bool cuda_softmax_has(unsigned opcode, enum dtype dtype);
 bool cuda_random_has(unsigned opcode, enum dtype dtype);
+
+/* struct op_kernel. Of the owner thread, and without calls of CUDA. */
+uint64_t cuda_reduce_workspace(const struct cuda *cuda, const struct launch *launch);
+uint64_t cuda_softmax_workspace(const struct cuda *cuda, const struct launch *launch);
+uint64_t cuda_matmul_workspace(const struct cuda *cuda, const struct launch *launch);
+int cuda_matmul_accepts(const struct launch *launch, struct fault *fault);
 
 /* Tells of each kernel of a source, until one is answered with false. `common`: one that jobs use all the time. Of CUB's
  * kernels nobody tells: only CUB knows which it launches. */

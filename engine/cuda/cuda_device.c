@@ -36,6 +36,19 @@ KERNELS_FOUND(cuda_reduce)
 KERNELS_FOUND(cuda_softmax)
 KERNELS_FOUND(cuda_random)
 
+#define WORKSPACE(driver)                                                                                              \
+    static uint64_t driver##_bytes(struct device *device, const struct launch *launch) {                               \
+        return driver##_workspace(&((struct cuda_device *)device)->cuda, launch);                                      \
+    }
+WORKSPACE(cuda_reduce)
+WORKSPACE(cuda_softmax)
+WORKSPACE(cuda_matmul)
+
+static int cuda_product_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    (void)device;
+    return cuda_matmul_accepts(launch, fault);
+}
+
 static const struct cuda_kernel full = {.driver = cuda_full};
 static const struct cuda_kernel arange = {.driver = cuda_arange};
 static const struct cuda_kernel eye = {.driver = cuda_eye};
@@ -43,9 +56,12 @@ static const struct cuda_kernel random_kernel = {{.dtypes = cuda_random_found}, 
 static const struct cuda_kernel cast = {.driver = cuda_cast};
 static const struct cuda_kernel copy = {.driver = cuda_copy};
 static const struct cuda_kernel elementwise = {{.dtypes = cuda_elementwise_found}, cuda_elementwise};
-static const struct cuda_kernel reduction = {{.dtypes = cuda_reduce_found}, cuda_reduce};
-static const struct cuda_kernel softmax = {{.dtypes = cuda_softmax_found}, cuda_softmax};
-static const struct cuda_kernel product = {.driver = cuda_matmul};
+static const struct cuda_kernel reduction = {{.dtypes = cuda_reduce_found, .workspace = cuda_reduce_bytes},
+                                             cuda_reduce};
+static const struct cuda_kernel softmax = {{.dtypes = cuda_softmax_found, .workspace = cuda_softmax_bytes},
+                                           cuda_softmax};
+static const struct cuda_kernel product = {{.accepts = cuda_product_accepts, .workspace = cuda_matmul_bytes},
+                                           cuda_matmul};
 static const struct cuda_kernel take = {.driver = cuda_take};
 static const struct cuda_kernel take_along_axis = {.driver = cuda_take_along_axis};
 static const struct cuda_kernel one_hot = {.driver = cuda_one_hot};

@@ -271,6 +271,43 @@ static int product_library(struct product *product, bool *taken, struct fault *f
     return code == STATUS_OK && *taken ? piece_run_all(product, fault) : code;
 }
 
+static bool product_for_library(const struct product *product) {
+    return dtype_kind(product->dtype) == DTYPE_KIND_FLOAT || product->dtype == DTYPE_I8;
+}
+
+/* By the module's own kernel, cut where there is memory for that. */
+static int product_by_tiles(const struct product *product, void *workspace, struct fault *fault) {
+    const struct matmul_tiled tiled = product_tiled(product);
+    if (product_for_library(product)) { /* for which it was not asked when it was bound */
+        size_t bytes = matmul_tiled_bytes(product->cuda, &tiled);
+        workspace = bytes ? cuda_scratch(product->stream, bytes, fault) : NULL;
+        if (bytes && !workspace) {
+            if (fault->code != STATUS_OUT_OF_MEMORY)
+                return (int)fault->code;
+            cudaGetLastError(); /* dealt with: without memory it is only slower */
+        }
+    }
+    return matmul_tiled_run(product->cuda, product->stream, &tiled, workspace, fault);
+}
+
+int cuda_matmul_accepts(const struct launch *launch, struct fault *fault) {
+    enum dtype a = (enum dtype)launch->inputs[0].dtype, b = (enum dtype)launch->inputs[1].dtype;
+    if (matmul_tiled_has(a, b))
+        return STATUS_OK;
+    return fault_set(fault, STATUS_UNSUPPORTED, "a cuda device does not multiply %s by %s", dtype_name(a),
+                     dtype_name(b));
+}
+
+/* What cublasLt takes is not known before it is asked, which the submitter's thread does (cuda_scratch). */
+uint64_t cuda_matmul_workspace(const struct cuda *cuda, const struct launch *launch) {
+    struct product product;
+    product_init(&product, (struct cuda *)cuda, NULL, launch);
+    if (product.k == 0 || product_for_library(&product))
+        return 0;
+    const struct matmul_tiled tiled = product_tiled(&product);
+    return matmul_tiled_bytes(cuda, &tiled);
+}
+
 int cuda_matmul(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     struct product product;
     bool taken = false;
@@ -278,13 +315,12 @@ int cuda_matmul(struct cuda *cuda, struct cuda_stream *stream, const struct laun
     product_init(&product, cuda, stream, launch);
     if (product.k == 0)
         return product_of_nothing(&product, fault);
-    if (dtype_kind(product.dtype) == DTYPE_KIND_FLOAT || product.dtype == DTYPE_I8) {
+    if (product_for_library(&product)) {
         code = product_library(&product, &taken, fault);
         if (code == STATUS_OK && !taken)
             product_count(&product, &cuda->products_slow);
     }
     if (code != STATUS_OK || taken)
         return code;
-    const struct matmul_tiled tiled = product_tiled(&product);
-    return matmul_tiled_run(cuda, stream, &tiled, true, fault);
+    return product_by_tiles(&product, launch->workspace, fault);
 }

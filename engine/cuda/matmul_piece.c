@@ -91,7 +91,7 @@ static int piece_tiled(const struct product *product, const struct piece *piece,
         tiled.c_batch[0] = product->c_batch[product->strided];
     }
     product_count(product, &product->cuda->products_slow);
-    return matmul_tiled_run(product->cuda, product->stream, &tiled, false, fault);
+    return matmul_tiled_run(product->cuda, product->stream, &tiled, NULL, fault);
 }
 
 /* What cublasLt has left to do. */

@@ -310,26 +310,24 @@ static void plan_init(struct tiled_plan *plan, const struct cuda *cuda, const st
     }
 }
 
-int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, bool cut,
+bool matmul_tiled_has(enum dtype a, enum dtype b) {
+    return tiled_find(a, b) != nullptr;
+}
+
+size_t matmul_tiled_bytes(const struct cuda *cuda, const struct matmul_tiled *product) {
+    const struct tiled_kernel *kernel = tiled_find(product->a_dtype, product->b_dtype);
+    struct tiled_plan plan;
+    plan_init(&plan, cuda, product, true);
+    size_t results = (size_t)(plan.batches * product->m * product->n);
+    return plan.parts > 1 ? results * (size_t)plan.parts * (size_t)kernel->accumulator : 0;
+}
+
+int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, void *partials,
                      struct fault *fault) {
     const struct tiled_kernel *kernel = tiled_find(product->a_dtype, product->b_dtype);
     struct tiled_plan plan;
-    if (!kernel) {
-        return fault_set(fault, STATUS_INTERNAL, "no kernel multiplies %s by %s", dtype_name(product->a_dtype),
-                         dtype_name(product->b_dtype));
-    }
-    plan_init(&plan, cuda, product, cut);
-    if (plan.parts > 1) {
-        size_t results = (size_t)(plan.batches * product->m * product->n);
-        plan.partials = cuda_scratch(stream, results * (size_t)plan.parts * (size_t)kernel->accumulator, fault);
-        if (!plan.partials && fault->code != STATUS_OUT_OF_MEMORY) {
-            return fault->code;
-        }
-        if (!plan.partials) {
-            cudaGetLastError(); /* dealt with: it goes without, only slower */
-            plan_init(&plan, cuda, product, false);
-        }
-    }
+    plan_init(&plan, cuda, product, partials != NULL);
+    plan.partials = partials;
     CUDA_TRY(fault, kernel->launch(cuda, &plan, stream->stream));
     return STATUS_OK;
 }

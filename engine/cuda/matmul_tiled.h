@@ -23,9 +23,11 @@ struct matmul_tiled {
     int64_t a_row, a_column, b_row, b_column, c_row, c_column;
 };
 
-/* `cut`: long sums of few results may be cut into parts, which takes the stream's scratch; false where the caller has
- * something in it. */
-int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, bool cut,
+bool matmul_tiled_has(enum dtype a, enum dtype b);
+/* Bytes for the parts into which long sums of few results are cut; 0: they are not. */
+size_t matmul_tiled_bytes(const struct cuda *cuda, const struct matmul_tiled *product);
+/* `partials`: so much memory; NULL: nothing is cut, which is slower where it would be. There is a kernel for these dtypes. */
+int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, void *partials,
                      struct fault *fault);
 
 #ifdef __cplusplus

@@ -340,25 +340,47 @@ static bool reduce_is_empty(const struct operand *x) {
     return empty;
 }
 
-/* Whether CUB does it, being made for one run without gaps of which more than one block gets a part; and how much memory
- * it needs for that, which depends on the device alone. An error that CUB meets while it looks at the device may be all
- * that it ever says of it again, so the others do without it then. */
+/* Whether CUB may do it, being made for one run without gaps of which more than one block gets a part. */
+static bool plan_may_be_whole(const struct reduce_plan *plan, const struct reduce_kernel *kernel) {
+    return kernel->whole && plan->parts > 1 && plan->outputs == 1 && plan->steps == 1 && plan->run_stride == 1;
+}
+
+/* Bytes for what the parts leave to be merged. What CUB would need only CUB can tell, which would be a call of CUDA for each
+ * operation that is bound: it is an accumulator for each of at most 5 times the blocks that are on the device at once, at an
+ * address that it rounds up. */
+static size_t plan_bytes(const struct reduce_plan *plan, const struct cuda *cuda, const struct reduce_kernel *kernel) {
+    enum { BLOCKS_AT_ONCE = 32, CUB_FACTOR = 5, CUB_SLACK = 512 };
+    if (plan->parts < 2) {
+        return 0;
+    }
+    size_t size = (size_t)kernel->accumulator, parts = (size_t)plan->outputs * (size_t)plan->parts * size;
+    size_t whole = (size_t)cuda->processors * BLOCKS_AT_ONCE * CUB_FACTOR * size + CUB_SLACK;
+    return plan_may_be_whole(plan, kernel) && whole > parts ? whole : parts;
+}
+
+/* Whether CUB does it with so much memory, and how much of that it needs, which depends on the device alone. An error that CUB
+ * meets while it looks at the device may be all that it ever says of it again, so the others do without it then. */
 static bool plan_is_whole(const struct reduce_plan *plan, const struct reduce_kernel *kernel, cudaStream_t stream,
                           size_t *bytes) {
-    if (!kernel->whole || plan->parts < 2 || plan->outputs > 1 || plan->steps > 1 || plan->run_stride != 1) {
+    size_t most = *bytes;
+    if (!plan_may_be_whole(plan, kernel)) {
         return false;
     }
     bool whole = kernel->whole(plan, NULL, bytes, stream) == cudaSuccess;
     if (!whole) {
         cudaGetLastError(); /* dealt with; a sticky one comes back with the launch */
     }
-    return whole;
+    return whole && *bytes <= most;
 }
 
-static void plan_undivided(struct reduce_plan *plan) {
-    plan->parts = 1;
-    plan->part_steps = plan->steps;
-    plan->part_run = plan->run;
+uint64_t cuda_reduce_workspace(const struct cuda *cuda, const struct launch *launch) {
+    const struct reduce_kernel *kernel = reduce_kernel_of(launch->opcode, launch->inputs[0].dtype);
+    struct reduce_plan plan;
+    if (reduce_is_empty(&launch->inputs[0])) {
+        return 0;
+    }
+    plan_init(&plan, cuda, launch, kernel);
+    return plan_bytes(&plan, cuda, kernel);
 }
 
 int cuda_reduce(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
@@ -368,19 +390,9 @@ int cuda_reduce(struct cuda *cuda, struct cuda_stream *stream, const struct laun
         return reduce_nothing(cuda, launch, stream->stream, fault);
     }
     plan_init(&plan, cuda, launch, kernel);
-    size_t bytes = (size_t)plan.outputs * (size_t)plan.parts * (size_t)kernel->accumulator;
+    plan.partials = launch->workspace;
+    size_t bytes = plan_bytes(&plan, cuda, kernel);
     bool whole = plan_is_whole(&plan, kernel, stream->stream, &bytes);
-    if (plan.parts > 1) {
-        plan.partials = cuda_scratch(stream, bytes, fault);
-        if (!plan.partials && fault->code != STATUS_OUT_OF_MEMORY) {
-            return fault->code;
-        }
-        if (!plan.partials) {
-            cudaGetLastError(); /* dealt with: it goes without, only slower */
-            plan_undivided(&plan);
-            whole = false;
-        }
-    }
     CUDA_TRY(fault, whole ? kernel->whole(&plan, plan.partials, &bytes, stream->stream)
                           : kernel->launch(&plan, stream->stream));
     return STATUS_OK;

@@ -8,8 +8,7 @@
  *
  * DeviceReduce cuts the input by its length and the device alone and merges the blocks' accumulators with a second
  * kernel, in order: it promises equal results from run to run on one device ("run-to-run" determinism, in
- * <cub/device/device_reduce.cuh>). It allocates nothing: it tells how much memory it needs, and the stream's scratch is
- * that. */
+ * <cub/device/device_reduce.cuh>). It allocates nothing: it tells how much memory it needs. */
 #pragma once
 
 #include <atomic>

@@ -735,30 +735,32 @@ static void plan_streamed(struct softmax_plan *plan, const struct cuda *cuda) {
     }
 }
 
-int cuda_softmax(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static softmax_launcher *plan_make(struct softmax_plan *plan, const struct cuda *cuda, const struct launch *launch,
+                                   const struct softmax_kernel *kernel) {
+    plan_init(plan, launch);
+    softmax_launcher *launcher = plan_held(plan, kernel)           ? kernel->held
+                                 : plan_shared(plan, cuda, kernel) ? kernel->shared
+                                                                   : kernel->streamed;
+    if (launcher == kernel->streamed) {
+        plan_streamed(plan, cuda);
+    }
+    int64_t tiles = (plan->rows + plan->beside - 1) / plan->beside * plan->parts;
+    int64_t most = (int64_t)cuda->processors * BLOCKS_MAX;
+    plan->grid = (int)(tiles < most ? tiles : most);
+    return launcher;
+}
+
+uint64_t cuda_softmax_workspace(const struct cuda *cuda, const struct launch *launch) {
     const struct softmax_kernel *kernel = &kernels[launch->inputs[0].dtype - DTYPE_F16];
     struct softmax_plan plan;
-    plan_init(&plan, launch);
-    softmax_launcher *launcher = plan_held(&plan, kernel)           ? kernel->held
-                                 : plan_shared(&plan, cuda, kernel) ? kernel->shared
-                                                                    : kernel->streamed;
-    if (launcher == kernel->streamed) {
-        plan_streamed(&plan, cuda);
-    }
-    int64_t tiles = (plan.rows + plan.beside - 1) / plan.beside * plan.parts;
-    int64_t most = (int64_t)cuda->processors * BLOCKS_MAX;
-    plan.grid = (int)(tiles < most ? tiles : most);
-    if (plan.parts > 1) {
-        plan.partials = cuda_scratch(stream, (size_t)plan.rows * (size_t)plan.parts * (size_t)kernel->partial, fault);
-        if (!plan.partials && fault->code != STATUS_OUT_OF_MEMORY) {
-            return fault->code;
-        }
-        if (!plan.partials) {
-            cudaGetLastError(); /* dealt with: it goes without, only slower */
-            plan.parts = 1;
-            plan.part = plan.n;
-        }
-    }
+    plan_make(&plan, cuda, launch, kernel);
+    return plan.parts > 1 ? (uint64_t)plan.rows * (uint64_t)plan.parts * (uint64_t)kernel->partial : 0;
+}
+
+int cuda_softmax(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+    struct softmax_plan plan;
+    softmax_launcher *launcher = plan_make(&plan, cuda, launch, &kernels[launch->inputs[0].dtype - DTYPE_F16]);
+    plan.partials = launch->workspace;
     CUDA_TRY(fault, launcher(&plan, stream->stream));
     return STATUS_OK;
 }

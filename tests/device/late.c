@@ -139,6 +139,7 @@ static void late_run(struct late *late, const struct launch *launch) {
         return;
     memcpy(real, launch, sizeof *launch + launch->n_inputs * sizeof(struct operand));
     real->output.data = real_address(real->output.data);
+    real->workspace = real->workspace ? real_address(real->workspace) : NULL;
     for (unsigned i = 0; i < real->n_inputs; i++)
         real->inputs[i].data = real_address(real->inputs[i].data);
     pthread_mutex_lock(&late->kernels);
@@ -515,8 +516,22 @@ static int late_needs(struct device *device, enum dtype dtype, struct fault *fau
     return cpu->vtable->operations[OP_MATMUL]->needs(cpu, dtype, fault);
 }
 
+static int late_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    struct device *cpu = ((struct late *)device)->cpu;
+    return cpu->vtable->operations[launch->opcode]->accepts(cpu, launch, fault);
+}
+
+static uint64_t late_workspace(struct device *device, const struct launch *launch) {
+    struct device *cpu = ((struct late *)device)->cpu;
+    return cpu->vtable->operations[launch->opcode]->workspace(cpu, launch);
+}
+
 static const struct op_kernel late_kernel = {.dtypes = late_dtypes, .converts = late_converts},
-                              late_product = {.dtypes = late_dtypes, .converts = late_converts, .needs = late_needs};
+                              late_product = {.dtypes = late_dtypes,
+                                              .converts = late_converts,
+                                              .needs = late_needs,
+                                              .accepts = late_accepts,
+                                              .workspace = late_workspace};
 static const struct op_kernel *late_operations[OP_CODE_MAX];
 
 static void late_take_operations(const struct device *cpu) {

@@ -48,7 +48,21 @@ static uint32_t null_dtypes(const struct device *device, unsigned opcode) {
     return ~(UINT32_C(1) << DTYPE_F64);
 }
 
-static const struct op_kernel null_kernel = {.dtypes = null_dtypes}, null_copies = {.parts = OP_PARTS_COPIES},
+static int null_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    const struct null_device *null = (const struct null_device *)device;
+    return null->accepts ? null->accepts(launch, fault) : STATUS_OK;
+}
+
+static uint64_t null_workspace(struct device *device, const struct launch *launch) {
+    (void)launch;
+    return ((const struct null_device *)device)->workspace;
+}
+
+static const struct op_kernel null_kernel = {.dtypes = null_dtypes},
+                              null_product = {.dtypes = null_dtypes,
+                                              .accepts = null_accepts,
+                                              .workspace = null_workspace},
+                              null_copies = {.parts = OP_PARTS_COPIES},
                               null_lacking = {.reason = "it was never taught to"};
 static const struct op_kernel *null_operations[OP_CODE_MAX];
 
@@ -58,6 +72,7 @@ static void null_take_operations(void) {
         if (info && info->family != OP_FAMILY_FREE && info->family != OP_FAMILY_VIEW)
             null_operations[opcode] = info->family == OP_FAMILY_JOIN ? &null_copies
                                       : opcode == OP_ARGMIN          ? &null_lacking
+                                      : opcode == OP_MATMUL          ? &null_product
                                                                      : &null_kernel;
     }
 }

@@ -14,6 +14,9 @@ struct null_device {
     /* Called for each launch by the submitting thread; may be NULL. Not 0: the device fails for good. */
     int (*hook)(struct null_device *device, const struct launch *launch);
     void *context;
+    /* Of matrix products, asked when one is bound: whether it is taken (NULL: yes), and the workspace's bytes. */
+    int (*accepts)(const struct launch *launch, struct fault *fault);
+    uint64_t workspace;
 };
 
 /* Owned by the caller; closing it does nothing. */

@@ -28,6 +28,43 @@ static void load_blas(struct device *device) {
     cr_assert_eq(kernel->needs(device, DTYPE_F32, &fault), STATUS_OK, "%s", fault.message);
 }
 
+/* ---- products ---- */
+
+static uint64_t workspace_of(struct device *device, enum dtype dtype, int64_t m, int64_t n, int64_t k, bool across) {
+    struct fault fault;
+    const int64_t a_shape[] = {m, k}, a_strides[] = {k, 1}, b_shape[] = {k, n}, b_strides[] = {n, 1},
+                  odd[] = {2 * n, 2};
+    const int64_t c_shape[] = {m, n};
+    struct {
+        struct launch launch;
+        struct operand inputs[2];
+    } *product = calloc(1, sizeof *product);
+    product->launch.opcode = OP_MATMUL;
+    product->launch.n_inputs = 2;
+    product->launch.output = (struct operand){.shape = c_shape, .strides = b_strides, .dtype = dtype, .rank = 2};
+    struct operand *inputs = product->launch.inputs;
+    inputs[0] = (struct operand){.shape = a_shape, .strides = a_strides, .dtype = dtype, .as = dtype, .rank = 2};
+    inputs[1] =
+        (struct operand){.shape = b_shape, .strides = across ? odd : b_strides, .dtype = dtype, .as = dtype, .rank = 2};
+    const struct op_kernel *kernel = device->vtable->operations[OP_MATMUL];
+    cr_assert_eq(kernel->accepts(device, &product->launch, &fault), STATUS_OK);
+    uint64_t bytes = kernel->workspace(device, &product->launch);
+    free(product);
+    return bytes;
+}
+
+Test(cpu_device, products_that_are_packed_have_a_workspace) {
+    struct device *device = open_cpu(false);
+    cr_assert_eq(workspace_of(device, DTYPE_F32, 500, 500, 500, false), 0, "BLAS reads these as they are");
+    cr_assert_gt(workspace_of(device, DTYPE_F32, 500, 500, 500, true), 0);
+    cr_assert_eq(workspace_of(device, DTYPE_F16, 10, 20, 30, false), 1216 + 2432 + 832,
+                 "f32 of a, b and c, each up to a cache line");
+    uint64_t large = workspace_of(device, DTYPE_I64, 5000, 5000, 5000, false);
+    cr_assert(large > 2 << 20 && large < THREADS * (4 << 20), "%llu bytes", (unsigned long long)large);
+    cr_assert_eq(workspace_of(device, DTYPE_I64, 5000, 5000, 0, false), 0, "without depth there is nothing to pack");
+    device_close(device);
+}
+
 /* ---- rates ---- */
 
 Test(cpu_device, rates_are_the_usual_ones_where_none_are_measured) {
@@ -141,7 +178,7 @@ struct long_launch {
     struct launch *launch;
     struct device_begun *begun;
     bool ended;
-    void *result;
+    void *result, *workspace;
     size_t bytes;
     int64_t shapes[3][2], strides[3][2];
 };
@@ -175,12 +212,23 @@ static void long_create(struct long_launch *is, uint16_t opcode, uint8_t inputs,
 static void long_destroy(struct long_launch *is) {
     free(is->launch);
     free(is->result);
+    free(is->workspace);
+}
+
+/* As the engine does when it binds it. */
+static void long_bind(struct device *device, struct long_launch *is) {
+    const struct op_kernel *kernel = device->vtable->operations[is->launch->opcode];
+    uint64_t bytes = kernel->workspace ? kernel->workspace(device, is->launch) : 0;
+    if (bytes && !is->workspace)
+        cr_assert_eq(posix_memalign(&is->workspace, 64, bytes), 0);
+    is->launch->workspace = is->workspace;
 }
 
 static void long_step(struct device *device, struct long_launch *is) {
     static const _Atomic bool wanted = true;
     struct device_turn turn = {.wanted = &wanted};
     struct fault fault;
+    long_bind(device, is);
     cr_assert_eq(device->vtable->launch_part(device, is->launch, &turn, &is->begun, &fault), STATUS_OK);
     is->ended = !is->begun;
 }
