@@ -436,8 +436,22 @@ def tolerances(files):
     print("};")
 
 
+def functions_called(files):
+    """A program that does not link where the client library lacks a function that its header declares."""
+    print(NOTE)
+    print("#include <tensord.h>\n\n#include <stdio.h>\n")
+    print("static const struct {\n    const char *name;\n    void (*function)(void);\n} functions[] = {")
+    for each in sorted(describe.operations_of(files), key=lambda o: o.number):
+        for line in prototypes(each):
+            name = re.search(r"\b(td_\w+)\(", line).group(1)
+            print(f'    {{"{name}", (void (*)(void)){name}}},')
+    print("};\n\nint main(void) {\n    for (unsigned i = 0; i < sizeof functions / sizeof *functions; i++)")
+    print('        printf("%s%s\\n", functions[i].name, functions[i].function ? "" : " is missing");')
+    print("    return 0;\n}")
+
+
 KINDS = {"table": table, "rows": rows, "header": header, "functions": functions, "manual": manual, "contracts": contracts,
-         "tolerances": tolerances}
+         "tolerances": tolerances, "functions-called": functions_called}
 
 
 def main():

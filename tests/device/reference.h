@@ -16,6 +16,9 @@ struct reference_request {
 /* NULL for what the operation refuses, an index out of range included. The caller destroys the result. */
 struct values *reference_run(const struct reference_request *request);
 
+/* Says that there is no reference for the operation, and ends the program. */
+_Noreturn void reference_lacks(unsigned opcode);
+
 /* DTYPE_INVALID: they do not. */
 enum dtype reference_promote(enum dtype a, enum dtype b);
 struct values *reference_cast(const struct values *x, enum dtype dtype);

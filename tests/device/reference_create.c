@@ -63,7 +63,10 @@ struct values *reference_create(const struct reference_request *r) {
         return create_arange(r);
     case OP_EYE:
         return create_eye(r);
-    default:
+    case OP_UNIFORM:
+    case OP_NORMAL:
         return reference_random(r);
+    default:
+        reference_lacks(r->opcode);
     }
 }

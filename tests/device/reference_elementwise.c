@@ -25,8 +25,10 @@ static int64_t integer_binary(unsigned opcode, enum dtype dtype, int64_t a, int6
         return integer_pow(dtype, a, b);
     case OP_MAXIMUM:
         return a > b ? a : b;
-    default:
+    case OP_MINIMUM:
         return a < b ? a : b;
+    default:
+        reference_lacks(opcode);
     }
 }
 
@@ -48,8 +50,10 @@ static long double float_binary(unsigned opcode, enum dtype dtype, long double a
         return isfinite(a) && a != 0 && isfinite(b) ? powl(a, b) : (long double)pow(da, db);
     case OP_MAXIMUM:
         return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
-    default:
+    case OP_MINIMUM:
         return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+    default:
+        reference_lacks(opcode);
     }
 }
 
@@ -72,7 +76,7 @@ static long double float_unary(unsigned opcode, enum dtype dtype, long double x)
     case OP_RELU:
         return x < 0 ? 0 : x;
     default:
-        return x;
+        reference_lacks(opcode);
     }
 }
 
@@ -85,7 +89,7 @@ static int64_t integer_unary(unsigned opcode, enum dtype dtype, int64_t x) {
     case OP_RELU:
         return x < 0 ? 0 : x;
     default:
-        return x;
+        reference_lacks(opcode);
     }
 }
 
@@ -101,8 +105,10 @@ static bool compare_holds(unsigned opcode, bool less, bool equal, bool greater) 
         return less || equal;
     case OP_GREATER:
         return greater;
-    default:
+    case OP_GREATER_EQUAL:
         return greater || equal;
+    default:
+        reference_lacks(opcode);
     }
 }
 

@@ -133,5 +133,7 @@ struct values *reference_take(const struct reference_request *r) {
     int axis = reference_axis(r->ints[0], x->rank);
     if (axis < 0 || !index_in_range(indices, x->shape[axis]))
         return NULL;
+    if (r->opcode != OP_TAKE && r->opcode != OP_TAKE_ALONG_AXIS)
+        reference_lacks(r->opcode);
     return r->opcode == OP_TAKE ? take_slices(x, indices, axis) : take_elements(x, indices, axis);
 }

@@ -40,8 +40,11 @@ static enum dtype reduce_dtype(unsigned opcode, enum dtype x) {
     case OP_ARGMAX:
     case OP_ARGMIN:
         return DTYPE_I64;
-    default:
+    case OP_MAX:
+    case OP_MIN:
         return x;
+    default:
+        reference_lacks(opcode);
     }
 }
 

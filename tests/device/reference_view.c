@@ -121,6 +121,6 @@ struct values *reference_view(const struct reference_request *r) {
     case OP_EXPAND_DIMS:
         return view_expand_dims(x, r->ints[0]);
     default:
-        return NULL;
+        reference_lacks(r->opcode);
     }
 }
