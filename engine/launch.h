@@ -62,14 +62,14 @@ struct report {
 
 struct launch {
     uint16_t opcode;
-    uint16_t factor;       /* by which the estimate of its time was corrected, in 256ths */
+    uint16_t factor; /* by which the estimate of its time was corrected, in 256ths */
     uint8_t n_inputs;
     uint8_t n_ints, n_floats;
     bool tf32;             /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
     struct report *report; /* not NULL for OP_FAMILY_TAKE, and where the launch may be stopped for the time it takes */
     const int64_t *ints;
     const double *floats;
-    void *workspace; /* so many bytes as op_kernel.workspace says, of any content, at an address for any type; NULL: none */
+    void *workspace; /* as many bytes as op_kernel.workspace says, of any content, aligned to 64; NULL: none */
     struct operand output;
     struct operand inputs[]; /* [n_inputs], at most 3 */
 };

@@ -143,8 +143,9 @@ static int plan_workspace(struct stream *stream, const struct plan *plan, uint64
 }
 
 /* Asks a kernel that has something to say about the launch. Apart, since plan_push() itself is on the way of every operation. */
-__attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan, const struct op_kernel *kernel,
-                    struct storage **workspace, struct fault *fault) {
+__attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan,
+                                              const struct op_kernel *kernel, struct storage **workspace,
+                                              struct fault *fault) {
     struct device *device = stream->engine->device;
     union plan_form form;
     form.launch = (struct launch){.opcode = (uint16_t)plan->opcode,
