@@ -8,6 +8,7 @@
 
 #include "engine/device_impl.h"
 #include "engine/engine_impl.h"
+#include "engine/held.h"
 #include "engine/session_impl.h"
 
 enum {
@@ -76,6 +77,13 @@ static void engine_pool_held_up(void *owner, bool begins) {
         options->held_up(options->owner, begins);
 }
 
+static void engine_storage_freed(struct storage *storage) {
+    if (storage->session)
+        session_discharge(storage->session, storage->charged);
+    if (storage->holder)
+        held_account_discharge(storage->holder, storage->charged);
+}
+
 static int engine_init(struct engine *engine, struct device *device, const struct engine_options *options) {
     engine->device = device;
     engine->options = *options;
@@ -96,6 +104,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     engine->pool.lost = engine->staging.pool.lost = engine_pool_lost;
     engine->pool.held_up = engine->staging.pool.held_up = engine_pool_held_up;
     engine->pool.owner = engine->staging.pool.owner = engine;
+    engine->pool.freed = engine_storage_freed; /* staging memory is charged to no account */
     slab_init(&engine->tensors, sizeof(struct tensor));
     slab_init(&engine->waiters, sizeof(struct waiter));
     reports_init(&engine->reports, device);
@@ -183,7 +192,6 @@ static void engine_free_lists(struct engine *engine) {
     chunks_free(engine->chunks_own);
     chunks_free(engine->chunks_lost);
 }
-
 
 void engine_destroy(struct engine *engine) {
     if (!engine)

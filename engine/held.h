@@ -14,7 +14,7 @@ struct held_account {
     uint64_t limit;        /* 0: the device's, or the tenant's */
     struct tenant *tenant; /* whose bytes they are, too (engine/tenant.h); NULL: nobody's */
 };
-/* Storage that was charged to it has gone. For the pool. */
+/* Storage that was charged to it has gone. For the engine. */
 void held_account_discharge(struct held_account *account, uint64_t bytes);
 
 /* A tensor's value on its way to being held. Embedded in the caller's object; it must stay put until done or cancelled. */

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "engine/device_impl.h"
-#include "engine/held.h"
-#include "engine/session_impl.h"
 
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
@@ -675,10 +673,8 @@ void storage_unref(struct pool *pool, struct storage *storage) {
     if (!storage || --storage->references)
         return;
     pool->live -= storage->charged;
-    if (storage->session)
-        session_discharge(storage->session, storage->charged);
-    if (storage->holder)
-        held_account_discharge(storage->holder, storage->charged);
+    if (pool->freed)
+        pool->freed(storage);
     storage->state = STORAGE_BINNED;
     storage_list_insert(&pool->binned[pool_bin(storage->bytes)], storage);
     if (++pool->n_binned >= POOL_BINNED_MAX)

@@ -112,10 +112,11 @@ struct pool {
     void (*release)(struct device *device, void *segment, size_t bytes);
     void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
     void (*held_up)(void *owner, bool begins);            /* around reserve and release, which may wait; may be NULL */
-    void *owner;
-    uint64_t total;                  /* bytes it may reserve */
-    uint64_t reserved;               /* taken from the device */
-    uint64_t reservations, releases; /* of segments, ever: neither moves while work goes its usual way */
+    void *owner;                                          /* for these two */
+    void (*freed)(struct storage *storage); /* the last reference is gone: whoever pays may stop; may be NULL */
+    uint64_t total;                         /* bytes it may reserve */
+    uint64_t reserved;                      /* taken from the device */
+    uint64_t reservations, releases;        /* of segments, ever: neither moves while work goes its usual way */
     uint64_t live, peak;
     struct segment *segments;          /* all of them */
     struct segment *idle_segments;     /* of which nothing is in use */
@@ -154,7 +155,7 @@ void pool_finish(struct pool *pool);
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct pool_search *search,
               struct storage **storage);
 struct storage *storage_ref(struct storage *storage);
-/* The last reference frees the storage and takes it off its session's account. Takes NULL. */
+/* The last reference frees the storage; whose account it is charged to is known to pool->freed. Takes NULL. */
 void storage_unref(struct pool *pool, struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */

@@ -675,3 +675,32 @@ Test(pool, the_largest_free_block_shows_after_some_calls) {
     complete_all();
     close_pool();
 }
+
+static unsigned frees;
+static uint64_t freed_bytes;
+
+static void count_freed(struct storage *storage) {
+    frees++;
+    freed_bytes += storage->charged;
+    cr_expect_null(storage->session);
+    cr_expect_null(storage->holder);
+}
+
+/* The pool knows no accounts: it tells of each storage once, with what it was charged. */
+Test(pool, the_last_reference_tells_who_pays) {
+    struct storage *storage = NULL;
+    open_pool(2 << 20);
+    cr_assert_eq(take(100, streams[0], &storage), STATUS_OK);
+    storage_unref(&pool, storage); /* nobody wants to know */
+    pool.freed = count_freed;
+    cr_assert_eq(take(100, streams[0], &storage), STATUS_OK);
+    storage_ref(storage);
+    storage_unref(&pool, storage);
+    cr_expect_eq(frees, 0);
+    storage_unref(&pool, storage);
+    cr_expect_eq(frees, 1);
+    cr_expect_eq(freed_bytes, 128);
+    storage_unref(&pool, NULL);
+    cr_expect_eq(frees, 1);
+    close_pool();
+}
