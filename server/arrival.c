@@ -313,7 +313,8 @@ static uint64_t arrival_patience_ms(const struct arrival *arrival) {
     return arrival->place == PLACE_UNDECIDED && ms > PLACES_UNDECIDED_MS ? PLACES_UNDECIDED_MS : ms;
 }
 
-void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls) {
+void arrival_start(void *owner, int fd, const struct sockaddr_storage *address, bool tls) {
+    struct front *front = owner;
     struct peer peer = {.tls = tls};
     arrival_meet(fd, address, &peer);
     login_identify(&front->login, &peer);
@@ -363,7 +364,8 @@ void arrival_retry(struct front *front) {
     }
 }
 
-void arrival_refused(struct front *front, const struct worker_slot *slot, uint64_t session) {
+void arrival_refused(void *owner, const struct worker_slot *slot, uint64_t session) {
+    struct front *front = owner;
     struct arrival *arrival;
     LIST_FOREACH(arrival, &front->arrivals.head, link) {
         if (arrival->slot != slot || arrival->session != session)

@@ -45,15 +45,15 @@ struct arrival_list {
 
 /* How many there are, without those on their way to a worker. */
 unsigned arrival_count(const struct front *front);
-/* Takes `fd`. `tls`: of a listener for that. */
-void arrival_start(struct front *front, int fd, const struct sockaddr_storage *address, bool tls);
+/* A listener has accepted `fd`, which is taken; `tls`: it is one for that. `owner`: the front. */
+void arrival_start(void *owner, int fd, const struct sockaddr_storage *address, bool tls);
 /* Something is new about a worker: held connections may go on, or must be refused; those that it has taken are done,
  * those that a dead one has not taken are placed again. */
 void arrival_retry(struct front *front);
 /* Its place is wanted. */
 void arrival_evict(struct lobby_entry *waiting);
-/* The worker has no descriptor left for the one that was handed over as this session. */
-void arrival_refused(struct front *front, const struct worker_slot *slot, uint64_t session);
+/* The worker has no descriptor left for the one that was handed over as this session. `owner`: the front. */
+void arrival_refused(void *owner, const struct worker_slot *slot, uint64_t session);
 /* Refuses all but those on their way to a worker, which will refuse them itself. */
 void arrival_refuse_all(struct front *front, const struct fault *fault);
 /* Cuts what is left. The caller runs the loop until their handles are closed. */

@@ -82,15 +82,15 @@ static void front_workers_changed(void *owner) {
         front_all_stopped(front);
 }
 
-static void front_connection_refused(void *owner, const struct worker_slot *slot, uint64_t session) {
-    arrival_refused(owner, slot, session);
+static void front_worker_lost(void *owner, const struct worker_slot *slot) {
+    struct front *front = owner;
+    supervisor_lost(&front->supervisor, slot);
+    kill_lost(front, slot);
 }
 
-static void front_session_killed(void *owner, const struct worker_slot *slot, const struct channel_message *message) {
-    if (message)
-        kill_answered(owner, slot, message);
-    else
-        kill_lost(owner, slot);
+static void front_link_wanted(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct front *front = owner;
+    supervisor_answer_link(&front->supervisor, slot, message);
 }
 
 static void front_ticked(void *owner) {
@@ -110,6 +110,17 @@ static void front_connection_ended(void *owner, const struct worker_slot *slot, 
     roster_gone(&front->roster, slot, session);
 }
 
+static const struct worker_slot_events front_worker_events = {
+    .changed = front_workers_changed,
+    .lost = front_worker_lost,
+    .refused = arrival_refused,
+    .killed = kill_answered,
+    .ended = front_connection_ended,
+    .greeted = front_connection_greeted,
+    .login = front_login,
+    .link_wanted = front_link_wanted,
+};
+
 static void front_signalled(uv_signal_t *handle, int number) {
     struct front *front = handle->data;
     if (number == SIGHUP) {
@@ -122,10 +133,6 @@ static void front_signalled(uv_signal_t *handle, int number) {
         supervisor_kill(&front->supervisor);
     }
     front_drain(front, strsignal(number));
-}
-
-static void front_accepted(void *owner, int fd, const struct sockaddr_storage *peer, bool tls) {
-    arrival_start(owner, fd, peer, tls);
 }
 
 /* ---- start ---- */
@@ -174,18 +181,13 @@ static int front_init(struct front *front, struct config *config, struct fault *
     roster_init(&front->roster);
     front_set_places(front);
     farewell_list_init(&front->farewells, &front->loop);
-    listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, front_accepted, front);
+    listener_list_init(&front->listeners, &front->loop, (mode_t)config->socket_mode, arrival_start, front);
     uv_timer_init(&front->loop, &front->leaving);
     front->leaving.data = front;
     front_watch_signals(front);
     front_tls_init(front);
-    int error = supervisor_init(&front->supervisor, &front->loop, config, front_workers_changed,
-                                front_connection_refused, front, fault);
-    front->supervisor.killed = front_session_killed;
+    int error = supervisor_init(&front->supervisor, &front->loop, config, &front_worker_events, front, fault);
     front->supervisor.ticked = front_ticked;
-    front->supervisor.ended = front_connection_ended;
-    front->supervisor.greeted = front_connection_greeted;
-    front->supervisor.login = front_login;
     if (!error)
         error = front_tls_start(front, fault);
     if (!error)

@@ -17,7 +17,7 @@ static int front_count_login(struct front *front, uint64_t session, const struct
 static void front_answer_login(void *owner, uint64_t session, int status, const struct principal *principal,
                                const struct fault *fault) {
     struct worker_slot *slot = owner;
-    struct front *front = ((struct supervisor *)slot->owner)->owner;
+    struct front *front = slot->owner;
     struct channel_message message;
     struct fault over;
     if (!status && (status = front_count_login(front, session, principal, &over)))

@@ -57,7 +57,8 @@ void kill_forget(struct kill *kill) {
     LIST_REMOVE(kill, link);
 }
 
-void kill_answered(struct front *front, const struct worker_slot *slot, const struct channel_message *answer) {
+void kill_answered(void *owner, const struct worker_slot *slot, const struct channel_message *answer) {
+    struct front *front = owner;
     const struct fault ended = {0};
     struct kill *next;
     for (struct kill *kill = LIST_FIRST(&front->kills.head); kill; kill = next) {

@@ -34,7 +34,7 @@ void kill_start(struct front *front, struct kill *kill, uint64_t session, const 
 /* Nobody waits for it any more; there will be no call. */
 void kill_forget(struct kill *kill);
 
-/* A worker's answer; a worker that has ended; and the passing of time. */
-void kill_answered(struct front *front, const struct worker_slot *slot, const struct channel_message *answer);
+/* A worker's answer (`owner`: the front); a worker that has ended; and the passing of time. */
+void kill_answered(void *owner, const struct worker_slot *slot, const struct channel_message *answer);
 void kill_lost(struct front *front, const struct worker_slot *slot);
 void kill_tick(struct front *front);

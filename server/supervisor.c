@@ -66,8 +66,8 @@ static int supervisor_link(struct supervisor *supervisor, const struct worker_sl
     return STATUS_OK;
 }
 
-static void supervisor_link_wanted(void *owner, struct worker_slot *from, const struct channel_message *wanted) {
-    struct supervisor *supervisor = owner;
+void supervisor_answer_link(struct supervisor *supervisor, struct worker_slot *from,
+                            const struct channel_message *wanted) {
     struct channel_message answer;
     char to[sizeof wanted->link.device];
     int fd = -1;
@@ -86,9 +86,7 @@ static void supervisor_link_wanted(void *owner, struct worker_slot *from, const 
     worker_slot_send(from, &answer, fd);
 }
 
-/* Copies that wait for a link from there would wait for nothing. Told to all: only they know who waits. */
-static void supervisor_slot_lost(void *owner, struct worker_slot *lost) {
-    struct supervisor *supervisor = owner;
+void supervisor_lost(struct supervisor *supervisor, const struct worker_slot *lost) {
     struct channel_message message;
     memset(&message, 0, sizeof message);
     message.type = CHANNEL_PEER_LOST;
@@ -96,53 +94,7 @@ static void supervisor_slot_lost(void *owner, struct worker_slot *lost) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (&supervisor->slots[i] != lost)
             worker_slot_send(&supervisor->slots[i], &message, -1);
-    if (supervisor->killed)
-        supervisor->killed(supervisor->owner, lost, NULL);
 }
-
-static void supervisor_slot_changed(void *owner, struct worker_slot *slot) {
-    struct supervisor *supervisor = owner;
-    (void)slot;
-    supervisor->changed(supervisor->owner);
-}
-
-static void supervisor_slot_refused(void *owner, struct worker_slot *slot, uint64_t session) {
-    struct supervisor *supervisor = owner;
-    supervisor->refused(supervisor->owner, slot, session);
-}
-
-static void supervisor_slot_killed(void *owner, struct worker_slot *slot, const struct channel_message *message) {
-    struct supervisor *supervisor = owner;
-    if (supervisor->killed)
-        supervisor->killed(supervisor->owner, slot, message);
-}
-
-static void supervisor_slot_greeted(void *owner, struct worker_slot *slot, uint64_t session) {
-    struct supervisor *supervisor = owner;
-    if (supervisor->greeted)
-        supervisor->greeted(supervisor->owner, slot, session);
-}
-
-static void supervisor_slot_ended(void *owner, struct worker_slot *slot, uint64_t session) {
-    struct supervisor *supervisor = owner;
-    supervisor->ended(supervisor->owner, slot, session);
-}
-
-static void supervisor_slot_login(void *owner, struct worker_slot *slot, const struct channel_message *message) {
-    struct supervisor *supervisor = owner;
-    supervisor->login(supervisor->owner, slot, message);
-}
-
-static const struct worker_slot_events supervisor_slot_events = {
-    .ended = supervisor_slot_ended,
-    .greeted = supervisor_slot_greeted,
-    .changed = supervisor_slot_changed,
-    .lost = supervisor_slot_lost,
-    .refused = supervisor_slot_refused,
-    .killed = supervisor_slot_killed,
-    .link_wanted = supervisor_link_wanted,
-    .login = supervisor_slot_login,
-};
 
 /* ---- watchdog ---- */
 
@@ -160,11 +112,8 @@ static void supervisor_ticked(uv_timer_t *timer) {
 /* ---- life ---- */
 
 int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
-                    void (*changed)(void *owner),
-                    void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session), void *owner,
-                    struct fault *fault) {
-    *supervisor =
-        (struct supervisor){.loop = loop, .config = config, .changed = changed, .refused = refused, .owner = owner};
+                    const struct worker_slot_events *events, void *owner, struct fault *fault) {
+    *supervisor = (struct supervisor){.loop = loop, .config = config, .owner = owner};
     uv_timer_init(loop, &supervisor->tick);
     uv_timer_init(loop, &supervisor->patience);
     supervisor->tick.data = supervisor->patience.data = supervisor;
@@ -172,8 +121,8 @@ int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct
     if (!supervisor->slots)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u devices", config->n_devices);
     for (; supervisor->n_slots < config->n_devices; supervisor->n_slots++) {
-        int error = worker_slot_init(&supervisor->slots[supervisor->n_slots], loop, config, supervisor->n_slots,
-                                     &supervisor_slot_events, supervisor, fault);
+        int error = worker_slot_init(&supervisor->slots[supervisor->n_slots], loop, config, supervisor->n_slots, events,
+                                     owner, fault);
         if (error)
             return error;
     }

@@ -11,26 +11,13 @@ struct supervisor {
     unsigned n_slots;
     uv_timer_t tick, patience; /* patience: bounds a drain */
     uint64_t ticked_ns;
-    /* Called whenever a slot's state changes, or a worker has taken what was handed to it. */
-    void (*changed)(void *owner);
-    /* A worker could not take the connection that it was handed as this session. */
-    void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
-    /* A worker has answered CHANNEL_KILL, or, without a message, has ended. NULL: nobody wants to know. */
-    void (*killed)(void *owner, const struct worker_slot *slot, const struct channel_message *message);
-    void (*ticked)(void *owner); /* every 250 ms; NULL as well */
-    /* A connection of this worker is gone; 0: all of them are. Set after supervisor_init(). */
-    void (*ended)(void *owner, const struct worker_slot *slot, uint64_t session);
-    /* It has said Hello. */
-    void (*greeted)(void *owner, const struct worker_slot *slot, uint64_t session);
-    /* A client of a worker wants to log in. Set after supervisor_init(). */
-    void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
+    void (*ticked)(void *owner); /* every 250 ms; may be NULL */
     void *owner;
 };
 
+/* `events` tell `owner` of all slots; on `lost` and `link_wanted` it calls supervisor_lost() and supervisor_answer_link(). */
 int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
-                    void (*changed)(void *owner),
-                    void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session), void *owner,
-                    struct fault *fault);
+                    const struct worker_slot_events *events, void *owner, struct fault *fault);
 /* The caller then runs the loop until its handles are closed, and calls supervisor_free(). */
 void supervisor_finish(struct supervisor *supervisor);
 void supervisor_free(struct supervisor *supervisor);
@@ -59,6 +46,12 @@ void supervisor_set_limits(struct supervisor *supervisor, const char *name, cons
 /* Likewise: who may bring kernels is another list; and the workers may get more connections than before. */
 void supervisor_set_kernels(struct supervisor *supervisor, const char *list);
 void supervisor_set_places(struct supervisor *supervisor, uint64_t places);
+/* Tells the other workers that this one's epoch is over: copies that wait for a link from there would wait for nothing, and
+ * only they know who waits. */
+void supervisor_lost(struct supervisor *supervisor, const struct worker_slot *lost);
+/* Makes the link that a worker wants, and tells it of that or why there is none. */
+void supervisor_answer_link(struct supervisor *supervisor, struct worker_slot *from,
+                            const struct channel_message *wanted);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
 /* Client connections of all workers, now. */

@@ -34,7 +34,7 @@ static void worker_slot_enter(struct worker_slot *slot, enum worker_state state)
     if (slot->state == state)
         return;
     slot->state = state;
-    slot->events->changed(slot->owner, slot);
+    slot->events->changed(slot->owner);
 }
 
 /* ---- start ---- */
@@ -222,7 +222,7 @@ static void worker_slot_count_taken(struct worker_slot *slot, uint64_t taken) {
     if (taken <= slot->taken)
         return;
     slot->taken = taken;
-    slot->events->changed(slot->owner, slot);
+    slot->events->changed(slot->owner);
 }
 
 static uint64_t worker_slot_taken_on_page(const struct worker_slot *slot) {

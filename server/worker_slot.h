@@ -29,18 +29,18 @@ struct worker_snapshot {
 
 struct worker_slot;
 struct worker_slot_events {
-    /* The state is another one, or `taken` is. */
-    void (*changed)(void *owner, struct worker_slot *slot);
+    /* A slot's state is another one, or `taken` is. */
+    void (*changed)(void *owner);
     /* No session of the epochs before this one will send anything any more. */
-    void (*lost)(void *owner, struct worker_slot *slot);
+    void (*lost)(void *owner, const struct worker_slot *slot);
     /* The worker could not take the connection that it was handed as this session. */
-    void (*refused)(void *owner, struct worker_slot *slot, uint64_t session);
+    void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
     /* The worker has answered CHANNEL_KILL. */
-    void (*killed)(void *owner, struct worker_slot *slot, const struct channel_message *message);
+    void (*killed)(void *owner, const struct worker_slot *slot, const struct channel_message *message);
     /* The connection that was handed over as this session is gone; 0: all of this worker's are. */
-    void (*ended)(void *owner, struct worker_slot *slot, uint64_t session);
+    void (*ended)(void *owner, const struct worker_slot *slot, uint64_t session);
     /* Its connection of this session has said Hello. */
-    void (*greeted)(void *owner, struct worker_slot *slot, uint64_t session);
+    void (*greeted)(void *owner, const struct worker_slot *slot, uint64_t session);
     /* A client of the worker wants to log in; answered likewise. */
     void (*login)(void *owner, struct worker_slot *slot, const struct channel_message *message);
     /* The worker wants a link; answered with worker_slot_send(). */

@@ -11,11 +11,15 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-static void changed(void *owner, struct worker_slot *at) {
+static void changed(void *owner) {
+    (void)owner;
+}
+
+static void lost(void *owner, const struct worker_slot *at) {
     (void)owner, (void)at;
 }
 
-static const struct worker_slot_events events = {.changed = changed, .lost = changed};
+static const struct worker_slot_events events = {.changed = changed, .lost = lost};
 static struct config config = {.watchdog_timeout = 2000, .device_timeout = 60000};
 static struct stats_page page;
 static struct stats_session sessions[STATS_SESSIONS_MAX];
