@@ -23,7 +23,8 @@ static struct frame_item *copy_out_frame(const td_tensor *tensor, const td_devic
     message.id = tensor->id;
     message.device = (char *)(uintptr_t)to->name;
     message.ticket = (ProtobufCBinaryData){.len = TICKET_BYTES, .data = ticket};
-    struct frame_item *frame = frame_item_create(FRAME_COPY_OUT, &message.base, 0);
+    struct frame_item *frame =
+        frame_item_create(FRAME_COPY_OUT, &message.base, tensord__copy_out__get_packed_size(&message));
     if (frame)
         frame->item.gate = tensor->gate;
     return frame;
@@ -41,7 +42,7 @@ static struct frame_item *copy_in_frame(const td_tensor *tensor, const td_device
     message.label = (char *)(uintptr_t)(label ? label : "");
     message.sequence = to->next_sequence;
     message.source = (char *)(uintptr_t)tensor->device->name;
-    return frame_item_create(FRAME_COPY_IN, &message.base, 0);
+    return frame_item_create(FRAME_COPY_IN, &message.base, tensord__copy_in__get_packed_size(&message));
 }
 
 static int copy_check(td_device *device, size_t bytes) {

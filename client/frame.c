@@ -5,15 +5,20 @@
 #include "client/device.h"
 #include "client/error.h"
 
+static void frame_write(uint8_t *out, unsigned type, const ProtobufCMessage *message, size_t message_bytes,
+                        uint64_t payload_bytes) {
+    struct frame_header header = {
+        .type = (uint16_t)type, .message_bytes = (uint32_t)message_bytes, .payload_bytes = payload_bytes};
+    frame_header_encode(&header, out);
+    protobuf_c_message_pack(message, out + FRAME_HEADER_BYTES);
+}
+
 size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCMessage *message,
                   uint64_t payload_bytes) {
     size_t bytes = protobuf_c_message_get_packed_size(message);
     if (FRAME_HEADER_BYTES + bytes > capacity)
         return 0;
-    struct frame_header header = {
-        .type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .payload_bytes = payload_bytes};
-    frame_header_encode(&header, out);
-    protobuf_c_message_pack(message, out + FRAME_HEADER_BYTES);
+    frame_write(out, type, message, bytes, payload_bytes);
     return FRAME_HEADER_BYTES + bytes;
 }
 
@@ -42,12 +47,12 @@ int frame_unpack(const ProtobufCMessageDescriptor *descriptor, const struct fram
                : fault_set(fault, STATUS_PROTOCOL, "malformed %s", frame_type_name(header->type));
 }
 
-struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, uint64_t payload_bytes) {
-    size_t bytes = FRAME_HEADER_BYTES + protobuf_c_message_get_packed_size(message);
+struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, size_t message_bytes) {
+    size_t bytes = FRAME_HEADER_BYTES + message_bytes;
     struct frame_item *frame = malloc(sizeof *frame + bytes);
     if (!frame)
         return NULL;
-    frame_pack(frame->bytes, bytes, type, message, payload_bytes);
+    frame_write(frame->bytes, type, message, message_bytes, 0);
     frame->item = (struct item){
         .kind = ITEM_FRAME_OWNED, .bytes = sizeof *frame + bytes, .frame = frame->bytes, .frame_bytes = bytes};
     return frame;
@@ -57,7 +62,7 @@ int frame_push(td_device *device, unsigned type, const ProtobufCMessage *message
     int code = device_check(device);
     if (code)
         return code;
-    struct frame_item *frame = frame_item_create(type, message, 0);
+    struct frame_item *frame = frame_item_create(type, message, protobuf_c_message_get_packed_size(message));
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
     if (!queue_room(&device->queue, frame->item.bytes)) {

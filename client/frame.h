@@ -9,8 +9,9 @@
 struct frame_item;
 struct td_device;
 
-/* A frame in a block of its own, ready to be pushed; NULL out of memory. */
-struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, uint64_t payload_bytes);
+/* A frame in a block of its own, without payload, ready to be pushed; NULL out of memory. `message_bytes`: what the message
+ * comes to when it is packed. */
+struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, size_t message_bytes);
 /* Under the device's lock: queues the message behind everything enqueued so far and wakes the I/O thread. Stores the
  * error: a lost device, no room, no memory. */
 int frame_push(struct td_device *device, unsigned type, const ProtobufCMessage *message, uint64_t gate);

@@ -79,7 +79,7 @@ static struct frame_item *compile_frame(uint64_t id, const char *source, const c
     message.kernel = id;
     message.source = (char *)(uintptr_t)source;
     message.name = (char *)(uintptr_t)name;
-    return frame_item_create(FRAME_KERNEL_COMPILE, &message.base, 0);
+    return frame_item_create(FRAME_KERNEL_COMPILE, &message.base, tensord__kernel_compile__get_packed_size(&message));
 }
 
 /* Under the lock: asks, and waits. The answer may be lost with a connection, and then the id is used up. */

@@ -13,12 +13,13 @@ _Static_assert((int)TD_TENSOR_NAME_MAX == (int)NAME_BYTES_MAX, "the public heade
 /* Under the lock: sends the message behind everything enqueued so far, and waits for the answer. */
 static int names_ask_once(td_device *device, struct request *request, unsigned type, const ProtobufCMessage *message,
                           uint64_t gate) {
-    if (protobuf_c_message_get_packed_size(message) > FRAME_MESSAGE_MAX)
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    if (bytes > FRAME_MESSAGE_MAX)
         return error_set(STATUS_LIMIT, "the names are more than one message holds, %d bytes", FRAME_MESSAGE_MAX);
     int code = device_check(device);
     if (code)
         return code;
-    struct frame_item *frame = frame_item_create(type, message, 0);
+    struct frame_item *frame = frame_item_create(type, message, bytes);
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
     if (!request->sequence && !queue_room(&device->queue, frame->item.bytes)) { /* once asked, it is seen to its end */

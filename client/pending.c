@@ -32,7 +32,7 @@ void pending_finish(struct pending *pending) {
 }
 
 /* The frame of a request that has one in itself, for the bytes that have not come yet. */
-static void request_frame(struct request *request, unsigned type) {
+static void request_frame(struct request *request) {
     size_t bytes = 0;
     if (request->id) {
         /* Fetch and Wait have the same first field. */
@@ -42,7 +42,7 @@ static void request_frame(struct request *request, unsigned type) {
         bytes = tensord__fetch__pack(&fetch, request->frame + FRAME_HEADER_BYTES);
     }
     struct frame_header header = {
-        .type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .sequence = request->sequence};
+        .type = (uint16_t)request->asked, .message_bytes = (uint32_t)bytes, .sequence = request->sequence};
     frame_header_encode(&header, request->frame);
     request->item.frame_bytes = FRAME_HEADER_BYTES + bytes;
     request->item.bytes = request->item.frame_bytes;
@@ -52,6 +52,7 @@ void request_init(struct request *request, enum request_kind kind, enum frame_ty
     *request = (struct request){.kind = kind,
                                 .tensor = tensor,
                                 .fd = -1,
+                                .asked = type,
                                 .reply = type == FRAME_FETCH            ? FRAME_FETCH_CHUNK
                                          : type == FRAME_KERNEL_COMPILE ? FRAME_KERNEL_COMPILED
                                          : type == FRAME_PING           ? FRAME_PONG
@@ -66,18 +67,16 @@ void request_init(struct request *request, enum request_kind kind, enum frame_ty
     request->item.frame = request->frame;
     request->item.request = request;
     request->item.uncounted = true;
-    request_frame(request, type);
+    request_frame(request);
     pthread_cond_init(&request->wake, NULL);
 }
 
 /* Gives the request its number, which goes into its frame, and links it. */
-static void pending_link(td_device *device, struct request *request, uint8_t *frame, struct frame_header *header) {
+static void pending_link(td_device *device, struct request *request, uint8_t *frame) {
     struct pending *pending = &device->pending;
     if (!request->sequence)
         request->sequence = pending->next_sequence++;
-    (void)frame_header_decode(frame, FRAME_MESSAGE_MAX, 0, header, NULL);
-    header->sequence = request->sequence;
-    frame_header_encode(header, frame);
+    frame_header_number(frame, request->sequence);
     request->next = NULL;
     request->previous = pending->last;
     *(pending->last ? &pending->last->next : &pending->first) = request;
@@ -86,17 +85,15 @@ static void pending_link(td_device *device, struct request *request, uint8_t *fr
 }
 
 void pending_push(td_device *device, struct request *request) {
-    struct frame_header header;
-    pending_link(device, request, request->frame, &header);
-    if (header.type == FRAME_SYNC)
+    pending_link(device, request, request->frame);
+    if (request->asked == FRAME_SYNC)
         request->item.gate = device->queue.tickets;
     device_seal(device);
     queue_push(&device->queue, &request->item);
 }
 
 void pending_push_frame(td_device *device, struct request *request, struct frame_item *frame) {
-    struct frame_header header;
-    pending_link(device, request, frame->bytes, &header);
+    pending_link(device, request, frame->bytes);
     frame->item.request = request;
     request->elsewhere = true;
     frame->item.uncounted = true;
@@ -188,7 +185,6 @@ void pending_cut(td_device *device) {
 /* The reply was lost with the connection: asks again. What is not in the request itself must be asked by whoever waits for
  * it and still knows it. */
 static struct item *request_ask_again(td_device *device, struct request *request, struct item *after) {
-    struct frame_header header;
     request->sent = false;
     if (request->kind == REQUEST_TEST && request->id && !request->tensor) { /* nobody can ask for it any more */
         pending_complete(device, request, NULL);
@@ -199,8 +195,7 @@ static struct item *request_ask_again(td_device *device, struct request *request
         pending_complete(device, request, NULL);
         return after;
     }
-    (void)frame_header_decode(request->frame, FRAME_MESSAGE_MAX, 0, &header, NULL);
-    request_frame(request, header.type);
+    request_frame(request); /* anew: part of a tensor may have come */
     queue_push_front(&device->queue, &request->item, after);
     return &request->item;
 }

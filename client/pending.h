@@ -22,7 +22,7 @@ struct request {
     struct completion completion;
     struct request *next, *previous;
     enum request_kind kind;
-    enum frame_type reply;
+    enum frame_type asked, reply;
     uint64_t sequence;
     uint64_t id;              /* of the tensor that it asks about; 0: of none */
     struct td_tensor *tensor; /* NULL: none, or released meanwhile */

@@ -36,7 +36,11 @@ void frame_header_encode(const struct frame_header *header, uint8_t out[FRAME_HE
     put(out + 8, 4, header->message_bytes);
     put(out + 12, 4, 0);
     put(out + 16, 8, header->payload_bytes);
-    put(out + 24, 8, header->sequence);
+    frame_header_number(out, header->sequence);
+}
+
+void frame_header_number(uint8_t encoded[FRAME_HEADER_BYTES], uint64_t sequence) {
+    put(encoded + 24, 8, sequence);
 }
 
 int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t message_max, uint64_t payload_max,

@@ -96,6 +96,8 @@ struct frame_header {
 };
 
 void frame_header_encode(const struct frame_header *header, uint8_t out[FRAME_HEADER_BYTES]);
+/* Changes the sequence of a header that has been encoded. */
+void frame_header_number(uint8_t encoded[FRAME_HEADER_BYTES], uint64_t sequence);
 /* STATUS_PROTOCOL for a wrong magic, an unknown type, nonzero reserved bits, or lengths over the limits. */
 int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t message_max, uint64_t payload_max,
                         struct frame_header *header, struct fault *fault);

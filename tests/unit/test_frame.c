@@ -113,6 +113,16 @@ Test(frame, header_round_trip_is_little_endian) {
               back.payload_bytes == header.payload_bytes && back.sequence == header.sequence);
 }
 
+Test(frame, a_header_may_get_its_number_later) {
+    struct frame_header header = {.type = FRAME_FETCH, .message_bytes = 7, .payload_bytes = 9, .sequence = UINT64_MAX};
+    uint8_t numbered[FRAME_HEADER_BYTES], whole[FRAME_HEADER_BYTES];
+    frame_header_encode(&header, numbered);
+    frame_header_number(numbered, 0x0102030405060708);
+    header.sequence = 0x0102030405060708;
+    frame_header_encode(&header, whole);
+    cr_assert_arr_eq(numbered, whole, sizeof whole);
+}
+
 Test(frame, every_type_has_a_name) {
     cr_assert_str_eq(frame_type_name(FRAME_BATCH), "BATCH");
     cr_assert_str_eq(frame_type_name(0), "unknown");
