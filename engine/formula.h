@@ -1,21 +1,38 @@
-/* What elementwise operations compute, one element at a time: the same text for the CPU's loops and for CUDA's kernels.
+/* What elementwise operations compute, one element at a time: the same text for the CPU's loops, for CUDA's kernels, for those
+ * that tests/emulate makes of them, and for what NVRTC compiles at run time (engine/cuda/formula.cuh).
  *
- * formula_<operation>_<dtype>(a, b): integers wrap around, f32 and f64 round once; f16 and bf16 are computed in f32 and
- * rounded once more. A truth value is a byte, 0 or 1. Comparisons give one. What is not here is a device's own: exp, log,
- * tanh, sigmoid and pow of floats (the CPU has vectorised approximations, engine/cpu/vector_math.h; CUDA its library),
- * abs and sqrt of floats (one instruction), and the conversions from and to f16 and bf16.
+ * formula_<operation>_<dtype>(a, b), which proto/ops/ lists: integers wrap around, f32 and f64 round once; f16 and bf16 are
+ * computed in f32 and rounded once more. bool is a byte, 0 or 1. Comparisons give one.
  *
- * Everything is static and needs no library. C includes it as it is; for a device, FORMULA_FUNCTION is defined before
+ * Functions of real numbers (exp, log …) are those of the C library, whose names CUDA has too, unless whoever includes this
+ * has defined others: FORMULA_MATH_f32(exp) is the function's name.
+ *
+ * Everything is static. C includes it as it is; for a device, FORMULA_FUNCTION is defined before
  * (`static __host__ __device__ inline`). No branches where a loop should vectorise. Compilers must not contract a product
- * and a sum into one rounding: -ffp-contract=off on the host; on a device formula_multiply_add() sees to it. */
+ * and a sum into one rounding where it is not written: -ffp-contract=off on the host; on a device formula_multiply_add() sees
+ * to it. */
 #pragma once
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
+#include "engine/formula_cast.h"
 
-#ifndef FORMULA_FUNCTION
-#define FORMULA_FUNCTION static inline
+#ifndef FORMULA_MATH_f32
+#define FORMULA_MATH_f32(function) function##f
+#endif
+#ifndef FORMULA_MATH_f64
+#define FORMULA_MATH_f64(function) function
+#endif
+#ifndef FORMULA_POW_f32
+#define FORMULA_POW_f32 powf
+#endif
+#ifndef FORMULA_POW_f64
+#define FORMULA_POW_f64 pow
+#endif
+/* a · b + c, in one rounding where that is as fast. */
+#ifndef FORMULA_FMA_f32
+#define FORMULA_FMA_f32(a, b, c) ((a) * (b) + (c))
+#endif
+#ifndef FORMULA_FMA_f64
+#define FORMULA_FMA_f64(a, b, c) ((a) * (b) + (c))
 #endif
 
 /* X(name, type, unsigned type of at least 32 bits, in which arithmetic wraps) */
@@ -71,6 +88,7 @@ FORMULA_INTEGERS(FORMULA_INTEGER)
     FORMULA_UNARY(abs, name, T, a < 0 ? 0 - (U)a : (U)a)                                                               \
     FORMULA_UNARY(relu, name, T, a > 0 ? a : 0)
 FORMULA_SIGNED(FORMULA_SIGNED_ONLY)
+FORMULA_UNARY(abs, u8, uint8_t, a)
 
 /* ---- floats ---- */
 
@@ -86,14 +104,29 @@ FORMULA_SIGNED(FORMULA_SIGNED_ONLY)
     FORMULA_UNARY(relu, name, T, a <= 0 ? 0 : a)
 FORMULA_FLOATS(FORMULA_FLOAT)
 
-/* a + b · c, rounded twice. */
-FORMULA_FUNCTION double formula_multiply_add(double a, double b, double c) {
-#ifdef __CUDA_ARCH__
-    return __dadd_rn(a, __dmul_rn(b, c));
-#else
-    return a + b * c;
-#endif
-}
+/* ---- functions of real numbers ---- */
+
+/* X(name, type, a target's functions, the library's) */
+#define FORMULA_REALS(X)                                                                                               \
+    X(f32, float, FORMULA_MATH_f32, FORMULA_PLAIN_f32)                                                                 \
+    X(f64, double, FORMULA_MATH_f64, FORMULA_PLAIN_f64)
+#define FORMULA_PLAIN_f32(function) function##f
+#define FORMULA_PLAIN_f64(function) function
+
+/* The sign of tanh is that of its argument, -0 included. sigmoid, 1 / (1 + e^-x), is made of e^-|x|, which cannot overflow.
+ * gelu_tanh is x/2 · (1 + tanh(u)) with u = √(2/π) · (x + 0.044715 x³), as x / (1 + e^-2u), in which nothing cancels. */
+#define FORMULA_REAL(name, T, MATH, PLAIN)                                                                             \
+    FORMULA_BINARY(pow, name, T, FORMULA_POW_##name(a, b))                                                             \
+    FORMULA_UNARY(abs, name, T, PLAIN(fabs)(a))                                                                        \
+    FORMULA_UNARY(sqrt, name, T, PLAIN(sqrt)(a))                                                                       \
+    FORMULA_UNARY(exp, name, T, MATH(exp)(a))                                                                          \
+    FORMULA_UNARY(log, name, T, MATH(log)(a))                                                                          \
+    FORMULA_UNARY(tanh, name, T, PLAIN(copysign)(MATH(tanh)(a), a))                                                    \
+    FORMULA_BINARY(sigmoid_part, name, T, (a >= 0 ? 1 : b) / (1 + b))                                                  \
+    FORMULA_UNARY(sigmoid, name, T, formula_sigmoid_part_##name(a, MATH(exp)(-PLAIN(fabs)(a))))                        \
+    FORMULA_UNARY(cubic, name, T, FORMULA_FMA_##name((T)0.044715 * a * a, a, a))                                       \
+    FORMULA_UNARY(gelu_tanh, name, T, a / (1 + MATH(exp)((T)-1.5957691216057308 * formula_cubic_##name(a))))
+FORMULA_REALS(FORMULA_REAL)
 
 /* ---- comparisons, truth values ---- */
 
@@ -111,85 +144,12 @@ FORMULA_FUNCTION double formula_multiply_add(double a, double b, double c) {
 FORMULA_INTEGERS(FORMULA_COMPARISONS)
 FORMULA_FLOATS(FORMULA_COMPARISONS)
 
-FORMULA_FUNCTION uint8_t formula_or_truth(uint8_t a, uint8_t b) {
+FORMULA_FUNCTION uint8_t formula_logical_or_bool(uint8_t a, uint8_t b) {
     return (uint8_t)(a | b);
 }
-FORMULA_FUNCTION uint8_t formula_and_truth(uint8_t a, uint8_t b) {
+FORMULA_FUNCTION uint8_t formula_logical_and_bool(uint8_t a, uint8_t b) {
     return (uint8_t)(a & b);
 }
-FORMULA_FUNCTION uint8_t formula_not_truth(uint8_t a) {
+FORMULA_FUNCTION uint8_t formula_logical_not_bool(uint8_t a) {
     return a == 0;
-}
-
-/* ---- casts: float to integer truncates and saturates, NaN gives 0 ---- */
-
-FORMULA_FUNCTION uint8_t formula_float_to_u8(float x) {
-    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
-}
-FORMULA_FUNCTION int8_t formula_float_to_i8(float x) {
-    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
-}
-FORMULA_FUNCTION int16_t formula_float_to_i16(float x) {
-    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
-}
-/* 2^31 - 128 is the largest float below 2^31: what is beyond is clamped to it first, so that the conversion is defined. */
-FORMULA_FUNCTION int32_t formula_float_to_i32(float x) {
-    float clamped = x != x ? 0 : x > 0x1.fffffep30f ? 0x1.fffffep30f : x < -0x1p31f ? -0x1p31f : x;
-    int32_t whole = (int32_t)clamped;
-    return x >= 0x1p31f ? INT32_MAX : whole;
-}
-FORMULA_FUNCTION int64_t formula_float_to_i64(float x) {
-    float clamped = x != x ? 0 : x > 0x1.fffffep62f ? 0x1.fffffep62f : x < -0x1p63f ? -0x1p63f : x;
-    int64_t whole = (int64_t)clamped;
-    return x >= 0x1p63f ? INT64_MAX : whole;
-}
-FORMULA_FUNCTION uint8_t formula_double_to_u8(double x) {
-    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
-}
-FORMULA_FUNCTION int8_t formula_double_to_i8(double x) {
-    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
-}
-FORMULA_FUNCTION int16_t formula_double_to_i16(double x) {
-    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
-}
-FORMULA_FUNCTION int32_t formula_double_to_i32(double x) {
-    return (int32_t)(x != x ? 0 : x > 2147483647.0 ? 2147483647.0 : x < -2147483648.0 ? -2147483648.0 : x);
-}
-FORMULA_FUNCTION int64_t formula_double_to_i64(double x) {
-    double clamped = x != x ? 0 : x > 0x1.fffffffffffffp62 ? 0x1.fffffffffffffp62 : x < -0x1p63 ? -0x1p63 : x;
-    int64_t whole = (int64_t)clamped;
-    return x >= 0x1p63 ? INT64_MAX : whole;
-}
-
-/* ---- casts to halves: a float that, rounded once more to f16 or bf16, gives what one rounding gives ---- */
-
-FORMULA_FUNCTION uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-FORMULA_FUNCTION float bits_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* f64 to f32 by "round to odd". */
-FORMULA_FUNCTION float formula_odd(double x) {
-    float nearest = (float)x;
-    uint32_t bits = float_bits(nearest);
-    double back = (double)nearest, magnitude = fabs(x);
-    uint32_t truncated = bits - (fabs(back) > magnitude ? 1 : 0);
-    return bits_float(back == x || x != x ? bits : truncated | 1);
-}
-
-/* Above 2^40 the low 16 bits count only as "not zero": 47 bits remain, which f64 holds, and a half has 11 at most. */
-FORMULA_FUNCTION float formula_odd_i64(int64_t x) {
-    int64_t sticky = (x & ~INT64_C(0xffff)) | ((x & 0xffff) != 0 ? 0x8000 : 0);
-    int64_t small = x > -(INT64_C(1) << 40) && x < INT64_C(1) << 40;
-    return formula_odd((double)(small ? x : sticky));
-}
-FORMULA_FUNCTION float formula_odd_i32(int32_t x) {
-    return formula_odd((double)x);
 }

@@ -11,7 +11,7 @@
  * integers goes through formula_odd(), so that it is rounded once. */
 #pragma once
 
-#include "engine/formula.h"
+#include "engine/formula_cast.h"
 
 /* Normal numbers: the bits in their place, the bias changed. Subnormal ones: so many of the smallest. */
 FORMULA_FUNCTION float formula_from_f8e4m3(uint8_t x) {

@@ -106,31 +106,7 @@ static const struct cpu_kernel copies = {.base.parts = OP_PARTS_COPIES};
     K(NORMAL, random_kernel)                                                                                           \
     K(CAST, cast)                                                                                                      \
     K(COPY, elementwise)                                                                                               \
-    K(ADD, elementwise)                                                                                                \
-    K(SUBTRACT, elementwise)                                                                                           \
-    K(MULTIPLY, elementwise)                                                                                           \
-    K(DIVIDE, elementwise)                                                                                             \
-    K(POW, elementwise)                                                                                                \
-    K(MAXIMUM, elementwise)                                                                                            \
-    K(MINIMUM, elementwise)                                                                                            \
-    K(EQUAL, elementwise)                                                                                              \
-    K(NOT_EQUAL, elementwise)                                                                                          \
-    K(LESS, elementwise)                                                                                               \
-    K(LESS_EQUAL, elementwise)                                                                                         \
-    K(GREATER, elementwise)                                                                                            \
-    K(GREATER_EQUAL, elementwise)                                                                                      \
-    K(LOGICAL_AND, elementwise)                                                                                        \
-    K(LOGICAL_OR, elementwise)                                                                                         \
-    K(LOGICAL_NOT, elementwise)                                                                                        \
-    K(NEGATIVE, elementwise)                                                                                           \
-    K(ABS, elementwise)                                                                                                \
-    K(EXP, elementwise)                                                                                                \
-    K(LOG, elementwise)                                                                                                \
-    K(SQRT, elementwise)                                                                                               \
-    K(TANH, elementwise)                                                                                               \
-    K(SIGMOID, elementwise)                                                                                            \
-    K(RELU, elementwise)                                                                                               \
-    K(WHERE, elementwise)                                                                                              \
+    OP_ELEMENTWISE_AS(K, elementwise)                                                                                  \
     K(SUM, reduction)                                                                                                  \
     K(PROD, reduction)                                                                                                 \
     K(MEAN, reduction)                                                                                                 \

@@ -164,19 +164,12 @@ static bool job_streams(const struct launch *launch, int64_t bytes) {
     return true;
 }
 
-/* Work per element compared with that of moving a byte; the functions of rows_math.c cost more than memory. */
+/* Work per element compared with that of moving a byte; functions of real numbers cost more than memory, and those of f64 are
+ * libm's. */
 static int64_t job_weight(unsigned opcode, enum dtype dtype) {
-    switch (opcode) {
-    case OP_POW:
-        return 40;
-    case OP_EXP:
-    case OP_LOG:
-    case OP_TANH:
-    case OP_SIGMOID:
-        return dtype == DTYPE_F64 ? 40 : 8;
-    default:
-        return 0;
-    }
+#define FLOP(ID, inputs, flop) [OP_##ID] = (flop),
+    static const uint8_t flops[OP_CODE_MAX] = {OP_ELEMENTWISE(FLOP)};
+    return flops[opcode] <= 1 ? 0 : dtype == DTYPE_F64 ? 40 : flops[opcode];
 }
 
 static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_function *row, struct cpu_job **begun) {

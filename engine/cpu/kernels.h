@@ -75,8 +75,5 @@ struct cpu_kernels {
     void (*stream_end)(void);
 };
 
-/* The opcodes that a table by opcode needs room for. */
-enum { CPU_OPCODES = OP_ONE_HOT + 1 };
-
 /* The best level that this processor has. */
 const struct cpu_kernels *cpu_kernels_choose(void);

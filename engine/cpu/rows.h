@@ -85,23 +85,11 @@
 HALF_ROWS_THROUGH(f16)
 HALF_ROWS_THROUGH(bf16)
 
-#define HALF_ROW(name, half, inputs)                                                                                   \
-    static void name##_##half(const struct cpu_row *row) {                                                             \
-        rows_through_##half(row, inputs, name##_f32, false);                                                           \
-    }
-#define HALF_COMPARISON(name, half)                                                                                    \
-    static void name##_##half(const struct cpu_row *row) {                                                             \
-        rows_through_##half(row, 2, name##_f32, true);                                                                 \
+/* A row of halves, by the row of f32 named `compute`. */
+#define HALF_ROW(name, half, inputs, compute, comparison)                                                              \
+    static void name(const struct cpu_row *row) {                                                                      \
+        rows_through_##half(row, inputs, compute, comparison);                                                         \
     }
 
-/* rows_math.c; the table of all rows is at the end of rows_arithmetic.c. */
-#define CPU_MATH_ROWS(name)                                                                                            \
-    cpu_row_function CPU_NAME(name##_f16), CPU_NAME(name##_bf16), CPU_NAME(name##_f32), CPU_NAME(name##_f64);
-CPU_MATH_ROWS(pow)
-CPU_MATH_ROWS(exp)
-CPU_MATH_ROWS(log)
-CPU_MATH_ROWS(tanh)
-CPU_MATH_ROWS(sigmoid)
-cpu_row_function CPU_NAME(pow_u8), CPU_NAME(pow_i8), CPU_NAME(pow_i16), CPU_NAME(pow_i32), CPU_NAME(pow_i64);
 /* rows_cast.c: an element copied as it is, by size. */
 cpu_row_function CPU_NAME(copy_1), CPU_NAME(copy_2), CPU_NAME(copy_4), CPU_NAME(copy_8);

@@ -24,7 +24,7 @@ COPY_ROW(copy_2, uint16_t)
 COPY_ROW(copy_4, uint32_t)
 COPY_ROW(copy_8, uint64_t)
 
-/* ---- casts; what they do with one element is in engine/formula.h ---- */
+/* ---- casts; what they do with one element is in engine/formula_cast.h ---- */
 
 #define CAST_ROW(from, to, T, R, expression)                                                                           \
     static void from##_to_##to(const struct cpu_row *row) {                                                            \

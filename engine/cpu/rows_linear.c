@@ -1,14 +1,7 @@
 /* What linear does with a row of a product: the bias is added, and the activation applied. The bias runs along, or is one
  * number for all: where there is none, that which changes nothing. */
-#include <math.h>
-
+#include "engine/cpu/formulas.h"
 #include "engine/cpu/rows.h"
-#include "engine/cpu/vector_math.h"
-
-/* As vector_gelu_tanh(). */
-static inline double gelu_tanh(double x) {
-    return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
-}
 
 #define LINEAR_INTEGER(name, T, U)                                                                                     \
     ROW2(linear_none_##name, T, T, formula_add_##name(a, b))                                                           \
@@ -18,10 +11,9 @@ ROW2(linear_u8, uint8_t, uint8_t, formula_add_u8(a, b))
 
 #define LINEAR_FLOAT(name, T, U)                                                                                       \
     ROW2(linear_none_##name, T, T, formula_add_##name(a, b))                                                           \
-    ROW2(linear_relu_##name, T, T, formula_relu_##name(formula_add_##name(a, b)))
+    ROW2(linear_relu_##name, T, T, formula_relu_##name(formula_add_##name(a, b)))                                      \
+    ROW2(linear_gelu_##name, T, T, formula_gelu_tanh_##name(formula_add_##name(a, b)))
 FORMULA_FLOATS(LINEAR_FLOAT)
-ROW2(linear_gelu_f32, float, float, vector_gelu_tanh(formula_add_f32(a, b)))
-ROW2(linear_gelu_f64, double, double, gelu_tanh(formula_add_f64(a, b)))
 
 /* clang-format off */
 #define LINEAR_ROW(name)                                                                                               \

@@ -385,7 +385,7 @@ HALF_POSITIONS(argmin_bf16, bf16, argmin_f32)
     {[DTYPE_I64] = &name##_i64, [DTYPE_F16] = &name##_f16, [DTYPE_BF16] = &name##_bf16, [DTYPE_F32] = &name##_f32,     \
      [DTYPE_F64] = &name##_f64}
 
-const struct cpu_reduction *CPU_NAME(reductions)[CPU_OPCODES][DTYPE_COUNT] = {
+const struct cpu_reduction *CPU_NAME(reductions)[OP_CODE_MAX][DTYPE_COUNT] = {
     [OP_SUM] = SUMS(sum),
     [OP_PROD] = SUMS(prod),
     [OP_MEAN] = {[DTYPE_F16] = &mean_f16, [DTYPE_BF16] = &mean_bf16, [DTYPE_F32] = &mean_f32, [DTYPE_F64] = &mean_f64},

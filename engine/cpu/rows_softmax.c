@@ -160,7 +160,7 @@ SOFTMAX_ROW(bf16, uint16_t, float, f32)
 SOFTMAX_ROW(f32, float, float, f32)
 SOFTMAX_ROW(f64, double, double, f64)
 
-const struct cpu_softmax *CPU_NAME(softmax)[CPU_OPCODES][DTYPE_COUNT] = {
+const struct cpu_softmax *CPU_NAME(softmax)[OP_CODE_MAX][DTYPE_COUNT] = {
     [OP_SOFTMAX] = {[DTYPE_F16] = &table_softmax_f16,
                     [DTYPE_BF16] = &table_softmax_bf16,
                     [DTYPE_F32] = &table_softmax_f32,

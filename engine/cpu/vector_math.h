@@ -1,4 +1,4 @@
-/* exp, log, tanh, sigmoid, sine and cosine for f32, written so that loops over them vectorise: no branches, no calls, no
+/* exp, log, tanh, sine and cosine for f32, written so that loops over them vectorise: no branches, no calls, no
  * tables. Errors are below 3 ulp; NaN, infinities, zeros and subnormal numbers come out as libm has
  * them. The polynomials are the Chebyshev or Taylor expansions of their intervals. */
 #pragma once
@@ -63,19 +63,7 @@ static inline float vector_tanh(float x) {
     p = CPU_FMA(p, z, -3.33332819422e-1f);
     float small = CPU_FMA(p * z, x, x);
     float large = 1.0f - 2.0f / (vector_exp(2.0f * magnitude) + 1.0f);
-    return __builtin_copysignf(magnitude < 0.625f ? small : large, x); /* of -0 as well */
-}
-
-/* 1 / (1 + e^-x), from e^-|x|, which cannot overflow. */
-static inline float vector_sigmoid(float x) {
-    float e = vector_exp(-__builtin_fabsf(x));
-    return (x >= 0.0f ? 1.0f : e) / (1.0f + e) + (x != x ? x : 0.0f);
-}
-
-/* x/2 · (1 + tanh(u)) with u = √(2/π) · (x + 0.044715 x³), as x / (1 + e^-2u), in which nothing cancels. */
-static inline float vector_gelu_tanh(float x) {
-    float cubic = CPU_FMA(0.044715f * x * x, x, x);
-    return x / (1.0f + vector_exp(-1.59576912f * cubic));
+    return __builtin_copysignf(magnitude < 0.625f ? small : large, x);
 }
 
 /* Cosine and sine of 2πu for u in [0, 1]: u = q/4 + t with |t| <= 1/8, then polynomials of 2πt and the quadrant q. */

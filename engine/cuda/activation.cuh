@@ -5,12 +5,11 @@
 
 #include "engine/cuda/number.cuh"
 
-/* x/2 · (1 + tanh(u)) with u = √(2/π) · (x + 0.044715 x³), as x / (1 + e^-2u), in which nothing cancels. */
 NUMBER_FUNCTION float activation_gelu_tanh(float x) {
-    return x / (1.0f + expf(-1.59576912f * (x + 0.044715f * x * x * x)));
+    return formula_gelu_tanh_f32(x);
 }
 NUMBER_FUNCTION double activation_gelu_tanh(double x) {
-    return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+    return formula_gelu_tanh_f64(x);
 }
 
 /* Integers know no GELU. A NaN stays one. */

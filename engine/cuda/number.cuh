@@ -11,10 +11,10 @@
 
 #include "engine/cuda/cuda.h"
 
-#define FORMULA_FUNCTION static __host__ __device__ __forceinline__
+#include "engine/cuda/formula.cuh"
 #include "engine/formula_f8.h"
 
-#define NUMBER_FUNCTION static __host__ __device__ __forceinline__
+#define NUMBER_FUNCTION FORMULA_FUNCTION
 
 template <typename T> NUMBER_FUNCTION T number_widen(T x) {
     return x;

@@ -8,6 +8,7 @@ import tomllib
 DTYPES = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"]
 INTEGERS = ["u8", "i8", "i16", "i32", "i64"]
 FLOATS = ["f16", "bf16", "f32", "f64"]
+HALVES = ["f16", "bf16"]
 F8 = ["f8e4m3", "f8e5m2"]
 DTYPE_SETS = {
     "bool": ["bool"],
@@ -45,7 +46,7 @@ TYPES = {
     "ints": ("l", "struct op_ints"),
 }
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
-          "prototypes", "tolerance", "flop", "derivative"}
+          "prototypes", "tolerance", "flop", "formula", "derivative"}
 INPUTS_MAX = 255
 
 
@@ -107,6 +108,7 @@ class Operation:
         self.prototypes = fields.get("prototypes", [])
         self.flop = fields.get("flop", 1)
         self.tolerance = fields.get("tolerance", {})
+        self.formula = fields.get("formula", "none")
         given = fields.get("attributes", [])
         if isinstance(given, str):
             self.struct, members = given, [{"name": key, **value} for key, value in file.sets[given].items()]
@@ -124,6 +126,8 @@ class Operation:
             raise Wrong(f"{self.dtypes} is no set of dtypes")
         if not 0 < self.number < 65536:
             raise Wrong(f"{self.number} is no number for an operation")
+        if self.formula != "none" and (self.family != "elementwise" or len(self.inputs) > 2):
+            raise Wrong("formulas are of elementwise operations with one or two inputs")
         if self.tolerance and "reason" not in self.tolerance:
             raise Wrong("the tolerance has no reason")
         if any(each.variadic or each.optional for each in self.inputs[:-1]):
@@ -159,8 +163,16 @@ class Operation:
         ints = [each for each in self.scalars if "i" in each.columns]
         return next((i for i, each in enumerate(ints) if each.type == "dtype"), 0)
 
-    def accepted(self):
-        return DTYPE_SETS[self.dtypes]
+    def computed(self):
+        """The dtypes in which its formulas compute."""
+        accepted = DTYPE_SETS[self.dtypes]
+        return {"floating": FLOATS, "logical": ["bool"]}.get(self.dtype, accepted)
+
+    def formulas(self):
+        """(dtype, name of the formula) for each of them."""
+        if self.formula == "none":
+            return []
+        return [(dtype, self.formula.get(dtype, f"{self.name}_{dtype}")) for dtype in self.computed()]
 
 
 class File:
@@ -173,6 +185,7 @@ class File:
         self.title = table.pop("title")
         self.contract = " ".join(table.pop("contract").split())
         default = table.pop("default", {})
+        self.formulas = "formula" in default  # its operations are computed by formulas
         self.sets = table.pop("attributes", {})
         self.enums = {name: Enum(name, given) for name, given in table.pop("enum", {}).items()}
         self.operations = []
@@ -195,6 +208,16 @@ def read(paths):
                 raise SystemExit(f"{operation.file.path}: {operation.name}: {seen[key].name} has {key} already")
             seen[key] = operation
     return files
+
+
+def formulas_of(operations):
+    """(operation, dtype) for each formula that there is; those that others name are among them."""
+    own = {name: (each, dtype) for each in operations for dtype, name in each.formulas() if name == f"{each.name}_{dtype}"}
+    for each in operations:
+        for dtype, name in each.formulas():
+            if name not in own:
+                raise SystemExit(f"{each.file.path}: {each.name}: there is no formula {name} for {dtype}")
+    return list(own.values())
 
 
 def operations_of(files):

@@ -152,9 +152,33 @@ def table(files):
         for value in enum.values:
             print(f"    OP_{enum.name.upper()}_{value['name'].upper()} = {value['number']}, /* {value['contract']} */")
         print(f"    OP_{enum.name.upper()}_COUNT\n}};\n")
+    print_formulas(operations)
     for name, of in sets_of(operations).items():
         print_struct(name, of)
         print()
+
+
+def print_macro(words, name, rows, parameters="X"):
+    print(comment(words))
+    print(f"#define {name}({parameters}) \\")
+    print(" \\\n".join(f"    X({', '.join(str(each) for each in row)})" for row in rows) + "\n")
+
+
+def print_formulas(operations):
+    """From these lists each device makes its kernels, so that it has no table of its own."""
+    operations = [each for each in operations if each.file.formulas]
+    formulas = [(each.name, len(each.inputs), dtype, "bool" if each.dtype == "compared" else dtype)
+                for each, dtype in describe.formulas_of(operations)]
+    print_macro("X(ID, inputs, flop): elementwise operations.", "OP_ELEMENTWISE",
+               [(each.id, len(each.inputs), each.flop) for each in operations])
+    print_macro("X(ID, kernel): the same operations, for a list that has others as well.", "OP_ELEMENTWISE_AS",
+               [(each.id, "kernel") for each in operations], "X, kernel")
+    print_macro("X(name, inputs, dtype, dtype of the result): formula_<name>_<dtype>() of engine/formula.h.", "OP_FORMULAS",
+               [row for row in formulas if row[2] not in describe.HALVES])
+    print_macro("The same for dtypes that compute by the formula for f32.", "OP_FORMULAS_HALF",
+               [row for row in formulas if row[2] in describe.HALVES])
+    print_macro("X(ID, DTYPE, formula): which of them computes an operation in a dtype.", "OP_FORMULA_TABLE",
+               [(each.id, dtype.upper(), name) for each in operations for dtype, name in each.formulas()])
 
 
 # ---- operations.c ----

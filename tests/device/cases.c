@@ -1,5 +1,7 @@
 #include "tests/device/cases.h"
 
+#define ELEMENTWISE(ID, inputs, flop) {case_elementwise_##inputs, OP_##ID, FILL_ANY},
+/* clang-format off */
 static const struct op_case op_cases[] = {
     {case_free, OP_FREE, FILL_ANY},
     {case_create, OP_FULL, FILL_ANY},
@@ -8,7 +10,7 @@ static const struct op_case op_cases[] = {
     {case_random, OP_UNIFORM, FILL_ANY},
     {case_random, OP_NORMAL, FILL_ANY},
     {case_cast, OP_CAST, FILL_ANY},
-    {case_unary, OP_COPY, FILL_ANY},
+    {case_elementwise_1, OP_COPY, FILL_ANY},
     {case_view, OP_RESHAPE, FILL_ANY},
     {case_view, OP_PERMUTE_DIMS, FILL_ANY},
     {case_view, OP_MATRIX_TRANSPOSE, FILL_ANY},
@@ -16,31 +18,7 @@ static const struct op_case op_cases[] = {
     {case_view, OP_BROADCAST_TO, FILL_ANY},
     {case_view, OP_SQUEEZE, FILL_ANY},
     {case_view, OP_EXPAND_DIMS, FILL_ANY},
-    {case_binary, OP_ADD, FILL_ANY},
-    {case_binary, OP_SUBTRACT, FILL_ANY},
-    {case_binary, OP_MULTIPLY, FILL_ANY},
-    {case_binary, OP_DIVIDE, FILL_ANY},
-    {case_binary, OP_POW, FILL_ANY},
-    {case_binary, OP_MAXIMUM, FILL_ANY},
-    {case_binary, OP_MINIMUM, FILL_ANY},
-    {case_binary, OP_EQUAL, FILL_ANY},
-    {case_binary, OP_NOT_EQUAL, FILL_ANY},
-    {case_binary, OP_LESS, FILL_ANY},
-    {case_binary, OP_LESS_EQUAL, FILL_ANY},
-    {case_binary, OP_GREATER, FILL_ANY},
-    {case_binary, OP_GREATER_EQUAL, FILL_ANY},
-    {case_binary, OP_LOGICAL_AND, FILL_ANY},
-    {case_binary, OP_LOGICAL_OR, FILL_ANY},
-    {case_unary, OP_LOGICAL_NOT, FILL_ANY},
-    {case_unary, OP_NEGATIVE, FILL_ANY},
-    {case_unary, OP_ABS, FILL_ANY},
-    {case_unary, OP_EXP, FILL_ANY},
-    {case_unary, OP_LOG, FILL_ANY},
-    {case_unary, OP_SQRT, FILL_ANY},
-    {case_unary, OP_TANH, FILL_ANY},
-    {case_unary, OP_SIGMOID, FILL_ANY},
-    {case_unary, OP_RELU, FILL_ANY},
-    {case_where, OP_WHERE, FILL_ANY},
+    OP_ELEMENTWISE(ELEMENTWISE)
     {case_reduce, OP_SUM, FILL_ORDINARY},
     {case_reduce, OP_PROD, FILL_NEAR_ONE},
     {case_reduce, OP_MEAN, FILL_ORDINARY},
@@ -60,6 +38,7 @@ static const struct op_case op_cases[] = {
     {case_take_along_axis, OP_TAKE_ALONG_AXIS, FILL_ANY},
     {case_one_hot, OP_ONE_HOT, FILL_ANY},
 };
+/* clang-format on */
 
 const struct op_case *op_case_find(unsigned opcode) {
     for (size_t i = 0; i < sizeof op_cases / sizeof *op_cases; i++)

@@ -19,9 +19,9 @@ enum dtype op_case_partner(struct suite *suite, const struct op_case *row, enum 
 void case_create(struct suite *suite, const struct op_case *row);
 void case_random(struct suite *suite, const struct op_case *row);
 void case_cast(struct suite *suite, const struct op_case *row);
-void case_unary(struct suite *suite, const struct op_case *row);
-void case_binary(struct suite *suite, const struct op_case *row);
-void case_where(struct suite *suite, const struct op_case *row);
+void case_elementwise_1(struct suite *suite, const struct op_case *row); /* of one input, two, three: where */
+void case_elementwise_2(struct suite *suite, const struct op_case *row);
+void case_elementwise_3(struct suite *suite, const struct op_case *row);
 void case_view(struct suite *suite, const struct op_case *row);
 void case_reduce(struct suite *suite, const struct op_case *row);
 void case_arg(struct suite *suite, const struct op_case *row);

@@ -51,7 +51,7 @@ static void unary_once(struct suite *suite, const struct op_case *row, struct sa
     suite_free(suite, x);
 }
 
-void case_unary(struct suite *suite, const struct op_case *row) {
+void case_elementwise_1(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         if (!op_case_takes(row, dtype))
             continue;
@@ -105,7 +105,7 @@ static void binary_with_itself(struct suite *suite, const struct op_case *row, e
     suite_free(suite, &x);
 }
 
-void case_binary(struct suite *suite, const struct op_case *row) {
+void case_elementwise_2(struct suite *suite, const struct op_case *row) {
     for (enum dtype a = DTYPE_BOOL; a < DTYPE_COUNT; a++) {
         for (enum dtype b = DTYPE_BOOL; b < DTYPE_COUNT; b++) {
             /* A pair with one boolean is promoted to a number, so every operation takes it. */
@@ -161,7 +161,7 @@ static void where_once(struct suite *suite, const struct op_case *row, int rank,
         suite_free(suite, &inputs[i]);
 }
 
-void case_where(struct suite *suite, const struct op_case *row) {
+void case_elementwise_3(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < case_length_count; i++)
         where_once(suite, row, 1, &case_lengths[i]);
     for (int i = 0; i < SUITE_REPEAT(300); i++) {

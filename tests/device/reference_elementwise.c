@@ -57,22 +57,25 @@ static long double float_binary(unsigned opcode, enum dtype dtype, long double a
     }
 }
 
+static long double sigmoid(long double x) {
+    return 1 / (1 + expl(-x));
+}
+
+/* Of integers they are floats. */
+static long double (*const real_functions[OP_CODE_MAX])(long double) = {
+    [OP_EXP] = expl, [OP_LOG] = logl, [OP_SQRT] = sqrtl, [OP_TANH] = tanhl, [OP_SIGMOID] = sigmoid,
+};
+
 static long double float_unary(unsigned opcode, enum dtype dtype, long double x) {
+    if (opcode == OP_SQRT && dtype == DTYPE_F64)
+        return (long double)sqrt((double)x);
+    if (real_functions[opcode])
+        return real_functions[opcode](x);
     switch (opcode) {
     case OP_NEGATIVE:
         return -x;
     case OP_ABS:
         return fabsl(x);
-    case OP_EXP:
-        return expl(x);
-    case OP_LOG:
-        return logl(x);
-    case OP_SQRT:
-        return dtype == DTYPE_F64 ? (long double)sqrt((double)x) : sqrtl(x);
-    case OP_TANH:
-        return tanhl(x);
-    case OP_SIGMOID:
-        return 1 / (1 + expl(-x));
     case OP_RELU:
         return x < 0 ? 0 : x;
     default:
@@ -196,7 +199,7 @@ static struct values *elementwise_where(const struct reference_request *r) {
 
 static struct values *elementwise_unary(const struct reference_request *r) {
     const struct values *given = r->inputs[0];
-    bool floating = r->opcode >= OP_EXP && r->opcode <= OP_SIGMOID;
+    bool floating = real_functions[r->opcode] != NULL;
     if (r->opcode == OP_COPY)
         return values_copy(given);
     if ((given->dtype == DTYPE_BOOL && !floating) || value_is_f8(given->dtype))

@@ -25,10 +25,31 @@ def read(*texts):
         return describe.read(paths)
 
 
+def printed(kind, files):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        kind(files)
+    return out.getvalue()
+
+
 class Descriptions(unittest.TestCase):
     def test_defaults_complete_an_operation(self):
         one, = describe.operations_of(read(GOOD))
         self.assertEqual((one.name, one.number, one.outputs, one.function), ("one", 1, ["result"], "one"))
+
+    def test_formulas_are_listed_once_and_found_by_operation_and_dtype(self):
+        head = GOOD.replace('"create"', '"elementwise"').replace("inputs = []", 'inputs = ["x"]\nformula = {}')
+        files = read(head + '[two]\nnumber = 2\ndtype = "compared"\nformula = { bool = "one_u8" }\n'
+                     '[three]\nnumber = 3\nformula = "none"\n')
+        made = printed(generate.table, files)
+        for line in ["X(ONE, 1, 1)", "X(THREE, 1, 1)", "X(one, 1, u8, u8)", "X(two, 1, f64, bool)", "X(two, 1, f16, bool)",
+                     "X(TWO, BOOL, one_u8)", "X(TWO, F16, two_f16)"]:
+            self.assertEqual(made.count(f"    {line}"), 1, line)
+        self.assertNotIn("three_u8", made)
+        self.assertNotIn("X(two, 1, bool", made)
+        with self.assertRaises(SystemExit) as caught:
+            printed(generate.table, read(head + 'formula = { bool = "one_u9" }\n'))
+        self.assertIn("one: there is no formula one_u9 for bool", str(caught.exception))
 
     def test_what_is_wrong_is_told(self):
         for text, words in [

@@ -1,0 +1,82 @@
+/* Elementwise rows: one function for each formula (engine/formula.h) and dtype, with loops of their own for the layouts that
+ * matter. Which there are, and which of them computes an operation, says the list made of its description. */
+#include "engine/cpu/formulas.h"
+#include "engine/cpu/rows.h"
+
+#define TYPE_bool uint8_t
+#define TYPE_u8 uint8_t
+#define TYPE_i8 int8_t
+#define TYPE_i16 int16_t
+#define TYPE_i32 int32_t
+#define TYPE_i64 int64_t
+#define TYPE_f32 float
+#define TYPE_f64 double
+
+#define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
+#define ROW_OF_2(name, T, R, formula) ROW2(name, T, R, formula(a, b))
+#define ROW(name, inputs, dtype, result)                                                                               \
+    ROW_OF_##inputs(row_##name##_##dtype, TYPE_##dtype, TYPE_##result, formula_##name##_##dtype)
+#define ROW_HALF(name, inputs, dtype, result)                                                                          \
+    HALF_ROW(row_##name##_##dtype, dtype, inputs, row_##name##_f32, DTYPE_IS_##result)
+enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };
+
+/* Those of pow are called otherwise here, as it has rows of its own below. */
+#define row_pow_f32 general_pow_f32
+#define row_pow_f64 general_pow_f64
+OP_FORMULAS(ROW)
+OP_FORMULAS_HALF(ROW_HALF)
+#undef row_pow_f32
+#undef row_pow_f64
+
+/* x**2 is by far the most common power, and a product is its correctly rounded value. */
+#define POW_ROW(name, T)                                                                                               \
+    ROW1(square_##name, T, T, formula_multiply_##name(a, a))                                                           \
+    static void row_pow_##name(const struct cpu_row *row) {                                                            \
+        bool square = row->stride[2] == 0 && *(const T *)(const void *)row->data[2] == 2;                              \
+        (square ? square_##name : general_pow_##name)(row);                                                            \
+    }
+POW_ROW(f32, float)
+POW_ROW(f64, double)
+
+/* ---- where: by size, since it only moves elements ---- */
+
+#define WHERE_ROW(name, T)                                                                                             \
+    static void name(const struct cpu_row *row) {                                                                      \
+        const int64_t n = row->n, sc = row->stride[1], sa = row->stride[2], sb = row->stride[3];                       \
+        const uint8_t *c = (const uint8_t *)row->data[1];                                                              \
+        const T *x = (const void *)row->data[2], *y = (const void *)row->data[3];                                      \
+        T *z = (void *)row->data[0];                                                                                   \
+        if (sc == 1 && sa == 1 && sb == 1) {                                                                           \
+            CPU_LOOP                                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const T a = x[i], b = y[i];                                                                            \
+                z[i] = c[i] ? a : b;                                                                                   \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
+        CPU_LOOP                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const T a = x[i * sa], b = y[i * sb];                                                                      \
+            z[i] = c[i * sc] ? a : b;                                                                                  \
+        }                                                                                                              \
+    }
+WHERE_ROW(where_1, uint8_t)
+WHERE_ROW(where_2, uint16_t)
+WHERE_ROW(where_4, uint32_t)
+WHERE_ROW(where_8, uint64_t)
+
+/* ---- the table ---- */
+
+/* clang-format off */
+#define BY_SIZE(one, two, four, eight)                                                                                 \
+    {[DTYPE_BOOL] = one, [DTYPE_U8] = one, [DTYPE_I8] = one, [DTYPE_I16] = two, [DTYPE_I32] = four,                    \
+     [DTYPE_I64] = eight, [DTYPE_F16] = two, [DTYPE_BF16] = two, [DTYPE_F32] = four, [DTYPE_F64] = eight,              \
+     [DTYPE_F8E4M3] = one, [DTYPE_F8E5M2] = one}
+
+#define ENTRY(ID, DTYPE, formula) [OP_##ID][DTYPE_##DTYPE] = row_##formula,
+cpu_row_function *CPU_NAME(elementwise)[OP_CODE_MAX][DTYPE_COUNT] = {
+    OP_FORMULA_TABLE(ENTRY)
+    [OP_WHERE] = BY_SIZE(where_1, where_2, where_4, where_8),
+    [OP_COPY] = BY_SIZE(CPU_NAME(copy_1), CPU_NAME(copy_2), CPU_NAME(copy_4), CPU_NAME(copy_8)),
+};
+/* clang-format on */
