@@ -121,6 +121,7 @@ FORMULA_FLOATS(FORMULA_FLOAT)
     FORMULA_UNARY(sqrt, name, T, PLAIN(sqrt)(a))                                                                       \
     FORMULA_UNARY(exp, name, T, MATH(exp)(a))                                                                          \
     FORMULA_UNARY(log, name, T, MATH(log)(a))                                                                          \
+    FORMULA_UNARY(erf, name, T, MATH(erf)(a))                                                                          \
     FORMULA_UNARY(tanh, name, T, PLAIN(copysign)(MATH(tanh)(a), a))                                                    \
     FORMULA_BINARY(sigmoid_part, name, T, (a >= 0 ? 1 : b) / (1 + b))                                                  \
     FORMULA_UNARY(sigmoid, name, T, formula_sigmoid_part_##name(a, MATH(exp)(-PLAIN(fabs)(a))))                        \

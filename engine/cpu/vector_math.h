@@ -1,4 +1,4 @@
-/* exp, log, tanh, sine and cosine for f32, written so that loops over them vectorise: no branches, no calls, no
+/* exp, log, tanh, erf, sine and cosine for f32, written so that loops over them vectorise: no branches, no calls, no
  * tables. Errors are below 3 ulp; NaN, infinities, zeros and subnormal numbers come out as libm has
  * them. The polynomials are the Chebyshev or Taylor expansions of their intervals. */
 #pragma once
@@ -64,6 +64,29 @@ static inline float vector_tanh(float x) {
     float small = CPU_FMA(p * z, x, x);
     float large = 1.0f - 2.0f / (vector_exp(2.0f * magnitude) + 1.0f);
     return __builtin_copysignf(magnitude < 0.625f ? small : large, x);
+}
+
+/* x + x·p(x²) near zero; else 1 - erfc|x| = 1 - e^q(|x|), as q = ln(erfc) is smooth: Abramowitz and Stegun 7.1.5 and 7.1.2. p and q
+ * are fitted for the least greatest error in erf. */
+static inline float vector_erf(float x) {
+    float magnitude = __builtin_fabsf(x), z = x * x;
+    float p = -6.34292128e-4f;
+    p = CPU_FMA(p, z, 5.05562273e-3f);
+    p = CPU_FMA(p, z, -2.68051042e-2f);
+    p = CPU_FMA(p, z, 1.12827756e-1f);
+    p = CPU_FMA(p, z, -3.76125764e-1f);
+    p = CPU_FMA(p, z, 1.28379161e-1f);
+    float small = CPU_FMA(p, x, x);
+    float t = magnitude > 4.0f ? 4.0f : magnitude;
+    float q = 2.04330645e-4f;
+    q = CPU_FMA(q, t, -3.12404231e-3f);
+    q = CPU_FMA(q, t, 2.25427825e-2f);
+    q = CPU_FMA(q, t, -1.04573139e-1f);
+    q = CPU_FMA(q, t, -6.36467506e-1f);
+    q = CPU_FMA(q, t, -1.12809012f);
+    q = CPU_FMA(q, t, -9.78267911e-5f);
+    float large = 1.0f - vector_exp(q);
+    return __builtin_copysignf(magnitude < 0.84375f ? small : large, x);
 }
 
 /* Cosine and sine of 2πu for u in [0, 1]: u = q/4 + t with |t| <= 1/8, then polynomials of 2πt and the quadrant q. */

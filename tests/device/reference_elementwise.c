@@ -63,7 +63,7 @@ static long double sigmoid(long double x) {
 
 /* Of integers they are floats. */
 static long double (*const real_functions[OP_CODE_MAX])(long double) = {
-    [OP_EXP] = expl, [OP_LOG] = logl, [OP_SQRT] = sqrtl, [OP_TANH] = tanhl, [OP_SIGMOID] = sigmoid,
+    [OP_EXP] = expl, [OP_LOG] = logl, [OP_SQRT] = sqrtl, [OP_TANH] = tanhl, [OP_SIGMOID] = sigmoid, [OP_ERF] = erfl,
 };
 
 static long double float_unary(unsigned opcode, enum dtype dtype, long double x) {
