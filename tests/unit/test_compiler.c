@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 
 #include "engine/cuda/compiler.h"
+#include "engine/cuda/formula_text.h"
+#include "proto/op.h"
 
 /* ---- what a source may include ---- */
 
@@ -119,6 +121,23 @@ Test(compiler, template_is_made_for_an_expression) {
     cr_assert(strstr(compiled.code->symbol, "scale"));
     cr_assert_neq(strcmp(compiled.code->symbol, "scale<__half>"), 0);
     cr_assert(has_bytes(compiled.code->code, compiled.code->bytes, compiled.code->symbol));
+    compiled_free(&compiled);
+}
+
+/* A kernel that calls each formula that an elementwise operation has, of the text alone. */
+#define CALL_1 "(x);\n"
+#define CALL_2 "(x, y);\n"
+#define CALL(name, inputs, dtype, result) "    *out++ = formula_" #name "_" #dtype CALL_##inputs
+static const char calls[] = "extern \"C\" __global__ void formulas(double *out, int x, int y) {\n" OP_FORMULAS(CALL) "}\n";
+
+Test(compiler, formulas_compile_without_headers) {
+    size_t bytes = strlen(formula_text) + sizeof calls;
+    char *text = malloc(bytes);
+    snprintf(text, bytes, "%s%s", formula_text, calls);
+    cr_assert_null(strstr(text, "#include"));
+    struct compiled compiled = compile_for(text, "formulas", 90);
+    cr_assert_eq(compiled.status, STATUS_OK, "%s\n%s", compiled.fault.message, compiled.log ? compiled.log : "");
+    free(text);
     compiled_free(&compiled);
 }
 

@@ -1,0 +1,5 @@
+/* formula.cuh and all that it includes, as text that comes before a kernel for NVRTC. Made by formula_text.py; whoever compiles kernels
+ * of it builds formula_text.c in (engine/cuda/meson.build). */
+#pragma once
+
+extern const char formula_text[];

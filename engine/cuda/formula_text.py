@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Prints engine/cuda/formula.cuh and what it includes as a C string, for sources that NVRTC compiles: formula_text.py ROOT >OUT
+
+NVRTC has CUDA's functions without a header, but no headers of the host: of <stdint.h> the text begins with what formulas use.
+"""
+import pathlib
+import re
+import sys
+
+START = """#pragma nv_diag_suppress 177 // formulas that a kernel leaves out
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#define INT64_C(x) x##LL
+#define INT32_MAX 2147483647
+#define INT64_MAX 9223372036854775807LL
+"""
+INCLUDE = re.compile(r'#include "(.*)"')
+DROPPED = re.compile(r"#include <.*>|#pragma once")
+
+
+def lines_of(root, name, seen):
+    if name in seen:
+        return
+    seen.add(name)
+    for line in (root / name).read_text(encoding="utf-8").splitlines():
+        include = INCLUDE.fullmatch(line)
+        if include:
+            yield from lines_of(root, include[1], seen)
+        elif not DROPPED.fullmatch(line):
+            yield line
+
+
+def quoted(line):
+    return '"' + line.replace("\\", "\\\\").replace('"', '\\"').replace("??", "?\\?") + '\\n"'
+
+
+def main():
+    sys.stdout.reconfigure(encoding="utf-8")
+    print("/* Made by formula_text.py. */")
+    print('#include "engine/cuda/formula_text.h"\n')
+    print("const char formula_text[] =")
+    lines = START.splitlines() + list(lines_of(pathlib.Path(sys.argv[1]), "engine/cuda/formula.cuh", set()))
+    print("\n".join(f"    {quoted(line)}" for line in lines) + ";")
+
+
+if __name__ == "__main__":
+    main()
