@@ -101,5 +101,6 @@ void arena_reset(struct arena *arena) {
         arena->total = arena->first->bytes;
     }
     arena->used = 0;
+    arena->resets++;
     arena->starved = false;
 }

@@ -5,6 +5,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct arena_block;
 
@@ -14,7 +15,8 @@ struct arena {
     size_t used;  /* bytes taken of `current` */
     size_t total; /* bytes of all blocks */
     size_t limit;
-    bool starved; /* since the last reset the host had no memory for it: what did not unpack may be well-formed */
+    uint64_t resets; /* ever */
+    bool starved;    /* since the last reset the host had no memory for it: what did not unpack may be well-formed */
 };
 
 /* Keeps one block of `block` bytes over resets, and never holds more than `limit` in all. -ENOMEM without memory. */

@@ -108,7 +108,11 @@ struct connection {
     struct request_upload *held; /* its chunk's frame has been put off, or was cut; NULL: none */
     unsigned n_uploads;
     struct request_batch batch; /* the rest of the one that has been put off, or was cut */
-    struct answer *publishing;  /* to a Publish that has been put off; NULL: none */
+    /* The message of one that has been put off, as it was parsed into the service's arena; NULL: none. Still there while that
+     * has been reset so many times. */
+    ProtobufCMessage *put_off;
+    uint64_t put_off_at;
+    struct answer *publishing; /* to a Publish that has been put off; NULL: none */
     struct link_ends links;
     struct lease lease;
 };

@@ -88,6 +88,7 @@ static void connection_close(struct connection *connection) {
     connection_let_rate(connection);
     frame_reader_finish(&connection->reader);
     connection->reader = (struct frame_reader){0};
+    connection->put_off = NULL;
     connection_count_host(connection);
     if (!connection->poll)
         return;

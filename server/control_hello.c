@@ -94,7 +94,8 @@ int control_hello(struct control *control, const struct frame_header *header, co
         return fault_set(fault, STATUS_PROTOCOL, "malformed Hello of %u bytes", header->message_bytes);
     uint32_t version_max = hello->version_max;
     int error = control_check_hello(control, hello, fault);
-    if (!error && !request_texts_whole(hello->base.descriptor, bytes, header->message_bytes))
+    if (!error &&
+        request_fields_look(hello->base.descriptor, bytes, header->message_bytes, SIZE_MAX) == REQUEST_FIELDS_NUL)
         error = fault_set(fault, STATUS_PROTOCOL, "HELLO: a text with a NUL byte");
     if (!error)
         error = control_login(control, hello->token, fault);

@@ -25,8 +25,7 @@ size_t packet_error(uint8_t bytes[PACKET_ERROR_MAX], const struct fault *fault) 
     Tensord__Error error = TENSORD__ERROR__INIT;
     error.code = (uint32_t)fault->code;
     error.message = (char *)fault->message;
-    size_t packed = protobuf_c_message_get_packed_size(&error.base);
+    size_t packed = protobuf_c_message_pack(&error.base, bytes + FRAME_HEADER_BYTES);
     frame_header_encode(&(struct frame_header){.type = FRAME_ERROR, .message_bytes = (uint32_t)packed}, bytes);
-    protobuf_c_message_pack(&error.base, bytes + FRAME_HEADER_BYTES);
     return FRAME_HEADER_BYTES + packed;
 }

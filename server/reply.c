@@ -11,7 +11,7 @@
 enum { REPLY_GATHER_MAX = 48 };
 
 static void reply_head(struct reply *reply, const ProtobufCMessage *message, size_t payload) {
-    size_t bytes = protobuf_c_message_get_packed_size(message);
+    size_t bytes = protobuf_c_message_pack(message, reply->head + FRAME_HEADER_BYTES);
     struct frame_header header = {
         .type = reply->type,
         .message_bytes = (uint32_t)bytes,
@@ -21,7 +21,6 @@ static void reply_head(struct reply *reply, const ProtobufCMessage *message, siz
 
     assert(bytes <= REPLY_HEAD_MAX - FRAME_HEADER_BYTES);
     frame_header_encode(&header, reply->head);
-    protobuf_c_message_pack(message, reply->head + FRAME_HEADER_BYTES);
     reply->head_bytes = FRAME_HEADER_BYTES + bytes;
     reply->chunk = payload;
     reply->done = 0;

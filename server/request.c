@@ -18,7 +18,7 @@ enum {
     REQUEST_OPERATION_STEPS = 2, /* of the budget */
     REQUEST_ADMINS_PART = 16,    /* of max-sessions are for admins alone */
     REQUEST_LARGE_BYTES = 64 << 10,
-    /* The parser takes memory and time for each field of a message, also for an empty one. */
+    /* The parser takes memory and time for each field of a message, also for an empty one. Each has two bytes at least. */
     REQUEST_FIELDS_MAX = 32768,
 };
 
@@ -491,11 +491,66 @@ static int request_once(struct connection *connection, const struct request_row 
     return status;
 }
 
+/* Whether a message has a text: one that was sent is not the default, even where nothing is in it. */
+static bool request_has_text(const ProtobufCMessage *message) {
+    const ProtobufCMessageDescriptor *descriptor = message->descriptor;
+    const char *members = (const char *)message;
+
+    for (unsigned i = 0; i < descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
+
+        if (field->type != PROTOBUF_C_TYPE_STRING)
+            continue;
+        if (field->label == PROTOBUF_C_LABEL_REPEATED
+                ? *(const size_t *)(members + field->quantifier_offset) > 0
+                : *(const void *const *)(members + field->offset) != field->default_value)
+            return true;
+    }
+    return false;
+}
+
+/* Parses the message. What it is made of is looked at on the wire only where that may matter, and once: a large message
+ * before it is parsed, any other one that has texts afterwards. NULL with `fault`. */
+static ProtobufCMessage *request_read(const struct connection *connection, const ProtobufCMessageDescriptor *descriptor,
+                                      const struct frame_header *header, const uint8_t *message, struct fault *fault) {
+    struct arena *arena = &connection->service->arena;
+    const char *name = frame_type_name(header->type);
+    bool large = header->message_bytes / 2 > REQUEST_FIELDS_MAX;
+    enum request_fields fields = REQUEST_FIELDS_FINE;
+    ProtobufCMessage *unpacked;
+
+    if (large)
+        fields = request_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
+    if (fields == REQUEST_FIELDS_MANY) {
+        REQUEST_PROTOCOL(fault, "%s: more than %d fields in one message", name, REQUEST_FIELDS_MAX);
+        return NULL;
+    }
+    if (connection->service->wire && !connection->batch.begun)
+        wire_print(stderr, "<-", header, message);
+    arena_reset(arena);
+    unpacked = protobuf_c_message_unpack(descriptor, &arena->allocator, header->message_bytes, message);
+    if (!unpacked && arena->starved) {
+        fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read %s of %u bytes", name, header->message_bytes);
+        return NULL;
+    }
+    if (!unpacked) {
+        REQUEST_PROTOCOL(fault, "%s: %u bytes that are no such message", name, header->message_bytes);
+        return NULL;
+    }
+    if (!large && request_has_text(unpacked))
+        fields = request_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
+    if (fields != REQUEST_FIELDS_FINE) {
+        REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", name);
+        return NULL;
+    }
+    return unpacked;
+}
+
 int request_handle(struct connection *connection, const struct frame_header *header, const uint8_t *message,
                    uint8_t **sink, struct fault *fault) {
     const struct request_row *row = request_row(connection, header, fault);
-    struct arena *arena = &connection->service->arena;
-    ProtobufCMessage *unpacked;
+    const struct arena *arena = &connection->service->arena;
+    ProtobufCMessage *unpacked = connection->put_off_at == arena->resets ? connection->put_off : NULL;
     int status;
 
     if (!row)
@@ -503,22 +558,16 @@ int request_handle(struct connection *connection, const struct frame_header *hea
     /* A Publish that has been put off has copied its message: parsing it again each turn would cost more than the values. */
     if (connection->publishing)
         return request_later(connection, answer_publish_on(connection));
-    if (!request_fields_few(message, header->message_bytes, REQUEST_FIELDS_MAX))
-        return REQUEST_PROTOCOL(fault, "%s: more than %d fields in one message", frame_type_name(header->type),
-                                REQUEST_FIELDS_MAX);
-    if (connection->service->wire && !connection->batch.begun)
-        wire_print(stderr, "<-", header, message);
-    arena_reset(arena);
-    unpacked = protobuf_c_message_unpack(row->descriptor, &arena->allocator, header->message_bytes, message);
-    if (!unpacked && arena->starved)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read %s of %u bytes",
-                         frame_type_name(header->type), header->message_bytes);
     if (!unpacked)
-        return REQUEST_PROTOCOL(fault, "%s: %u bytes that are no such message", frame_type_name(header->type),
-                                header->message_bytes);
-    if (!request_texts_whole(row->descriptor, message, header->message_bytes))
-        return REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", frame_type_name(header->type));
+        unpacked = request_read(connection, row->descriptor, header, message, fault);
+    connection->put_off = NULL;
+    if (!unpacked)
+        return (int)fault->code;
     status = request_once(connection, row, header, unpacked, sink, fault);
+    if (status == STATUS_AGAIN && connection->batch.begun) {
+        connection->put_off = unpacked;
+        connection->put_off_at = arena->resets;
+    }
     if (status == STATUS_NO_HOST_MEMORY && fault && !fault->code)
         fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to answer %s", frame_type_name(header->type));
     return status;

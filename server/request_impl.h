@@ -1,4 +1,4 @@
-/* What the handlers of requests share, for request*.c; control.c uses request_texts_whole(). Loop thread only. */
+/* What the handlers of requests share, for request*.c; control_hello.c uses request_fields_look(). Loop thread only. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -43,8 +43,11 @@ int request_move_name(struct connection *connection, const struct frame_header *
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
-/* Whether a message has at most so many fields. */
-bool request_fields_few(const uint8_t *message, size_t bytes, size_t most);
-/* Whether no text in a message has a NUL byte. protobuf-c ends a text at its first one without a word, so what was sent
- * is looked at before. */
-bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes);
+enum request_fields {
+    REQUEST_FIELDS_FINE,
+    REQUEST_FIELDS_MANY, /* more than were allowed */
+    REQUEST_FIELDS_NUL,  /* a text has a NUL byte: protobuf-c ends a text at its first one without a word */
+};
+/* Looks through the fields of a message as it was sent; what is malformed in it is the parser's to refuse. */
+enum request_fields request_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
+                                        size_t bytes, size_t most);

@@ -157,7 +157,8 @@ static void request_fill_name(Tensord__Name *name, const struct name_entry *entr
 struct request_names {
     struct connection *connection;
     Tensord__Names list;
-    size_t bytes, capacity;
+    size_t bytes; /* what the packed list has at most */
+    size_t capacity;
     bool more, starved;
 };
 
@@ -214,12 +215,12 @@ static void request_pick_all(struct request_names *picked, const struct names *n
 
 static int request_answer_names(const struct request_names *names, uint64_t sequence) {
     Tensord__NameList list = TENSORD__NAME_LIST__INIT;
-    size_t bytes = tensord__names__get_packed_size(&names->list);
-    uint8_t *data = names->starved ? NULL : malloc(bytes + 1);
+    uint8_t *data = names->starved ? NULL : malloc(names->bytes + 1);
+    size_t bytes;
 
     if (!data)
         return STATUS_NO_HOST_MEMORY;
-    tensord__names__pack(&names->list, data);
+    bytes = tensord__names__pack(&names->list, data);
     list.more = names->more;
     return answer_data(names->connection, FRAME_NAME_LIST, sequence, &list.base, data, bytes);
 }

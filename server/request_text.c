@@ -14,8 +14,8 @@ static bool request_varint(const uint8_t **at, const uint8_t *end, uint64_t *val
     return false;
 }
 
-/* Steps over one field of a message. True: it is a text by the descriptor, where that is given, [*text, *at). What does
- * not parse here is left to the parser to refuse, and *at is then the end. */
+/* Steps over one field of a message. True: it is a text by the descriptor, [*text, *at). What does not parse here is left to
+ * the parser to refuse, and *at is then the end. */
 static bool request_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
                           const uint8_t **text) {
     enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
@@ -36,7 +36,7 @@ static bool request_field(const ProtobufCMessageDescriptor *descriptor, const ui
         goto malformed;
     *text = *at;
     *at += bytes;
-    field = descriptor && (tag & 7) == LENGTH && tag >> 3 <= UINT32_MAX
+    field = (tag & 7) == LENGTH && tag >> 3 <= UINT32_MAX
                 ? protobuf_c_message_descriptor_get_field(descriptor, (unsigned)(tag >> 3))
                 : NULL;
     return field && field->type == PROTOBUF_C_TYPE_STRING;
@@ -45,20 +45,16 @@ malformed:
     return false;
 }
 
-bool request_texts_whole(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message, size_t bytes) {
+enum request_fields request_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
+                                        size_t bytes, size_t most) {
     const uint8_t *at = message, *end = message + bytes, *text;
+    enum request_fields found = REQUEST_FIELDS_FINE;
 
-    while (at < end)
+    for (size_t n = 0; at < end; n++) {
+        if (n == most)
+            return REQUEST_FIELDS_MANY;
         if (request_field(descriptor, &at, end, &text) && memchr(text, 0, (size_t)(at - text)))
-            return false;
-    return true;
-}
-
-bool request_fields_few(const uint8_t *message, size_t bytes, size_t most) {
-    const uint8_t *at = message, *end = message + bytes, *text;
-
-    /* Each has two bytes at least. */
-    for (size_t n = bytes / 2 > most ? 0 : most; n < most && at < end; n++)
-        request_field(NULL, &at, end, &text);
-    return bytes / 2 <= most || at == end;
+            found = REQUEST_FIELDS_NUL;
+    }
+    return found;
 }

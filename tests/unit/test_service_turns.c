@@ -4,7 +4,7 @@
 
 #include "tests/unit/service_fixture.h"
 
-static unsigned publishes_read;
+static unsigned publishes_read, batches_read;
 
 ProtobufCMessage *__real_protobuf_c_message_unpack(const ProtobufCMessageDescriptor *descriptor,
                                                    ProtobufCAllocator *allocator, size_t bytes, const uint8_t *data);
@@ -14,6 +14,7 @@ ProtobufCMessage *__wrap_protobuf_c_message_unpack(const ProtobufCMessageDescrip
 ProtobufCMessage *__wrap_protobuf_c_message_unpack(const ProtobufCMessageDescriptor *descriptor,
                                                    ProtobufCAllocator *allocator, size_t bytes, const uint8_t *data) {
     publishes_read += descriptor == &tensord__publish__descriptor;
+    batches_read += descriptor == &tensord__batch__descriptor;
     return __real_protobuf_c_message_unpack(descriptor, allocator, bytes, data);
 }
 
@@ -65,6 +66,105 @@ Test(service_turns, a_publish_that_takes_many_turns_is_read_once) {
     cr_assert_eq(publishes_read, 1, "%u times in %u turns", publishes_read, turns);
     cr_assert_eq(receive_done(2, words), STATUS_OK, "%s", words);
     cr_assert_eq(names_owner(&service.names, "uid:0")->count, MANY);
+    close_service();
+}
+
+/* A batch that makes the tensors 1, 2 and so on. */
+static void send_batch(unsigned n) {
+    Tensord__Batch batch = TENSORD__BATCH__INIT;
+    uint64_t *heads = malloc(n * sizeof *heads);
+    int64_t *ints = malloc(3 * n * sizeof *ints);
+    double *floats = calloc(n, sizeof *floats);
+    for (unsigned i = 0; i < n; i++) {
+        heads[i] = (uint64_t)OP_FULL | UINT64_C(3) << 24 | UINT64_C(1) << 32;
+        memcpy(&ints[3 * i], (const int64_t[]){DTYPE_U8, 0, 1}, 3 * sizeof *ints);
+    }
+    batch.first_sequence = batch.first_output = 1;
+    batch.n_heads = batch.n_floats = n;
+    batch.n_ints = 3 * n;
+    batch.heads = heads;
+    batch.ints = ints;
+    batch.floats = floats;
+    send_message(FRAME_BATCH, 0, &batch.base);
+    free(heads);
+    free(ints);
+    free(floats);
+}
+
+Test(service_turns, a_batch_that_takes_many_turns_is_read_once) {
+    enum { MANY = 2000 };
+    unsigned turns = 0;
+    open_service(&(struct limits){.session_tensors = MANY});
+    open_client();
+    look_ns = SERVICE_SHARE_NS / 2;
+    send_batch(MANY);
+    for (; connection->operations < MANY && turns < TURNS_MAX; turns++)
+        turn();
+    cr_assert_gt(turns, 10, "%u turns", turns);
+    cr_assert_eq(batches_read, 1, "%u times in %u turns", batches_read, turns);
+    close_service();
+}
+
+/* What was parsed does not stay where another client's message has been parsed since. */
+Test(service_turns, a_batch_is_read_again_after_messages_of_others) {
+    enum { MANY = 2000 };
+    const Tensord__Ping ping = TENSORD__PING__INIT;
+    struct tensor_type type;
+    uint8_t bytes[256];
+    open_service(&(struct limits){.session_tensors = MANY});
+    open_client();
+    struct connection *first = connection;
+    int first_client = client;
+    open_client();
+    int second_client = client;
+    look_ns = SERVICE_SHARE_NS / 2;
+    client = first_client;
+    send_batch(MANY);
+    for (unsigned turns = 0; !first->batch.begun && turns < TURNS_MAX; turns++)
+        turn();
+    cr_assert(first->batch.begun);
+    for (uint64_t sequence = 2; first->batch.begun && sequence < 6; sequence++) {
+        client = second_client;
+        send_message(FRAME_PING, sequence, &ping.base);
+        cr_assert_eq(receive_message(bytes, sizeof bytes).type, FRAME_PONG);
+    }
+    look_ns = 1000;
+    for (unsigned turns = 0; first->operations < MANY && turns < TURNS_MAX; turns++)
+        turn();
+    cr_assert_gt(batches_read, 1);
+    cr_assert_eq(first->operations, MANY);
+    for (uint64_t id = 1; id <= MANY; id++)
+        cr_assert(session_type(first->session, id, &type) && type.dtype == DTYPE_U8, "%lu", (unsigned long)id);
+    close(first_client);
+    close_service();
+}
+
+/* What the daemon says of a RemoveName with this text. */
+static void refuse_text(const char *text, size_t bytes, const char *words) {
+    uint8_t frame[FRAME_HEADER_BYTES + 64] = {0}, reply[1024];
+    struct frame_header header = {.type = FRAME_REMOVE_NAME, .message_bytes = (uint32_t)bytes + 2, .sequence = 2};
+    frame_header_encode(&header, frame);
+    frame[FRAME_HEADER_BYTES] = 1 << 3 | 2; /* field 1, a length follows */
+    frame[FRAME_HEADER_BYTES + 1] = (uint8_t)bytes;
+    memcpy(frame + FRAME_HEADER_BYTES + 2, text, bytes);
+    open_client();
+    cr_assert_eq(send(client, frame, FRAME_HEADER_BYTES + 2 + bytes, MSG_NOSIGNAL),
+                 (ssize_t)(FRAME_HEADER_BYTES + 2 + bytes));
+    header = receive_message(reply, sizeof reply);
+    cr_assert_eq(header.type, FRAME_ERROR, "%s", frame_type_name(header.type));
+    Tensord__Error *error = tensord__error__unpack(NULL, header.message_bytes, reply);
+    cr_assert_str_eq(error->message, words);
+    tensord__error__free_unpacked(error, NULL);
+    close(client);
+    client = -1;
+}
+
+Test(service_turns, a_text_with_a_nul_byte_is_refused_wherever_it_is) {
+    open_service(&(struct limits){.named_tensors = 3});
+    refuse_text("a\0b", 3, "REMOVE_NAME: a text with a NUL byte");
+    refuse_text("\0ab", 3, "REMOVE_NAME: a text with a NUL byte");
+    refuse_text("ab\0", 3, "REMOVE_NAME: a text with a NUL byte");
+    refuse_text("\0", 1, "REMOVE_NAME: a text with a NUL byte");
     close_service();
 }
 
