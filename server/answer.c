@@ -310,7 +310,7 @@ int answer_publish_on(struct connection *connection) {
     if (publish_hold_some(publish) == STATUS_AGAIN)
         return STATUS_AGAIN;
     connection->publishing = NULL;
-    publish_begin(publish);
+    publish_step(publish);
     return STATUS_OK;
 }
 

@@ -16,16 +16,12 @@ void names_init(struct names *names, struct service *service) {
 
 /* ---- owners ---- */
 
-static struct name_owner *names_find_owner(const struct names *names, const char *principal) {
+struct name_owner *names_owner(const struct names *names, const char *principal) {
     struct name_owner *owner = names->owners;
 
     while (owner && strcmp(owner->key, principal) != 0)
         owner = owner->next;
     return owner;
-}
-
-struct name_owner *names_owner(const struct names *names, const char *principal) {
-    return names_find_owner(names, principal);
 }
 
 void names_let_go(struct names *names) {
@@ -84,7 +80,7 @@ int names_take_owner(struct names *names, const char *principal, const struct li
                      struct name_owner **result, struct fault *fault) {
     int status = STATUS_OK;
 
-    *result = names_find_owner(names, principal);
+    *result = names_owner(names, principal);
     if (!*result)
         status = names_add_owner(names, principal, limits, result, fault);
     if (status == STATUS_OK)
@@ -144,7 +140,7 @@ static int names_unknown(const char *name, struct fault *fault) {
 
 int names_find(const struct names *names, const char *principal, const char *name, struct held **held,
                struct fault *fault) {
-    const struct name_owner *owner = names_find_owner(names, principal);
+    const struct name_owner *owner = names_owner(names, principal);
     unsigned position;
 
     if (!owner || !owner_seek(owner, name, &position))
@@ -154,7 +150,7 @@ int names_find(const struct names *names, const char *principal, const char *nam
 }
 
 int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault) {
-    struct name_owner *owner = names_find_owner(names, principal);
+    struct name_owner *owner = names_owner(names, principal);
     struct name_entry *entry;
     unsigned position;
 
@@ -196,7 +192,7 @@ void names_finish(struct names *names) {
 }
 
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait) {
-    struct name_owner *owner = names_find_owner(names, principal);
+    struct name_owner *owner = names_owner(names, principal);
 
     return owner && state_wait(names->state, owner, wait);
 }

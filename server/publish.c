@@ -95,7 +95,7 @@ static void publish_end(struct publish *publish, const struct fault *fault) {
 static bool publish_name_some(struct publish *publish) {
     struct connection *connection = publish->answer->connection;
     struct fault fault = {0};
-    int status = names_batch_some(publish->batch, service_budget(connection->service), &fault);
+    int status = names_batch_some(publish->batch, connection->service->budget, &fault);
 
     if (status == STATUS_AGAIN)
         return false;
@@ -135,7 +135,7 @@ static void publish_name(struct publish *publish) {
         publish_name_some(publish);
 }
 
-static void publish_step(struct publish *publish) {
+void publish_step(struct publish *publish) {
     if (--publish->left)
         return;
     if (publish->failed)
@@ -175,7 +175,7 @@ struct publish *publish_create(struct answer *answer, const Tensord__Publish *me
 
 int publish_hold_some(struct publish *publish) {
     struct connection *connection = publish->answer->connection;
-    struct budget *budget = service_budget(connection->service);
+    struct budget *budget = connection->service->budget;
 
     while (publish->held < publish->n) {
         struct publish_item *item = &publish->items[publish->held];
@@ -194,10 +194,6 @@ int publish_hold_some(struct publish *publish) {
             return STATUS_AGAIN;
     }
     return STATUS_OK;
-}
-
-void publish_begin(struct publish *publish) {
-    publish_step(publish);
 }
 
 void publish_destroy(struct publish *publish) {

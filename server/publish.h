@@ -12,8 +12,9 @@ struct service;
 struct publish *publish_create(struct answer *answer, const Tensord__Publish *message);
 /* Asks for the values, those that it has not asked for before. STATUS_AGAIN: the turn's time is over, or there is no memory yet. */
 int publish_hold_some(struct publish *publish);
-/* All have been asked for. Calls answer_published() when it is over, possibly before it returns. */
-void publish_begin(struct publish *publish);
+/* One of what it waits for is there: all have been asked for, or a value has come. With the last of these it goes on, and calls
+ * answer_published() when it is over, possibly before this returns. */
+void publish_step(struct publish *publish);
 /* Goes on with what is being named, as far as the budget goes. */
 void publish_turn(struct service *service);
 /* Host memory that it takes. */

@@ -20,16 +20,12 @@ void roster_finish(struct roster *roster) {
 
 /* ---- principals ---- */
 
-static struct roster_entry *roster_entry(const struct roster *roster, const char *name) {
+struct roster_entry *roster_find(const struct roster *roster, const char *name) {
     struct roster_entry *entry;
     LIST_FOREACH(entry, &roster->entries, link)
     if (!strncmp(entry->name, name, sizeof entry->name - 1))
         return entry;
     return NULL;
-}
-
-const struct roster_entry *roster_find(const struct roster *roster, const char *name) {
-    return roster_entry(roster, name);
 }
 
 static struct roster_entry *roster_add(struct roster *roster, const char *name) {
@@ -43,7 +39,7 @@ static struct roster_entry *roster_add(struct roster *roster, const char *name) 
 
 int roster_join(struct roster *roster, const char *name, const struct limits *limits, struct roster_entry **result,
                 struct fault *fault) {
-    struct roster_entry *entry = roster_entry(roster, name);
+    struct roster_entry *entry = roster_find(roster, name);
     uint64_t limit = limits ? limits_of_places(limits->principal_connections, roster->places) : 0;
     if (entry && limit && entry->connections - entry->evicted >= limit)
         return fault_set(fault, STATUS_LIMIT, "%s has %u connection%s, and may have no more (principal-connections)",
@@ -58,7 +54,7 @@ int roster_join(struct roster *roster, const char *name, const struct limits *li
 int roster_move(struct roster *roster, struct roster_entry **entry, const char *name, const struct limits *limits,
                 struct fault *fault) {
     struct roster_entry *other;
-    if (*entry && *entry == roster_entry(roster, name))
+    if (*entry && *entry == roster_find(roster, name))
         return STATUS_OK;
     int error = roster_join(roster, name, limits, &other, fault);
     if (error)
@@ -119,7 +115,7 @@ int roster_identify(struct roster *roster, uint64_t session, const char *name, c
     struct roster_entry *entry;
     if (!guest)
         return fault_set(fault, STATUS_CONNECTION, "the connection has ended");
-    if (guest->entry == roster_entry(roster, name))
+    if (guest->entry == roster_find(roster, name))
         return STATUS_OK;
     int error = roster_join(roster, name, limits, &entry, fault);
     if (error)

@@ -54,7 +54,7 @@ int roster_move(struct roster *roster, struct roster_entry **entry, const char *
 /* Takes NULL. */
 void roster_leave(struct roster_entry *entry);
 /* The principal's entry; NULL: it has no connection. */
-const struct roster_entry *roster_find(const struct roster *roster, const char *name);
+struct roster_entry *roster_find(const struct roster *roster, const char *name);
 
 /* Hands a connection that has been counted (`*entry`, which becomes NULL) to a worker. STATUS_LIMIT where the principal
  * has as many sessions as these limits allow (NULL: any number); then it is still the caller's. */
