@@ -20,12 +20,8 @@ static inline unsigned histogram_bucket(uint64_t ns) {
 }
 
 /* A time that stands for `weight` of them. */
-static inline void histogram_add_sample(struct histogram *histogram, uint64_t ns, uint64_t weight) {
+static inline void histogram_add(struct histogram *histogram, uint64_t ns, uint64_t weight) {
     histogram->counts[histogram_bucket(ns)] += weight;
     histogram->sum_ns += ns * weight;
     histogram->samples++;
-}
-
-static inline void histogram_add(struct histogram *histogram, uint64_t ns) {
-    histogram_add_sample(histogram, ns, 1);
 }

@@ -130,7 +130,7 @@ static void reaper_book_time(struct engine *engine, struct stream *stream, const
     stream->reached_ns = now;
     stream->device_ns += ns;
     if (mark->sample_weight && !atomic_load(&engine->broken))
-        histogram_add_sample(&engine->run_time, ns, mark->sample_weight);
+        histogram_add(&engine->run_time, ns, mark->sample_weight);
     bool one = mark->sample_weight && mark->span.launches == 1;
     const struct record *launch = one && engine->marked_alone ? mark->span.first : NULL;
     if (launch && launch->kind == RECORD_LAUNCH && !atomic_load_explicit(&stream->cancelled, memory_order_relaxed))

@@ -31,9 +31,9 @@ void samples_note(struct samples *samples, uint64_t queue_ns, uint64_t run_ns, u
 
 void samples_book(struct samples *samples, struct histogram *queue, struct histogram *run) {
     for (const struct sample *at = samples->taken; at < samples->taken + samples->count; at++) {
-        histogram_add_sample(queue, at->queue_ns, at->weight);
+        histogram_add(queue, at->queue_ns, at->weight);
         if (run)
-            histogram_add_sample(run, at->run_ns, at->weight);
+            histogram_add(run, at->run_ns, at->weight);
     }
     samples->count = 0;
 }

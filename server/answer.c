@@ -78,7 +78,7 @@ static void answer_sent(struct reply *reply) {
 
     /* All of a value, and not a failure or what was left of a queue that was cleared. */
     if (answer->kind == ANSWER_FETCH && reply->total && reply->offset >= reply->total)
-        histogram_add(&answer->connection->service->fetch_time, service_now_ns() - answer->asked_ns);
+        histogram_add(&answer->connection->service->fetch_time, service_now_ns() - answer->asked_ns, 1);
     answer_destroy(answer);
 }
 
@@ -373,7 +373,7 @@ int answer_data(struct connection *connection, unsigned type, uint64_t sequence,
 bool answer_cancel_some(struct connection *connection) {
     while (connection->pending) {
         answer_destroy(connection->pending);
-        if (budget_spent(service_budget(connection->service), CONNECTION_ANSWER_STEPS))
+        if (budget_spent(connection->service->budget, CONNECTION_ANSWER_STEPS))
             break;
     }
     return !connection->pending;

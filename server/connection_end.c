@@ -42,7 +42,7 @@ static bool connection_release_some(struct connection *connection) {
 static bool connection_clear_some(struct connection *connection) {
     while (!reply_queue_empty(&connection->queue)) {
         reply_queue_clear_one(&connection->queue);
-        if (budget_spent(service_budget(connection->service), CONNECTION_ANSWER_STEPS))
+        if (budget_spent(connection->service->budget, CONNECTION_ANSWER_STEPS))
             break;
     }
     return reply_queue_empty(&connection->queue);
@@ -231,7 +231,7 @@ void connection_give_up(struct connection *connection, const struct fault *fault
 static bool connection_fail_some(struct connection *connection) {
     while (connection->pending) {
         answer_fail(connection, &connection->verdict);
-        if (budget_spent(service_budget(connection->service), CONNECTION_ANSWER_STEPS))
+        if (budget_spent(connection->service->budget, CONNECTION_ANSWER_STEPS))
             break;
     }
     return !connection->pending;

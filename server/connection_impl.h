@@ -10,11 +10,6 @@ bool connection_is_opening(const struct connection *connection);
 /* Asks the poll handle for what is of use now. After whatever changes that. */
 void connection_watch(struct connection *connection);
 
-/* connection_turn.c */
-/* Its share of the turn begins and ends. */
-void connection_begin_share(struct connection *connection);
-void connection_end_share(struct connection *connection);
-
 /* connection_room.c */
 /* There is room for operations. The owner is a connection. */
 void connection_on_room(void *owner);

@@ -59,7 +59,7 @@ bool connection_is_over(const struct connection *connection, uint64_t now_ms) {
 static void connection_throttle(struct connection *connection, uint32_t message_bytes) {
     if (connection_over(connection)) {
         frame_reader_pause(&connection->reader);
-    } else if (budget_spent(service_budget(connection->service),
+    } else if (budget_spent(connection->service->budget,
                             CONNECTION_FRAME_STEPS + (int)(message_bytes / CONNECTION_STEP_BYTES))) {
         frame_reader_pause(&connection->reader);
         service_mark_more(connection->service, connection);
@@ -96,7 +96,7 @@ static const struct frame_handler connection_handler = {connection_on_message, c
 
 /* Reads until nothing is there, or the share is used up. */
 static bool connection_read_share(struct connection *connection) {
-    struct budget *budget = service_budget(connection->service);
+    struct budget *budget = connection->service->budget;
     size_t left = CONNECTION_READ_BYTES;
 
     while (left > 0 && !connection->reader.paused) {
@@ -142,9 +142,18 @@ static bool connection_read_share(struct connection *connection) {
     return true;
 }
 
+/* What a connection has taken of the loop's time, since its share of this turn began. */
+static void connection_end_share(struct connection *connection) {
+    struct budget *budget = connection->service->budget;
+    uint64_t began_ns = budget->until_ns - SERVICE_SHARE_NS;
+
+    budget_look(budget);
+    connection->used_ns += budget->now_ns - began_ns;
+}
+
 bool connection_read(struct connection *connection) {
     connection->unread = false;
-    connection_begin_share(connection);
+    budget_go_on(connection->service->budget, SERVICE_SHARE_NS);
     if (!connection_read_share(connection))
         return false;
     connection_count_host(connection);
@@ -156,7 +165,7 @@ bool connection_read(struct connection *connection) {
 static bool connection_go_on(struct connection *connection) {
     struct fault fault = {0};
 
-    connection_begin_share(connection);
+    budget_go_on(connection->service->budget, SERVICE_SHARE_NS);
     if (frame_reader_resume(&connection->reader, &connection_handler, connection, &fault))
         connection_fail(connection, &fault);
     if (connection->lease.claimed) {

@@ -196,7 +196,7 @@ bool lease_scan_some(struct connection *connection) {
         size_t before = scan->left;
 
         lease_scan_read(connection);
-        if (budget_spent(service_budget(connection->service), 1 + (int)((before - scan->left) / LEASE_SCAN_STEP_BYTES)))
+        if (budget_spent(connection->service->budget, 1 + (int)((before - scan->left) / LEASE_SCAN_STEP_BYTES)))
             break;
     }
     if (scan->on && scan->left > 0 && !connection->lease.goodbye)

@@ -456,7 +456,7 @@ bool link_in_drop_connection(struct connection *connection) {
 
     while (!LIST_EMPTY(&connection->links.copies)) {
         copy_in_finish(LIST_FIRST(&connection->links.copies), &gone);
-        if (budget_spent(service_budget(connection->service), LINK_DROP_STEPS))
+        if (budget_spent(connection->service->budget, LINK_DROP_STEPS))
             break;
     }
     return LIST_EMPTY(&connection->links.copies);

@@ -394,7 +394,7 @@ void link_out_tick(struct service *service, uint64_t now_ms) {
 bool link_out_drop_connection(struct connection *connection) {
     while (!LIST_EMPTY(&connection->links.outs)) {
         link_out_destroy(LIST_FIRST(&connection->links.outs));
-        if (budget_spent(service_budget(connection->service), LINK_DROP_STEPS))
+        if (budget_spent(connection->service->budget, LINK_DROP_STEPS))
             break;
     }
     return LIST_EMPTY(&connection->links.outs);

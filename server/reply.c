@@ -136,7 +136,8 @@ void reply_queue_init(struct reply_queue *queue) {
     queue->bulk_tail = &queue->bulk;
 }
 
-static struct reply *reply_queue_pop(struct reply **list, struct reply ***tail) {
+static struct reply *reply_queue_take(struct reply_queue *queue, bool bulk) {
+    struct reply **list = bulk ? &queue->bulk : &queue->small, ***tail = bulk ? &queue->bulk_tail : &queue->small_tail;
     struct reply *reply = *list;
 
     *list = reply->next;
@@ -146,23 +147,16 @@ static struct reply *reply_queue_pop(struct reply **list, struct reply ***tail) 
     return reply;
 }
 
-static struct reply *reply_queue_take(struct reply_queue *queue, bool bulk) {
-    return bulk ? reply_queue_pop(&queue->bulk, &queue->bulk_tail) : reply_queue_pop(&queue->small, &queue->small_tail);
-}
-
-static void reply_queue_give_back(struct reply *reply) {
-    reply->sent(reply);
-}
-
 void reply_queue_clear_one(struct reply_queue *queue) {
     struct reply *final = queue->final;
 
     queue->current = NULL;
     if (queue->small || queue->bulk) {
-        reply_queue_give_back(reply_queue_take(queue, !queue->small));
+        struct reply *reply = reply_queue_take(queue, !queue->small);
+        reply->sent(reply);
     } else if (final) {
         queue->final = NULL;
-        reply_queue_give_back(final);
+        final->sent(final);
     }
 }
 
@@ -181,8 +175,10 @@ void reply_queue_add(struct reply_queue *queue, struct reply *reply) {
 void reply_queue_end(struct reply_queue *queue, struct reply *final) {
     struct reply *kept = queue->current && queue->current->bulk ? reply_queue_take(queue, true) : NULL;
 
-    while (queue->bulk)
-        reply_queue_give_back(reply_queue_take(queue, true));
+    while (queue->bulk) {
+        struct reply *reply = reply_queue_take(queue, true);
+        reply->sent(reply);
+    }
     if (kept) {
         kept->cut = true;
         reply_queue_add(queue, kept);
@@ -232,7 +228,7 @@ static void reply_queue_advance(struct reply_queue *queue, struct reply *reply) 
     reply_queue_take(queue, reply->bulk);
     reply->offset += reply->chunk;
     if (reply->offset >= reply->total || reply->cut) {
-        reply_queue_give_back(reply);
+        reply->sent(reply);
     } else if (reply->parted) {
         reply->hungry(reply);
     } else {

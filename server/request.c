@@ -260,7 +260,7 @@ static int request_batch_put_off(struct connection *connection, const struct bat
 
 /* Reading a large message has taken a part of the share already: it must not take all of it, turn by turn. */
 static void request_batch_share(struct connection *connection, const struct frame_header *header) {
-    struct budget *budget = service_budget(connection->service);
+    struct budget *budget = connection->service->budget;
     uint64_t began_ns = budget->until_ns - SERVICE_SHARE_NS, spent_ns;
 
     if (header->message_bytes < REQUEST_LARGE_BYTES)
@@ -274,7 +274,7 @@ static int request_batch(struct connection *connection, const struct frame_heade
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__Batch *batch = (const Tensord__Batch *)message;
     struct session *session = connection->session;
-    struct budget *budget = service_budget(connection->service);
+    struct budget *budget = connection->service->budget;
     struct op_request request = {.stream = batch->stream};
     struct batch_cursor cursor;
     struct batch_op op;
@@ -450,33 +450,32 @@ bool request_counted(unsigned type) {
 /* The row for this frame, once everything has been checked that needs no look into the message. */
 static const struct request_row *request_row(const struct connection *connection, const struct frame_header *header,
                                              struct fault *fault) {
-    const char *name = frame_type_name(header->type);
     const struct request_row *row = NULL;
 
     if (header->type < sizeof request_rows / sizeof request_rows[0] && request_rows[header->type].handle)
         row = &request_rows[header->type];
     if (!row)
-        REQUEST_PROTOCOL(fault, "%s is not for a client to send to a device", name);
+        REQUEST_PROTOCOL(fault, "%s is not for a client to send to a device", frame_type_name(header->type));
     else if (!connection->session && header->type != FRAME_HELLO)
-        REQUEST_PROTOCOL(fault, "%s came before Hello", name);
+        REQUEST_PROTOCOL(fault, "%s came before Hello", frame_type_name(header->type));
     else if (connection->session && role_check(ROLE_ON_DEVICE, header->type, connection->peer.principal.role,
                                                connection->peer.principal.name, fault))
         return NULL;
     else if (row->answered && header->sequence == 0)
-        REQUEST_PROTOCOL(fault, "%s needs a sequence number for its reply", name);
+        REQUEST_PROTOCOL(fault, "%s needs a sequence number for its reply", frame_type_name(header->type));
     else if (!row->payload && header->payload_bytes > 0)
-        REQUEST_PROTOCOL(fault, "%s takes no payload, and %lu bytes came", name, header->payload_bytes);
+        REQUEST_PROTOCOL(fault, "%s takes no payload, and %lu bytes came", frame_type_name(header->type),
+                         header->payload_bytes);
     else
         return row;
     return NULL;
 }
 
-/* A request that changes something may be asked again by a client that did not hear the answer. */
+/* One that changes something may be asked again by a client that did not hear the answer. */
 static int request_once(struct connection *connection, const struct request_row *row, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     struct lease *lease = &connection->lease;
-    const struct outcome *outcome =
-        row->once && lease->granted ? outcome_find(&lease->outcomes, header->sequence) : NULL;
+    const struct outcome *outcome = lease->granted ? outcome_find(&lease->outcomes, header->sequence) : NULL;
     char principal[PRINCIPAL_NAME_BYTES];
     int status;
 
@@ -484,7 +483,7 @@ static int request_once(struct connection *connection, const struct request_row 
         return answer_outcome(connection, outcome);
     if (outcome)
         snprintf(principal, sizeof principal, "%s", (const char *)outcome->frame);
-    lease->once = row->once && lease->granted;
+    lease->once = lease->granted;
     status = outcome ? answer_saved(connection, header->sequence, principal)
                      : row->handle(connection, header, message, sink, fault);
     connection->lease.once = false;
@@ -514,7 +513,6 @@ static bool request_has_text(const ProtobufCMessage *message) {
 static ProtobufCMessage *request_read(const struct connection *connection, const ProtobufCMessageDescriptor *descriptor,
                                       const struct frame_header *header, const uint8_t *message, struct fault *fault) {
     struct arena *arena = &connection->service->arena;
-    const char *name = frame_type_name(header->type);
     bool large = header->message_bytes / 2 > REQUEST_FIELDS_MAX;
     enum request_fields fields = REQUEST_FIELDS_FINE;
     ProtobufCMessage *unpacked;
@@ -522,7 +520,8 @@ static ProtobufCMessage *request_read(const struct connection *connection, const
     if (large)
         fields = request_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
     if (fields == REQUEST_FIELDS_MANY) {
-        REQUEST_PROTOCOL(fault, "%s: more than %d fields in one message", name, REQUEST_FIELDS_MAX);
+        REQUEST_PROTOCOL(fault, "%s: more than %d fields in one message", frame_type_name(header->type),
+                         REQUEST_FIELDS_MAX);
         return NULL;
     }
     if (connection->service->wire && !connection->batch.begun)
@@ -530,17 +529,19 @@ static ProtobufCMessage *request_read(const struct connection *connection, const
     arena_reset(arena);
     unpacked = protobuf_c_message_unpack(descriptor, &arena->allocator, header->message_bytes, message);
     if (!unpacked && arena->starved) {
-        fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read %s of %u bytes", name, header->message_bytes);
+        fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read %s of %u bytes", frame_type_name(header->type),
+                  header->message_bytes);
         return NULL;
     }
     if (!unpacked) {
-        REQUEST_PROTOCOL(fault, "%s: %u bytes that are no such message", name, header->message_bytes);
+        REQUEST_PROTOCOL(fault, "%s: %u bytes that are no such message", frame_type_name(header->type),
+                         header->message_bytes);
         return NULL;
     }
     if (!large && request_has_text(unpacked))
         fields = request_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
     if (fields != REQUEST_FIELDS_FINE) {
-        REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", name);
+        REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", frame_type_name(header->type));
         return NULL;
     }
     return unpacked;
@@ -563,7 +564,8 @@ int request_handle(struct connection *connection, const struct frame_header *hea
     connection->put_off = NULL;
     if (!unpacked)
         return (int)fault->code;
-    status = request_once(connection, row, header, unpacked, sink, fault);
+    status = row->once ? request_once(connection, row, header, unpacked, sink, fault)
+                       : row->handle(connection, header, unpacked, sink, fault);
     if (status == STATUS_AGAIN && connection->batch.begun) {
         connection->put_off = unpacked;
         connection->put_off_at = arena->resets;

@@ -189,7 +189,7 @@ bool request_drop_uploads(struct connection *connection) {
     while (connection->uploads && !over) {
         request_upload_end(connection->uploads, &gone);
         request_upload_remove(connection, connection->uploads);
-        over = budget_spent(service_budget(connection->service), REQUEST_UPLOAD_STEPS);
+        over = budget_spent(connection->service->budget, REQUEST_UPLOAD_STEPS);
     }
     if (connection->uploads)
         return false;

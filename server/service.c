@@ -42,8 +42,8 @@ void service_wake(void *owner) {
 void service_busy(struct service *service) {
     service->active = true;
     if (!service->turn_ns) {
-        budget_look(service_budget(service));
-        service->turn_ns = service_budget(service)->now_ns;
+        budget_look(service->budget);
+        service->turn_ns = service->budget->now_ns;
     }
     /* Only ever changed by exchanges: each then sees what was done before the one that it overwrites. */
     if (!atomic_load_explicit(&service->awake, memory_order_relaxed))
@@ -61,7 +61,7 @@ static void service_on_idle(uv_idle_t *idle) {
 /* ---- the turn ---- */
 
 bool service_is_late(const struct service *service) {
-    return engine_budget(service->engine)->now_ns - service->turn_ns >= SERVICE_TURN_NS;
+    return service->budget->now_ns - service->turn_ns >= SERVICE_TURN_NS;
 }
 
 /* Small replies are not held up by large ones of others. */
@@ -99,7 +99,7 @@ static void service_flush(struct service *service) {
     bool some = false;
 
     while ((connection = TAILQ_FIRST(&service->dirty))) {
-        if (connection->queue.bulk && some && (budget_look(service_budget(service)), service_is_late(service)))
+        if (connection->queue.bulk && some && (budget_look(service->budget), service_is_late(service)))
             return;
         some |= connection->queue.bulk != NULL;
         TAILQ_REMOVE(&service->dirty, connection, dirty_link);
@@ -129,7 +129,7 @@ static void service_resume(struct service *service) {
 
 /* Whose end has begun: each turn takes some steps of it. */
 static void service_end_some(struct service *service) {
-    struct budget *budget = service_budget(service);
+    struct budget *budget = service->budget;
     struct connection *connection;
     bool over = false;
 
@@ -198,7 +198,7 @@ static void service_check_end(struct service *service) {
 /* Everything that the loop's handles have read has been submitted by now. */
 static void service_on_check(uv_check_t *check) {
     struct service *service = check->data;
-    struct budget *budget = service_budget(service);
+    struct budget *budget = service->budget;
     unsigned rounds = 0;
 
     do {
@@ -348,6 +348,7 @@ int service_start(struct service *service, struct engine *engine, struct fault *
     int error = uv_check_start(&service->check, service_on_check);
 
     service->engine = engine;
+    service->budget = engine_budget(engine);
     if (!error)
         error = uv_timer_start(&service->timer, service_on_timer, SERVICE_TICK_MS, SERVICE_TICK_MS);
     return error ? fault_set(fault, STATUS_INTERNAL, "event loop: %s", uv_strerror(error)) : STATUS_OK;
@@ -355,7 +356,7 @@ int service_start(struct service *service, struct engine *engine, struct fault *
 
 void service_finish(struct service *service) {
     for (;;) {
-        service_budget(service)->until_ns = BUDGET_UNLIMITED;
+        service->budget->until_ns = BUDGET_UNLIMITED;
         while (service->connections)
             connection_destroy(service->connections, "the device is closed");
         service_end_some(service);

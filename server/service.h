@@ -67,6 +67,7 @@ struct service_options {
 struct service {
     uv_loop_t *loop;
     struct engine *engine;
+    struct budget *budget; /* the engine's: how long what is being done now may take */
     char device[32], kind[16];
     uint64_t epoch;
     struct channel_limits limits;
@@ -88,7 +89,7 @@ struct service {
     struct connection_queue ending; /* are gone for everybody, and have something to give back */
     struct connection_queue giving_up;
     struct publish_queue publishes; /* are being named, one after the other */
-    uint64_t turn_ns; /* when this turn began; 0: it has not */
+    uint64_t turn_ns;               /* when this turn began; 0: it has not */
     unsigned sessions;
     uint64_t arrived;             /* connections that the front has handed over */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
@@ -129,10 +130,6 @@ void service_mark_giving_up(struct service *service, struct connection *connecti
 void service_busy(struct service *service);
 /* Whether this turn has lasted long enough: what can wait for the next one should. */
 bool service_is_late(const struct service *service);
-/* How long what is being done now may take. */
-static inline struct budget *service_budget(struct service *service) {
-    return engine_budget(service->engine);
-}
 
 /* No new work: what has been received is finished within limits.drain_timeout_ms and answered, then each connection
  * gets an Error STATUS_DRAINING and is closed. */

@@ -293,7 +293,7 @@ void worker_on_channel(uv_poll_t *poll, int status, int events) {
     service_busy(&worker->service);
     while ((error = status < 0 ? -EPIPE : channel_receive(worker->channel, &message, &fd)) == 0) {
         worker_message(worker, &message, fd);
-        budget_look(service_budget(&worker->service));
+        budget_look(worker->service.budget);
         if (service_is_late(&worker->service))
             return; /* what else there is, the next poll tells of */
     }

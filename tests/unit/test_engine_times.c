@@ -44,8 +44,8 @@ Test(histogram, a_time_counts_in_the_bucket_of_its_magnitude) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         cr_assert_eq(histogram_bucket(rows[i].ns), rows[i].bucket, "%llu ns: %u", (unsigned long long)rows[i].ns,
                      histogram_bucket(rows[i].ns));
-    histogram_add(&histogram, 1500);
-    histogram_add(&histogram, 500);
+    histogram_add(&histogram, 1500, 1);
+    histogram_add(&histogram, 500, 1);
     cr_assert_eq(histogram.counts[0], 1);
     cr_assert_eq(histogram.counts[1], 1);
     cr_assert_eq(histogram.sum_ns, 2000);
@@ -131,7 +131,7 @@ Test(engine_times, percentiles_agree_with_a_trace_of_the_same_work) {
         for (; first <= id; first++)
             cr_assert_eq(release(first), STATUS_OK);
         while (trace_next(engine, &event))
-            histogram_add(&traced, event.end_ns - event.begin_ns);
+            histogram_add(&traced, event.end_ns - event.begin_ns, 1);
     }
     struct engine_stats stats;
     engine_stats(engine, &stats);
