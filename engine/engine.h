@@ -37,9 +37,9 @@ void engine_kick(struct engine *engine);
 /* Whether it is time for both again without any other sign: callbacks have enqueued something, or given memory back for
  * which somebody waits, or the last poll's budget has ended. */
 bool engine_due(const struct engine *engine);
-/* Calls the callbacks of what has completed, and gives back what ended sessions had; where the budget ends before, the rest
- * is left to a later call, and engine_due() says so. Callbacks may use sessions and fetches as they like, but not poll or
- * wait. */
+/* Calls the callbacks of what has completed, and gives back what ended sessions had; where the budget ends before, the
+ * rest is left to a later call, and engine_due() says so. Callbacks may use sessions and fetches as they like, but not
+ * poll or wait. */
 void engine_poll(struct engine *engine);
 /* Blocks until there is something to poll, then polls. For owners without an event loop; only with wake == NULL. */
 void engine_wait(struct engine *engine);
@@ -77,9 +77,9 @@ struct engine_stats {
     uint64_t refusals[ENGINE_REFUSALS]; /* since start */
     unsigned sessions;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */
-    /* Of launches (an operation has one, as a rule): from being enqueued to being launched, and from there, or from the end
-     * of what the device had to do before it, to completion. Of a sample (engine/samples.h), in which each counts for all
-     * that it stands for. */
+    /* Of launches (an operation has one, as a rule): from being enqueued to being launched, and from there, or from the
+     * end of what the device had to do before it, to completion. Of a sample (engine/samples.h), in which each counts
+     * for all that it stands for. */
     struct histogram queue_time, run_time;
 };
 void engine_stats(struct engine *engine, struct engine_stats *stats);
@@ -95,23 +95,26 @@ struct engine_operation {
 };
 unsigned engine_last_operations(const struct engine *engine, struct engine_operation *operations, unsigned capacity);
 
-/* What a device is at that completes nothing any more. */
+/* The work of a device that has stopped completing work. */
 struct engine_stall {
     uint64_t ns;
     char operation[320];     /* "matmul (forward/logits)"; "" not known */
     struct session *session; /* NULL: it has ended */
 };
-/* Whether the device has had something to do for so long without completing any of it, beyond four times what that is
- * estimated to take, since a single operation may be long; or has had it on one stream, whatever else it completes, beyond
- * four times what it had on all of them. What it has been told of already, and has not moved since, has had the time of
- * its estimate: there `timeout_ns` counts alone. 0: never. Counts from call to call, at most a second for
- * each, so that a process that is stopped or swapped out is not the device's fault: ask several times a second. */
+/* Whether the device has stalled; a `timeout_ns` of 0: never. A single operation may be long, so the estimated time of
+ * the work counts as well. The device has stalled in two cases: - it has had work for `timeout_ns` plus four times the
+ * work's estimated time, and has completed none of it; - one of its streams has had work for `timeout_ns` plus four
+ * times the estimated time of the work on all streams, and has
+ *   completed none of it, although other streams may have completed work.
+ * If the caller has reported a stall already and the work has not moved since, the estimated time is over: then only
+ * `timeout_ns` counts. Time counts from call to call, at most a second for each call, because a process that was
+ * stopped or swapped out is not the device's fault: call it several times a second. */
 bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_stall *stall);
-/* The session has been ended for it: the device has the same time again, without it. */
+/* The stalled session has been ended: the device gets the same time again for the rest of its work. */
 void engine_stall_again(struct engine *engine);
-/* Gives the device up: as if it had failed for this cause. */
+/* Treats the device as failed, with this cause. */
 void engine_fail(struct engine *engine, const struct fault *fault);
 
-/* Not STATUS_OK once the device has failed for good (sticky): everything pending and to come fails with
- * STATUS_DEVICE_LOST and this cause, and the worker must end. */
+/* Not STATUS_OK once the device has failed for good: all pending and later work fails with STATUS_DEVICE_LOST and this
+ * cause, and the worker must end. */
 int engine_fault(struct engine *engine, struct fault *fault);

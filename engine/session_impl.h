@@ -13,9 +13,9 @@ struct session_stream {
     struct stream *stream;
 };
 
-/* Streams for copies to and from a device that runs later. What is enqueued on one of them waits for what came before it
- * there, so copies that wait for different things have different ones: else copies between two devices could wait for
- * each other in a circle. */
+/* Streams for copies to and from a device that executes its work later. Work on a stream waits for the earlier work on
+ * the same stream. So copies that wait for different things use different streams: otherwise copies between two devices
+ * could wait for each other in a circle. */
 enum transfer {
     TRANSFER_UPLOAD, /* a client's bytes: waits for the memory's users before. (Copies from elsewhere: struct upload) */
     TRANSFER_FETCH,  /* a value, enqueued behind it */
@@ -90,10 +90,12 @@ struct session {
 void session_give_group(struct session *session);
 /* session_end.c: gives back what ended sessions had, as far as the engine's budget goes; false: some is left. */
 bool session_end_some(struct engine *engine);
-/* Whether a request that failed with this code may be granted later: memory is on its way back, or is being looked for. */
+/* Whether a request that failed with this code may be granted later: memory is on its way back, or is being looked for.
+ * */
 bool session_memory_comes(const struct session *session, int code);
-/* Whether what failed with this code is worth another try, as the pool has not looked at all there is, or ended sessions have not
- * given their memory back: then it has not been refused. With any other code the request is at its end. */
+/* Whether what failed with this code is worth another try, as the pool has not looked at all there is, or ended
+ * sessions have not given their memory back: then it has not been refused. With any other code the request is at its
+ * end. */
 bool session_put_off(struct session *session, int code);
 /* session_tensor.c: forgets the submission that has just bound `id`. */
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
@@ -103,8 +105,8 @@ void session_discharge(struct session *session, uint64_t bytes);
 /* For memory outside the pool. STATUS_LIMIT, or STATUS_OUT_OF_MEMORY for more than the device has. */
 int session_charge_apart(struct session *session, uint64_t bytes, struct fault *fault);
 void session_discharge_apart(struct session *session, uint64_t bytes);
-/* Storage charged to the session, for work on `stream` (NULL: for the host to write now). STATUS_AGAIN: the pool does not know yet
- * whether there is some; the request is to be put off. */
+/* Storage charged to the session, for work on `stream` (NULL: for the host to write now). STATUS_AGAIN: the pool does
+ * not know yet whether there is some; the request is to be put off. */
 int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **storage,
                     struct fault *fault);
 
@@ -145,8 +147,8 @@ struct cause session_cause(struct session *session, const struct fault *fault, c
 /* or as an answer. */
 struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
                                 const char *label, uint64_t sequence);
-/* An operation has been enqueued: it is done with the last record that it has put on `stream` since number `before`, or is
- * done now, where there is none, or no stream. */
+/* An operation has been enqueued: it is done with the last record that it has put on `stream` since number `before`, or
+ * is done now, where there is none, or no stream. */
 void session_end_operation(struct session *session, struct stream *stream, uint64_t before);
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
 /* NULL out of memory. */

@@ -4,7 +4,8 @@ _Static_assert(DTYPE_COUNT <= 32, "a bit for each dtype");
 
 enum { PRESENTED_INPUTS_MAX = 4 };
 
-/* Which dtypes the inputs of a try have: all the same, or one of them what some operations want in its place. */
+/* The dtypes of a try's inputs: the same for all, or another one for a single input. Some operations want a bool as
+ * their first input, or an integer (the indices) as their last. */
 enum presented_inputs { PRESENTED_ALIKE, PRESENTED_FIRST_BOOL, PRESENTED_LAST_INDEX, PRESENTED_WAYS };
 
 struct presented_try {

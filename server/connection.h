@@ -1,9 +1,9 @@
 /* One client's connection to a device: socket, frame reader, reply queue, and the session behind it.
  *
  * It is read while its session has room for operations and its replies leave; otherwise the rest waits in the socket. A
- * client that breaks the protocol gets an Error as its last frame. One that shuts down its sending side gets the answers
- * that are still due, within a bounded time; one that is gone ends at once, unless it may come back: its session then
- * stays, without a socket (server/lease.h). Loop thread only. */
+ * client that breaks the protocol gets an Error as its last frame. One that shuts down its sending side gets the
+ * answers that are still due, within a bounded time; one that is gone ends at once, unless it may come back: its
+ * session then stays, without a socket (server/lease.h). Loop thread only. */
 #pragma once
 
 #include <uv.h>
@@ -30,8 +30,8 @@ enum {
     CONNECTION_LARGE_MS = 1000,  /* after the last message that needs more, the buffer is as small again */
     CONNECTION_LINGER_MS = 1000, /* for the client to take its last frame */
     /* For the next answer over TCP, where a client that died looks like one that still reads. It is short, because a
-     * dead client's memory is wanted back within a second. Else it is limits.drain_timeout_ms, for Unix sockets tell the
-     * two apart. */
+     * dead client's memory is wanted back within a second. Else it is limits.drain_timeout_ms, for Unix sockets tell
+     * the two apart. */
     CONNECTION_LEAVE_TCP_MS = 500,
 };
 
@@ -108,8 +108,8 @@ struct connection {
     struct request_upload *held; /* its chunk's frame has been put off, or was cut; NULL: none */
     unsigned n_uploads;
     struct request_batch batch; /* the rest of the one that has been put off, or was cut */
-    /* The message of one that has been put off, as it was parsed into the service's arena; NULL: none. Still there while that
-     * has been reset so many times. */
+    /* The message of one that has been put off, as it was parsed into the service's arena; NULL: none. Still there
+     * while that has been reset so many times. */
     ProtobufCMessage *put_off;
     uint64_t put_off_at;
     struct answer *publishing; /* to a Publish that has been put off; NULL: none */
@@ -121,24 +121,24 @@ struct connection {
  * the client goes; service_finish() destroys what is left. */
 int connection_create(const struct connection_options *options, int fd, struct connection **connection,
                       struct fault *fault);
-/* Gone for everybody at once; what it has is given back from the end of this turn on. Not from within a frame handler or a
- * callback of the engine. Takes NULL. */
+/* Nobody may use the connection from now on; its memory is given back from the end of this turn on. Must not be called
+ * from a frame handler or a callback of the engine. Takes NULL. */
 void connection_destroy(struct connection *connection, const char *reason);
-/* An Error frame after what is ready to be sent, then the end. Nothing that is pending will be answered. */
+/* Sends the replies that are ready and an Error frame, then ends the connection. Pending requests get no reply. */
 void connection_fail(struct connection *connection, const struct fault *fault);
-/* As by connection_fail(), but pending requests get `fault` first, from the end of this turn on. */
+/* As connection_fail(), but from the end of this turn on pending requests first get `fault` as their reply. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
 
-/* For server/lease.c. Closes the socket and forgets what was to be read from it and written to it, from now on and in as
- * many turns as it takes: `unplugging` meanwhile. */
+/* The next five are for server/lease.c. Closes the socket and drops the data that was still to be read or written. It
+ * may take several turns; `unplugging` is true meanwhile. */
 void connection_unplug(struct connection *connection);
-/* It has said Hello: the front is told. */
+/* Tells the front that the client has sent Hello. */
 void connection_greet(struct connection *connection);
-/* It goes on with a session, and its place is as good as any. */
+/* The connection continues its session: from now on its kept place counts like any other place. */
 void connection_settle(struct connection *connection);
-/* The front need not count its socket any more. */
+/* Tells the front to stop counting this connection's socket. */
 void connection_leave(struct connection *connection);
-/* Takes over the other one's socket, with its reader; it must be destroyed then. */
+/* Takes over the socket and the frame reader of `fresh`; the caller must then destroy `fresh`. */
 void connection_adopt(struct connection *connection, struct connection *fresh);
 /* The answer to service_options.login: who the client is, or why it is nobody. */
 void connection_granted(struct connection *connection, const struct principal *principal);

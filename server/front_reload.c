@@ -19,10 +19,10 @@ static int reload_read(struct front *front, struct reload *reload, struct fault 
     reload->config.ignore_devices = true;
     reload->users = NULL;
     int error = config_read_flags(&reload->config, front->n_arguments, front->arguments, &action, fault);
-    /* Which file it is takes a restart to change, so it is the old one that is read. */
+    /* The path of the file of users changes only by a restart, so this reads the path of the present configuration. */
     if (!error && *front->config->users)
         error = users_read(front->config->users, &reload->users, fault);
-    /* So it is with certificates. */
+    /* The paths of certificates change only by a restart, too. */
     if (!error)
         error = front_tls_read(front->config, &reload->tls, fault);
     if (!error) {

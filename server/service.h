@@ -34,8 +34,8 @@ TAILQ_HEAD(publish_queue, publish);
 enum {
     SERVICE_TICK_MS = 100,
     SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is being closed */
-    /* The loop works in turns: after so much time with clients' frames those connections that have not been read yet wait
-     * for a later one, and so for each of a turn's other parts: callbacks, ends, large replies. */
+    /* The loop works in turns: after so much time with clients' frames those connections that have not been read yet
+     * wait for a later one, and so for each of a turn's other parts: callbacks, ends, large replies. */
     SERVICE_TURN_NS = 1000 * 1000,
     SERVICE_SHARE_NS = 250 * 1000, /* of a turn for one connection, */
     SERVICE_LIGHT_NS =
@@ -47,8 +47,8 @@ struct service_options {
     uint64_t epoch;
     struct channel_limits limits; /* a 0 becomes a usable default */
     /* All may be NULL. */
-    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. Without it CopyOut ends in
-     * nothing. */
+    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. Without it CopyOut ends
+     * in nothing. */
     int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
     void (*left)(void *owner, uint64_t session);    /* the connection of this number is gone */
     void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
@@ -119,31 +119,37 @@ void service_finish(struct service *service);
 /* struct engine_options.wake, with the service as owner. Any thread. */
 void service_wake(void *owner);
 
-/* At the end of this turn: write `connection`'s replies; go on with its frames. */
+/* The end of this turn writes the connection's replies. */
 void service_mark_dirty(struct service *service, struct connection *connection);
+/* The end of this turn continues with the connection's frames. */
 void service_mark_more(struct service *service, struct connection *connection);
-/* It is gone for everybody: what it has is given back from the end of this turn on. It is not, and from then on it lets go of
- * what it has, or answers pending requests with the fault that it has been given. */
+/* The connection has ended, and nobody uses it any more: the ends of this turn and of later ones give its memory back.
+ * */
 void service_mark_ending(struct service *service, struct connection *connection);
+/* The connection still exists: the ends of this turn and of later ones drop the work of its lost socket, or answer its
+ * pending requests with the fault that it was given. */
 void service_mark_giving_up(struct service *service, struct connection *connection);
-/* To be called by callbacks of the loop's own handles before they do work. */
+/* A callback of the loop's own handles calls it before it does work. */
 void service_busy(struct service *service);
-/* Whether this turn has lasted long enough: what can wait for the next one should. */
+/* Whether this turn has lasted long enough: work that can wait for the next turn should wait. */
 bool service_is_late(const struct service *service);
 
-/* No new work: what has been received is finished within limits.drain_timeout_ms and answered, then each connection
- * gets an Error STATUS_DRAINING and is closed. */
+/* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms and answered; then
+ * each connection gets an Error STATUS_DRAINING and is closed. */
 void service_drain(struct service *service);
 /* Answers everything pending with `fault` and closes all connections. */
 void service_fail(struct service *service, const struct fault *fault);
 
-/* For the front's places (struct stats_places): a connection has ended; `kept`: one that was let in to a kept place, and
- * has not settled. One of those goes on with a session. And a session has lost its connection, or waits for one no more. */
+/* These three count for the front's places (struct stats_places). A connection has ended; `kept`: it came in through a
+ * kept place (server/places.h) and had not settled. */
 void service_count_departed(struct service *service, bool kept);
+/* A connection from a kept place has settled: it continues its session. */
 void service_count_settled(struct service *service);
-/* Ends what is to end at this time (of service_now_ms()) then, and not with the next tick. */
-void service_at(struct service *service, uint64_t when_ms);
+/* true: a session has lost its connection. false: a session no longer waits for a connection. */
 void service_count_detached(struct service *service, bool detached);
+/* Looks at leases and at a drain at this time (of service_now_ms()), and not only with the next tick, so that their
+ * memory is free at once. */
+void service_at(struct service *service, uint64_t when_ms);
 
 uint64_t service_now_ns(void);
 /* Milliseconds of the same clock, for deadlines. */

@@ -33,8 +33,8 @@ static struct connection *worker_connection(const struct worker *worker, const s
     return NULL;
 }
 
-/* Of a device that completes nothing any more the session ends that it is at. Where that does not help, for kernels on a GPU
- * cannot be stopped, the device is given up: all sessions are told, and the front starts another worker. */
+/* Of a device that completes nothing any more the session ends that it is at. Where that does not help, for kernels on
+ * a GPU cannot be stopped, the device is given up: all sessions are told, and the front starts another worker. */
 static void worker_watch_device(struct worker *worker) {
     uint64_t timeout_ns = (uint64_t)worker->service.limits.device_timeout_ms * 1000000;
     struct engine_stall stall;
@@ -76,7 +76,8 @@ static void worker_on_tick(void *owner) {
     }
 }
 
-/* So that the front has the patience with this process that it has with the device. */
+/* Tells the front that the device holds this process up. The front then allows the process as much time as the device.
+ * */
 static void worker_on_held_up(void *owner, bool begins) {
     struct worker *worker = (struct worker *)((char *)owner - offsetof(struct worker, service));
 
@@ -135,8 +136,8 @@ static int worker_state_init(struct worker *worker, const struct channel_message
 
 /* ---- life ---- */
 
-/* Where the system's memory runs out a worker goes before the front, which starts another one. Where this cannot be said it
- * is as it was. */
+/* Where the system's memory runs out a worker goes before the front, which starts another one. Where this cannot be
+ * said it is as it was. */
 static void worker_yield_memory(void) {
     char text[16] = "";
     int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
