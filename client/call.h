@@ -5,8 +5,8 @@
 #include "client/tensord.h"
 #include "proto/op.h"
 
-/* Completes the entry (label, bytes) and appends it. `device` is where an operation without inputs runs; ignored
- * otherwise. NULL with the thread's error set, or left as it is where that has made an input NULL. */
+/* Completes the entry (label, bytes) and appends it. An operation without inputs runs on `device`; other operations
+ * ignore it. NULL with the thread's error set, or with the earlier error that has made an input NULL. */
 td_tensor *call_enqueue(td_device *device, struct batch_entry *call);
 /* A failure found before there is a call; stores the error with the thread's label. Returns NULL. */
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...)

@@ -80,8 +80,8 @@ int device_check(td_device *device);
 /* Under the lock: ends the device for good, once; everything pending fails with `cause`. */
 void device_lose(td_device *device, const td_error *cause);
 
-/* Under the lock: the connection has ended. The device goes on over another one, unless this was final or that is not
- * wanted; then as device_lose(). */
+/* Under the lock: the connection has ended. The device continues over another connection, unless `final` is set or the
+ * program wants no reconnection; then as device_lose(). */
 void device_interrupt(td_device *device, const td_error *cause, bool final);
 
 /* Under the lock: moves the open batch to the send queue. */

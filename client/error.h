@@ -13,7 +13,8 @@ int error_store_details(const td_error *error, char *details);
 /* `operation` and `label` may be NULL; where an operation is named the message begins with it. */
 int error_fault(const struct fault *fault, const char *operation, const char *label);
 
-/* The last error is why a call gives NULL in place of a tensor: calls that are given that NULL pass it on. Returns NULL. */
+/* Notes that the last error made a call return NULL for a tensor: a later call with that NULL keeps this error. Returns
+ * NULL. */
 void *error_null(void);
 /* The code of the last error, where it has made a tensor NULL; else 0: a NULL is the program's own mistake. */
 int error_of_null(void);

@@ -1,6 +1,6 @@
 /* The I/O thread of a device. It sleeps until told that a batch is open, then ticks: each tick sends what has come
- * together since, so callers wake it once and not per operation. After some quiet ticks it sleeps again; after fewer where
- * that has turned out to be for long, since a tick for nothing costs others on a busy machine two switches. */
+ * together since, so callers wake it once and not per operation. After some quiet ticks it sleeps again. It waits for
+ * fewer quiet ticks if its last sleeps were long, because on a busy machine an idle tick costs others two switches. */
 #pragma once
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
-/* The frames that have left the send queue, in order: first those that the socket has taken, then those that it has not.
- * Where the session may be resumed they stay until the daemon is known to have handled them, so that they can be sent
- * again over another connection; else each goes as soon as the socket has it.
+/* The frames that have left the send queue, in order: first the frames that the socket has taken, then the others. If
+ * the session can be resumed, a frame stays until the library knows that the daemon has handled it, so that the library
+ * can send it again over another connection; otherwise a frame goes as soon as the socket has taken it.
  *
- * It is a ring of entries, each of them one frame; payloads lie where their uploads have them. Its size is the bound of
- * what is kept: where it is full nothing more is sent until the daemon has said what it has handled.
+ * It is a ring of entries, one for each frame; payloads stay in the memory of their uploads. The ring's size limits the
+ * number of kept frames: if it is full, the library sends nothing more until the daemon has said what it has handled.
  *
  * Under the device's lock, all of it, but for the place of a reserved frame, which is the sender's until it commits. */
 #pragma once
@@ -58,23 +58,25 @@ static inline bool journal_unsent(const struct journal *journal) {
 bool journal_room(const struct journal *journal, size_t bytes);
 /* A place for a frame of at most `bytes`, for which there is room. */
 uint8_t *journal_reserve(struct journal *journal, size_t bytes);
-/* The frame is in its place: *entry with its `bytes` (0 of a large one) is appended; its span is found here. Returns the
- * position behind it. */
+/* The frame is in its place: *entry with its `bytes` (0 of a large one) is appended; its span is found here. Returns
+ * the position behind it. */
 uint64_t journal_commit(struct journal *journal, const struct journal_entry *entry);
 
-/* What to send next, in at most JOURNAL_PARTS parts; and that so many bytes of it have been sent. */
+/* journal_gather() gives the bytes to send next, in at most JOURNAL_PARTS parts; journal_advance() notes that `bytes`
+ * of them have been sent. */
 size_t journal_gather(const struct journal *journal, struct iovec parts[JOURNAL_PARTS]);
 void journal_advance(struct journal *journal, size_t bytes);
 
-/* The oldest entry, where that is of no use any more; the caller gives back what it holds, then pops it. NULL: none. */
+/* The oldest entry, if it is no longer needed; the caller frees the memory that it owns, then pops it. NULL: the oldest
+ * entry is still needed, or there is none. */
 struct journal_entry *journal_stale(struct journal *journal);
 void journal_pop(struct journal *journal);
-/* The daemon has handled so many counted frames; false where that cannot be. */
+/* The daemon has handled `frames` counted frames; false if that is impossible. */
 bool journal_handled(struct journal *journal, uint64_t frames);
 
-/* Over a new connection: begins again with the oldest entry, of which `bytes` have arrived, without what is not counted,
- * whose large frames are given to `drop`. After journal_handled() and the popping of what is stale. False: that entry does
- * not have so many bytes, or there is none. */
+/* For a new connection: begins again with the oldest entry, of which `bytes` have arrived. Drops the frames that are
+ * not counted, and gives the large ones of them to `drop`. Call it after journal_handled(), and after popping the stale
+ * entries. False: there is no entry, or the oldest one has fewer bytes. */
 bool journal_rewind(struct journal *journal, uint64_t bytes, void (*drop)(struct frame_item *large));
-/* Whatever there is has become stale: the session is over. */
+/* The session is over: all entries have become stale. */
 void journal_abandon(struct journal *journal);

@@ -68,8 +68,8 @@ void pending_finish(struct pending *pending);
 void request_init(struct request *request, enum request_kind kind, enum frame_type type, struct td_tensor *tensor);
 /* Numbers it and pushes it behind everything enqueued so far; a Sync behind all uploads too. */
 void pending_push(struct td_device *device, struct request *request);
-/* Numbers a request whose frame is in an item of its own, and pushes that. Takes over the frame. One that has a number
- * keeps it: it is asked again. */
+/* Numbers a request whose frame is in an item of its own, and pushes that item. Takes over the frame. A request that
+ * has a number already keeps it: the library repeats that request. */
 void pending_push_frame(struct td_device *device, struct request *request, struct frame_item *frame);
 /* Flushes and waits for the end of a REQUEST_WAITED; its status. */
 int pending_wait(struct td_device *device, struct request *request);
@@ -77,13 +77,15 @@ struct request *pending_find(struct pending *pending, uint64_t sequence);
 /* Ends a request with `error`, or (NULL) with success, and takes it off the list. */
 void pending_complete(struct td_device *device, struct request *request, const td_error *error);
 void pending_fail_all(struct td_device *device, const td_error *error);
-/* The connection was lost: the reader forgets it, but not what has come of a tensor. Nobody reads. */
+/* The connection was lost: drops the reader's state, but keeps the bytes of a tensor that have arrived. Call it only
+ * while nobody reads. */
 void pending_cut(struct td_device *device);
-/* After a connection was lost and the session went on: what has been sent is asked again, before all that has not. */
+/* The session continues over a new connection: repeats the requests that were sent before, ahead of the unsent ones. */
 void pending_ask_again(struct td_device *device);
-/* Asks for a sign of life, which also tells what has been handled; unless that has been asked, or there is no memory. */
+/* Sends a Ping, whose reply also shows which frames have been handled; does nothing if a Ping is under way already, or
+ * if there is no memory. */
 void pending_ping(struct td_device *device);
-/* Takes what has come, if nobody is reading. Gives up the lock meanwhile. */
+/* Reads the bytes that have arrived, if nobody else is reading. Gives up the lock meanwhile. */
 void pending_look(struct td_device *device);
 /* Wakes whoever should read next, now that the role is free. */
 void pending_pass_role(struct td_device *device);

@@ -52,8 +52,8 @@ struct upload {
     uint64_t id, bytes, sent;
     uint64_t ticket; /* 0: all data goes with the first frame */
     uint64_t end;    /* the journal's position behind its last byte; 0: not there yet */
-    /* How it ends, when the data is not needed any more: with `finished` for a caller who waits and owns the struct, else
-     * with `done` on the I/O thread. */
+    /* How it ends, when the data is not needed any more: with `finished` for a caller who waits and owns the struct,
+     * else with `done` on the I/O thread. */
     bool waited, finished;
     void (*done)(void *user);
     void *user;
@@ -106,17 +106,17 @@ bool queue_idle(const struct queue *queue);
 void queue_pump(struct td_device *device);
 /* Whether the journal is full, and the daemon's word is waited for. */
 bool queue_stuck(const struct queue *queue);
-/* The daemon has handled so many counted frames: gives back what they needed, and where there is room again has the I/O
- * thread send. False where that cannot be. */
+/* The daemon has handled `frames` counted frames: frees their memory, and lets the I/O thread send if there is room
+ * again. False if that number is impossible. */
 bool queue_handled(struct td_device *device, uint64_t frames);
 /* Pumps and waits for the socket until `upload` has been sent, or (NULL) until the queue is idle or the deadline of
  * CLOCK_MONOTONIC has passed. */
 void queue_pump_wait(struct td_device *device, const struct upload *upload, int64_t deadline_ms);
 /* Waits until an upload that has been sent is not needed any more. */
 void queue_wait_finished(struct td_device *device, const struct upload *upload);
-/* Waits until nobody is the sender, the reader (pending.h), or polls the socket. It is shut down, so all of them find its
- * end; only then may another one take its number. A thread that is still inside poll() would go on waiting for the old
- * socket, which never becomes ready, even where the new one is. */
+/* Waits until no thread is the sender or the reader (pending.h), or polls the socket. The socket is shut down, so all
+ * of these threads find its end. Only then may another socket take its number: a thread that is still inside poll()
+ * would wait for the old socket for ever, even if the new one is ready. */
 void queue_wait_roles(struct td_device *device);
 /* Puts an item in front of all others, or behind `after`, which is there. */
 void queue_push_front(struct queue *queue, struct item *item, struct item *after);

@@ -1,6 +1,6 @@
-/* Losing a connection without losing the session: the I/O thread connects anew, presents the session, and what the daemon
- * has not handled is sent again (the protocol: "Resumption" in proto/tensord.proto). And heartbeats, which find a
- * connection that is dead without a word. Under the device's lock, but for what is constant. */
+/* Losing a connection without losing the session: the I/O thread connects again, presents the session, and sends the
+ * frames again that the daemon has not handled (the protocol: "Resumption" in proto/tensord.proto). Also heartbeats,
+ * which find a connection that has died silently. Needs the device's lock, except for constants. */
 #pragma once
 
 #include <stdbool.h>

@@ -43,7 +43,7 @@ void tensor_give(struct tensor_pool *pool, struct td_tensor *tensor);
 /* Frees all memory of handles. */
 void tensor_pool_finish(struct tensor_pool *pool);
 
-/* Gives back a handle whose tensor is released by something that has been queued. */
+/* Frees a handle whose tensor will be released by an operation that is in the queue already. */
 void tensor_forget(struct td_tensor *tensor);
 /* A fetch of it has been answered. */
 void tensor_let_go(struct td_tensor *tensor);

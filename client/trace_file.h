@@ -1,6 +1,6 @@
-/* A trace as a file: the JSON that Chrome's tracing defines (the "Trace Event Format") and Perfetto reads. A device is a
- * process of it, a stream of a session a thread, and what is enqueued there another one, from which an arrow leads to each
- * launch. One thread. */
+/* A trace as a file: the JSON that Chrome's tracing defines (the "Trace Event Format") and Perfetto reads. In the file
+ * a device is a process, and a stream of a session is a thread. A second thread has the stream's enqueued operations,
+ * with an arrow from each to its launch. One thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -40,7 +40,7 @@ struct trace_file {
 bool trace_file_open(struct trace_file *file, const char *path);
 void trace_file_device(struct trace_file *file, unsigned device, const char *name);
 void trace_file_add(struct trace_file *file, unsigned device, const Tensord__TraceEvents *events);
-/* That so many events of the device are missing. */
+/* Notes that `dropped` events of the device are missing. */
 void trace_file_dropped(struct trace_file *file, unsigned device, uint64_t dropped);
 /* Ends the file; false where not all could be written (errno). */
 bool trace_file_close(struct trace_file *file);

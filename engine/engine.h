@@ -102,10 +102,10 @@ struct engine_stall {
     struct session *session; /* NULL: it has ended */
 };
 /* Whether the device has stalled; a `timeout_ns` of 0: never. A single operation may be long, so the estimated time of
- * the work counts as well. The device has stalled in two cases: - it has had work for `timeout_ns` plus four times the
- * work's estimated time, and has completed none of it; - one of its streams has had work for `timeout_ns` plus four
- * times the estimated time of the work on all streams, and has
- *   completed none of it, although other streams may have completed work.
+ * the work counts as well. The device has stalled in two cases:
+ * - it has had work for `timeout_ns` plus four times the work's estimated time, and has completed none of it;
+ * - one of its streams has had work for `timeout_ns` plus four times the estimated time of the work on all streams, and
+ *   has completed none of it, although other streams may have completed work.
  * If the caller has reported a stall already and the work has not moved since, the estimated time is over: then only
  * `timeout_ns` counts. Time counts from call to call, at most a second for each call, because a process that was
  * stopped or swapped out is not the device's fault: call it several times a second. */

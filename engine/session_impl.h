@@ -90,8 +90,8 @@ struct session {
 void session_give_group(struct session *session);
 /* session_end.c: gives back what ended sessions had, as far as the engine's budget goes; false: some is left. */
 bool session_end_some(struct engine *engine);
-/* Whether a request that failed with this code may be granted later: memory is on its way back, or is being looked for.
- * */
+/* Whether a request that failed with this code may succeed later: memory is on its way back, or the pool still looks.
+ */
 bool session_memory_comes(const struct session *session, int code);
 /* Whether what failed with this code is worth another try, as the pool has not looked at all there is, or ended
  * sessions have not given their memory back: then it has not been refused. With any other code the request is at its

@@ -1,6 +1,6 @@
-/* Differences and rates of counters. A counter only grows while what counts lives: where one is less than it was, something
- * else counts now, and of what that did since the look before nothing is known. So a difference is never more than what was
- * counted, and never wraps around. */
+/* Differences and rates of counters. A counter only grows as long as its process or session lives. A smaller value
+ * means that another process or session counts now; its work since the earlier reading is not known, and the difference
+ * is 0. So a difference is never more than the events that were counted, and never wraps around. */
 #pragma once
 
 #include <stdint.h>

@@ -37,14 +37,14 @@ size_t dtype_size(enum dtype dtype);
 const char *dtype_name(enum dtype dtype);
 enum dtype_kind dtype_kind(enum dtype dtype);
 
-/* The two formats of 8 bits (engine/formula_f8.h). They are stored, moved, cast, and multiplied as matrices with a result
- * in f32; op_infer() refuses them for everything else. */
+/* The two formats of 8 bits (engine/formula_f8.h). They are stored, moved, cast, and multiplied as matrices with a
+ * result in f32; op_infer() refuses them for everything else. */
 static inline bool dtype_is_f8(enum dtype dtype) {
     return dtype == DTYPE_F8E4M3 || dtype == DTYPE_F8E5M2;
 }
 
-/* For f16, bf16, f32, f64 and |x| up to the largest finite value: that; the smallest value that is not below x; and the
- * largest that is. */
+/* For f16, bf16, f32 and f64: the largest finite value of the dtype; for |x| up to that, the dtype's smallest value
+ * that is not below x, and its largest value below x. */
 double dtype_largest(enum dtype dtype);
 double dtype_not_below(enum dtype dtype, double x);
 double dtype_below(enum dtype dtype, double x);
@@ -52,8 +52,8 @@ double dtype_below(enum dtype dtype, double x);
 bool dtype_holds(enum dtype dtype, int64_t value);
 
 /* Array API promotion within a kind (u8 with i8 is i16, f16 with bf16 is f32). Where the standard leaves a mix of kinds
- * open, the higher kind wins with its own dtype, as in PyTorch and JAX: bool < int < float (i64 with f16 is f16). The f8
- * formats promote with nothing but themselves, as in both: DTYPE_INVALID. */
+ * open, the higher kind wins with its own dtype, as in PyTorch and JAX: bool < int < float (i64 with f16 is f16). The
+ * f8 formats promote with nothing but themselves, as in both: DTYPE_INVALID. */
 enum dtype dtype_promote(enum dtype a, enum dtype b);
 /* The floating dtype in which exp, mean and the like compute: a float stays what it is, all else is f32. */
 enum dtype dtype_to_float(enum dtype dtype);

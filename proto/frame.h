@@ -103,8 +103,8 @@ int frame_header_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t message_m
                         struct frame_header *header, struct fault *fault);
 
 /* The preamble is all that the front reads of a device connection: magic (u32), protocol generation (u8, 1), flags
- * (u8), target (u16). It is in the clear also where TLS follows: it says no more than where the connection goes, and
- * whether a session is there already. */
+ * (u8), target (u16). It is in the clear even if TLS follows: it only says where the connection goes, and whether the
+ * client has a session already. */
 enum { PREAMBLE_TARGET_CONTROL = 0xffff, PREAMBLE_TARGET_DEFAULT = 0xfffe };
 enum {
     PREAMBLE_TLS = 1,     /* a flag: what follows, both ways, is TLS; but for an Error frame that refuses it */
@@ -145,8 +145,8 @@ struct frame_reader {
 struct frame_handler {
     /* A whole message is there (`message` is valid during the call); `header->payload_bytes` will follow. If there is a
      * payload the handler may set *sink to memory for all of it, which must stay valid until on_payload; left NULL, the
-     * payload is read and dropped. STATUS_AGAIN puts the message off: the reader pauses, and the same call is made again
-     * by frame_reader_resume(). */
+     * payload is read and dropped. STATUS_AGAIN puts the message off: the reader pauses, and the same call is made
+     * again by frame_reader_resume(). */
     int (*on_message)(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                       struct fault *fault);
     /* The payload announced before is complete in the sink (or was dropped). Not called when there was none. */
@@ -157,16 +157,16 @@ struct frame_handler {
  * failure is STATUS_NO_HOST_MEMORY. The buffer grows to the largest message that passes the limits, never beyond. */
 int frame_reader_init(struct frame_reader *reader, size_t capacity);
 void frame_reader_finish(struct frame_reader *reader);
-/* Forgets what has been read of a stream that has ended, for another one with the same limits. */
+/* Drops the bytes of a stream that has ended; the reader then reads another stream with the same limits. */
 void frame_reader_reset(struct frame_reader *reader);
-/* How many bytes of the frame in hand have come: of all of it, and of its payload. 0: none is in hand, whose header is
- * whole. */
+/* How many bytes of the present frame have arrived: of the whole frame, and of its payload. 0: no frame has begun, or
+ * its header is not complete yet. */
 uint64_t frame_reader_begun(const struct frame_reader *reader);
 uint64_t frame_reader_payload_begun(const struct frame_reader *reader);
-/* The stream has ended, and another one will go on within the frame in hand: forgets what was read behind that. */
+/* The stream has ended, and another stream will continue the present frame: drops the bytes read behind that frame. */
 void frame_reader_cut(struct frame_reader *reader);
-/* Takes what `next` has read of that other stream, and pauses: frame_reader_resume() handles it. STATUS_NO_HOST_MEMORY:
- * nothing has changed. */
+/* Takes the bytes that `next` has read of the other stream, and pauses: frame_reader_resume() handles them.
+ * STATUS_NO_HOST_MEMORY: nothing has changed. */
 int frame_reader_follow(struct frame_reader *reader, struct frame_reader *next);
 /* A second reader for the rest of the stream, which drops the payload in hand. STATUS_NO_HOST_MEMORY. */
 int frame_reader_copy(const struct frame_reader *reader, struct frame_reader *copy);

@@ -14,7 +14,7 @@ enum kernel_argument {
     KERNEL_UPDATE = 3, /* of a new tensor's, in the beginning a copy of another one */
     KERNEL_BITS32 = 4, /* a number of four bytes, */
     KERNEL_BITS64 = 5, /* or of eight */
-    /* As KERNEL_UPDATE, and the other tensor is released by the launch: if nobody else has its memory, that is the new
-     * one's. */
+    /* As KERNEL_UPDATE, but the launch releases the other tensor: if nobody else uses its memory, the new tensor takes
+     * that memory. */
     KERNEL_CONSUME = 6,
 };

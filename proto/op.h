@@ -1,11 +1,12 @@
 /* Operations: what there is, how many inputs and attributes each takes, and the rules that give the results' dtypes and
  * shapes. The client applies them to know a result before it exists; the server applies them again and trusts nobody.
  *
- * Each operation is described once, in a file of proto/ops/ (README.md there says how). The numbers, the rows and a struct of
- * named attributes for each operation are made from that: proto/ops/operations.h.
+ * Each operation is described once, in a file of proto/ops/ (README.md there says how). The numbers, the rows and a
+ * struct of named attributes for each operation are made from that: proto/ops/operations.h.
  *
- * On the wire attributes travel in two columns, integers and floats: the single ones first, in the order of the description,
- * then the lists, of which each but the last has its count before it. Axes may count from the end (shape_axis). */
+ * On the wire attributes travel in two columns, integers and floats: the single ones first, in the order of the
+ * description, then the lists, of which each but the last has its count before it. Axes may count from the end
+ * (shape_axis). */
 #pragma once
 
 #include "proto/shape.h"
@@ -31,7 +32,8 @@ enum op_family {
     OP_FAMILY_TAKE, /* reads positions out of an index tensor, checked on the device */
 };
 
-/* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has the words. */
+/* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has
+ * the words. */
 enum op_dtype_rule {
     OP_DTYPE_NONE,
     OP_DTYPE_ATTRIBUTE,
@@ -137,11 +139,11 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
                             const struct tensor_type *out);
 
 /* The dtypes that a kernel of this operation may find presented (bit DTYPE_F32 set: f32): those of its last input as
- * op_operand_dtype() gives it, or the result's where there is none. 0 for what needs no kernel of its own on any device:
- * free, views, and joins, which are copies. Found by trying op_infer() on small inputs: some 10 µs. */
+ * op_operand_dtype() gives it, or the result's where there is none. 0 for what needs no kernel of its own on any
+ * device: free, views, and joins, which are copies. Found by trying op_infer() on small inputs: some 10 µs. */
 uint32_t op_presented(unsigned opcode);
-/* And the dtypes of inputs (of the result, where there are none) that it takes, from which those are made: all of them for
- * views and joins. */
+/* The dtypes that the operation takes as inputs (or as its result, if it has no inputs). The inputs are cast to the
+ * dtypes of op_presented(). Views and joins take all dtypes. */
 uint32_t op_taken(unsigned opcode);
 
 /* Python's slice.indices(): gives the first index, the step and the number of elements along one axis. Where there is

@@ -21,8 +21,8 @@ void transport_replace(struct transport *transport, struct transport *fresh);
 /* Closes the socket. Says nothing before that; see transport_end(). */
 void transport_finish(struct transport *transport);
 
-/* Whether a handshake must be done before bytes can go either way. Reading and writing do it as well, but who waits for
- * room to write must know that it is the peer that is waited for. */
+/* Whether a handshake must be done before bytes can go either way. Reading and writing continue the handshake, too, but
+ * a caller that waits for room to write must know that it waits for the peer instead. */
 bool transport_opening(const struct transport *transport);
 /* 0: done. EAGAIN: when the socket is readable, or writable where transport_unsent(). Else an errno. */
 int transport_handshake(struct transport *transport);

@@ -20,12 +20,13 @@ int url_parse(const char *text, struct url *url, struct fault *fault);
 /* The daemon's default socket as a URL: in $XDG_RUNTIME_DIR, else /run/tensord for root. STATUS_INVALID_ARGUMENT where
  * neither can be. */
 int url_default(char *text, size_t size, struct fault *fault);
-/* Where a client looks for a daemon that nobody has named: at the user's own default socket where that is there, else at
- * `system`, the path of an installed daemon's (URL_SYSTEM), where that is, or where the user may not even see it; else at
- * the first of the two that can be. */
+/* The URL of a client that names no daemon: the user's own default socket if it exists; else `system`, the socket's
+ * path of an installed daemon (URL_SYSTEM), if it exists or if the user may not see whether it exists; else the first
+ * of the two that is possible. */
 #define URL_SYSTEM "/run/tensord/tensord.sock"
 int url_find(const char *system, char *text, size_t size, struct fault *fault);
-/* Socket addresses for it, resolved with getaddrinfo for tcp and tls (blocks). At most `capacity`; *count says how many. */
+/* Socket addresses for it, resolved with getaddrinfo for tcp and tls (blocks). At most `capacity`; *count says how
+ * many. */
 struct url_address {
     struct sockaddr_storage address;
     socklen_t length;

@@ -124,7 +124,7 @@ void service_mark_dirty(struct service *service, struct connection *connection);
 /* The end of this turn continues with the connection's frames. */
 void service_mark_more(struct service *service, struct connection *connection);
 /* The connection has ended, and nobody uses it any more: the ends of this turn and of later ones give its memory back.
- * */
+ */
 void service_mark_ending(struct service *service, struct connection *connection);
 /* The connection still exists: the ends of this turn and of later ones drop the work of its lost socket, or answer its
  * pending requests with the fault that it was given. */

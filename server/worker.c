@@ -33,8 +33,9 @@ static struct connection *worker_connection(const struct worker *worker, const s
     return NULL;
 }
 
-/* Of a device that completes nothing any more the session ends that it is at. Where that does not help, for kernels on
- * a GPU cannot be stopped, the device is given up: all sessions are told, and the front starts another worker. */
+/* If the device completes no work any more, this ends the session whose work runs. Kernels on a GPU cannot be stopped,
+ * so this may not help; then the device counts as failed: all sessions are told, and the front starts another worker.
+ */
 static void worker_watch_device(struct worker *worker) {
     uint64_t timeout_ns = (uint64_t)worker->service.limits.device_timeout_ms * 1000000;
     struct engine_stall stall;
@@ -76,8 +77,8 @@ static void worker_on_tick(void *owner) {
     }
 }
 
-/* Tells the front that the device holds this process up. The front then allows the process as much time as the device.
- * */
+/* Tells the front that the device holds this process up: then the front gives the process as much time as the device.
+ */
 static void worker_on_held_up(void *owner, bool begins) {
     struct worker *worker = (struct worker *)((char *)owner - offsetof(struct worker, service));
 
