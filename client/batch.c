@@ -114,7 +114,8 @@ static void label_append(struct batch *batch, const struct batch_entry *entry) {
 void batch_append(struct batch *batch, const struct batch_entry *entry) {
     uint64_t *heads = batch->heads.data, *inputs = batch->inputs.data;
     heads[batch->heads.n++] = batch_head(entry->opcode, entry->n_inputs, entry->n_ints, entry->n_floats,
-                                         entry->label ? BATCH_FLAG_LABEL : 0, 0);
+                                         entry->label ? BATCH_FLAG_LABEL : 0, 0) |
+                              batch_head_outputs(entry->n_outputs);
     for (unsigned i = 0; i < entry->n_inputs; i++)
         inputs[batch->inputs.n++] = entry->inputs[i]->id;
     column_append(&batch->ints, entry->ints, entry->n_ints);

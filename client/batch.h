@@ -41,6 +41,7 @@ struct batch_pool {
 /* One operation to append: what a call says, and what is added on its way. */
 struct batch_entry {
     unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned n_outputs; /* 0 for the usual one */
     struct td_tensor *const *inputs;
     const int64_t *ints;
     const double *floats;

@@ -45,8 +45,8 @@ bool call_takes_axes(unsigned opcode, int count, const int64_t *axes) {
 bool call_takes_inputs(unsigned opcode, int count, td_tensor *const *tensors) {
     if (count >= 1 && count <= OP_INPUTS_MAX && tensors)
         return true;
-    call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d tensors%s, 1 to %d are possible", count,
-                tensors ? "" : " at NULL", OP_INPUTS_MAX);
+    call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d tensors%s, 1 to %d are possible", count, tensors ? "" : " at NULL",
+                OP_INPUTS_MAX);
     return false;
 }
 
@@ -63,15 +63,15 @@ static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) 
                        b->name);
 }
 
-/* The result's type, by the rules that the daemon applies again. */
-static bool call_infer(const struct batch_entry *call, struct tensor_type *type) {
+/* The types of the results, by the rules that the daemon applies again. */
+static bool call_infer(const struct batch_entry *call, struct tensor_type *results) {
     const struct tensor_type *types[OP_INPUTS_MAX];
     for (unsigned i = 0; i < call->n_inputs; i++)
         types[i] = &call->inputs[i]->type;
     struct op_attributes attributes = {
         .ints = call->ints, .floats = call->floats, .n_ints = call->n_ints, .n_floats = call->n_floats};
     struct fault fault;
-    int code = op_infer(call->opcode, types, call->n_inputs, &attributes, type, &fault);
+    int code = op_infer(call->opcode, types, call->n_inputs, &attributes, results, &fault);
     if (!code)
         return true;
     call_refuse(call->opcode, (enum status)code, "%s", fault.message);
@@ -87,8 +87,21 @@ static uint64_t call_gate(const td_device *device, const struct batch_entry *cal
     return gate > device->queue.tickets_sent ? gate : 0;
 }
 
+/* Handles for all outputs, or none. */
+static bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs) {
+    for (unsigned i = 0; i < n; i++) {
+        outputs[i] = tensor_take(&device->tensors);
+        if (outputs[i])
+            continue;
+        while (i > 0)
+            tensor_give(&device->tensors, outputs[--i]);
+        return false;
+    }
+    return true;
+}
+
 /* Under the lock. Either all of it happens or nothing. */
-static int call_push(td_device *device, const struct batch_entry *call, td_tensor **output) {
+static int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs, td_tensor **outputs) {
     uint32_t stream;
     int code = device_check(device);
     if (!code)
@@ -106,20 +119,17 @@ static int call_push(td_device *device, const struct batch_entry *call, td_tenso
         device_seal(device);
     if (!device->open && !(device->open = batch_take(&device->batches)))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a batch of operations");
-    td_tensor *tensor = tensor_take(&device->tensors);
-    if (!tensor)
-        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
-    if (!batch_reserve(device->open, call)) {
-        tensor_give(&device->tensors, tensor);
+    if (!batch_reserve(device->open, call))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for an operation");
-    }
+    if (!call_take_handles(device, n_outputs, outputs))
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
     if (!device->open->heads.n)
         device->open->stream = stream;
-    tensor->device = device;
-    tensor->id = device->next_id;
     device_append(device, call, gate);
-    device->next_id++;
-    *output = tensor;
+    for (unsigned i = 0; i < n_outputs; i++) {
+        outputs[i]->device = device;
+        outputs[i]->id = device->next_id++;
+    }
     return 0;
 }
 
@@ -145,26 +155,28 @@ static td_device *call_device(td_device *device, const struct batch_entry *call)
     return device;
 }
 
-td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
-    struct tensor_type type;
+/* `results` has room for as many types as there are outputs. */
+static int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
+                            struct tensor_type *results, td_tensor **outputs) {
     struct scope_part *part = NULL;
     device = call_device(device, call);
-    if (!device || !call_infer(call, &type))
-        return NULL;
+    if (!device || !call_infer(call, results))
+        return td_last_error()->code;
     if (!scope_is_bare()) {
         if (scope_part(device, &part))
-            return error_null();
+            return td_last_error()->code;
         call->label = label_current(&call->label_bytes);
     }
     call->bytes = batch_entry_bytes(call);
-    td_tensor *tensor = NULL;
     bool wake = false;
     pthread_mutex_lock(&device->lock);
-    int code = call_push(device, call, &tensor);
+    int code = call_push(device, call, n_outputs, outputs);
     if (!code) {
-        tensor->type = type;
-        if (part)
-            scope_part_add(part, tensor);
+        for (unsigned i = 0; i < n_outputs; i++) {
+            outputs[i]->type = results[i];
+            if (part)
+                scope_part_add(part, outputs[i]);
+        }
         wake = io_opened(device);
         if (device->open->item.bytes >= BATCH_SEAL_BYTES)
             wake |= device_seal_full(device);
@@ -174,5 +186,36 @@ td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
         io_wake(device);
     if (call->label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
-    return tensor ? tensor : error_null();
+    return code;
+}
+
+td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
+    struct tensor_type type;
+    td_tensor *tensor = NULL;
+    return call_enqueue_all(device, call, 1, &type, &tensor) ? error_null() : tensor;
+}
+
+int call_none(unsigned n_outputs, td_tensor **const outputs[]) {
+    for (unsigned i = 0; i < n_outputs; i++)
+        if (outputs[i])
+            *outputs[i] = NULL;
+    error_null();
+    return td_last_error()->code;
+}
+
+int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n_outputs, td_tensor **const outputs[]) {
+    struct tensor_type types[OP_OUTPUTS_MAX];
+    td_tensor *tensors[OP_OUTPUTS_MAX];
+    call->n_outputs = n_outputs;
+    for (unsigned i = 0; i < n_outputs; i++) {
+        if (outputs[i])
+            continue;
+        call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "there is no place for output %u: the pointer is NULL", i);
+        return call_none(n_outputs, outputs);
+    }
+    if (call_enqueue_all(device, call, n_outputs, types, tensors))
+        return call_none(n_outputs, outputs);
+    for (unsigned i = 0; i < n_outputs; i++)
+        *outputs[i] = tensors[i];
+    return 0;
 }

@@ -7,8 +7,7 @@
 
 /* ---- outputs ---- */
 
-static int output_allocate(struct binding *binding) {
-    struct tensor *out = binding->output;
+static int output_allocate(struct binding *binding, struct tensor *out) {
     layout_contiguous(out->type.rank, out->type.shape, out->strides);
     out->contiguous = true;
     out->offset = 0;
@@ -19,6 +18,13 @@ static int output_allocate(struct binding *binding) {
     if (code != STATUS_OK)
         return code;
     return plan_wait_memory(binding->stream, out->storage, &binding->fault);
+}
+
+static int outputs_allocate(struct binding *binding) {
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < binding->outputs.n && code == STATUS_OK; i++)
+        code = output_allocate(binding, binding->outputs.tensors[i]);
+    return code;
 }
 
 /* An input that this operation consumes and nobody else holds lends its memory to the output: elementwise results of
@@ -41,9 +47,11 @@ static bool output_in_place(struct binding *binding) {
     return false;
 }
 
-static void output_done(struct binding *binding) {
-    binding->output->ready = binding->stream;
-    binding->output->ready_number = binding->stream->enqueued;
+static void outputs_done(struct binding *binding) {
+    for (unsigned i = 0; i < binding->outputs.n; i++) {
+        binding->outputs.tensors[i]->ready = binding->stream;
+        binding->outputs.tensors[i]->ready_number = binding->stream->enqueued;
+    }
 }
 
 /* ---- families ---- */
@@ -201,7 +209,7 @@ static int bind_view_copied(struct binding *binding) {
     layout_contiguous(out->type.rank, out->type.shape, out->strides);
     out->offset = 0;
     out->contiguous = true;
-    output_done(binding);
+    outputs_done(binding);
     return code;
 }
 
@@ -226,12 +234,14 @@ int bind_push_taint(struct stream *stream, struct taint *result, struct taint *c
     return STATUS_OK;
 }
 
-/* The output's taint, made in advance, is settled behind its launch. More than three tainted inputs (concat) settle in
+/* The outputs' taint, made in advance, is settled behind its launch. More than three tainted inputs (concat) settle in
  * several steps. Where a step cannot be enqueued the check is still the caller's. */
 static int bind_taint(struct binding *binding, struct taint *taint) {
     struct taint *inputs[3] = {NULL, NULL, NULL};
     unsigned n = 0;
     int code = STATUS_OK;
+    for (unsigned i = 1; i < binding->outputs.n; i++)
+        tensor_taint(binding->session, binding->outputs.tensors[i], taint_ref(taint));
     tensor_taint(binding->session, binding->output, taint);
     for (unsigned i = 0; i < binding->request->n_inputs && code == STATUS_OK; i++) {
         if (!binding->inputs[i]->taint)
@@ -253,7 +263,7 @@ static int bind_taint(struct binding *binding, struct taint *taint) {
     if (code == STATUS_OK)
         binding->check = NULL;
     taint_unref(binding->step);
-    output_done(binding);
+    outputs_done(binding);
     return code;
 }
 
@@ -265,6 +275,7 @@ typedef int bind_function(struct binding *binding);
 static bind_function *const bind_families[] = {
     [OP_FAMILY_CREATE] = bind_create,   [OP_FAMILY_ELEMENTWISE] = bind_elementwise, [OP_FAMILY_REDUCE] = bind_reduce,
     [OP_FAMILY_SOFTMAX] = bind_softmax, [OP_FAMILY_MATMUL] = bind_matmul,           [OP_FAMILY_TAKE] = bind_take,
+    [OP_FAMILY_SORT] = bind_sort,
 };
 static bind_function *const bind_parts[] = {
     [OP_PARTS_COPIES] = bind_copies,
@@ -295,15 +306,15 @@ static int bind_compute(struct binding *binding) {
     int code = wait_for_inputs(binding);
     if (code == STATUS_OK)
         code = in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
-                        : output_allocate(binding);
+                        : outputs_allocate(binding);
     if (code == STATUS_OK && type_elements(&binding->output->type) > 0)
         code = (parts ? bind_parts[parts] : bind_families[binding->info->family])(binding);
-    output_done(binding);
+    outputs_done(binding);
     return code;
 }
 
 /* Whether the operation may take so long that it is stopped, and so needs a check. A smaller one ends before any limit of time,
- * and for a larger one a check costs little. A reduction counts by the elements that it reads, a product by its
+ * and for a larger one a check costs little. A reduction or a sort counts by the elements that it reads, a product by its
  * multiplications, any other by the elements that it makes. */
 static bool bind_is_long(const struct binding *binding) {
     static const double long_elements = 1 << 20, long_products = 1 << 24;
@@ -311,7 +322,7 @@ static bool bind_is_long(const struct binding *binding) {
     const struct tenant *tenant = binding->session->tenant;
     if (!tenant || !tenant->limits.operation_ns || !binding->engine->device->vtable->launch_part)
         return false;
-    if (binding->info->family == OP_FAMILY_REDUCE)
+    if (binding->info->family == OP_FAMILY_REDUCE || binding->info->family == OP_FAMILY_SORT)
         return (double)type_elements(binding->types[0]) >= long_elements;
     double elements = (double)type_elements(&binding->output->type);
     if (binding->info->family == OP_FAMILY_MATMUL) {

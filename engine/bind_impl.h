@@ -21,3 +21,4 @@ int bind_reduce(struct binding *binding);
 int bind_softmax(struct binding *binding);
 int bind_matmul(struct binding *binding);
 int bind_take(struct binding *binding);
+int bind_sort(struct binding *binding);

@@ -13,8 +13,7 @@ struct kernel_binding {
     struct stream *stream;
     struct kernel *kernel;
     const struct kernel_request *request;
-    unsigned n_outputs;
-    struct tensor *outputs[KERNEL_ARGUMENTS_MAX]; /* NULL: its id could not be bound */
+    struct outputs outputs;
     struct tensor *tensors[KERNEL_ARGUMENTS_MAX]; /* what is read, by argument; else NULL */
     struct view views[KERNEL_ARGUMENTS_MAX];      /* of KERNEL_INPUT, as the kernel shall see them */
     unsigned n_views;                             /* made so far, counted by arguments */
@@ -33,10 +32,6 @@ static bool kernel_reads(enum kernel_argument kind) {
 
 /* ---- checks ---- */
 
-static bool binding_owns(const struct kernel_binding *binding, const struct tensor *tensor) {
-    return tensor->id - binding->request->first_output < binding->n_outputs;
-}
-
 static int binding_lookup(struct kernel_binding *binding, struct cause *cause) {
     const struct kernel_request *request = binding->request;
     for (unsigned i = 0; i < request->n_arguments; i++) {
@@ -46,7 +41,7 @@ static int binding_lookup(struct kernel_binding *binding, struct cause *cause) {
         struct tensor *tensor = session_tensor(binding->session, argument->value);
         if (!tensor && session_refused(binding->session, argument->value, cause))
             return (int)cause->failure->code;
-        if (!tensor || binding_owns(binding, tensor))
+        if (!tensor || outputs_have(&binding->outputs, argument->value))
             return session_unknown_id(binding->session, argument->value, &binding->fault);
         if (tensor->uploading)
             return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT,
@@ -177,11 +172,11 @@ static int binding_make(struct kernel_binding *binding) {
             code = input_make(binding, i);
             break;
         case KERNEL_OUTPUT:
-            code = output_make(binding, binding->outputs[output++], &request->types[type++], NULL);
+            code = output_make(binding, binding->outputs.tensors[output++], &request->types[type++], NULL);
             break;
         case KERNEL_UPDATE:
         case KERNEL_CONSUME:
-            code = binding_update(binding, i, binding->outputs[output++]);
+            code = binding_update(binding, i, binding->outputs.tensors[output++]);
             break;
         case KERNEL_BITS32:
         case KERNEL_BITS64:
@@ -215,7 +210,7 @@ static void launch_fill(const struct kernel_binding *binding, struct kernel_laun
         if (argument->kind == KERNEL_INPUT) {
             launch->arguments[i] = (uintptr_t)binding->views[i].data;
         } else if (kernel_makes(argument->kind)) {
-            const struct storage *storage = binding->outputs[output++]->storage;
+            const struct storage *storage = binding->outputs.tensors[output++]->storage;
             launch->arguments[i] = storage ? (uintptr_t)storage->data : 0;
         }
     }
@@ -226,9 +221,9 @@ static int binding_push(struct kernel_binding *binding) {
     struct storage *storages[2 * KERNEL_ARGUMENTS_MAX];
     unsigned n = 0;
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < binding->n_outputs; i++)
-        if (binding->outputs[i]->storage)
-            storages[n++] = binding->outputs[i]->storage;
+    for (unsigned i = 0; i < binding->outputs.n; i++)
+        if (binding->outputs.tensors[i]->storage)
+            storages[n++] = binding->outputs.tensors[i]->storage;
     for (unsigned i = 0; i < request->n_arguments; i++)
         if (request->arguments[i].kind == KERNEL_INPUT && binding->views[i].storage)
             storages[n++] = binding->views[i].storage;
@@ -270,8 +265,8 @@ static int binding_settle(struct kernel_binding *binding) {
 }
 
 static void binding_done(struct kernel_binding *binding) {
-    for (unsigned i = 0; i < binding->n_outputs; i++) {
-        struct tensor *out = binding->outputs[i];
+    for (unsigned i = 0; i < binding->outputs.n; i++) {
+        struct tensor *out = binding->outputs.tensors[i];
         tensor_taint(binding->session, out, taint_ref(binding->taint));
         out->ready = binding->stream;
         out->ready_number = binding->stream->enqueued;
@@ -308,49 +303,20 @@ static int binding_launch(struct kernel_binding *binding) {
 
 static int binding_bind_ids(struct kernel_binding *binding) {
     const struct kernel_request *request = binding->request;
-    int code = STATUS_OK;
     for (unsigned i = 0; i < request->n_arguments; i++)
-        binding->n_outputs += kernel_makes(request->arguments[i].kind);
-    for (unsigned i = 0; i < binding->n_outputs; i++) {
-        struct fault fault;
-        int bound = session_bind(binding->session, request->first_output + i, &binding->outputs[i], &fault);
-        if (bound != STATUS_OK)
-            binding->outputs[i] = NULL;
-        if (bound != STATUS_OK && session_memory_comes(binding->session, bound))
-            return bound;
-        if (bound != STATUS_OK && code == STATUS_OK) {
-            binding->fault = fault;
-            code = bound;
-        }
-    }
-    if (code == STATUS_OK && binding->n_outputs == 0)
+        binding->outputs.n += kernel_makes(request->arguments[i].kind);
+    int code = outputs_bind(binding->session, &binding->outputs, &binding->fault);
+    if (code == STATUS_OK && binding->outputs.n == 0)
         code = fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "a launch without an output has no result");
     return code;
 }
 
-/* Outputs that could not be bound are remembered, if that was for a limit. */
 static void binding_fail(struct kernel_binding *binding, struct cause cause) {
     const struct kernel_request *request = binding->request;
     const char *name = binding->kernel ? binding->kernel->name : "kernel";
     cause = cause.failure ? cause_ref(cause)
                           : session_cause(binding->session, &binding->fault, name, request->label, request->sequence);
-    for (unsigned i = 0; i < binding->n_outputs; i++)
-        if (binding->outputs[i]) {
-            binding->outputs[i]->type.dtype = DTYPE_INVALID;
-            tensor_fail(binding->session, binding->outputs[i], cause_ref(cause));
-        } else if (cause.failure->code == STATUS_LIMIT) {
-            session_refuse(binding->session, request->first_output + i, cause_ref(cause));
-        }
-    failure_unref(cause.failure);
-}
-
-/* As if it had not been asked for. */
-static int binding_take_back(struct kernel_binding *binding, uint64_t last_id) {
-    for (unsigned i = 0; i < binding->n_outputs; i++)
-        if (binding->outputs[i])
-            session_unbind(binding->session, binding->request->first_output + i);
-    binding->session->last_id = last_id;
-    return STATUS_AGAIN;
+    outputs_fail(binding->session, &binding->outputs, cause);
 }
 
 /* Whatever became of the launch. */
@@ -358,7 +324,7 @@ static void binding_consume(struct kernel_binding *binding) {
     const struct kernel_request *request = binding->request;
     for (unsigned i = 0; i < request->n_arguments; i++)
         if (request->arguments[i].kind == KERNEL_CONSUME &&
-            request->arguments[i].value - request->first_output >= binding->n_outputs)
+            !outputs_have(&binding->outputs, request->arguments[i].value))
             session_unbind(binding->session, request->arguments[i].value);
 }
 
@@ -369,11 +335,11 @@ int session_launch(struct session *session, const struct kernel_request *request
     binding.stream = NULL;
     binding.kernel = NULL;
     binding.request = request;
-    binding.n_outputs = binding.n_views = 0;
+    binding.outputs.first = request->first_output;
+    binding.outputs.n = binding.n_views = 0;
     binding.check = NULL;
     binding.taint = NULL;
     memset(binding.tensors, 0, sizeof binding.tensors);
-    memset(binding.outputs, 0, sizeof binding.outputs);
     struct cause cause = {0};
     uint64_t last_id = session->last_id;
     session->engine->refused = NULL;
@@ -387,8 +353,10 @@ int session_launch(struct session *session, const struct kernel_request *request
         code = binding_launch(&binding);
         stream_begin_operation(binding.stream, NULL, 0);
     }
-    if (session_put_off(session, code))
-        return binding_take_back(&binding, last_id);
+    if (session_put_off(session, code)) {
+        outputs_take_back(session, &binding.outputs, last_id);
+        return STATUS_AGAIN;
+    }
     session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
     if (code != STATUS_OK)
         binding_fail(&binding, cause);

@@ -22,6 +22,8 @@
  *                contiguous; ints: activation. k = 0: activation(bias)
  *   TAKE         x [outer, n, inner], indices i64 [k], output [outer, k, inner], all contiguous
  *   TAKE_ALONG_AXIS  x [outer, n, inner], indices i64 [outer, k, inner], output the same, all contiguous
+ *   TOPK         x [outer, n, inner]; values [outer, k, inner] and, as further output, positions i64 of the same shape, all
+ *                contiguous; ints: largest
  *   ONE_HOT      indices i64 [n], output [n, classes], contiguous
  *
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. Of a product that is one dtype for all, or f8 of
@@ -64,6 +66,7 @@ struct launch {
     uint16_t opcode;
     uint16_t factor; /* by which the estimate of its time was corrected, in 256ths */
     uint8_t n_inputs;
+    uint8_t further;       /* outputs after the first */
     uint8_t n_ints, n_floats;
     bool tf32;             /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
     struct report *report; /* not NULL for OP_FAMILY_TAKE, and where the launch may be stopped for the time it takes */
@@ -71,10 +74,15 @@ struct launch {
     const double *floats;
     void *workspace; /* as many bytes as op_kernel.workspace says, of any content, aligned to 64; NULL: none */
     struct operand output;
-    struct operand inputs[]; /* [n_inputs], at most 3 */
+    struct operand inputs[]; /* [n_inputs], at most 3; behind them the outputs after the first */
 };
 
-/* Of the last input, or of the output where there is none: the dtype by which kernels are looked up, and by which estimates of
+/* Output number i, from 1 on; the first one is launch->output. */
+static inline const struct operand *launch_further(const struct launch *launch, unsigned i) {
+    return &launch->inputs[launch->n_inputs + i - 1];
+}
+
+/* Of the last input, or of the first output where there is none: the dtype by which kernels are looked up, and by which estimates of
  * their time are corrected. */
 static inline unsigned launch_dtype(const struct launch *launch) {
     return launch->n_inputs ? launch->inputs[launch->n_inputs - 1].dtype : launch->output.dtype;

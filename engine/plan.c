@@ -115,7 +115,7 @@ static int plan_check_time(const struct stream *stream, uint64_t weight, struct 
 /* A launch on its way, with shapes and strides where the views have them. */
 union plan_form {
     struct launch launch;
-    uint8_t bytes[sizeof(struct launch) + 3 * sizeof(struct operand)];
+    uint8_t bytes[sizeof(struct launch) + (3 + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
 };
 
 static void form_operand(struct operand *operand, const struct view *view) {
@@ -150,6 +150,7 @@ __attribute__((noinline)) static int plan_ask(struct stream *stream, const struc
     union plan_form form;
     form.launch = (struct launch){.opcode = (uint16_t)plan->opcode,
                                   .n_inputs = (uint8_t)plan->n_inputs,
+                                  .further = (uint8_t)plan->further,
                                   .n_ints = (uint8_t)plan->n_ints,
                                   .n_floats = (uint8_t)plan->n_floats,
                                   .tf32 = plan->tf32,
@@ -158,6 +159,8 @@ __attribute__((noinline)) static int plan_ask(struct stream *stream, const struc
     form_operand(&form.launch.output, plan->out);
     for (unsigned i = 0; i < plan->n_inputs; i++)
         form_operand(&form.launch.inputs[i], plan->inputs[i]);
+    for (unsigned i = 0; i < plan->further; i++)
+        form_operand(&form.launch.inputs[plan->n_inputs + i], plan->outputs[i]);
     int code = kernel->accepts ? kernel->accepts(device, &form.launch, fault) : STATUS_OK;
     uint64_t bytes = code == STATUS_OK && kernel->workspace ? kernel->workspace(device, &form.launch) : 0;
     return bytes ? plan_workspace(stream, plan, bytes, workspace, fault) : code;
@@ -189,6 +192,10 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         code = reserve_use(stream, plan->inputs[i]->storage, fault);
         dims += plan->inputs[i]->rank;
     }
+    for (unsigned i = 0; i < plan->further && code == STATUS_OK; i++) {
+        code = reserve_use(stream, plan->outputs[i]->storage, fault);
+        dims += plan->outputs[i]->rank;
+    }
     if (code == STATUS_OK)
         code = plan_check_time(stream, plan->weight, fault);
     const struct op_kernel *kernel = stream->engine->device->vtable->operations[plan->opcode];
@@ -198,7 +205,8 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     if (code != STATUS_OK)
         return code;
     stream->estimated_ns += plan->weight;
-    size_t head = offsetof(struct record, launch) + sizeof(struct launch) + plan->n_inputs * sizeof(struct operand);
+    size_t head = offsetof(struct record, launch) + sizeof(struct launch) +
+                  (plan->n_inputs + plan->further) * sizeof(struct operand);
     size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
     size_t bytes = head + words * sizeof(int64_t);
     size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
@@ -215,13 +223,14 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     struct launch *launch = &record->launch;
     launch->opcode = (uint16_t)plan->opcode;
     launch->n_inputs = (uint8_t)plan->n_inputs;
+    launch->further = (uint8_t)plan->further;
     launch->n_ints = (uint8_t)plan->n_ints;
     launch->n_floats = (uint8_t)plan->n_floats;
     launch->factor = factor;
     launch->tf32 = plan->tf32;
     launch->report = plan->report ? plan->report : stream->report;
     launch->workspace = workspace ? workspace->data : NULL;
-    int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs);
+    int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
     launch->ints = room;
     if (plan->n_ints)
         memcpy(room, plan->ints, plan->n_ints * sizeof *room);
@@ -232,9 +241,13 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     room = launch_operand(&launch->output, room + plan->n_floats, plan->out);
     for (unsigned i = 0; i < plan->n_inputs; i++)
         room = launch_operand(&launch->inputs[i], room, plan->inputs[i]);
+    for (unsigned i = 0; i < plan->further; i++)
+        room = launch_operand(&launch->inputs[plan->n_inputs + i], room, plan->outputs[i]);
     record_use(stream, plan->out->storage);
     for (unsigned i = 0; i < plan->n_inputs; i++)
         record_use(stream, plan->inputs[i]->storage);
+    for (unsigned i = 0; i < plan->further; i++)
+        record_use(stream, plan->outputs[i]->storage);
     if (__builtin_expect(workspace != NULL, 0)) {
         record_use(stream, workspace);
         storage_unref(&stream->engine->pool, workspace);

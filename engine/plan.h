@@ -3,10 +3,13 @@
 
 #include "engine/view.h"
 
-/* What a launch is made of; `out` and `inputs` say shapes and strides as the kernel shall see them. */
+enum { PLAN_OUTPUTS_MAX = 4 };
+
+/* What a launch is made of; `out`, `inputs` and `outputs`, which are those after the first, say shapes and strides as the kernel shall see them. */
 struct plan {
     unsigned opcode, n_inputs, n_ints, n_floats;
-    struct view *out, *inputs[3];
+    unsigned further; /* outputs after the first */
+    struct view *out, *inputs[3], *outputs[PLAN_OUTPUTS_MAX - 1];
     const int64_t *ints;
     const double *floats;
     struct report *report;

@@ -243,7 +243,7 @@ static int submit_lookup(struct binding *binding, struct cause *cause) {
         struct tensor *tensor = session_tensor(binding->session, request->inputs[i]);
         if (!tensor && session_refused(binding->session, request->inputs[i], cause))
             return (int)cause->failure->code;
-        if (!tensor || tensor == binding->output)
+        if (!tensor || outputs_have(&binding->outputs, request->inputs[i]))
             return session_unknown_id(binding->session, request->inputs[i], &binding->fault);
         if (tensor->uploading)
             return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT,
@@ -265,28 +265,25 @@ static bool submit_cause(struct binding *binding, struct cause *cause) {
     return false;
 }
 
-/* The operation's id is not bound, for a limit. It is remembered why: for that, or, as with any result, because an input has
- * failed before. */
-static int submit_refuse(struct session *session, const struct op_request *request, const struct fault *fault) {
+/* Why an operation failed whose ids could not be bound: for that, or, as with any result, because an input has failed before. */
+static struct cause submit_refusal(struct session *session, const struct op_request *request,
+                                   const struct fault *fault) {
     const struct op_info *info = op_info(request->opcode);
     struct cause cause = {0};
-    for (unsigned i = 0; i < request->n_inputs && !cause.failure; i++) {
+    for (unsigned i = 0; i < request->n_inputs && !cause.failure && fault->code == STATUS_LIMIT; i++) {
         struct tensor *tensor = session_tensor(session, request->inputs[i]);
         if (!tensor)
             session_refused(session, request->inputs[i], &cause);
         else if (tensor_settle(session, tensor))
             cause = tensor_cause(tensor);
     }
-    cause = cause.failure ? cause_ref(cause)
-                          : session_cause(session, fault, info ? info->name : "", request->label, request->sequence);
-    int code = (int)cause.failure->code;
-    session_refuse(session, request->output, cause);
-    return code;
+    return cause.failure ? cause_ref(cause)
+                         : session_cause(session, fault, info ? info->name : "", request->label, request->sequence);
 }
 
 static void submit_consume(struct session *session, const struct op_request *request) {
     for (unsigned i = 0; i < request->n_inputs && request->consume >> i; i++)
-        if ((request->consume >> i & 1) && request->inputs[i] != request->output)
+        if ((request->consume >> i & 1) && request->inputs[i] - request->output > request->further)
             session_unbind(session, request->inputs[i]);
 }
 
@@ -306,11 +303,24 @@ static int submit_free(struct session *session, const struct op_request *request
     return code;
 }
 
+static int submit_infer_several(struct binding *binding) {
+    const struct op_request *request = binding->request;
+    struct tensor_type types[OP_OUTPUTS_MAX];
+    int code =
+        op_infer(request->opcode, binding->types, request->n_inputs, &binding->attributes, types, &binding->fault);
+    for (unsigned i = 0; i < binding->outputs.n && code == STATUS_OK; i++)
+        binding->outputs.tensors[i]->type = types[i];
+    return code;
+}
+
 /* Checks in the order in which a client can use the answer: the operation, its inputs, a cause they carry, the rule. */
 static int submit_check(struct binding *binding, struct cause *cause) {
     const struct op_request *request = binding->request;
     if (!binding->info)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u is not an operation", request->opcode);
+    if (request->further + 1 != binding->info->n_outputs)
+        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%s has %u outputs, not %u", binding->info->name,
+                         binding->info->n_outputs, request->further + 1);
     if (request->n_inputs > OP_INPUTS_MAX)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u inputs are too many", request->n_inputs);
     int code = submit_lookup(binding, cause);
@@ -321,6 +331,8 @@ static int submit_check(struct binding *binding, struct cause *cause) {
     binding->stream = session_find_stream(binding->session, request->stream, &binding->fault);
     if (!binding->stream)
         return (int)binding->fault.code;
+    if (binding->outputs.n > 1)
+        return submit_infer_several(binding);
     return op_infer(request->opcode, binding->types, request->n_inputs, &binding->attributes, &binding->output->type,
                     &binding->fault);
 }
@@ -334,35 +346,23 @@ void session_end_operation(struct session *session, struct stream *stream, uint6
     session->engine->ops_ended++;
 }
 
-static int submit_operation(struct session *session, const struct op_request *request, struct tensor *output) {
-    struct binding binding;
-    binding.session = session;
-    binding.engine = session->engine;
-    binding.request = request;
-    binding.info = op_info(request->opcode);
-    binding.attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
-    binding.output = output;
-    binding.check = NULL;
-    struct cause cause = {0};
-    int code = submit_check(&binding, &cause);
-    if (code == STATUS_OK) {
-        uint64_t before = binding.stream->enqueued;
-        stream_begin_operation(binding.stream, request->label, request->sequence);
-        code = bind_operation(&binding);
-        stream_begin_operation(binding.stream, NULL, 0);
-        if (session_put_off(session, code))
-            return STATUS_AGAIN;
-        session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
-    } else {
+/* With all outputs bound. */
+static int submit_operation(struct binding *binding, struct cause *cause) {
+    const struct op_request *request = binding->request;
+    struct session *session = binding->session;
+    binding->output = binding->outputs.tensors[0];
+    int code = submit_check(binding, cause);
+    if (code != STATUS_OK) {
         session_end_operation(session, NULL, 0);
+        return code;
     }
-    if (code == STATUS_OK)
-        return STATUS_OK;
-    output->type.dtype = DTYPE_INVALID;
-    tensor_fail(session, output,
-                cause.failure ? cause_ref(cause)
-                              : session_cause(session, &binding.fault, binding.info ? binding.info->name : "",
-                                              request->label, request->sequence));
+    uint64_t before = binding->stream->enqueued;
+    stream_begin_operation(binding->stream, request->label, request->sequence);
+    code = bind_operation(binding);
+    stream_begin_operation(binding->stream, NULL, 0);
+    if (session_put_off(session, code))
+        return STATUS_AGAIN;
+    session_end_operation(session, code == STATUS_OK ? binding->stream : NULL, before);
     return code;
 }
 
@@ -374,25 +374,31 @@ int session_submit(struct session *session, const struct op_request *request) {
         session_end_operation(session, NULL, 0);
         return submit_free(session, request);
     }
-    struct fault fault;
-    struct tensor *output = NULL;
-    int code = session_bind(session, request->output, &output, &fault);
-    if (code == STATUS_OK) {
-        code = submit_operation(session, request, output);
-        if (code == STATUS_AGAIN) {
-            session_take_back(session, request->output, last_id);
-            return code;
-        }
-    } else if (session_put_off(session, code)) {
-        session->last_id = last_id;
-        return STATUS_AGAIN;
-    } else {
-        const struct op_info *info = op_info(request->opcode);
-        if (code == STATUS_LIMIT)
-            code = submit_refuse(session, request, &fault);
-        else
-            failure_unref(session_failure(session, &fault, info ? info->name : "", request->label, request->sequence));
+    struct binding binding;
+    struct cause cause = {0};
+    binding.session = session;
+    binding.engine = session->engine;
+    binding.request = request;
+    binding.info = op_info(request->opcode);
+    binding.attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
+    binding.check = NULL;
+    binding.outputs.first = request->output;
+    binding.outputs.n = request->further < OP_OUTPUTS_MAX ? 1 + request->further : OP_OUTPUTS_MAX;
+    int code = outputs_bind(session, &binding.outputs, &binding.fault);
+    if (code == STATUS_OK)
+        code = submit_operation(&binding, &cause);
+    else if (session_put_off(session, code))
+        code = STATUS_AGAIN;
+    else
         session_end_operation(session, NULL, 0);
+    if (code == STATUS_AGAIN) {
+        outputs_take_back(session, &binding.outputs, last_id);
+        return code;
+    }
+    if (code != STATUS_OK) {
+        cause = cause.failure ? cause_ref(cause) : submit_refusal(session, request, &binding.fault);
+        code = (int)cause.failure->code;
+        outputs_fail(session, &binding.outputs, cause);
     }
     if (request->consume)
         submit_consume(session, request);

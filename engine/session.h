@@ -47,6 +47,7 @@ struct op_request {
     const int64_t *ints;
     const double *floats;
     uint64_t output;   /* id to bind; ignored by `free` */
+    unsigned further;  /* outputs after the first, with the ids that follow */
     uint64_t sequence; /* of the operation in its session, for error reports */
     const char *label; /* may be NULL; copied */
 };

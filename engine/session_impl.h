@@ -156,6 +156,25 @@ struct stream *session_transfer_stream(struct session *session, enum transfer tr
 /* Whether the stream is one of the session's that take work. */
 bool session_has_stream(const struct session *session, const struct stream *stream);
 
+/* session_tensor.c: the tensors that one operation gives, with ids one after another. */
+struct outputs {
+    uint64_t first;
+    unsigned n;
+    int code;                              /* why some of them are not bound; STATUS_OK: all are */
+    struct tensor *tensors[OP_OUTPUTS_MAX]; /* [n]; NULL: its id could not be bound */
+};
+/* Binds `n` ids from `first` on. A failure is the first one's. Where memory comes later (session_memory_comes), the others have not
+ * been tried. */
+int outputs_bind(struct session *session, struct outputs *outputs, struct fault *fault);
+/* Whether it is one of these, so that the operation cannot read it. */
+static inline bool outputs_have(const struct outputs *outputs, uint64_t id) {
+    return id - outputs->first < outputs->n;
+}
+/* One cause for all (takes over one reference); of those that were not bound for a limit it is remembered. */
+void outputs_fail(struct session *session, struct outputs *outputs, struct cause cause);
+/* As if the operation had not come. */
+void outputs_take_back(struct session *session, struct outputs *outputs, uint64_t last_id);
+
 /* bind.c: a checked operation becomes launches. */
 struct binding {
     struct session *session;
@@ -166,10 +185,11 @@ struct binding {
     struct op_attributes attributes;
     struct tensor *inputs[OP_INPUTS_MAX];
     const struct tensor_type *types[OP_INPUTS_MAX];
-    struct tensor *output; /* type set; storage and the rest to be set */
+    struct outputs outputs; /* all bound; types set, storage and the rest to be set */
+    struct tensor *output;  /* the first one */
     struct check *check;   /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
     struct taint *step;    /* while the taints of many inputs are settled */
     struct fault fault;
 };
-/* STATUS_OK with the output's storage, layout and point set; or a code with `binding->fault` and no storage. */
+/* STATUS_OK with each output's storage, layout and point set; or a code with `binding->fault`, and nothing of it will run. */
 int bind_operation(struct binding *binding);

@@ -139,6 +139,44 @@ void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
     session->last_id = last_id;
 }
 
+int outputs_bind(struct session *session, struct outputs *outputs, struct fault *fault) {
+    struct fault here;
+    outputs->code = STATUS_OK;
+    for (unsigned i = 0; i < outputs->n; i++) {
+        int code = session_bind(session, outputs->first + i, &outputs->tensors[i], &here);
+        if (code == STATUS_OK)
+            continue;
+        outputs->tensors[i] = NULL;
+        if (outputs->code == STATUS_OK) {
+            outputs->code = code;
+            *fault = here;
+        }
+        if (session_memory_comes(session, code)) {
+            outputs->n = i;
+            return code;
+        }
+    }
+    return outputs->code;
+}
+
+void outputs_fail(struct session *session, struct outputs *outputs, struct cause cause) {
+    for (unsigned i = 0; i < outputs->n; i++)
+        if (outputs->tensors[i]) {
+            outputs->tensors[i]->type.dtype = DTYPE_INVALID;
+            tensor_fail(session, outputs->tensors[i], cause_ref(cause));
+        } else if (outputs->code == STATUS_LIMIT) {
+            session_refuse(session, outputs->first + i, cause_ref(cause));
+        }
+    failure_unref(cause.failure);
+}
+
+void outputs_take_back(struct session *session, struct outputs *outputs, uint64_t last_id) {
+    for (unsigned i = 0; i < outputs->n; i++)
+        if (outputs->tensors[i])
+            session_unbind(session, outputs->first + i);
+    session->last_id = last_id;
+}
+
 void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause) {
     failure_unref(tensor->failure);
     tensor->failure = cause.failure;

@@ -65,9 +65,10 @@ int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct f
         return finish(cursor, fault);
     }
     uint64_t head = batch->heads[cursor->op];
-    unsigned flags = (unsigned)(head >> 40 & 0xff);
+    unsigned flags = (unsigned)(head >> 40 & 3);
     op->opcode = (unsigned)(head & 0xffff);
     op->n_inputs = (unsigned)(head >> 16 & 0xff);
+    op->n_outputs = op->opcode == OP_FREE ? 0 : 1 + (unsigned)(head >> 42 & 0x3f);
     op->n_ints = (unsigned)(head >> 24 & 0xff);
     op->n_floats = (unsigned)(head >> 32 & 0xff);
     op->consume = (uint16_t)(head >> 48);

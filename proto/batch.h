@@ -12,15 +12,20 @@
 
 enum { BATCH_FLAG_LABEL = 1, BATCH_CONSUME_MAX = 16, BATCH_LABEL_MAX = 128 };
 
+/* Of an operation with one output, or none; batch_head_outputs() says that there are more. */
 static inline uint64_t batch_head(unsigned opcode, unsigned inputs, unsigned ints, unsigned floats, unsigned flags,
                                   uint16_t consume) {
     return (uint64_t)opcode | (uint64_t)inputs << 16 | (uint64_t)ints << 24 | (uint64_t)floats << 32 |
            (uint64_t)flags << 40 | (uint64_t)consume << 48;
 }
 
+static inline uint64_t batch_head_outputs(unsigned outputs) {
+    return outputs > 1 ? (uint64_t)(outputs - 1) << 42 : 0;
+}
+
 /* One operation as it lies in the columns; the pointers point into them. */
 struct batch_op {
-    unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned opcode, n_inputs, n_outputs, n_ints, n_floats;
     uint16_t consume;
     const char *label; /* NULL: none */
     const uint64_t *inputs;

@@ -28,8 +28,8 @@ enum {
     FRAME_CHUNK = 1 << 20,             /* the chunk that senders use */
     FRAME_BEFORE_HELLO_MAX = 16 << 10, /* message and payload together, before Hello is accepted */
     PREAMBLE_BYTES = 8,
-    PROTOCOL_VERSION_MIN = 1,
-    PROTOCOL_VERSION_MAX = 1,
+    PROTOCOL_VERSION_MIN = 2,
+    PROTOCOL_VERSION_MAX = 2,
 };
 
 /* X(NAME, value, message type or Empty, who sends it). Values never change. */

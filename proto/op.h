@@ -13,6 +13,7 @@
 
 enum {
     OP_INPUTS_MAX = 255, /* concat and stack; a count is a byte on the wire */
+    OP_OUTPUTS_MAX = 64, /* those after the first are counted in six bits on the wire */
     OP_INTS_MAX = 32,    /* slice of rank 8 takes 24 */
     OP_FLOATS_MAX = 4,
     OP_VARIES = -1, /* a count that the rule itself checks */
@@ -30,6 +31,7 @@ enum op_family {
     OP_FAMILY_MATMUL,
     OP_FAMILY_JOIN, /* concat, stack */
     OP_FAMILY_TAKE, /* reads positions out of an index tensor, checked on the device */
+    OP_FAMILY_SORT, /* elements of one axis in order, and their positions */
 };
 
 /* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has
@@ -111,7 +113,8 @@ struct op_info {
     uint32_t dtypes;   /* that it computes in, or gives; bit DTYPE_F32 set: f32 */
     op_rule *shape;    /* op_rules.h */
     int inputs_min, inputs_max;
-    unsigned n_outputs;
+    unsigned n_outputs;                /* 0 for free alone */
+    const enum op_dtype_rule *further; /* [n_outputs - 1]: of the outputs after the first */
     uint32_t index_inputs, bool_inputs; /* bit i set: input i is integers, or bool, and does not promote with the others */
     int ints, floats;                   /* counts of attributes; OP_VARIES: ints_min and a list */
     unsigned ints_min;
@@ -128,8 +131,9 @@ static inline const struct op_info *op_info(unsigned opcode) {
     return opcode < OP_CODE_MAX && op_rows[opcode].name ? &op_rows[opcode] : NULL;
 }
 
-/* Checks counts, attributes and inputs of an operation and gives its result's type. Nothing is assumed of the
- * arguments but that the pointers are readable. FREE has no result and leaves `out` alone. */
+/* Checks counts, attributes and inputs of an operation and gives the types of its outputs: `out` has room for as many as the
+ * operation has (op_info.n_outputs; OP_OUTPUTS_MAX is enough for any). Nothing is assumed of the arguments but that the pointers
+ * are readable. FREE has no result and leaves `out` alone; so does a failure. */
 int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
              const struct op_attributes *attributes, struct tensor_type *out, struct fault *fault);
 

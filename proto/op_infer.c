@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "proto/op_rules.h"
 
@@ -273,6 +274,28 @@ static inline bool keeps_shape(const struct op_info *info, const struct op_call 
            (call->n_inputs == 1 || shape_equal(x, call->inputs[1])) && dtype_size(result) <= dtype_size(x->dtype);
 }
 
+static int infer_several(const struct op_info *info, const struct op_call *call, struct tensor_type *out,
+                         struct fault *fault) {
+    struct tensor_type results[OP_OUTPUTS_MAX];
+    int status = infer_dtype(info, call, &results[0].dtype, fault);
+    for (unsigned i = 1; i < info->n_outputs && status == STATUS_OK; i++) {
+        enum op_dtype_rule rule = info->further[i - 1];
+        results[i].dtype = rule == OP_DTYPE_POSITION ? DTYPE_I64
+                           : rule == OP_DTYPE_SAME   ? call->inputs[0]->dtype
+                                                     : results[0].dtype;
+    }
+    if (status == STATUS_OK) {
+        status = info->shape(call, results, fault);
+    }
+    for (unsigned i = 0; i < info->n_outputs && status == STATUS_OK; i++) {
+        status = type_check(&results[i], fault);
+    }
+    if (status == STATUS_OK) {
+        memcpy(out, results, info->n_outputs * sizeof *out);
+    }
+    return status;
+}
+
 int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
              const struct op_attributes *attributes, struct tensor_type *out, struct fault *fault) {
     static const struct op_attributes none = {0};
@@ -287,6 +310,9 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
     }
     if (status != STATUS_OK || info->family == OP_FAMILY_FREE) {
         return status;
+    }
+    if (info->n_outputs > 1) {
+        return infer_several(info, &call, out, fault);
     }
     /* `out` may be one of the inputs, and stays as it is on failure. */
     struct tensor_type result;

@@ -32,7 +32,7 @@ static void presented_types(const struct presented_try *this, unsigned n, struct
 /* With these attributes; the dtype that is presented then, DTYPE_INVALID where the operation does not take them. */
 static enum dtype presented_with(const struct presented_try *this, const int64_t *ints, unsigned n_ints) {
     static const double floats[OP_FLOATS_MAX] = {0, 1, 1, 1};
-    struct tensor_type types[PRESENTED_INPUTS_MAX], out;
+    struct tensor_type types[PRESENTED_INPUTS_MAX], out[OP_OUTPUTS_MAX];
     const struct tensor_type *inputs[PRESENTED_INPUTS_MAX];
     unsigned n = (unsigned)this->info->inputs_min;
     struct op_attributes attributes = {.ints = ints, .n_ints = n_ints, .floats = floats};
@@ -40,9 +40,9 @@ static enum dtype presented_with(const struct presented_try *this, const int64_t
     presented_types(this, n, types);
     for (unsigned i = 0; i < n; i++)
         inputs[i] = &types[i];
-    if (op_infer(this->opcode, inputs, n, &attributes, &out, NULL) != STATUS_OK)
+    if (op_infer(this->opcode, inputs, n, &attributes, out, NULL) != STATUS_OK)
         return DTYPE_INVALID;
-    return n ? op_operand_dtype(this->opcode, inputs, n - 1, &out) : out.dtype;
+    return n ? op_operand_dtype(this->opcode, inputs, n - 1, out) : out->dtype;
 }
 
 /* A dtype first, as what creates or casts has it; a dtype second, as one_hot; or zeros: axes, and truth values. */

@@ -233,8 +233,8 @@ static void print_op_arguments(FILE *out, const struct batch_op *op) {
 static void print_op(FILE *out, const struct batch_op *op, uint64_t sequence, uint64_t output) {
     const struct op_info *info = op_info(op->opcode);
     fprintf(out, "  #%" PRIu64 " ", sequence);
-    if (output) {
-        fprintf(out, "%%%" PRIu64 " = ", output);
+    for (unsigned i = 0; i < op->n_outputs; i++) {
+        fprintf(out, "%%%" PRIu64 "%s", output + i, i + 1 < op->n_outputs ? ", " : " = ");
     }
     if (info) {
         fprintf(out, "%s(", info->name);
@@ -267,7 +267,8 @@ static void print_batch(FILE *out, const Tensord__Batch *batch) {
     fprintf(out, " stream=%" PRIu32 " (%zu operations)\n", batch->stream, batch->n_heads);
     batch_cursor_init(&cursor, batch);
     while ((more = batch_cursor_next(&cursor, &op, &fault)) > 0) {
-        print_op(out, &op, sequence++, op.opcode == OP_FREE ? 0 : output++);
+        print_op(out, &op, sequence++, output);
+        output += op.n_outputs;
     }
     if (more < 0) {
         fprintf(out, "  malformed: %s\n", fault.message);

@@ -291,6 +291,7 @@ static int request_batch(struct connection *connection, const struct frame_heade
             return STATUS_PROTOCOL;
         request.opcode = op.opcode;
         request.n_inputs = op.n_inputs;
+        request.further = op.n_outputs > 1 ? op.n_outputs - 1 : 0;
         request.n_ints = op.n_ints;
         request.n_floats = op.n_floats;
         request.consume = op.consume;
@@ -301,7 +302,7 @@ static int request_batch(struct connection *connection, const struct frame_heade
         bool again = session_submit(session, &request) == STATUS_AGAIN;
         if (!again) {
             request.sequence++;
-            request.output += op.opcode != OP_FREE;
+            request.output += op.n_outputs;
         }
         if (again || (budget_spent(budget, REQUEST_OPERATION_STEPS) && cursor.op < batch->n_heads)) {
             connection->batch.sequence = request.sequence;

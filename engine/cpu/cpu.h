@@ -34,6 +34,7 @@ typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_
 cpu_driver cpu_elementwise, cpu_cast, cpu_reduce, cpu_softmax, cpu_matmul; /* by file */
 cpu_driver cpu_full, cpu_arange, cpu_eye, cpu_random;                      /* create.c */
 cpu_driver cpu_take, cpu_take_along_axis, cpu_one_hot;                     /* take.c */
+cpu_driver cpu_topk;
 
 /* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, or measured ones, which takes a few
  * milliseconds; then those of products by BLAS, which has just been loaded. */

@@ -96,6 +96,7 @@ static const struct cpu_kernel product = {
 static const struct cpu_kernel take = {{.converts = converts_positions}, cpu_take};
 static const struct cpu_kernel take_along_axis = {{.converts = converts_positions}, cpu_take_along_axis};
 static const struct cpu_kernel one_hot = {{.converts = converts_positions}, cpu_one_hot};
+static const struct cpu_kernel topk = {.driver = cpu_topk};
 static const struct cpu_kernel copies = {.base.parts = OP_PARTS_COPIES};
 
 #define CPU_KERNELS(K)                                                                                                 \
@@ -124,7 +125,8 @@ static const struct cpu_kernel copies = {.base.parts = OP_PARTS_COPIES};
     K(STACK, copies)                                                                                                   \
     K(TAKE, take)                                                                                                      \
     K(TAKE_ALONG_AXIS, take_along_axis)                                                                                \
-    K(ONE_HOT, one_hot)
+    K(ONE_HOT, one_hot)                                                                                                \
+    K(TOPK, topk)
 OP_KERNEL_TABLE(cpu_operations, CPU_KERNELS);
 
 /* A launch that has begun is known by its job, and the one in the spare place by an odd number: it may end in another's turn,

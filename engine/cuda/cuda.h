@@ -60,6 +60,7 @@ cuda_driver cuda_reduce;                                   /* reduce.cu */
 cuda_driver cuda_softmax;                                  /* softmax.cu */
 cuda_driver cuda_matmul;                                   /* matmul.c; linear as well */
 cuda_driver cuda_take, cuda_take_along_axis, cuda_one_hot; /* take.cu */
+cuda_driver cuda_topk;
 
 /* Whether the drivers that look their kernel up by dtype have one. */
 bool cuda_elementwise_has(unsigned opcode, enum dtype dtype);
@@ -78,7 +79,7 @@ int cuda_matmul_accepts(const struct launch *launch, struct fault *fault);
 typedef bool cuda_kernel_seen(void *context, bool common, const void *kernel);
 typedef bool cuda_kernel_walk(cuda_kernel_seen *seen, void *context);
 cuda_kernel_walk cuda_elementwise_walk, cuda_cast_walk, cuda_copy_walk, cuda_create_walk, cuda_random_walk;
-cuda_kernel_walk cuda_reduce_walk, cuda_softmax_walk, cuda_take_walk, matmul_finish_walk, matmul_tiled_walk;
+cuda_kernel_walk cuda_reduce_walk, cuda_softmax_walk, cuda_take_walk, cuda_topk_walk, matmul_finish_walk, matmul_tiled_walk;
 
 /* Floats up to 32 bits. */
 static inline bool cuda_dtype_common(enum dtype dtype) {

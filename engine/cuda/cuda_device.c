@@ -65,6 +65,7 @@ static const struct cuda_kernel product = {{.accepts = cuda_product_accepts, .wo
 static const struct cuda_kernel take = {.driver = cuda_take};
 static const struct cuda_kernel take_along_axis = {.driver = cuda_take_along_axis};
 static const struct cuda_kernel one_hot = {.driver = cuda_one_hot};
+static const struct cuda_kernel topk = {.driver = cuda_topk};
 static const struct cuda_kernel copies = {.base.parts = OP_PARTS_COPIES};
 
 #define CUDA_KERNELS(K)                                                                                                \
@@ -93,7 +94,8 @@ static const struct cuda_kernel copies = {.base.parts = OP_PARTS_COPIES};
     K(STACK, copies)                                                                                                   \
     K(TAKE, take)                                                                                                      \
     K(TAKE_ALONG_AXIS, take_along_axis)                                                                                \
-    K(ONE_HOT, one_hot)
+    K(ONE_HOT, one_hot)                                                                                                \
+    K(TOPK, topk)
 OP_KERNEL_TABLE(cuda_operations, CUDA_KERNELS);
 
 static int cuda_launch(struct device *base, struct device_stream *stream, const struct launch *launch,

@@ -4,7 +4,7 @@
 
 static cuda_kernel_walk *const preload_walks[] = {
     cuda_elementwise_walk, cuda_create_walk, cuda_copy_walk, cuda_cast_walk,     cuda_reduce_walk,
-    cuda_softmax_walk,     cuda_random_walk, cuda_take_walk, matmul_finish_walk, matmul_tiled_walk,
+    cuda_softmax_walk,     cuda_random_walk, cuda_take_walk, cuda_topk_walk, matmul_finish_walk, matmul_tiled_walk,
 };
 
 /* An error is the device's, as the next launch will find, or that kernel's own, whom its launch will tell. */

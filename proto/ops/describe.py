@@ -19,7 +19,7 @@ DTYPE_SETS = {
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
 }
-FAMILIES = ["free", "create", "view", "elementwise", "reduce", "softmax", "matmul", "join", "take"]
+FAMILIES = ["free", "create", "view", "elementwise", "reduce", "softmax", "matmul", "join", "take", "sort"]
 DTYPE_RULES = {
     "none": "there is no result",
     "attribute": "the attribute `dtype`",
@@ -47,7 +47,9 @@ TYPES = {
 }
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
           "prototypes", "tolerance", "flop", "formula", "derivative"}
+OUTPUT_DTYPE_RULES = ["position", "same"]
 INPUTS_MAX = 255
+OUTPUTS_MAX = 64
 
 
 class Wrong(Exception):
@@ -66,6 +68,22 @@ class Input:
         self.dtypes = given.get("dtypes")  # None: an operand, which promotes with the others
         if self.dtypes not in (None, "bool", "integer"):
             raise Wrong(f"input {self.name}: dtypes are bool or integer where they are not the operation's")
+
+
+class Output:
+    """What an operation gives. The dtype is the operation's rule, but outputs after the first may have another one."""
+
+    def __init__(self, given, dtype, first):
+        given = {"name": given} if isinstance(given, str) else given
+        unknown = set(given) - {"name", "dtype"}
+        if unknown:
+            raise Wrong(f"an output has no field {sorted(unknown)[0]}")
+        self.name = given["name"]
+        self.dtype = given.get("dtype", dtype)
+        if first and "dtype" in given:
+            raise Wrong(f"output {self.name}: the first output has the operation's dtype")
+        if self.dtype not in ((dtype,) if first else (dtype, *OUTPUT_DTYPE_RULES)):
+            raise Wrong(f"output {self.name}: dtype is {' or '.join(OUTPUT_DTYPE_RULES)} where it is not the operation's")
 
 
 class Attribute:
@@ -101,8 +119,9 @@ class Operation:
         self.id = name.upper()
         self.number, self.since, self.family = fields["number"], fields["since"], fields["family"]
         self.inputs = [Input(given) for given in fields["inputs"]]
-        self.outputs = fields.get("outputs", ["result"])
         self.dtype, self.dtypes, self.shape = fields["dtype"], fields["dtypes"], fields["shape"]
+        given = fields.get("outputs", ["result"])
+        self.outputs = [Output(each, self.dtype, i == 0) for i, each in enumerate(given)]
         self.contract = " ".join(fields["contract"].split())
         self.function = fields.get("function", name)
         self.prototypes = fields.get("prototypes", [])
@@ -128,6 +147,8 @@ class Operation:
             raise Wrong(f"{self.number} is no number for an operation")
         if self.formula != "none" and (self.family != "elementwise" or len(self.inputs) > 2):
             raise Wrong("formulas are of elementwise operations with one or two inputs")
+        if len(self.outputs) > OUTPUTS_MAX:
+            raise Wrong(f"{len(self.outputs)} outputs, {OUTPUTS_MAX} are possible")
         if self.tolerance and "reason" not in self.tolerance:
             raise Wrong("the tolerance has no reason")
         if any(each.variadic or each.optional for each in self.inputs[:-1]):

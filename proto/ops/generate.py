@@ -142,6 +142,9 @@ def table(files):
     print("\n/* Of those, the ones that a backend answers for: free and views are the engine's own on every device. */")
     print("#define OP_KERNEL_LIST(X) \\")
     print_list(each for each in operations if each.family not in ("free", "view"))
+    print("\n/* X(rule), for each rule of shapes that a description names. */")
+    print("#define OP_RULES(X) \\")
+    print(" \\\n".join(f"    X({rule})" for rule in sorted({each.shape for each in operations})))
     print("\nenum opcode {\n    OP_INVALID = 0,")
     for each in sorted(operations, key=lambda o: o.number):
         print(f"    OP_{each.id} = {each.number},")
@@ -205,6 +208,9 @@ def rows(files):
     for enum in enums_of(files):
         names = ", ".join(f'"{value["name"]}"' for value in enum.values)
         print(f"static const char *const op_{enum.name}_names[] = {{{names}}};\n")
+    for each in operations:
+        if len(each.outputs) > 1:
+            print_outputs(each)
     for name, of in sets_of(operations).items():
         print(f"static const struct op_attribute {name}_rows[] = {{")
         for each in of[0].scalars + of[0].lists:
@@ -214,6 +220,11 @@ def rows(files):
     for each in operations:
         print_row(each)
     print("};")
+
+
+def print_outputs(each):
+    rules = ", ".join(f"OP_DTYPE_{output.dtype.upper()}" for output in each.outputs[1:])
+    print(f"static const enum op_dtype_rule {each.name}_further[] = {{{rules}}};\n")
 
 
 def print_row(each):
@@ -226,6 +237,8 @@ def print_row(each):
     print(f'        .name = "{each.name}", .family = OP_FAMILY_{each.family.upper()}, .dtype = OP_DTYPE_{each.dtype.upper()},')
     print(f"        .dtypes = DTYPES_{each.dtypes.upper().replace(' ', '_')}, .shape = op_rule_{each.shape},")
     print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {each.inputs_max}, .n_outputs = {len(each.outputs)},")
+    if len(each.outputs) > 1:
+        print(f"        .further = {each.name}_further,")
     if any(roles.values()):
         print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']},")
     if each.attributes:
@@ -261,7 +274,11 @@ def parameter(each):
 
 
 def prototype(each):
-    return f"td_tensor *td_{each.function}({', '.join(parameters(each))})"
+    """One output is what the function returns. Of several, each is written where a pointer says, and the code is returned."""
+    if len(each.outputs) == 1:
+        return f"td_tensor *td_{each.function}({', '.join(parameters(each))})"
+    outputs = [f"td_tensor **{output.name}" for output in each.outputs]
+    return f"int td_{each.function}({', '.join(parameters(each) + outputs)})"
 
 
 def prototypes(each):
@@ -298,12 +315,14 @@ def member(each):
 
 def print_function(each):
     print(fold(prototype(each), " {"))
+    if len(each.outputs) > 1:
+        print(f"    td_tensor **const outputs[] = {{{', '.join(output.name for output in each.outputs)}}};")
     for attribute in each.lists:
         extents = "shape" if attribute.type == "shape" else "axes"
         count = "rank" if attribute.type == "shape" else "count"
         guard = f"{each.inputs[0].name} && " if each.inputs else ""
         print(f"    if ({guard}!call_takes_{extents}(OP_{each.id}, {count}, {attribute.name}))")
-        print("        return NULL;")
+        print(f"        return {refused(each)};")
         if guard:
             print(f"    if (!{each.inputs[0].name})")
             print(f"        {count} = 0;")
@@ -320,11 +339,15 @@ def print_function(each):
     print("}\n")
 
 
+def refused(each):
+    return "NULL" if len(each.outputs) == 1 else f"call_none({len(each.outputs)}, outputs)"
+
+
 def print_enqueue(each, entry):
     names = [given.name for given in each.inputs]
     if each.variadic:
         print(f"    if (!call_takes_inputs(OP_{each.id}, count, {names[0]}))")
-        print("        return NULL;")
+        print(f"        return {refused(each)};")
         entry += [".n_inputs = (unsigned)count", f".inputs = {names[0]}"]
     elif names:
         optional = each.inputs[-1].optional
@@ -332,7 +355,11 @@ def print_enqueue(each, entry):
         print(f"    td_tensor *inputs[] = {{{', '.join(names)}}};")
         entry += [f".n_inputs = {count}", ".inputs = inputs"]
     print(fold_list("    struct batch_entry entry = {", entry, "};"))
-    print(f"    return call_enqueue({'NULL' if names else 'device'}, &entry);")
+    device = "NULL" if names else "device"
+    if len(each.outputs) == 1:
+        print(f"    return call_enqueue({device}, &entry);")
+        return
+    print(f"    return call_enqueue_several({device}, &entry, {len(each.outputs)}, outputs);")
 
 
 def functions(files):
@@ -373,7 +400,8 @@ def header(files, template):
             print_public_enum(enum)
         for each in file.operations:
             if each.function != "none":
-                print(comment(each.contract))
+                several = " Returns 0, or an error's code with all results NULL." if len(each.outputs) > 1 else ""
+                print(comment(each.contract + several))
                 for line in prototypes(each):
                     print(fold("TD_API " + line, ";"))
         print()
@@ -403,6 +431,17 @@ def input_words(each):
     return each.name + (f" ({', '.join(words)})" if words else "")
 
 
+def result_words(each):
+    """The dtypes of what an operation gives."""
+    if len(each.outputs) == 1:
+        return describe.DTYPE_RULES[each.dtype]
+    return "; ".join(f"{output.name}: {describe.DTYPE_RULES[output.dtype]}" for output in each.outputs)
+
+
+def output_words(each):
+    return f"{'Result' if len(each.outputs) == 1 else 'Results'}: {result_words(each)}"
+
+
 def scdoc(words):
     return re.sub(r"([_*\\]|^[-|#\[\]])", r"\\\1", words)
 
@@ -423,7 +462,7 @@ def manual(files):
             facts = [f"Inputs: {', '.join(input_words(i) for i in each.inputs)}."] if each.inputs else []
             if each.attributes:
                 facts.append(f"Attributes: {'; '.join(attribute_words(a) for a in each.attributes)}.")
-            facts.append(f"Dtypes: {dtype_words(each)}. Result: {describe.DTYPE_RULES[each.dtype]}.")
+            facts.append(f"Dtypes: {dtype_words(each)}. {output_words(each)}.")
             facts.append(f"Since {each.since}.")
             print(scdoc(" ".join(facts)) + "\n")
     print("# SEE ALSO\n\n*tensord*(8), *tensorctl*(1)")
@@ -437,9 +476,9 @@ def contracts(files):
         print(f'    {{.name = "{each.name}", .number = {each.number}, .family = "{each.family}", .since = "{each.since}",')
         print(f"     .prototypes = {text('; '.join(prototypes(each)))},")
         print(f"     .inputs = {text('; '.join(input_words(i) for i in each.inputs))},")
-        print(f"     .outputs = {text('; '.join(each.outputs))},")
+        print(f"     .outputs = {text('; '.join(output.name for output in each.outputs))},")
         print(f"     .attributes = {text('; '.join(attribute_words(a) for a in each.attributes))},")
-        print(f"     .dtypes = {text(dtype_words(each))}, .result = {text(describe.DTYPE_RULES[each.dtype])},")
+        print(f"     .dtypes = {text(dtype_words(each))}, .result = {text(result_words(each))},")
         print(f"     .contract = {text(each.contract)}}},")
     print("};\nconst size_t operation_contracts_count = sizeof operation_contracts / sizeof *operation_contracts;")
 

@@ -37,6 +37,7 @@ static const struct op_case op_cases[] = {
     {case_take, OP_TAKE, FILL_ANY},
     {case_take_along_axis, OP_TAKE_ALONG_AXIS, FILL_ANY},
     {case_one_hot, OP_ONE_HOT, FILL_ANY},
+    {case_topk, OP_TOPK, FILL_ANY},
 };
 /* clang-format on */
 

@@ -31,6 +31,7 @@ void case_linear(struct suite *suite, const struct op_case *row);
 void case_join(struct suite *suite, const struct op_case *row);
 void case_take(struct suite *suite, const struct op_case *row);
 void case_take_along_axis(struct suite *suite, const struct op_case *row);
+void case_topk(struct suite *suite, const struct op_case *row);
 void case_one_hot(struct suite *suite, const struct op_case *row);
 void case_free(struct suite *suite, const struct op_case *row);
 

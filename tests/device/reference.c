@@ -16,6 +16,7 @@ static reference_function *const reference_families[] = {
     [OP_FAMILY_MATMUL] = reference_matmul,
     [OP_FAMILY_JOIN] = reference_join,
     [OP_FAMILY_TAKE] = reference_take,
+    [OP_FAMILY_SORT] = reference_sort,
 };
 
 struct values *reference_run(const struct reference_request *request) {

@@ -8,6 +8,7 @@
 
 struct reference_request {
     unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned output; /* which of the results is wanted */
     const struct values *const *inputs;
     const int64_t *ints;
     const double *floats;
@@ -41,6 +42,7 @@ struct values *reference_matmul(const struct reference_request *request);
 struct values *reference_linear(const struct reference_request *request);
 struct values *reference_join(const struct reference_request *request);
 struct values *reference_take(const struct reference_request *request);
+struct values *reference_sort(const struct reference_request *request);
 
 /* Widens what is allowed of a product of f8 tensors on GPUs, but for whole numbers: tensor cores add a few products up with
  * some 14 bits before they go on in float32. `out` has a scale. */

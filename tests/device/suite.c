@@ -89,8 +89,10 @@ int suite_submit(struct suite *suite, const struct op_request *request, uint64_t
     struct op_request filled = *request;
     filled.sequence = ++suite->sequence;
     filled.stream = suite->stream;
-    if (filled.opcode != OP_FREE)
-        *output = filled.output = ++suite->next_id;
+    if (filled.opcode != OP_FREE) {
+        *output = filled.output = suite->next_id + 1;
+        suite->next_id += 1 + filled.further;
+    }
     return session_submit(suite->session, &filled);
 }
 
@@ -155,14 +157,18 @@ static void suite_check_type(struct suite *suite, const struct sample *sample) {
 }
 
 struct sample suite_run(struct suite *suite, const struct suite_call *call) {
-    struct sample out = {.opcode = call->opcode};
+    struct sample out;
+    suite_run_several(suite, call, &out, 1);
+    return out;
+}
+
+void suite_run_several(struct suite *suite, const struct suite_call *call, struct sample *results, unsigned n) {
     const struct values *values[OP_INPUTS_MAX];
     uint64_t ids[OP_INPUTS_MAX];
     for (unsigned i = 0; i < call->n_inputs; i++) {
         values[i] = call->inputs[i]->values;
         ids[i] = call->inputs[i]->id;
     }
-    story_tell(&out, call);
     struct reference_request reference = {.opcode = call->opcode,
                                           .n_inputs = call->n_inputs,
                                           .inputs = values,
@@ -170,9 +176,13 @@ struct sample suite_run(struct suite *suite, const struct suite_call *call) {
                                           .ints = call->ints,
                                           .n_floats = call->n_floats,
                                           .floats = call->floats};
-    out.values = reference_run(&reference);
-    if (!out.values)
-        suite_fail(suite, "%s: the reference refuses it: the suite has no case for this operation", out.story);
+    for (; reference.output < n; reference.output++) {
+        struct sample *out = &results[reference.output];
+        *out = (struct sample){.opcode = call->opcode, .values = reference_run(&reference)};
+        story_tell(out, call);
+        if (!out->values)
+            suite_fail(suite, "%s: the reference refuses it: the suite has no case for this operation", out->story);
+    }
     struct op_request request = {.opcode = call->opcode,
                                  .n_inputs = call->n_inputs,
                                  .inputs = ids,
@@ -180,15 +190,18 @@ struct sample suite_run(struct suite *suite, const struct suite_call *call) {
                                  .ints = call->ints,
                                  .n_floats = call->n_floats,
                                  .floats = call->floats,
-                                 .consume = call->consume};
-    int rc = suite_submit(suite, &request, &out.id);
+                                 .consume = call->consume,
+                                 .further = n - 1};
+    int rc = suite_submit(suite, &request, &results[0].id);
     if (rc) {
         struct failure failure = {0};
-        suite_outcome(suite, out.id, &failure);
-        suite_fail(suite, "%s: refused with %s: %s", out.story, status_name(rc), failure.message);
+        suite_outcome(suite, results[0].id, &failure);
+        suite_fail(suite, "%s: refused with %s: %s", results[0].story, status_name(rc), failure.message);
     }
-    suite_check_type(suite, &out);
-    return out;
+    for (unsigned i = 0; i < n; i++) {
+        results[i].id = results[0].id + i;
+        suite_check_type(suite, &results[i]);
+    }
 }
 
 struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x, unsigned n_ints,

@@ -95,6 +95,8 @@ struct suite_call {
 };
 /* Runs an operation on both sides; types are compared here, values by suite_check(). */
 struct sample suite_run(struct suite *suite, const struct suite_call *call);
+/* The same for an operation with several outputs, all of them. */
+void suite_run_several(struct suite *suite, const struct suite_call *call, struct sample *results, unsigned n);
 struct sample suite_unary(struct suite *suite, unsigned opcode, const struct sample *x);
 struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b);
 struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x, unsigned n_ints,

@@ -2,6 +2,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include <inttypes.h>
+
 #include "tests/device/suite.h"
 
 /* A unary operation on the device alone, with both ids chosen by the test. */
@@ -129,6 +131,84 @@ Test(ids, a_consumed_input_is_gone_whether_the_operation_works_or_fails) {
         cr_assert_eq(suite_outcome(&suite, b.id, NULL), STATUS_UNKNOWN_ID);
         cr_assert_eq(suite_outcome(&suite, result, NULL), works ? STATUS_OK : STATUS_SHAPE);
     }
+    suite_close(&suite);
+}
+
+static int topk_of(struct suite *suite, uint64_t x, unsigned further, uint16_t consume, uint64_t *first) {
+    static const int64_t ints[] = {2, 0, 1};
+    return suite_submit(suite,
+                        &(struct op_request){.opcode = OP_TOPK,
+                                             .n_inputs = 1,
+                                             .inputs = &x,
+                                             .n_ints = 3,
+                                             .ints = ints,
+                                             .further = further,
+                                             .consume = consume,
+                                             .label = "best"},
+                        first);
+}
+
+/* Fails because of the operation number `sequence`, as all that come from it. */
+static void fails_by(struct suite *suite, uint64_t id, int code, uint64_t sequence) {
+    struct failure failure;
+    cr_assert_eq(suite_outcome(suite, id, &failure), code, "%" PRIu64, id);
+    cr_assert_str_eq(failure.operation, "topk");
+    cr_assert_str_eq(failure.label, "best");
+    cr_assert_eq(failure.sequence, sequence);
+}
+
+Test(ids, all_outputs_of_a_failed_operation_have_one_cause) {
+    struct suite suite;
+    struct session_stats stats;
+    uint64_t first, chain;
+    suite_open(&suite, 1);
+    struct sample one = numbers(&suite, 1), four = numbers(&suite, 4);
+    cr_assert_eq(topk_of(&suite, one.id, 1, 1, &first), STATUS_INVALID_ARGUMENT, "two of one");
+    uint64_t sequence = suite.sequence;
+    uint64_t inputs[] = {four.id, first + 1};
+    struct op_request take = {.opcode = OP_TAKE, .n_inputs = 2, .inputs = inputs, .n_ints = 1, .ints = (int64_t[]){0}};
+    cr_assert_eq(suite_submit(&suite, &take, &chain), STATUS_INVALID_ARGUMENT);
+    fails_by(&suite, first, STATUS_INVALID_ARGUMENT, sequence);
+    fails_by(&suite, first + 1, STATUS_INVALID_ARGUMENT, sequence);
+    fails_by(&suite, chain, STATUS_INVALID_ARGUMENT, sequence);
+    cr_assert_eq(suite_outcome(&suite, one.id, NULL), STATUS_UNKNOWN_ID, "consumed all the same");
+    session_stats(suite.session, &stats);
+    cr_assert_eq(stats.failures[STATUS_INVALID_ARGUMENT], 1, "counted once");
+    suite_close(&suite);
+}
+
+/* Whatever number of ids the client has counted is used up. */
+Test(ids, an_operation_with_a_wrong_number_of_outputs_uses_up_those_that_were_meant) {
+    struct suite suite;
+    uint64_t first;
+    suite_open(&suite, 1);
+    struct sample x = numbers(&suite, 4);
+    const unsigned numbers_of[] = {0, 2, OP_OUTPUTS_MAX - 1};
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(topk_of(&suite, x.id, numbers_of[i], 0, &first), STATUS_INVALID_ARGUMENT);
+        for (unsigned j = 0; j <= numbers_of[i]; j++)
+            fails_by(&suite, first + j, STATUS_INVALID_ARGUMENT, suite.sequence);
+    }
+    cr_assert_eq(topk_of(&suite, x.id, 1, 0, &first), STATUS_OK);
+    cr_assert_eq(suite_outcome(&suite, first + 1, NULL), STATUS_OK);
+    suite_close(&suite);
+}
+
+Test(ids, outputs_may_go_their_own_ways) {
+    struct suite suite;
+    struct session_stats before, after;
+    uint64_t first;
+    suite_open(&suite, 1);
+    struct sample x = numbers(&suite, 4);
+    session_stats(suite.session, &before);
+    cr_assert_eq(topk_of(&suite, x.id, 1, 0, &first), STATUS_OK);
+    suite_release(&suite, first);
+    cr_assert_eq(suite_outcome(&suite, first, NULL), STATUS_UNKNOWN_ID);
+    cr_assert_eq(suite_outcome(&suite, first + 1, NULL), STATUS_OK);
+    suite_release(&suite, first + 1);
+    session_stats(suite.session, &after);
+    cr_assert_eq(after.live, before.live);
+    cr_assert_eq(after.tensors, before.tensors);
     suite_close(&suite);
 }
 

@@ -123,6 +123,7 @@ static const struct refusal refusals[] = {
     {OP_ONE_HOT, "j", 2, {0, DTYPE_F32}, .code = NONE},
     {OP_ONE_HOT, "j", 2, {-1, DTYPE_F32}, .code = NONE},
     {OP_ONE_HOT, "j", 2, {3, 42}, .code = NONE},
+    {OP_TOPK, "f", 3, {1, 0, 1}, .code = STATUS_INVALID_ARGUMENT}, /* one output where there are two */
 };
 
 static uint64_t operand_id(const struct sample *samples, char letter) {
@@ -191,7 +192,8 @@ Test(refusals, f8_is_not_computed_in) {
                                                                              : (unsigned)info->ints,
                                          .ints = creates ? create : first,
                                          .n_floats = (unsigned)info->floats,
-                                         .floats = (double[OP_FLOATS_MAX]){0, 1, 1}};
+                                         .floats = (double[OP_FLOATS_MAX]){0, 1, 1},
+                                         .further = info->n_outputs > 1 ? info->n_outputs - 1 : 0};
             int code = suite_submit(&suite, &request, &result);
             cr_assert_eq(code, STATUS_DTYPE, "%s: %s", info->name, status_name(code));
             cr_assert_eq(suite_outcome(&suite, result, &failure), STATUS_DTYPE);

@@ -103,6 +103,12 @@ template <class T> static inline void __stcg(T *to, T value) {
     *to = value;
 }
 
+template <class T> static inline T atomicAdd(T *at, T value) {
+    T old = *at;
+    *at = old + value;
+    return old;
+}
+
 template <class T> static inline T atomicMin(T *at, T value) {
     T old = *at;
     *at = value < old ? value : old;

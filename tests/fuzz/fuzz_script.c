@@ -135,7 +135,8 @@ static unsigned script_opcode(struct input *input) {
 static void columns_add(struct columns *columns, struct input *input) {
     unsigned opcode = script_opcode(input), counts = input_byte(input), more = input_byte(input);
     unsigned n_inputs = counts & 3, n_ints = counts >> 2 & 15, n_floats = counts >> 6;
-    columns->heads[columns->n_heads++] = batch_head(opcode, n_inputs, n_ints, n_floats, 0, more & 15);
+    columns->heads[columns->n_heads++] =
+        batch_head(opcode, n_inputs, n_ints, n_floats, 0, more & 15) | batch_head_outputs(1 + (more >> 6));
     for (unsigned i = 0; i < n_inputs; i++)
         columns->inputs[columns->n_inputs++] = input_byte(input);
     for (unsigned i = 0; i < n_ints; i++)

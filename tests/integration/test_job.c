@@ -163,6 +163,19 @@ Test(job, long_chain_runs_in_order) {
     client_expect(sum, expected, 16);
 }
 
+Test(job, an_operation_may_have_several_results) {
+    td_tensor *x = td_concat((td_tensor *[]){client_ramp(client.device, 3, 5), client_ramp(client.device, 3, 0)}, 2, 0);
+    td_tensor *values, *indices;
+    int64_t places[3];
+    cr_assert_eq(td_topk(x, 3, -1, 1, &values, &indices), 0, "%s", td_last_error()->message);
+    client_expect(values, (float[]){7, 6, 5}, 3);
+    cr_assert_eq(td_fetch(indices, places, sizeof places), 0, "%s", td_last_error()->message);
+    cr_assert(places[0] == 2 && places[1] == 1 && places[2] == 0);
+    client_expect(td_take(x, indices, 0), (float[]){7, 6, 5}, 3);
+    cr_assert_eq(td_topk(x, 2, 0, 0, &values, &indices), 0);
+    client_expect(values, (float[]){0, 1}, 2);
+}
+
 Test(job, failure_names_operation_label_and_scope) {
     td_tensor *x = client_ramp(client.device, 4, 0);
     td_tensor *indices = td_full(client.device, TD_I64, TD_SHAPE(2), 9);

@@ -80,7 +80,7 @@ static void dial_back(struct wire *wire, uint16_t target) {
 
 static void hello(struct wire *wire, const struct pass *pass) {
     Tensord__Hello message = TENSORD__HELLO__INIT;
-    message.version_min = message.version_max = 1;
+    message.version_min = message.version_max = PROTOCOL_VERSION_MAX;
     message.client = "tests 1";
     message.resumable = true;
     if (pass) {

@@ -33,7 +33,7 @@ struct pass {
 
 static void hello(struct wire *wire, const struct pass *pass) {
     Tensord__Hello message = TENSORD__HELLO__INIT;
-    message.version_min = message.version_max = 1;
+    message.version_min = message.version_max = PROTOCOL_VERSION_MAX;
     message.client = "tests 1";
     message.resumable = true;
     if (pass) {

@@ -124,7 +124,7 @@ static size_t pack_scripted(const struct fake_frame *row, uint8_t *out) {
     chunk.offset = row->offset;
     chunk.total = row->total;
     chunk.error = done.error = compiled.error = row->error ? &error : NULL;
-    welcome.version = (uint32_t)(1 + row->version);
+    welcome.version = (uint32_t)(PROTOCOL_VERSION_MAX + row->version);
     welcome.device = device.name = (char *)(uintptr_t)(row->device ? row->device : "cpu:0");
     welcome.chunk_bytes_max = row->chunk;
     device.target = row->target;
@@ -194,7 +194,7 @@ static bool played(struct connection *connection, const struct fake_frame *_Atom
 
 static void on_hello(struct connection *connection, uint64_t sequence) {
     Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
-    welcome.version = 1;
+    welcome.version = PROTOCOL_VERSION_MAX;
     welcome.server = "fake";
     welcome.device = connection->target == PREAMBLE_TARGET_CONTROL ? "" : connection->target ? "cpu:1" : "cpu:0";
     welcome.kind = "cpu";
@@ -231,18 +231,24 @@ static size_t list_ids(char *text, size_t size, const char *before, const uint64
 
 static void remember(struct connection *connection, const struct batch_op *op, uint64_t id) {
     const struct tensor_type *types[OP_INPUTS_MAX];
-    if (id >= TENSORS)
+    struct tensor_type results[OP_OUTPUTS_MAX];
+    if (id + op->n_outputs > TENSORS)
         return;
     for (unsigned i = 0; i < op->n_inputs; i++)
         types[i] = &connection->tensors[op->inputs[i] < TENSORS ? op->inputs[i] : 0].type;
     struct op_attributes attributes = {
         .ints = op->ints, .floats = op->floats, .n_ints = op->n_ints, .n_floats = op->n_floats};
     struct fault fault;
-    if (op_infer(op->opcode, types, op->n_inputs, &attributes, &connection->tensors[id].type, &fault))
+    int code = op_infer(op->opcode, types, op->n_inputs, &attributes, results, &fault);
+    if (code)
         note(connection->fake, "bad operation: %s\n", fault.message);
-    else
-        connection->tensors[id].n = (uint64_t)type_bytes(&connection->tensors[id].type);
-    connection->tensors[id].poison = op->label && !strcmp(op->label, "poison");
+    for (unsigned i = 0; i < op->n_outputs; i++) {
+        if (!code) {
+            connection->tensors[id + i].type = results[i];
+            connection->tensors[id + i].n = (uint64_t)type_bytes(&results[i]);
+        }
+        connection->tensors[id + i].poison = op->label && !strcmp(op->label, "poison");
+    }
 }
 
 static void on_batch(struct connection *connection, const uint8_t *message, size_t bytes) {
@@ -262,7 +268,8 @@ static void on_batch(struct connection *connection, const uint8_t *message, size
         list_ids(consumed, sizeof consumed, " free ", op.inputs, op.n_inputs, op.consume);
         if (op.opcode != OP_FREE) {
             snprintf(output, sizeof output, "=%llu", (unsigned long long)id);
-            remember(connection, &op, id++);
+            remember(connection, &op, id);
+            id += op.n_outputs;
         }
         note(fake, "%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, inputs, output, consumed, op.label ? " [" : "",
              op.label ? op.label : "", op.label ? "]" : "");

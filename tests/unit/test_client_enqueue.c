@@ -93,6 +93,33 @@ Test(client_batch, null_is_passed_on_and_the_first_error_is_kept) {
     expect("batch stream 0\nfull()=2\nsync 0\n");
 }
 
+Test(client_batch, several_outputs_have_ids_one_after_another) {
+    td_tensor *x = vector(), *values, *indices;
+    cr_assert_eq(td_topk(x, 2, 0, 1, &values, &indices), 0, "%s", td_last_error()->message);
+    td_tensor *next = td_negative(values);
+    cr_expect(td_tensor_dtype(values) == TD_F32 && td_tensor_dtype(indices) == TD_I64);
+    cr_expect(td_tensor_shape(indices)[0] == 2 && td_tensor_rank(indices) == 1);
+    cr_assert_not_null(next);
+    td_release(x);
+    expect("batch stream 0\nfull()=2\ntopk(2)=3\nnegative(3)=5\nfree(2)\nsync 0\n");
+}
+
+Test(client_batch, several_outputs_are_null_after_a_refusal_and_passed_on) {
+    td_tensor *x = vector(), *values = x, *indices = x;
+    cr_expect_eq(td_topk(x, 9, 0, 1, &values, &indices), TD_E_INVALID_ARGUMENT);
+    cr_expect(!values && !indices);
+    cr_expect_null(td_negative(values));
+    cr_expect(strstr(td_last_error()->message, "topk: k is 9"), "%s", td_last_error()->message);
+    values = x;
+    cr_expect_eq(td_topk(x, 1, 0, 1, &values, NULL), TD_E_INVALID_ARGUMENT);
+    cr_expect_null(values);
+    cr_expect_eq(td_topk(NULL, 1, 0, 1, &values, &indices), TD_E_INVALID_ARGUMENT);
+    td_scope_begin("best");
+    cr_expect_eq(td_topk(x, 1, 0, 0, &values, &indices), 0);
+    td_scope_end(); /* releases both */
+    expect("batch stream 0\nfull()=2\ntopk(2)=3 [best]\nfree(4,3)\nsync 0\n");
+}
+
 static void fails_with(td_tensor *tensor, int code, const char *words) {
     const td_error *error = td_last_error();
     cr_assert_null(tensor);

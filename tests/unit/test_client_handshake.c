@@ -55,8 +55,8 @@ struct row {
 
 static const struct row hello_rows[] = {
     {"a right answer", {{FRAME_WELCOME}}, 0},
-    {"version 0", {{FRAME_WELCOME, .version = -1}}, TD_E_VERSION},
-    {"version 2", {{FRAME_WELCOME, .version = 1}}, TD_E_VERSION},
+    {"an older version", {{FRAME_WELCOME, .version = -1}}, TD_E_VERSION},
+    {"a newer version", {{FRAME_WELCOME, .version = 1}}, TD_E_VERSION},
     WRONG(FRAME_WELCOME, FRAME_DEVICE_LIST),
 };
 

@@ -35,7 +35,7 @@ def printed(kind, files):
 class Descriptions(unittest.TestCase):
     def test_defaults_complete_an_operation(self):
         one, = describe.operations_of(read(GOOD))
-        self.assertEqual((one.name, one.number, one.outputs, one.function), ("one", 1, ["result"], "one"))
+        self.assertEqual((one.name, one.number, [each.name for each in one.outputs], one.function), ("one", 1, ["result"], "one"))
 
     def test_formulas_are_listed_once_and_found_by_operation_and_dtype(self):
         head = GOOD.replace('"create"', '"elementwise"').replace("inputs = []", 'inputs = ["x"]\nformula = {}')
@@ -62,6 +62,8 @@ class Descriptions(unittest.TestCase):
                 (GOOD + 'attributes = [{ name = "a", type = "int33" }]\n', "one: attribute a: int33 is no type"),
                 (GOOD + 'inputs = [{ name = "x", optional = true }, "y"]\n', "one: only the last input"),
                 (GOOD + 'function = "by hand"\n', "one: functions by hand need prototypes"),
+                (GOOD + 'outputs = ["a", { name = "b", dtype = "product" }]\n', "one: output b: dtype is position or same"),
+                (GOOD + 'outputs = [{ name = "a", dtype = "position" }]\n', "one: output a: the first output has the operation's"),
                 (GOOD + "[two]\nnumber = 1\n", "two: one has 1 already")]:
             with self.assertRaises(SystemExit) as raised:
                 read(text)

@@ -72,26 +72,27 @@ Test(wire_print, repeated_fields_nested_messages_and_payload) {
 Test(wire_print, a_batch_is_one_line_an_operation) {
     uint64_t heads[] = {batch_head(OP_ADD, 2, 0, 0, BATCH_FLAG_LABEL, 1), batch_head(OP_SLICE, 1, 3, 0, 0, 0),
                         batch_head(OP_FREE, 1, 0, 0, 0, 0), batch_head(OP_FULL, 0, 3, 1, 0, 0),
-                        batch_head(9999, 0, 0, 0, 0, 0)};
-    uint64_t inputs[] = {5, 6, 7, 6};
-    int64_t ints[] = {1, OP_SLICE_NONE, -2, 9, 0, 4};
+                        batch_head(OP_TOPK, 1, 3, 0, 0, 0) | batch_head_outputs(2), batch_head(9999, 0, 0, 0, 0, 0)};
+    uint64_t inputs[] = {5, 6, 7, 6, 8};
+    int64_t ints[] = {1, OP_SLICE_NONE, -2, 9, 0, 4, 3, -1, 1};
     double floats[] = {1.5};
     char *labels[] = {(char *)"forward/logits"};
     Tensord__Batch batch = TENSORD__BATCH__INIT;
     batch.first_output = 7, batch.first_sequence = 12;
-    batch.n_heads = 5, batch.heads = heads, batch.n_inputs = 4, batch.inputs = inputs;
-    batch.n_ints = 6, batch.ints = ints, batch.n_floats = 1, batch.floats = floats;
+    batch.n_heads = 6, batch.heads = heads, batch.n_inputs = 5, batch.inputs = inputs;
+    batch.n_ints = 9, batch.ints = ints, batch.n_floats = 1, batch.floats = floats;
     batch.n_labels = 1, batch.labels = labels;
     expect(FRAME_BATCH, &batch.base, 0,
-           "-> BATCH (7) stream=0 (5 operations)\n"
+           "-> BATCH (7) stream=0 (6 operations)\n"
            "  #12 %7 = add(%5, %6) free %5  [forward/logits]\n"
            "  #13 %8 = slice(%7; ranges=[1, none, -2])\n"
            "  #14 free(%6)\n"
            "  #15 %9 = full(dtype=f32, value=1.5, shape=[4])\n"
-           "  #16 %10 = operation 9999()\n");
+           "  #16 %10, %11 = topk(%8; k=3, axis=-1, largest=1)\n"
+           "  #17 %12 = operation 9999()\n");
     batch.n_inputs = 1;
     expect(FRAME_BATCH, &batch.base, 0,
-           "-> BATCH (7) stream=0 (5 operations)\n"
+           "-> BATCH (7) stream=0 (6 operations)\n"
            "  malformed: operation 0 of the batch owns 2 inputs, 1 are left\n");
 }
 
