@@ -11,6 +11,8 @@
 enum { REPLY_GATHER_MAX = 48 };
 
 static void reply_head(struct reply *reply, const ProtobufCMessage *message, size_t payload) {
+    /* Before anything is written: packing looks at no bound. */
+    assert(protobuf_c_message_get_packed_size(message) <= REPLY_HEAD_MAX - FRAME_HEADER_BYTES);
     size_t bytes = protobuf_c_message_pack(message, reply->head + FRAME_HEADER_BYTES);
     struct frame_header header = {
         .type = reply->type,
@@ -19,7 +21,6 @@ static void reply_head(struct reply *reply, const ProtobufCMessage *message, siz
         .sequence = reply->sequence,
     };
 
-    assert(bytes <= REPLY_HEAD_MAX - FRAME_HEADER_BYTES);
     frame_header_encode(&header, reply->head);
     reply->head_bytes = FRAME_HEADER_BYTES + bytes;
     reply->chunk = payload;

@@ -1,6 +1,7 @@
 #include "tests/device/late.h"
 
 #include "engine/module.h"
+#include "engine/plan.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -131,16 +132,17 @@ static bool late_begin(struct late *late, int opcode) {
 
 static void late_run(struct late *late, const struct launch *launch) {
     struct {
-        _Alignas(struct launch) uint8_t bytes[sizeof(struct launch) + 3 * sizeof(struct operand)];
+        _Alignas(struct launch) uint8_t bytes[sizeof(struct launch) + (3 + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
     } room;
     struct launch *real = (struct launch *)room.bytes;
     struct fault fault;
     if (!late_begin(late, launch->opcode))
         return;
-    memcpy(real, launch, sizeof *launch + launch->n_inputs * sizeof(struct operand));
+    unsigned operands = launch->n_inputs + launch->further;
+    memcpy(real, launch, sizeof *launch + operands * sizeof(struct operand));
     real->output.data = real_address(real->output.data);
     real->workspace = real->workspace ? real_address(real->workspace) : NULL;
-    for (unsigned i = 0; i < real->n_inputs; i++)
+    for (unsigned i = 0; i < operands; i++)
         real->inputs[i].data = real_address(real->inputs[i].data);
     pthread_mutex_lock(&late->kernels);
     int code = late->cpu->vtable->launch(late->cpu, NULL, real, &fault);

@@ -35,7 +35,7 @@ static void record(void) {
     preamble_encode(PREAMBLE_TARGET_DEFAULT, preamble);
     wire_buffer_add(&job, preamble, sizeof preamble);
     Tensord__Hello hello = TENSORD__HELLO__INIT;
-    hello.version_min = hello.version_max = 1;
+    hello.version_min = hello.version_max = PROTOCOL_VERSION_MAX;
     hello.client = "recorded";
     wire_buffer_frame(&job, FRAME_HELLO, 1, &hello, NULL, 0);
     record_uploads();

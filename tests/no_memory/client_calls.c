@@ -49,7 +49,7 @@ static td_tensor *elementwise(td_tensor *x) {
         td_not_equal, td_less,     td_less_equal, td_greater, td_greater_equal, td_logical_and, td_logical_or,
     };
     static td_tensor *(*const unary[])(td_tensor *) = {
-        td_logical_not, td_negative, td_abs, td_exp, td_log, td_sqrt, td_tanh, td_sigmoid, td_relu, td_copy,
+        td_logical_not, td_negative, td_abs, td_exp, td_log, td_sqrt, td_tanh, td_sigmoid, td_relu, td_copy, td_erf,
     };
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
         x = td_cast(binary[i](x, x), TD_F32);
@@ -66,6 +66,9 @@ static td_tensor *reduced(td_tensor *x) {
     for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++)
         sum = td_add(sum, td_cast(reductions[i](x, TD_AXES(0), 1), TD_F32));
     td_tensor *places = td_add(td_argmax(x, TD_AXES(1), 0), td_argmin(x, TD_AXES(1), 0));
+    td_tensor *best, *at;
+    td_topk(x, 1, 1, 1, &best, &at);
+    places = td_add(places, td_squeeze(at, TD_AXES(1)));
     return td_add(td_add(td_softmax(sum, 0), td_log_softmax(sum, 1)), td_cast(places, TD_F32));
 }
 
