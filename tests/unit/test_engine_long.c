@@ -253,8 +253,10 @@ static void open_unstoppable(uint64_t operation_ns) {
 }
 
 static void close_unstoppable(void) {
-    close_engine();
+    session_destroy(session);
+    session = NULL;
     tenant_destroy(tenant);
+    close_engine();
 }
 
 Test(engine_long, where_nothing_can_be_stopped_what_would_take_too_long_is_refused, .timeout = 60) {
