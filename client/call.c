@@ -87,8 +87,11 @@ static uint64_t call_gate(const td_device *device, const struct batch_entry *cal
     return gate > device->queue.tickets_sent ? gate : 0;
 }
 
+/* Compiled twice: for the usual operation, which has one output, and for any number. */
+#define CALL_INLINE static inline __attribute__((always_inline))
+
 /* Handles for all outputs, or none. */
-static bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs) {
+CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs) {
     for (unsigned i = 0; i < n; i++) {
         outputs[i] = tensor_take(&device->tensors);
         if (outputs[i])
@@ -101,7 +104,7 @@ static bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs
 }
 
 /* Under the lock. Either all of it happens or nothing. */
-static int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs, td_tensor **outputs) {
+CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs, td_tensor **outputs) {
     uint32_t stream;
     int code = device_check(device);
     if (!code)
@@ -134,7 +137,7 @@ static int call_push(td_device *device, const struct batch_entry *call, unsigned
 }
 
 /* The device of all inputs, or NULL with the error set. */
-static td_device *call_device(td_device *device, const struct batch_entry *call) {
+CALL_INLINE td_device *call_device(td_device *device, const struct batch_entry *call) {
     for (unsigned i = 0; i < call->n_inputs; i++) {
         if (!call->inputs[i]) {
             if (error_of_null())
@@ -156,8 +159,8 @@ static td_device *call_device(td_device *device, const struct batch_entry *call)
 }
 
 /* `results` has room for as many types as there are outputs. */
-static int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
-                            struct tensor_type *results, td_tensor **outputs) {
+CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
+                                 struct tensor_type *results, td_tensor **outputs) {
     struct scope_part *part = NULL;
     device = call_device(device, call);
     if (!device || !call_infer(call, results))

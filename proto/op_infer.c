@@ -196,7 +196,8 @@ static inline enum dtype alike_operands(const struct op_info *info, const struct
     return alike && plain && (info->dtypes >> dtype & 1) ? dtype : DTYPE_INVALID;
 }
 
-static int infer_dtype(const struct op_info *info, const struct op_call *call, enum dtype *out, struct fault *fault) {
+static inline __attribute__((always_inline)) int infer_dtype(const struct op_info *info, const struct op_call *call,
+                                                             enum dtype *out, struct fault *fault) {
     enum dtype operands = alike_operands(info, call);
     if (operands == DTYPE_INVALID) {
         int status = info->dtype == OP_DTYPE_PRODUCT ? promote_product(info, call, &operands, fault)
