@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/connection.h"
 #include "server/log.h"
@@ -104,6 +105,7 @@ static void compile_return(struct compile *compile) {
     while (*at != compile)
         at = &(*at)->next;
     *at = compile->next;
+    connection_discharge(compile->left, compile->left_cost);
     compile->left = NULL;
 }
 
@@ -293,6 +295,8 @@ bool compile_leave(struct compile *compile) {
     if (compile->state != COMPILE_RUNNING)
         return false;
     compile->left = compile->answer->connection;
+    compile->left_cost = strlen(compile->job.source) + strlen(compile->job.name);
+    connection_charge(compile->left, compile->left_cost);
     compile->answer = NULL;
     compile->next = queue->left;
     queue->left = compile;

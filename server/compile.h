@@ -28,7 +28,8 @@ struct compile {
     struct service *service;
     struct account *account; /* whose turns it takes; kept */
     struct answer *answer;   /* who waits for it; NULL: nobody any more */
-    const struct connection *left; /* whose session will ask for it again, with no answer now; NULL: nobody's */
+    struct connection *left; /* whose session will ask for it again, with no answer now; NULL: nobody's */
+    uint64_t left_cost;      /* bytes of the source and the name, which `left` is charged meanwhile */
     enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_LOADING, COMPILE_DONE } state;
     uint64_t kernel; /* the id to bind */
     uint64_t started_ns;
@@ -42,9 +43,9 @@ struct compile {
 struct compile_queue {
     struct compile *first, **last;
     struct compile *left; /* at a compiler */
-    unsigned running; /* in compilers */
-    unsigned busy;    /* threads: those that wait for these, that load, that release */
-    uint64_t turns;   /* so far */
+    unsigned running;     /* in compilers */
+    unsigned busy;        /* threads: those that wait for these, that load, that release */
+    uint64_t turns;       /* so far */
     bool releases;
     uv_work_t releasing;
     struct device_kernel *unused; /* what it releases */
