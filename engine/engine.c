@@ -6,10 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/device_impl.h"
+#include "engine/device/device_impl.h"
 #include "engine/engine_impl.h"
-#include "engine/held.h"
-#include "engine/session_impl.h"
+#include "engine/session/held.h"
+#include "engine/session/session_impl.h"
 
 enum {
     ENGINE_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */

@@ -6,9 +6,9 @@
  * the launches that they follow have run. */
 #pragma once
 
-#include "engine/budget.h"
-#include "engine/device.h"
-#include "engine/histogram.h"
+#include "engine/device/device.h"
+#include "engine/order/histogram.h"
+#include "engine/session/budget.h"
 
 struct engine;
 
@@ -78,7 +78,7 @@ struct engine_stats {
     unsigned sessions;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */
     /* Of launches (an operation has one, as a rule): from being enqueued to being launched, and from there, or from the
-     * end of what the device had to do before it, to completion. Of a sample (engine/samples.h), in which each counts
+     * end of what the device had to do before it, to completion. Of a sample (engine/watch/samples.h), in which each counts
      * for all that it stands for. */
     struct histogram queue_time, run_time;
 };

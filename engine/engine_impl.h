@@ -3,17 +3,17 @@
 
 #include <pthread.h>
 
-#include "engine/cost.h"
+#include "engine/order/cost.h"
 #include "engine/engine.h"
-#include "engine/flight.h"
-#include "engine/history.h"
-#include "engine/kernel_impl.h"
-#include "engine/pool.h"
-#include "engine/samples.h"
-#include "engine/staging.h"
-#include "engine/tensor.h"
-#include "engine/trace_impl.h"
-#include "engine/turns.h"
+#include "engine/watch/flight.h"
+#include "engine/watch/history.h"
+#include "engine/program/kernel_impl.h"
+#include "engine/memory/pool.h"
+#include "engine/watch/samples.h"
+#include "engine/memory/staging.h"
+#include "engine/values/tensor.h"
+#include "engine/watch/trace_impl.h"
+#include "engine/order/turns.h"
 
 enum {
     ENGINE_CHUNKS_KEPT = 64,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/device_impl.h"
+#include "engine/device/device_impl.h"
 #include "engine/engine_impl.h"
 
 void engine_touch(struct engine *engine, struct stream *stream) {

@@ -8,16 +8,16 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "server/compile_child.h"
-#include "server/config.h"
-#include "server/config_check.h"
-#include "server/crash.h"
-#include "server/front.h"
-#include "server/log.h"
-#include "server/loop.h"
-#include "server/probe.h"
-#include "server/user_command.h"
-#include "server/worker.h"
+#include "server/front/config.h"
+#include "server/front/config_check.h"
+#include "server/front/front.h"
+#include "server/front/probe.h"
+#include "server/process/log.h"
+#include "server/process/loop.h"
+#include "server/users/user_command.h"
+#include "server/worker/compile_child.h"
+#include "server/worker/crash.h"
+#include "server/worker/worker.h"
 
 enum { EXIT_USAGE = 2 };
 

@@ -9,7 +9,7 @@
 #include <cblas.h>
 #include <stdbool.h>
 
-#include "proto/status.h"
+#include "proto/ops/status.h"
 
 struct blas {
     void *library;

@@ -7,7 +7,7 @@
 #include "engine/cpu/job.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/team.h"
-#include "engine/device_impl.h"
+#include "engine/device/device_impl.h"
 
 /* What one thread does in a nanosecond. */
 struct cpu_rates {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/cpu/lanes.h"
-#include "engine/formula_cast.h"
+#include "engine/device/formula_cast.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/device_impl.h"
+#include "engine/device/device_impl.h"
 
 struct cpu;
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 /* One run along the innermost axis: n elements of the output and up to three inputs. */
 struct cpu_row {

@@ -1,6 +1,6 @@
 /* Conversions between all pairs of dtypes, and copies. The output may be strided too. */
 #include "engine/cpu/rows.h"
-#include "engine/formula_f8.h"
+#include "engine/device/formula_f8.h"
 
 #define COPY_ROW(name, T)                                                                                              \
     void CPU_NAME(name)(const struct cpu_row *row) {                                                                   \
@@ -24,7 +24,7 @@ COPY_ROW(copy_2, uint16_t)
 COPY_ROW(copy_4, uint32_t)
 COPY_ROW(copy_8, uint64_t)
 
-/* ---- casts; what they do with one element is in engine/formula_cast.h ---- */
+/* ---- casts; what they do with one element is in engine/device/formula_cast.h ---- */
 
 #define CAST_ROW(from, to, T, R, expression)                                                                           \
     static void from##_to_##to(const struct cpu_row *row) {                                                            \

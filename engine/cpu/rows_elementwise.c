@@ -1,4 +1,4 @@
-/* Elementwise rows: one function for each formula (engine/formula.h) and dtype, with loops of their own for the layouts that
+/* Elementwise rows: one function for each formula (engine/device/formula.h) and dtype, with loops of their own for the layouts that
  * matter. Which there are, and which of them computes an operation, says the list made of its description. */
 #include "engine/cpu/formulas.h"
 #include "engine/cpu/rows.h"

@@ -1,8 +1,8 @@
-/* Random numbers: whole blocks of the generator, several at a time, into buffers; engine/philox.h defines every number. */
+/* Random numbers: whole blocks of the generator, several at a time, into buffers; engine/device/philox.h defines every number. */
 #include <math.h>
 
 #include "engine/cpu/vector_math.h"
-#include "engine/philox.h"
+#include "engine/device/philox.h"
 
 enum {
     RANDOM_BLOCKS = CPU_BLOCK / 4,   /* of the generator, computed together */

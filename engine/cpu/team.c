@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "engine/thread.h"
+#include "engine/device/thread.h"
 
 enum {
     TEAM_SPIN_WORKER = 500, /* pauses, some 5 to 30 µs: about as long as waking a core takes */

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "proto/shape.h"
+#include "proto/ops/shape.h"
 
 enum { WALK_ARRAYS = 4 };
 

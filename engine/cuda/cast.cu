@@ -1,4 +1,4 @@
-/* Casts between all dtypes: the kernel of elementwise.cuh with a conversion of engine/formula.h. Both operands may be
+/* Casts between all dtypes: the kernel of elementwise.cuh with a conversion of engine/device/formula.h. Both operands may be
  * strided. */
 #include <type_traits>
 

@@ -2,10 +2,10 @@
  * GPU. Any thread.
  *
  * A source can crash NVRTC, or keep it for ever, or make it take all memory: so tensord runs this in a process of its own
- * (server/compile_process.h). In the caller's process it is for programs whose sources are theirs, such as tests. */
+ * (server/worker/compile_process.h). In the caller's process it is for programs whose sources are theirs, such as tests. */
 #pragma once
 
-#include "engine/device_kernels.h"
+#include "engine/device/device_kernels.h"
 
 /* device_kernels.compile(): the target 90 is compute capability 9.0. STATUS_INVALID_ARGUMENT: the source is wrong, with
  * the first of the compiler's words. STATUS_UNSUPPORTED: there is no NVRTC here. */

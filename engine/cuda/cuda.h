@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#include "engine/launch.h"
+#include "engine/device/launch.h"
 
 /* Memory for a product by cublasLt, which says how much it wants when the submitter asks; and kept for the next ones on the
  * same stream, which run after it. Other kernels' is launch->workspace. */

@@ -1,4 +1,4 @@
-/* The backend of NVIDIA GPUs, a module (engine/module.h): libtensord-cuda.so. */
+/* The backend of NVIDIA GPUs, a module (engine/device/module.h): libtensord-cuda.so. */
 #include "engine/cuda/cuda_device.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/cuda/blas.h"
-#include "engine/module.h"
+#include "engine/device/module.h"
 
 /* Of free memory, what is left to CUDA itself; workspaces may be three quarters of that, so that they and the pool never
  * compete. Products want 32 MiB a stream on Hopper. */

@@ -8,7 +8,7 @@
 #include "engine/cuda/cuda_memory.h"
 #include "engine/cuda/monitor.h"
 #include "engine/cuda/preload.h"
-#include "engine/device_impl.h"
+#include "engine/device/device_impl.h"
 
 struct device_event {
     cudaEvent_t event;

@@ -1,4 +1,4 @@
-/* Elementwise operations: one kernel (elementwise.cuh) for each formula and dtype. What is computed stands in engine/formula.h,
+/* Elementwise operations: one kernel (elementwise.cuh) for each formula and dtype. What is computed stands in engine/device/formula.h,
  * which the CPU shares; which formulas there are, and which of them computes an operation, in lists made of its description. */
 #include "engine/cuda/elementwise.cuh"
 

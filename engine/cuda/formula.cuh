@@ -1,4 +1,4 @@
-/* engine/formula.h for kernels. Functions of real numbers are those of CUDA's library: without -use_fast_math they keep
+/* engine/device/formula.h for kernels. Functions of real numbers are those of CUDA's library: without -use_fast_math they keep
  * subnormal numbers, and division and square root are rounded correctly. CUDA C++ only. */
 #pragma once
 
@@ -15,4 +15,4 @@ FORMULA_FUNCTION double formula_cuda_pow(double a, double b) {
 }
 #define FORMULA_POW_f32 formula_cuda_powf
 #define FORMULA_POW_f64 formula_cuda_pow
-#include "engine/formula.h"
+#include "engine/device/formula.h"

@@ -5,7 +5,7 @@
  * longer than it says. */
 #pragma once
 
-#include "engine/readings.h"
+#include "engine/device/readings.h"
 
 struct monitor;
 

@@ -12,7 +12,7 @@
 #include "engine/cuda/cuda.h"
 
 #include "engine/cuda/formula.cuh"
-#include "engine/formula_f8.h"
+#include "engine/device/formula_f8.h"
 
 #define NUMBER_FUNCTION FORMULA_FUNCTION
 

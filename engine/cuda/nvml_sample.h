@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/cuda/nvml.h"
-#include "engine/readings.h"
+#include "engine/device/readings.h"
 
 /* Those readings that take a call each and nothing else: all but memory and Xid. */
 void nvml_sample(const struct nvml *nvml, nvml_device device, struct device_readings *readings);

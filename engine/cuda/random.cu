@@ -1,11 +1,11 @@
-/* Random numbers: engine/philox.h defines every one of them. A thread makes the numbers of one block of the generator, four
+/* Random numbers: engine/device/philox.h defines every one of them. A thread makes the numbers of one block of the generator, four
  * or (f64) two, and writes them at once. Uniform numbers are the CPU's to the bit; normal ones within the error of log, sine
  * and cosine. */
 #include "engine/cuda/number.cuh"
 #include "engine/cuda/space.h"
 
 #define PHILOX_FUNCTION static __device__ __forceinline__
-#include "engine/philox.h"
+#include "engine/device/philox.h"
 
 namespace {
 

@@ -26,7 +26,7 @@
 #include <string.h>
 
 extern "C" {
-#include "engine/launch.h" /* not cuda.h, whose struct cuda CUB's namespace cuda does not go with */
+#include "engine/device/launch.h" /* not cuda.h, whose struct cuda CUB's namespace cuda does not go with */
 }
 
 enum {

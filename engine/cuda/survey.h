@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "engine/cuda/nvml.h"
-#include "engine/device.h"
+#include "engine/device/device.h"
 
 enum { SURVEY_GPUS_MAX = 64, SURVEY_PARTS_MAX = 256 };
 

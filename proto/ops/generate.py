@@ -176,7 +176,7 @@ def print_formulas(operations):
                [(each.id, len(each.inputs), each.flop) for each in operations])
     print_macro("X(ID, kernel): the same operations, for a list that has others as well.", "OP_ELEMENTWISE_AS",
                [(each.id, "kernel") for each in operations], "X, kernel")
-    print_macro("X(name, inputs, dtype, dtype of the result): formula_<name>_<dtype>() of engine/formula.h.", "OP_FORMULAS",
+    print_macro("X(name, inputs, dtype, dtype of the result): formula_<name>_<dtype>() of engine/device/formula.h.", "OP_FORMULAS",
                [row for row in formulas if row[2] not in describe.HALVES])
     print_macro("The same for dtypes that compute by the formula for f32.", "OP_FORMULAS_HALF",
                [row for row in formulas if row[2] in describe.HALVES])
@@ -200,7 +200,7 @@ def print_attribute_row(each):
 def rows(files):
     operations = describe.operations_of(files)
     print(NOTE)
-    print('#include "proto/op_rules.h"\n')
+    print('#include "proto/ops/op_rules.h"\n')
     print("#define BIT(name) (UINT32_C(1) << DTYPE_##name)")
     for name, of in describe.DTYPE_SETS.items():
         print(f"#define DTYPES_{name.upper().replace(' ', '_')} ({mask(of)})")
@@ -364,7 +364,7 @@ def print_enqueue(each, entry):
 
 def functions(files):
     print(NOTE)
-    print('#include "client/call.h"\n')
+    print('#include "client/lib/call.h"\n')
     for enum in enums_of(files):
         for value in enum.values:
             name = f"{enum.name.upper()}_{value['name'].upper()}"
@@ -470,7 +470,7 @@ def manual(files):
 
 def contracts(files):
     print(NOTE)
-    print('#include "client/tensorctl_contracts.h"\n')
+    print('#include "client/tensorctl/tensorctl_contracts.h"\n')
     print("const struct operation_contract operation_contracts[] = {")
     for each in sorted(describe.operations_of(files), key=lambda o: o.number):
         print(f'    {{.name = "{each.name}", .number = {each.number}, .family = "{each.family}", .since = "{each.since}",')
@@ -488,7 +488,7 @@ def contracts(files):
 
 def tolerances(files):
     print(NOTE)
-    print('#include "tests/device/tolerance.h"\n\n#include "proto/op.h"\n')
+    print('#include "tests/device/tolerance.h"\n\n#include "proto/ops/op.h"\n')
     print("const struct tolerance tolerances[OP_CODE_MAX] = {")
     for each in describe.operations_of(files):
         given = each.tolerance

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "tests/bench/bench.h"
 
 extern void openblas_set_num_threads(int threads);

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "proto/batch.h"
+#include "proto/wire/batch.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/raw.h"
 

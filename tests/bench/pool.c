@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/pool.h"
+#include "engine/memory/pool.h"
 #include "tests/bench/bench.h"
-#include "tests/unit/null_device.h"
+#include "tests/stand_ins/null_device.h"
 
 enum { PIECE = 64, STREAMS = 5, STREAMS_MANY = 64 };
 

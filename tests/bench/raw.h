@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "proto/frame.h"
-#include "proto/tensord.pb-c.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/tensord.pb-c.h"
 
 /* A connection to a target of "unix:…" that has said Hello; -1: the daemon has closed it. Exits with a message where nobody
  * listens. */

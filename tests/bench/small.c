@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "tests/bench/bench.h"
 
 void bench_enqueue(const struct bench_placement *placement, const struct bench_daemon *daemon) {

@@ -1,9 +1,9 @@
 /* The reference: every operation as plain loops over indices, in int64_t or long double, with its own rules of shape,
- * dtype and promotion. It shares nothing with proto/op_infer.c and the backends but the numbers of operations. Results
+ * dtype and promotion. It shares nothing with proto/ops/op_infer.c and the backends but the numbers of operations. Results
  * are rounded once to the result's dtype. */
 #pragma once
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 #include "tests/device/values.h"
 
 struct reference_request {
@@ -48,5 +48,5 @@ struct values *reference_sort(const struct reference_request *request);
  * some 14 bits before they go on in float32. `out` has a scale. */
 void reference_loosen_f8(struct values *out, const struct values *a, const struct values *b);
 
-/* uniform and normal, after the mapping that engine/philox.h documents. */
+/* uniform and normal, after the mapping that engine/device/philox.h documents. */
 struct values *reference_random(const struct reference_request *request);

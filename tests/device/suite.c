@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/device/late.h"
 #include "tests/device/tolerance.h"
+#include "tests/stand_ins/late.h"
 
 int suite_repeat(int times) {
     const char *text = getenv("TENSORD_TEST_DIVIDE");

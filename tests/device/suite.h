@@ -5,7 +5,7 @@
  * TENSORD_TEST_DEVICE names the device ("cpu", "cpu:1"), TENSORD_TEST_SEED another seed. */
 #pragma once
 
-#include "engine/session.h"
+#include "engine/session/session.h"
 #include "tests/device/reference.h"
 
 enum { SUITE_STORY_MAX = 512 };

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 /* Sums, differences, products, quotients and roots of floats up to f32 are correctly rounded even where they are
  * computed in a wider format first, so they must be exact. Functions may be off by little; f16 and bf16 are computed in

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/dtype.h"
+#include "proto/ops/dtype.h"
 
 enum { VALUES_RANK_MAX = 8, VALUES_TEXT_MAX = 160 };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/frame.h"
+#include "proto/wire/frame.h"
 
 enum { MESSAGE_MAX = 4096, PAYLOAD_MAX = 64 << 10, CAPACITY = 8 << 10, SCHEDULE_MAX = 15 };
 

@@ -18,9 +18,9 @@
 #include <uv.h>
 
 #include "engine/engine.h"
-#include "server/connection.h"
-#include "server/log.h"
-#include "server/service.h"
+#include "server/process/log.h"
+#include "server/worker/connection.h"
+#include "server/worker/service.h"
 #include "tests/fuzz/fuzz_script.h"
 
 enum { QUIET_MS = 20, HANG_MS = 20000 };

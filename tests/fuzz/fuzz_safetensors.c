@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/safetensors.h"
+#include "proto/files/safetensors.h"
 
 /* An assertion that no build leaves out. */
 #define require(holds)                                                                                                 \

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/batch.h"
-#include "proto/frame.h"
-#include "proto/tensord.pb-c.h"
+#include "proto/wire/batch.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/tensord.pb-c.h"
 
 enum { OPERATIONS_MAX = 64, COLUMN_MAX = 1024, FIRST_ID = 3 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seed corpus: valid sessions, and the malformed inputs of tests/integration, in the form each target reads.
+"""Writes the seed corpus: valid sessions, and the malformed inputs of tests/daemon, in the form each target reads.
 
     tests/fuzz/seed_corpus.py tests/fuzz/corpus
 """

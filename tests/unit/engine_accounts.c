@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/host.h"
-#include "engine/session_impl.h"
-#include "tests/unit/null_device.h"
+#include "engine/memory/host.h"
+#include "engine/session/session_impl.h"
+#include "tests/stand_ins/null_device.h"
 
 enum {
     TENANTS = 4,

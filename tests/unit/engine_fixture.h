@@ -5,8 +5,8 @@
 #include <semaphore.h>
 #include <string.h>
 
-#include "engine/session_impl.h"
-#include "tests/unit/null_device.h"
+#include "engine/session/session_impl.h"
+#include "tests/stand_ins/null_device.h"
 
 static struct null_device device;
 static struct engine *engine;

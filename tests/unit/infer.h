@@ -1,7 +1,7 @@
 /* Tables of cases for op_infer(): types are written "f32(2,3)", a list of them with blanks between. */
 #pragma once
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 struct infer_case {
     unsigned opcode;

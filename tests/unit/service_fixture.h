@@ -8,12 +8,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proto/frame.h"
-#include "proto/tensord.pb-c.h"
-#include "server/connection.h"
-#include "server/log.h"
-#include "server/service.h"
-#include "tests/unit/null_device.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/tensord.pb-c.h"
+#include "server/process/log.h"
+#include "server/worker/connection.h"
+#include "server/worker/service.h"
+#include "tests/stand_ins/null_device.h"
 
 enum { TURNS_MAX = 1000000 };
 

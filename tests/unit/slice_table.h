@@ -2,7 +2,7 @@
  * r = range(*slice(start, stop, step).indices(extent)). */
 #pragma once
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 struct slice_row {
     int64_t extent, start, stop, step, count, first, last;

@@ -1,4 +1,4 @@
-#include "proto/bytes_text.h"
+#include "proto/ops/bytes_text.h"
 
 #include <criterion/criterion.h>
 

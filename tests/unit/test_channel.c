@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/channel.h"
+#include "server/ipc/channel.h"
 
 static int ends[2];
 

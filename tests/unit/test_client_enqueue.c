@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "client/tensord.h"
-#include "tests/unit/fake_daemon.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 static struct fake_daemon fake;
 static td_connection *connection;

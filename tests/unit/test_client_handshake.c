@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "client/tensord.h"
-#include "proto/frame.h"
-#include "tests/unit/fake_daemon.h"
+#include "proto/wire/frame.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 static struct fake_daemon fake;
 

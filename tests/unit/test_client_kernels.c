@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "client/tensord.h"
-#include "tests/unit/fake_daemon.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 static struct fake_daemon fake;
 static td_connection *connection;

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include "client/tensord.h"
-#include "tests/unit/fake_daemon.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 enum { FETCHES = 50 };
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "client/tensord.h"
-#include "proto/frame.h"
-#include "tests/unit/fake_daemon.h"
+#include "proto/wire/frame.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 static struct fake_daemon fake;
 static td_connection *connection;

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/tensorctl.h"
-#include "proto/figures.h"
-#include "proto/status_json.h"
+#include "client/tensorctl/tensorctl.h"
+#include "proto/files/status_json.h"
+#include "proto/wire/figures.h"
 
 enum { DEVICES = 64, SESSIONS = 200 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/top.h"
+#include "client/tensorctl/top.h"
 
 enum { DEVICES = 64, SESSIONS = 1000, ROWS_MAX = 300, COLUMNS_MAX = 400 };
 

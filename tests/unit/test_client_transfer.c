@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "client/tensord.h"
-#include "tests/unit/fake_daemon.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 enum { LARGE = 12 << 20, PART = 1 << 20 };
 

@@ -8,7 +8,7 @@
 
 #include "engine/cuda/compiler.h"
 #include "engine/cuda/formula_text.h"
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 /* ---- what a source may include ---- */
 

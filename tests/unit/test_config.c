@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/config.h"
-#include "server/log.h"
+#include "server/front/config.h"
+#include "server/process/log.h"
 
 /* Reads `text` as a file. The fault's message has the file's name cut off: it begins with ":LINE: ". */
 static int read_text(struct config *config, const char *text, struct fault *fault) {

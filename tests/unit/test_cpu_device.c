@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/cost.h"
-#include "engine/device_impl.h"
+#include "engine/device/device_impl.h"
+#include "engine/order/cost.h"
 
 enum { THREADS = 2 };
 

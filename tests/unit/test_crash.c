@@ -14,11 +14,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/thread.h"
-#include "server/crash.h"
-#include "server/log.h"
-#include "server/stats_page.h"
-#include "server/symbols.h"
+#include "engine/device/thread.h"
+#include "server/ipc/stats_page.h"
+#include "server/process/log.h"
+#include "server/worker/crash.h"
+#include "server/worker/symbols.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = true }; /* which report such signals themselves */

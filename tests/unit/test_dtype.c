@@ -1,4 +1,4 @@
-#include "proto/dtype.h"
+#include "proto/ops/dtype.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

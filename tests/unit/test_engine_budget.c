@@ -1,8 +1,8 @@
 /* What the engine does for its owner within a budget of time, by a clock that the test moves. */
 #include <sched.h>
 
-#include "engine/held.h"
-#include "engine/tenant.h"
+#include "engine/session/held.h"
+#include "engine/session/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
 static uint64_t now_ns;

@@ -1,7 +1,7 @@
 /* Estimates follow the device's rates and what launches have taken. */
 #include <criterion/criterion.h>
 
-#include "engine/cost.h"
+#include "engine/order/cost.h"
 
 #define HOUR UINT64_C(3600000000000)
 

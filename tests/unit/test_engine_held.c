@@ -1,6 +1,6 @@
 /* Values that no session owns: when they are there, who pays for them, and what becomes of them when their session goes. */
-#include "engine/held.h"
-#include "engine/tenant.h"
+#include "engine/session/held.h"
+#include "engine/session/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
 struct holder {

@@ -1,7 +1,7 @@
 /* Host memory that a session's messages make grow: counted, limited, shared where it is alike, and given back. */
 #include <stdio.h>
 
-#include "engine/host.h"
+#include "engine/memory/host.h"
 #include "tests/unit/engine_fixture.h"
 
 /* More than a tensor is charged for, and less than a failure besides. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kernel.h"
-#include "engine/kernel_impl.h"
-#include "engine/session_impl.h"
-#include "tests/device/late.h"
+#include "engine/program/kernel.h"
+#include "engine/program/kernel_impl.h"
+#include "engine/session/session_impl.h"
+#include "tests/stand_ins/late.h"
 
 static struct engine *engine;
 static struct session *session;

@@ -2,8 +2,8 @@
  * take too long; what has been left and continued comes out as what has not. Elsewhere they are refused. */
 #include "tests/unit/engine_fixture.h"
 
-#include "engine/device_impl.h"
-#include "engine/trace.h"
+#include "engine/device/device_impl.h"
+#include "engine/watch/trace.h"
 
 enum { GIANT = 40 }; /* the logarithm of elements whose sum takes a quarter of an hour at least */
 

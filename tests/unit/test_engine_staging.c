@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "tests/device/late.h"
+#include "tests/stand_ins/late.h"
 #include "tests/unit/engine_fixture.h"
 
 enum { MIB = 1 << 20, PARTS_MAX = 64 };

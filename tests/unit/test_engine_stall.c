@@ -1,6 +1,6 @@
 /* A device that completes nothing any more: it is noticed, with what it is at; and nothing else is taken for it. Time is made
  * to pass by moving the engine's last look back. */
-#include "tests/device/late.h"
+#include "tests/stand_ins/late.h"
 #include "tests/unit/engine_fixture.h"
 
 static const uint64_t second = 1000 * 1000 * 1000;

@@ -1,8 +1,8 @@
 /* Tenants: several sessions that share an account of memory and a share of the device's turns. */
 #include <stdlib.h>
 
-#include "engine/tenant.h"
-#include "engine/turns.h"
+#include "engine/order/turns.h"
+#include "engine/session/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
 enum { MIB = 1 << 20, ORDER_MAX = 64 };

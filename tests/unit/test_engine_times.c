@@ -1,8 +1,8 @@
 /* Of which operations times are taken, and what these say. Only lower bounds of times are asserted: what was made to
  * last so long cannot have taken less. */
 #include "engine/engine_impl.h"
-#include "engine/trace.h"
-#include "tests/device/late.h"
+#include "engine/watch/trace.h"
+#include "tests/stand_ins/late.h"
 #include "tests/unit/engine_fixture.h"
 
 enum { HELD_NS = 2 * 1000 * 1000 };

@@ -1,8 +1,8 @@
 /* Traces and the last operations, on a device that computes nothing and has run a launch when it returns. */
 #include "tests/unit/engine_fixture.h"
 
-#include "engine/device_impl.h"
-#include "engine/trace.h"
+#include "engine/device/device_impl.h"
+#include "engine/watch/trace.h"
 
 enum { MEMORY = 1 << 20, RING = (64 << 20) / sizeof(struct trace_event) };
 

@@ -1,4 +1,4 @@
-#include "proto/frame.h"
+#include "proto/wire/frame.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

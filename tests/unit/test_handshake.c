@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/handshake.h"
+#include "server/process/handshake.h"
 
 static void done(void *owner, int error) {
     (void)error;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/layout.h"
+#include "engine/device/layout.h"
 
 enum { ELEMENTS_MAX = 4096 };
 

@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "server/config.h"
-#include "server/limits.h"
+#include "server/front/config.h"
+#include "server/users/limits.h"
 
 Test(limits, every_row_has_a_key_that_sets_it) {
     struct limits limits;

@@ -1,5 +1,5 @@
 /* In which order the source of copies asks the front for links, where some workers take none. */
-#include "server/link_out.h"
+#include "server/worker/link_out.h"
 #include "tests/unit/service_fixture.h"
 
 enum { ASKED_MAX = 1024 };

@@ -1,5 +1,5 @@
 /* Logins: who is let in, and how those who fail are slowed down. */
-#include "server/login.h"
+#include "server/front/login.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/log.h"
-#include "server/users_edit.h"
+#include "server/process/log.h"
+#include "server/users/users_edit.h"
 
 static uv_loop_t loop;
 static struct config config;

@@ -1,7 +1,7 @@
 /* In which dtypes a kernel may be asked for: what `tensorctl ops` measures devices by. */
 #include <criterion/criterion.h>
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 #define BIT(name) (UINT32_C(1) << DTYPE_##name)
 

@@ -1,7 +1,7 @@
 /* Rules of operations that put the elements of an axis in order. */
 #include <criterion/criterion.h>
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 static int topk(const struct tensor_type *x, int64_t k, int64_t axis, struct tensor_type out[2], struct fault *fault) {
     const int64_t ints[] = {k, axis, 1};

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "proto/op.h"
+#include "proto/ops/op.h"
 
 Test(op_table, every_row_is_found_and_sane) {
     unsigned rows = 0;

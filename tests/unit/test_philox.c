@@ -2,7 +2,7 @@
  * from lanes to numbers at their ends. */
 #include <criterion/criterion.h>
 
-#include "engine/philox.h"
+#include "engine/device/philox.h"
 
 struct answer {
     uint32_t counter[4], key[2], lanes[4];

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/pool_impl.h"
-#include "engine/turns.h"
-#include "tests/unit/null_device.h"
+#include "engine/memory/pool_impl.h"
+#include "engine/order/turns.h"
+#include "tests/stand_ins/null_device.h"
 
 enum { STREAMS = 5, LIVE = 200 };
 

@@ -1,10 +1,10 @@
 /* Roles: every frame type, every role, both kinds of connection. */
-#include "server/role.h"
+#include "server/users/role.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "proto/frame.h"
+#include "proto/wire/frame.h"
 
 static const unsigned types[] = {
 #define X(name, value, message, sender) value,

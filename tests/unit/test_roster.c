@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "server/roster.h"
+#include "server/front/roster.h"
 
 static struct roster roster;
 static const struct worker_slot *const first = (const void *)&roster, *const second = (const void *)&first;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/safetensors.h"
+#include "proto/files/safetensors.h"
 
 static struct safetensors file;
 static struct fault fault;

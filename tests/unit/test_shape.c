@@ -1,4 +1,4 @@
-#include "proto/shape.h"
+#include "proto/ops/shape.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

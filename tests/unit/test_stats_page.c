@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/stats_page.h"
+#include "server/ipc/stats_page.h"
 
 static uint64_t now_ns(void) {
     struct timespec now;

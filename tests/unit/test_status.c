@@ -1,4 +1,4 @@
-#include "proto/status.h"
+#include "proto/ops/status.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/taint.h"
-#include "tests/unit/null_device.h"
+#include "engine/order/taint.h"
+#include "tests/stand_ins/null_device.h"
 
 static struct null_device device;
 static struct reports reports;

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "engine/tensor.h"
+#include "engine/values/tensor.h"
 
 enum { IDS = 3000 };
 

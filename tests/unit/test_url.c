@@ -1,4 +1,4 @@
-#include "proto/url.h"
+#include "proto/net/url.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

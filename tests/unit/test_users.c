@@ -1,5 +1,5 @@
 /* The file of users: what is read, what is refused, and how it is changed. */
-#include "server/users_edit.h"
+#include "server/users/users_edit.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

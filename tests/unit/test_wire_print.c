@@ -1,4 +1,4 @@
-#include "proto/batch.h"
+#include "proto/wire/batch.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

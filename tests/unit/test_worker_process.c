@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/worker_process.h"
+#include "server/front/worker_process.h"
 
 enum { MANY = 100000 };
 

@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/config.h"
-#include "server/worker_slot.h"
+#include "server/front/config.h"
+#include "server/front/worker_slot.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "client/tensord.h"
-#include "tests/unit/fake_daemon.h"
+#include "tests/stand_ins/fake_daemon.h"
 
 enum { THREADS = 6, ROUNDS = 60, LARGE = 3 << 20, OPENINGS = 12 };
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kernel.h"
-#include "engine/session.h"
-#include "engine/trace.h"
-#include "tests/device/late.h"
+#include "engine/program/kernel.h"
+#include "engine/session/session.h"
+#include "engine/watch/trace.h"
+#include "tests/stand_ins/late.h"
 
 enum { STREAMS = 4, TENSORS = 24, ROUNDS = 400 };
 

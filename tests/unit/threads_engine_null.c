@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/session.h"
-#include "engine/tenant.h"
-#include "tests/unit/null_device.h"
+#include "engine/session/session.h"
+#include "engine/session/tenant.h"
+#include "tests/stand_ins/null_device.h"
 
 enum { SESSIONS = 3, STREAMS = 6, LIVE = 40, ROUNDS = 3000, UPLOADS = 4 };
 

@@ -2,7 +2,7 @@
  * threads' program has none. Everything ends the program when it fails. */
 #pragma once
 
-#include "proto/transport.h"
+#include "proto/net/transport.h"
 
 struct tls_pair {
     struct tls_context *server_context, *client_context;

@@ -1,8 +1,8 @@
 /* Taking and giving back device memory as a job does, of many sizes, in a window of live blocks: tensord's pool against
- * CUDA's stream-ordered allocator. engine/pool.h says why tensors come from the former. */
-#include "engine/pool.h"
+ * CUDA's stream-ordered allocator. engine/memory/pool.h says why tensors come from the former. */
+#include "engine/memory/pool.h"
 #include "tests/bench/cuda/cuda.h"
-#include "tests/unit/null_device.h"
+#include "tests/stand_ins/null_device.h"
 
 /* The pool looks at addresses alone, so a device without memory does. */
 struct allocate {

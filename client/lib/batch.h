@@ -1,0 +1,71 @@
+/* A batch of operations on its way: columns that grow and are reused. Owned by the device (under its lock) until the
+ * sender takes it off the queue. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/lib/queue.h"
+#include "proto/wire/batch.h"
+
+enum {
+    BATCH_SEAL_BYTES = 32 << 10, /* a batch of this size is sent */
+    /* An upper bound of a packed batch: the operation that fills it may be the largest one. */
+    BATCH_PACKED_MAX =
+        BATCH_SEAL_BYTES + 8 * (1 + OP_INPUTS_MAX + OP_INTS_MAX + OP_FLOATS_MAX) + BATCH_LABEL_MAX + 1024,
+};
+
+/* Entries of eight bytes. */
+struct column {
+    void *data;
+    uint32_t n, capacity;
+};
+
+struct batch {
+    struct item item; /* in the send queue */
+    struct batch *next_free;
+    uint32_t stream;
+    uint64_t first_output, first_sequence;
+    struct column heads, inputs, ints, floats;
+    struct column labels; /* offsets into `text`; pointers once packed */
+    char *text;           /* labels, each with its 0 */
+    size_t text_bytes, text_capacity;
+};
+
+struct batch_pool {
+    struct batch *free;
+    unsigned n_free;
+};
+
+/* One operation to append: what a call says, and what is added on its way. */
+struct batch_entry {
+    unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned n_outputs; /* 0 for the usual one */
+    struct td_tensor *const *inputs;
+    const int64_t *ints;
+    const double *floats;
+    const char *label; /* NULL: none */
+    size_t label_bytes;
+    size_t bytes; /* batch_entry_bytes() */
+};
+
+/* An empty one; NULL out of memory. */
+struct batch *batch_take(struct batch_pool *pool);
+void batch_give(struct batch_pool *pool, struct batch *batch);
+void batch_pool_finish(struct batch_pool *pool);
+
+static inline size_t batch_entry_bytes(const struct batch_entry *entry) {
+    return 8 * (size_t)(1 + entry->n_inputs + entry->n_ints + entry->n_floats) +
+           (entry->label ? 8 + entry->label_bytes : 0);
+}
+/* Makes room; false out of memory, with nothing changed. */
+bool batch_reserve(struct batch *batch, const struct batch_entry *entry);
+/* After batch_reserve(). */
+void batch_append(struct batch *batch, const struct batch_entry *entry);
+/* Adds the release of `id` to the batch without a new operation where that is possible: as an input that the last
+ * operation consumes, or by one more input of a `free`. */
+bool batch_release(struct batch *batch, uint64_t id);
+
+/* Writes header and message to `out` of FRAME_HEADER_BYTES + BATCH_PACKED_MAX bytes; returns how many. */
+size_t batch_pack(struct batch *batch, uint8_t *out);

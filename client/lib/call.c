@@ -1,0 +1,224 @@
+#include "client/lib/call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/lib/connection.h"
+#include "client/lib/device.h"
+#include "client/lib/error.h"
+#include "client/lib/scope.h"
+
+td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...) {
+    struct fault fault = {.code = code};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(fault.message, sizeof fault.message, format, arguments);
+    va_end(arguments);
+    const struct op_info *info = op_info(opcode);
+    size_t bytes;
+    error_fault(&fault, info ? info->name : NULL, label_current(&bytes));
+    label_clear();
+    return error_null();
+}
+
+bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape) {
+    if (rank < 0 || rank > SHAPE_RANK_MAX)
+        call_refuse(opcode, STATUS_SHAPE, "rank %d, 0 to %d are possible", rank, SHAPE_RANK_MAX);
+    else if (rank && !shape)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "no extents for rank %d: the shape is NULL", rank);
+    else
+        return true;
+    return false;
+}
+
+bool call_takes_axes(unsigned opcode, int count, const int64_t *axes) {
+    if (count < 0 || count > SHAPE_RANK_MAX)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d axes, 0 to %d are possible", count, SHAPE_RANK_MAX);
+    else if (count && !axes)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "the list of %d axes is NULL", count);
+    else
+        return true;
+    return false;
+}
+
+bool call_takes_inputs(unsigned opcode, int count, td_tensor *const *tensors) {
+    if (count >= 1 && count <= OP_INPUTS_MAX && tensors)
+        return true;
+    call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d tensors%s, 1 to %d are possible", count, tensors ? "" : " at NULL",
+                OP_INPUTS_MAX);
+    return false;
+}
+
+static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) {
+    const td_device *a = call->inputs[0]->device, *b = call->inputs[other]->device;
+    bool same_name = !strcmp(a->name, b->name);
+    if (same_name && (!a->connection || !b->connection || connection_same_daemon(a->connection, b->connection)))
+        return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH,
+                           "input 0 and input %u belong to different sessions on %s", other, a->name);
+    if (same_name)
+        return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH, "input 0 is on %s of %.80s, input %u on that of %.80s",
+                           a->name, a->connection->url, other, b->connection->url);
+    return call_refuse(call->opcode, STATUS_DEVICE_MISMATCH, "input 0 is on %s, input %u on %s", a->name, other,
+                       b->name);
+}
+
+/* The types of the results, by the rules that the daemon applies again. */
+static bool call_infer(const struct batch_entry *call, struct tensor_type *results) {
+    const struct tensor_type *types[OP_INPUTS_MAX];
+    for (unsigned i = 0; i < call->n_inputs; i++)
+        types[i] = &call->inputs[i]->type;
+    struct op_attributes attributes = {
+        .ints = call->ints, .floats = call->floats, .n_ints = call->n_ints, .n_floats = call->n_floats};
+    struct fault fault;
+    int code = op_infer(call->opcode, types, call->n_inputs, &attributes, results, &fault);
+    if (!code)
+        return true;
+    call_refuse(call->opcode, (enum status)code, "%s", fault.message);
+    return false;
+}
+
+/* The upload that must have been sent before an operation on these inputs; 0: none. */
+static uint64_t call_gate(const td_device *device, const struct batch_entry *call) {
+    uint64_t gate = 0;
+    for (unsigned i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i]->gate > gate)
+            gate = call->inputs[i]->gate;
+    return gate > device->queue.tickets_sent ? gate : 0;
+}
+
+/* Compiled twice: for the usual operation, which has one output, and for any number. */
+#define CALL_INLINE static inline __attribute__((always_inline))
+
+/* Handles for all outputs, or none. */
+CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs) {
+    for (unsigned i = 0; i < n; i++) {
+        outputs[i] = tensor_take(&device->tensors);
+        if (outputs[i])
+            continue;
+        while (i > 0)
+            tensor_give(&device->tensors, outputs[--i]);
+        return false;
+    }
+    return true;
+}
+
+/* Under the lock. Either all of it happens or nothing. */
+CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs, td_tensor **outputs) {
+    uint32_t stream;
+    int code = device_check(device);
+    if (!code)
+        code = stream_current(device, &stream);
+    if (code)
+        return code;
+    if (device->tensors.released)
+        tensor_drain(device);
+    if (!queue_room(&device->queue, call->bytes))
+        return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
+                         device->queue.bytes);
+    uint64_t gate = call_gate(device, call);
+    struct batch *open = device->open;
+    if (open && open->heads.n && (open->stream != stream || open->item.gate < gate))
+        device_seal(device);
+    if (!device->open && !(device->open = batch_take(&device->batches)))
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a batch of operations");
+    if (!batch_reserve(device->open, call))
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for an operation");
+    if (!call_take_handles(device, n_outputs, outputs))
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
+    if (!device->open->heads.n)
+        device->open->stream = stream;
+    device_append(device, call, gate);
+    for (unsigned i = 0; i < n_outputs; i++) {
+        outputs[i]->device = device;
+        outputs[i]->id = device->next_id++;
+    }
+    return 0;
+}
+
+/* The device of all inputs, or NULL with the error set. */
+CALL_INLINE td_device *call_device(td_device *device, const struct batch_entry *call) {
+    for (unsigned i = 0; i < call->n_inputs; i++) {
+        if (!call->inputs[i]) {
+            if (error_of_null())
+                label_clear();
+            else
+                call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "input %u is NULL", i);
+            return NULL;
+        }
+        if (call->inputs[i]->device != call->inputs[0]->device) {
+            call_mismatch(call, i);
+            return NULL;
+        }
+    }
+    if (call->n_inputs)
+        return call->inputs[0]->device;
+    if (!device)
+        call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "the device is NULL");
+    return device;
+}
+
+/* `results` has room for as many types as there are outputs. */
+CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
+                                 struct tensor_type *results, td_tensor **outputs) {
+    struct scope_part *part = NULL;
+    device = call_device(device, call);
+    if (!device || !call_infer(call, results))
+        return td_last_error()->code;
+    if (!scope_is_bare()) {
+        if (scope_part(device, &part))
+            return td_last_error()->code;
+        call->label = label_current(&call->label_bytes);
+    }
+    call->bytes = batch_entry_bytes(call);
+    bool wake = false;
+    pthread_mutex_lock(&device->lock);
+    int code = call_push(device, call, n_outputs, outputs);
+    if (!code) {
+        for (unsigned i = 0; i < n_outputs; i++) {
+            outputs[i]->type = results[i];
+            if (part)
+                scope_part_add(part, outputs[i]);
+        }
+        wake = io_opened(device);
+        if (device->open->item.bytes >= BATCH_SEAL_BYTES)
+            wake |= device_seal_full(device);
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (wake)
+        io_wake(device);
+    if (call->label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
+        label_clear();
+    return code;
+}
+
+td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
+    struct tensor_type type;
+    td_tensor *tensor = NULL;
+    return call_enqueue_all(device, call, 1, &type, &tensor) ? error_null() : tensor;
+}
+
+int call_none(unsigned n_outputs, td_tensor **const outputs[]) {
+    for (unsigned i = 0; i < n_outputs; i++)
+        if (outputs[i])
+            *outputs[i] = NULL;
+    error_null();
+    return td_last_error()->code;
+}
+
+int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n_outputs, td_tensor **const outputs[]) {
+    struct tensor_type types[OP_OUTPUTS_MAX];
+    td_tensor *tensors[OP_OUTPUTS_MAX];
+    call->n_outputs = n_outputs;
+    for (unsigned i = 0; i < n_outputs; i++) {
+        if (outputs[i])
+            continue;
+        call_refuse(call->opcode, STATUS_INVALID_ARGUMENT, "there is no place for output %u: the pointer is NULL", i);
+        return call_none(n_outputs, outputs);
+    }
+    if (call_enqueue_all(device, call, n_outputs, types, tensors))
+        return call_none(n_outputs, outputs);
+    for (unsigned i = 0; i < n_outputs; i++)
+        *outputs[i] = tensors[i];
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* From a typed function to an operation in the open batch. */
+#pragma once
+
+#include "client/lib/batch.h"
+#include "client/tensord.h"
+#include "proto/ops/op.h"
+
+/* Completes the entry (label, bytes) and appends it. An operation without inputs runs on `device`; other operations
+ * ignore it. NULL with the thread's error set, or with the earlier error that has made an input NULL. */
+td_tensor *call_enqueue(td_device *device, struct batch_entry *call);
+/* The same for an operation with several outputs, which are written where these pointers say. Returns 0, or the error's code with
+ * all outputs NULL. */
+int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n_outputs, td_tensor **const outputs[]);
+/* Sets the outputs of a call that has been refused to NULL, and returns the code. */
+int call_none(unsigned n_outputs, td_tensor **const outputs[]);
+/* A failure found before there is a call; stores the error with the thread's label. Returns NULL. */
+td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Whether a list that was given as count and address may be one; false with the error set. */
+bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape);
+bool call_takes_axes(unsigned opcode, int count, const int64_t *axes);
+bool call_takes_inputs(unsigned opcode, int count, td_tensor *const *tensors);
+
+/* An enumeration of the public header, whose type compilers choose without a sign. */
+static inline int64_t call_enum(unsigned value) {
+    return (int32_t)value;
+}

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "client/lib/control.h"
+#include "client/lib/token.h"
+#include "client/tensord.h"
+
+struct td_connection {
+    char url[CONTROL_URL_MAX]; /* constant, as are the options */
+    char *client_name;
+    struct tls_context *tls; /* NULL: the URL asks for none */
+    unsigned timeout_ms;
+    size_t queue_bytes;
+    bool allow_tf32;
+    unsigned reconnect_ms, heartbeat_ms; /* as in td_options */
+    char token[TOKEN_BYTES_MAX];         /* "": none */
+    pthread_mutex_t lock;                /* for this: */
+    struct control *control;             /* NULL: to be opened again */
+    /* Among all that are open, under a lock of theirs. */
+    td_device *devices;
+    td_connection *next;
+};
+
+/* Whether ids of both mean devices of one daemon. */
+bool connection_same_daemon(const td_connection *a, const td_connection *b);

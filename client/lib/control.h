@@ -1,0 +1,75 @@
+/* A blocking control connection to the daemon's front: one request frame out, one reply frame back.
+ *
+ * Threads: one at a time. Errors are STATUS_ codes with `fault` (may be NULL) filled; an Error frame of the daemon
+ * becomes the fault that it carries. After a failed call the connection is of no more use, except where the reply was
+ * an error of that request alone: close it and open a new one. */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/net/transport.h"
+#include "proto/ops/status.h"
+#include "proto/wire/tensord.pb-c.h"
+
+struct control;
+struct resume;
+
+enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512 };
+
+/* Connects, sends the preamble and Hello, and waits for Welcome. `url` NULL: $TENSORD_URL, else the default socket.
+ * `tls` is the caller's, of secure_create(); NULL unless the URL is tls://.
+ * `timeout_ms` bounds this and each later call; 0: CONTROL_TIMEOUT_MS. `client_name` NULL: the program's name. `token`
+ * as token_find() has it. */
+int control_open(const char *url, struct tls_context *tls, unsigned timeout_ms, const char *client_name,
+                 const char *token, struct control **control, struct fault *fault);
+/* Takes NULL. */
+void control_close(struct control *control);
+
+/* Sends `request` as a frame of `request_type` (FRAME_…) and waits for the reply, which must be of `reply_type`. The
+ * caller frees *reply with protobuf_c_message_free_unpacked(). */
+int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
+                 ProtobufCMessage **reply, struct fault *fault);
+
+/* What it was opened with, for more connections to the same daemon; NULL: without TLS. */
+struct tls_context *control_tls(const struct control *control);
+
+/* STATUS_NO_DEVICE: there is no device of this name among these, which the message lists. */
+int control_no_device(const char *name, Tensord__Device *const *devices, size_t n, struct fault *fault);
+
+/* The daemon's version, from Welcome: "tensord 0.1.0". */
+const char *control_server(const struct control *control);
+
+/* ---- the pieces, which the connection to a device shares ---- */
+
+/* Copies `url`, or what stands in for NULL, to `text`. */
+int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault);
+struct control_dial {
+    const char *url;
+    struct tls_context *tls; /* NULL unless the URL is tls:// */
+    uint16_t target;
+    bool resumes;        /* Hello will present a session */
+    int64_t deadline_ms; /* of control_now_ms() */
+    /* Told each socket as soon as there is one, and again while it waits; and -1 before it is closed. False: it is closed,
+     * and STATUS_CANCELLED the outcome. Whoever shuts the socket down from another thread meanwhile ends the wait. NULL:
+     * nobody wants to know. */
+    bool (*waits)(void *owner, int fd);
+    void *owner;
+};
+/* A connected, close-on-exec, non-blocking socket whose preamble for the target has been sent, and the handshake done where
+ * there is TLS. The message of STATUS_CONNECTION names the URL and the reason. */
+int control_dial(const struct control_dial *dial, struct transport *transport, struct fault *fault);
+/* Waits for the socket: 0, STATUS_TIMED_OUT, STATUS_CONNECTION. */
+int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault);
+/* Takes the Error frame with which the daemon refuses a connection in the clear; its code. */
+int control_refusal(int fd, int64_t deadline_ms, struct fault *fault);
+/* Milliseconds of CLOCK_MONOTONIC. */
+int64_t control_now_ms(void);
+/* One frame out and the next one in, by the deadline, on a connection with nothing else in flight: Hello and control
+ * requests. Reads not a byte more than the reply. The caller frees *reply. */
+int control_exchange(struct transport *transport, unsigned type, const ProtobufCMessage *request, uint64_t sequence,
+                     int64_t deadline_ms, unsigned reply_type, ProtobufCMessage **reply, struct fault *fault);
+/* Sends Hello and takes Welcome. `token` is "" for none. `resume` NULL: the session, if any, ends with the connection. */
+int control_hello(struct transport *transport, const char *client_name, const char *token, bool allow_tf32,
+                  const struct resume *resume, int64_t deadline_ms, Tensord__Welcome **welcome, struct fault *fault);

@@ -1,0 +1,199 @@
+#include "client/lib/device.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/lib/control.h"
+#include "client/lib/error.h"
+#include "client/lib/scope.h"
+
+static atomic_uint_fast64_t serials;
+
+static void device_free(td_device *device) {
+    while (device->streams) {
+        struct td_stream *stream = device->streams;
+        device->streams = stream->next;
+        free(stream);
+    }
+    while (device->kernels) {
+        struct td_kernel *kernel = device->kernels;
+        device->kernels = kernel->next;
+        free(kernel);
+    }
+    if (device->open)
+        batch_give(&device->batches, device->open);
+    batch_pool_finish(&device->batches);
+    tensor_pool_finish(&device->tensors);
+    queue_finish(&device->queue);
+    pending_finish(&device->pending);
+    pthread_mutex_destroy(&device->lock);
+    transport_finish(&device->transport);
+    free(device);
+}
+
+int device_create(struct transport *transport, const char *name, size_t queue_bytes, size_t chunk_bytes,
+                  const struct resume *resume, td_device **out, struct fault *fault) {
+    td_device *device = calloc(1, sizeof *device);
+    if (!device) {
+        transport_finish(transport);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device");
+    }
+    snprintf(device->name, sizeof device->name, "%s", name);
+    device->serial = atomic_fetch_add(&serials, 1) + 1;
+    device->transport = *transport;
+    device->next_id = device->next_sequence = 1;
+    device->next_stream = 1;
+    device->next_kernel = 1;
+    device->io.wake_fd = -1;
+    device->resume = *resume;
+    pthread_mutex_init(&device->lock, NULL);
+    bool memory = queue_init(&device->queue, queue_bytes, chunk_bytes);
+    memory = !pending_init(&device->pending) && memory;
+    device->queue.journal.keeps = resume->on;
+    int code = 0;
+    if (!memory)
+        code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device's buffers");
+    int error = code ? 0 : io_start(device);
+    if (error)
+        code = fault_set(fault, STATUS_NO_HOST_MEMORY, "cannot start a thread: %s", strerrordesc_np(error));
+    if (code) {
+        io_stop(device);
+        device_free(device);
+        return code;
+    }
+    *out = device;
+    return 0;
+}
+
+/* What was enqueued leaves first, and the goodbye behind it; but where the connection is lost, and does not come back soon,
+ * that is not waited for: the session and all that it would do end in any case. In slices, for it may be lost meanwhile. */
+static void device_send_rest(td_device *device, int64_t deadline_ms) {
+    bool away;
+    do {
+        int64_t until_ms = control_now_ms() + RESUME_PARTING_MS;
+        away = device->resume.away;
+        queue_pump_wait(device, NULL, until_ms < deadline_ms ? until_ms : deadline_ms);
+    } while (!device->lost && !queue_idle(&device->queue) && control_now_ms() < deadline_ms &&
+             !(away && device->resume.away));
+}
+
+void device_destroy(td_device *device, unsigned timeout_ms) {
+    if (!device)
+        return;
+    pthread_mutex_lock(&device->lock);
+    tensor_drain(device);
+    device_seal(device);
+    resume_goodbye(device);
+    int64_t deadline_ms = control_now_ms() + timeout_ms;
+    device_send_rest(device, deadline_ms);
+    device->resume.parting = device->resume.on && !device->lost && queue_idle(&device->queue);
+    pthread_mutex_unlock(&device->lock);
+    io_stop(device); /* fails what is pending, on its thread */
+    resume_part(device, deadline_ms);
+    scope_forget_device(device);
+    stream_forget_device(device);
+    device_free(device);
+}
+
+int device_check(td_device *device) {
+    return device->lost ? error_store(&device->cause) : 0;
+}
+
+void device_lose(td_device *device, const td_error *cause) {
+    if (device->lost)
+        return;
+    device->lost = true;
+    device->resume.away = false;
+    device->cause = *cause;
+    if (device->resume.parting)
+        transport_end(&device->transport);
+    else
+        transport_hang_up(&device->transport);
+    if (device->open) {
+        device->queue.bytes -= device->open->item.bytes;
+        batch_give(&device->batches, device->open);
+        device->open = NULL;
+    }
+    tensor_drain(device);
+    queue_drop(device);
+    if (!device->queue.sender.busy) /* else the sender does both: items of requests are still in its queue */
+        pending_fail_all(device, cause);
+}
+
+void device_interrupt(td_device *device, const td_error *cause, bool final) {
+    if (device->lost || device->resume.away)
+        return;
+    if (final || !device->resume.on || device->io.stop)
+        device_lose(device, cause);
+    else
+        resume_begin(device, cause);
+}
+
+void device_seal(td_device *device) {
+    struct batch *batch = device->open;
+    if (!batch || !batch->heads.n)
+        return;
+    device->open = NULL;
+    queue_push(&device->queue, &batch->item);
+}
+
+bool device_seal_full(td_device *device) {
+    device_seal(device);
+    return !device->io.out && !device->queue.sender.busy && io_urgent(device);
+}
+
+void device_append(td_device *device, const struct batch_entry *entry, uint64_t gate) {
+    struct batch *batch = device->open;
+    if (!batch->heads.n) {
+        batch->first_output = device->next_id;
+        batch->first_sequence = device->next_sequence;
+    }
+    if (gate > batch->item.gate)
+        batch->item.gate = gate;
+    batch_append(batch, entry);
+    device->queue.bytes += entry->bytes;
+    device->next_sequence++;
+}
+
+bool device_flush(td_device *device) {
+    struct queue *queue = &device->queue;
+    tensor_drain(device);
+    device_seal(device);
+    queue_pump(device);
+    return queue_sendable(queue) && !queue->sender.busy && !queue->pumpers && !device->io.out && io_urgent(device);
+}
+
+const char *td_device_name(const td_device *device) {
+    return device ? device->name : "";
+}
+
+int td_flush(td_device *device) {
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    pthread_mutex_lock(&device->lock);
+    int code = device_check(device);
+    bool wake = !code && device_flush(device);
+    pthread_mutex_unlock(&device->lock);
+    if (wake)
+        io_wake(device);
+    return code;
+}
+
+int td_sync(td_device *device) {
+    if (!device)
+        return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
+    struct request request;
+    request_init(&request, REQUEST_WAITED, FRAME_SYNC, NULL);
+    pthread_mutex_lock(&device->lock);
+    int code = device_check(device);
+    if (!code) {
+        pending_push(device, &request);
+        code = pending_wait(device, &request);
+        if (code)
+            error_store(&request.error);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}

@@ -1,0 +1,99 @@
+/* A device as its client sees it: one session, over one data connection at a time (resume.h).
+ *
+ * Threads. Everything in a td_device is under its `lock`, except where a field's comment says otherwise. Three roles
+ * are handed around under the lock, so that nobody holds it during a system call:
+ *   sender  (queue.h)    packs and sends. Whoever flushes takes it; callers that find it taken leave their work to it.
+ *   reader  (pending.h)  receives and completes requests. A caller that waits takes it, so that a fetch needs no thread
+ *                        switch here; of several, one reads and the others sleep until it passes the role on.
+ *   io      (io.h)       the device's thread: sends what callers left behind, reads while only asynchronous requests
+ *                        are pending, watches for the end of the connection, and calls callbacks.
+ * Lock order: connection, scopes, device. */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/lib/batch.h"
+#include "client/lib/io.h"
+#include "client/lib/pending.h"
+#include "client/lib/queue.h"
+#include "client/lib/resume.h"
+#include "client/lib/tensor.h"
+#include "client/tensord.h"
+#include "proto/net/transport.h"
+
+struct scope_part;
+struct td_connection;
+
+struct td_device {
+    struct td_connection *connection;
+    struct td_device *next; /* of the connection */
+    char name[TD_NAME_MAX]; /* constant */
+    uint64_t serial;        /* constant; never the same twice in a process */
+    /* Has a lock of its own, but is replaced under this one, while nobody reads or sends. Its socket's number is
+     * constant. */
+    struct transport transport;
+
+    pthread_mutex_t lock;
+    bool lost; /* for good: every call fails with `cause` */
+    td_error cause;
+
+    uint64_t next_id;       /* of the next output */
+    uint64_t next_sequence; /* of the next operation */
+    struct td_stream *streams;
+    uint32_t next_stream;
+    struct td_kernel *kernels;
+    uint64_t next_kernel;
+
+    struct tensor_pool tensors;
+    struct scope_part *parts; /* of scopes that hold handles of this device; under the scopes' lock too */
+    struct batch *open;       /* takes operations; NULL: none begun */
+    struct batch_pool batches;
+    struct queue queue;
+    struct pending pending;
+    struct io io;
+    struct resume resume;
+};
+
+struct td_stream {
+    struct td_device *device;
+    struct td_stream *next;
+    uint32_t number;
+};
+
+struct td_kernel {
+    struct td_device *device;
+    struct td_kernel *next, *previous;
+    uint64_t id;
+    char name[64]; /* for messages; may be cut */
+};
+
+/* Runs a session over `transport`, which it takes over (also on failure). Blocks for nothing. */
+int device_create(struct transport *transport, const char *name, size_t queue_bytes, size_t chunk_bytes,
+                  const struct resume *resume, td_device **device, struct fault *fault);
+/* Sends what is queued, for at most `timeout_ms`, then ends the session. Takes NULL. */
+void device_destroy(td_device *device, unsigned timeout_ms);
+
+/* Under the lock: 0, or the stored error of a lost device. */
+int device_check(td_device *device);
+/* Under the lock: ends the device for good, once; everything pending fails with `cause`. */
+void device_lose(td_device *device, const td_error *cause);
+
+/* Under the lock: the connection has ended. The device continues over another connection, unless `final` is set or the
+ * program wants no reconnection; then as device_lose(). */
+void device_interrupt(td_device *device, const td_error *cause, bool final);
+
+/* Under the lock: moves the open batch to the send queue. */
+void device_seal(td_device *device);
+/* Under the lock: the same for a batch that is large enough; true: the I/O thread must be woken. */
+bool device_seal_full(td_device *device);
+/* Under the lock: appends to the open batch, in which there is room. The caller takes the output's id. */
+void device_append(td_device *device, const struct batch_entry *entry, uint64_t gate);
+/* Under the lock: seals and sends what the socket takes; true: the I/O thread must be woken for the rest. */
+bool device_flush(td_device *device);
+
+/* The stream that this thread has set on the device; 0 by default. Under the lock. Fails for a closed one. */
+int stream_current(td_device *device, uint32_t *number);
+/* The thread's choice goes with its device; those of other threads, with the threads. */
+void stream_forget_device(const td_device *device);

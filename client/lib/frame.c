@@ -1,0 +1,79 @@
+#include "client/lib/frame.h"
+
+#include <stdlib.h>
+
+#include "client/lib/device.h"
+#include "client/lib/error.h"
+
+static void frame_write(uint8_t *out, unsigned type, const ProtobufCMessage *message, size_t message_bytes,
+                        uint64_t payload_bytes) {
+    struct frame_header header = {
+        .type = (uint16_t)type, .message_bytes = (uint32_t)message_bytes, .payload_bytes = payload_bytes};
+    frame_header_encode(&header, out);
+    protobuf_c_message_pack(message, out + FRAME_HEADER_BYTES);
+}
+
+size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCMessage *message,
+                  uint64_t payload_bytes) {
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    if (FRAME_HEADER_BYTES + bytes > capacity)
+        return 0;
+    frame_write(out, type, message, bytes, payload_bytes);
+    return FRAME_HEADER_BYTES + bytes;
+}
+
+/* A message that is malformed and one there is no memory for look the same from outside. */
+static void *unpack_allocate(void *failed, size_t bytes) {
+    void *memory = malloc(bytes);
+    if (!memory)
+        *(bool *)failed = true;
+    return memory;
+}
+
+static void unpack_free(void *failed, void *memory) {
+    (void)failed;
+    free(memory);
+}
+
+int frame_unpack(const ProtobufCMessageDescriptor *descriptor, const struct frame_header *header,
+                 const uint8_t *message, ProtobufCMessage **out, struct fault *fault) {
+    bool failed = false;
+    ProtobufCAllocator allocator = {.alloc = unpack_allocate, .free = unpack_free, .allocator_data = &failed};
+    *out = protobuf_c_message_unpack(descriptor, &allocator, header->message_bytes, message);
+    if (*out)
+        return 0;
+    return failed
+               ? fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a message of %u bytes", header->message_bytes)
+               : fault_set(fault, STATUS_PROTOCOL, "malformed %s", frame_type_name(header->type));
+}
+
+struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *message, size_t message_bytes) {
+    size_t bytes = FRAME_HEADER_BYTES + message_bytes;
+    struct frame_item *frame = malloc(sizeof *frame + bytes);
+    if (!frame)
+        return NULL;
+    frame_write(frame->bytes, type, message, message_bytes, 0);
+    frame->item = (struct item){
+        .kind = ITEM_FRAME_OWNED, .bytes = sizeof *frame + bytes, .frame = frame->bytes, .frame_bytes = bytes};
+    return frame;
+}
+
+int frame_push(td_device *device, unsigned type, const ProtobufCMessage *message, uint64_t gate) {
+    int code = device_check(device);
+    if (code)
+        return code;
+    struct frame_item *frame = frame_item_create(type, message, protobuf_c_message_get_packed_size(message));
+    if (!frame)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
+    if (!queue_room(&device->queue, frame->item.bytes)) {
+        free(frame);
+        return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
+                         device->queue.bytes);
+    }
+    frame->item.gate = gate;
+    device_seal(device);
+    queue_push(&device->queue, &frame->item);
+    if (io_opened(device))
+        io_wake(device);
+    return 0;
+}

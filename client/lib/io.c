@@ -1,0 +1,196 @@
+#include "client/lib/io.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/lib/device.h"
+#include "client/lib/error.h"
+
+enum { HANGUP_NAP_NS = 1000000 };
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+bool io_opened(td_device *device) {
+    if (device->io.state != IO_ASLEEP)
+        return false;
+    device->io.state = IO_AWAKE;
+    device->io.opened_ns = now_ns();
+    return true;
+}
+
+bool io_urgent(td_device *device) {
+    device->io.urgent = true;
+    if (device->io.state == IO_AWAKE)
+        return false;
+    device->io.state = IO_AWAKE;
+    return true;
+}
+
+void io_wake(td_device *device) {
+    /* Cannot fail but by a counter that is full, and then the thread is awake anyway. */
+    (void)!write(device->io.wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+void io_complete(td_device *device, struct completion *completion) {
+    completion->next = NULL;
+    *device->io.completions_last = completion;
+    device->io.completions_last = &completion->next;
+    if (io_urgent(device))
+        io_wake(device);
+}
+
+void io_run_completions(td_device *device) {
+    struct io *io = &device->io;
+    while (io->completions) {
+        struct completion *completion = io->completions;
+        io->completions = completion->next;
+        if (!io->completions)
+            io->completions_last = &io->completions;
+        pthread_mutex_unlock(&device->lock);
+        completion->run(completion);
+        pthread_mutex_lock(&device->lock);
+    }
+}
+
+/* Sends what has come together; whether there was anything. */
+static bool io_flush(td_device *device) {
+    bool some = (device->open && device->open->heads.n) || queue_sendable(&device->queue) || device->tensors.released;
+    tensor_drain(device);
+    device_seal(device);
+    queue_pump(device);
+    return some;
+}
+
+/* The connection has something to read, or has ended. */
+static void io_receive(td_device *device, bool hangup) {
+    struct pending *pending = &device->pending;
+    if (pending->reading) {
+        /* Its reader will see the end; poll would report it in a loop until then. */
+        if (hangup) {
+            pthread_mutex_unlock(&device->lock);
+            nanosleep(&(struct timespec){.tv_nsec = HANGUP_NAP_NS}, NULL);
+            pthread_mutex_lock(&device->lock);
+        }
+        return;
+    }
+    pending_look(device);
+}
+
+/* Ticks while there is something to send, and a while longer. */
+static bool io_ticking(const td_device *device) {
+    return !device->lost && ((device->open && device->open->heads.n) || device->io.quiet < device->io.patience);
+}
+
+/* It has been woken: soon, so that ticking on would have been right, or late. */
+static void io_learn(struct io *io) {
+    bool soon = io->opened_ns < io->asleep_ns + (uint64_t)IO_QUIET_TICKS * IO_TICK_NS;
+    io->patience = soon ? IO_QUIET_TICKS : (io->patience + 1) / 2;
+}
+
+static void io_poll(td_device *device) {
+    struct io *io = &device->io;
+    struct queue *queue = &device->queue;
+    bool ticking = io_ticking(device);
+    io->out = !device->lost && queue_sendable(queue) && !queue->sender.busy && !queue->pumpers;
+    io->in = !device->pending.reading && (device->pending.n_async || queue_stuck(queue));
+    struct pollfd entries[2] = {
+        {.fd = io->wake_fd, .events = POLLIN},
+        {.fd = device->lost ? -1 : device->transport.fd,
+         .events = (short)(POLLRDHUP | (io->out ? POLLOUT : 0) | (io->in ? POLLIN : 0))},
+    };
+    bool ahead = io->in && transport_more(&device->transport); /* of which no poll will tell */
+    io->state = ticking || ahead ? IO_TICKING : IO_ASLEEP;
+    pthread_mutex_unlock(&device->lock);
+    uint64_t now = now_ns();
+    struct timespec timeout = {.tv_nsec = now < io->tick_ns && !ahead ? (long)(io->tick_ns - now) : 0};
+    io->asleep_ns = now;
+    if (!ticking && !ahead)
+        timeout = resume_patience(&device->resume, now);
+    int n = ppoll(entries, 2, &timeout, NULL);
+    if (n > 0 && entries[0].revents)
+        (void)!read(io->wake_fd, &(uint64_t){0}, sizeof(uint64_t));
+    now = now_ns();
+    pthread_mutex_lock(&device->lock);
+    io->state = IO_AWAKE;
+    io->out = io->in = false;
+    short events = (short)((n > 0 ? entries[1].revents : 0) | (ahead ? POLLIN : 0));
+    if (events & ~POLLOUT)
+        io_receive(device, events & (POLLHUP | POLLRDHUP | POLLERR));
+    if (events & POLLOUT)
+        queue_pump(device);
+    resume_heartbeat(device, now);
+    /* Woken: the batch that has begun gets some time to fill, of which waking has taken a part. */
+    if (!ticking && !ahead) {
+        io->tick_ns = io->opened_ns + IO_FIRST_TICK_NS;
+        io->quiet = 0;
+        io_learn(io);
+    }
+    if (now >= io->tick_ns) {
+        io->quiet = io_flush(device) ? 0 : io->quiet + 1;
+        io->tick_ns = now + IO_TICK_NS;
+    }
+}
+
+static void *io_main(void *argument) {
+    td_device *device = argument;
+    struct io *io = &device->io;
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0); /* the default of 50 µs would double a tick */
+    (void)pthread_setname_np(pthread_self(), "tensord-io");
+    pthread_mutex_lock(&device->lock);
+    while (!io->stop) {
+        if (device->resume.away) {
+            resume_run(device);
+        } else if (io->urgent) {
+            io->urgent = false;
+            io_run_completions(device);
+            io_flush(device);
+        } else {
+            io_poll(device);
+        }
+    }
+    td_error cause;
+    error_compose(&cause, STATUS_CANCELLED, "the device was closed", NULL, NULL, 0);
+    device_lose(device, &cause);
+    io_run_completions(device);
+    pthread_mutex_unlock(&device->lock);
+    return NULL;
+}
+
+int io_start(td_device *device) {
+    struct io *io = &device->io;
+    io->completions_last = &io->completions;
+    io->quiet = io->patience = IO_QUIET_TICKS;
+    io->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (io->wake_fd < 0)
+        return errno;
+    /* The program's signals are its own threads' business. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&io->thread, NULL, io_main, device);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    io->started = !error;
+    return error;
+}
+
+void io_stop(td_device *device) {
+    if (device->io.started) {
+        pthread_mutex_lock(&device->lock);
+        device->io.stop = true;
+        resume_stop(device);
+        io_wake(device);
+        pthread_mutex_unlock(&device->lock);
+        pthread_join(device->io.thread, NULL);
+    }
+    if (device->io.wake_fd >= 0)
+        close(device->io.wake_fd);
+}

@@ -1,0 +1,79 @@
+/* Functions of operations whose arguments are not just their attributes; the others are made from the descriptions. */
+#include "client/lib/call.h"
+#include "client/lib/tensor.h"
+
+static td_tensor *enqueue(td_device *device, unsigned opcode, unsigned n_inputs, td_tensor *const *inputs,
+                          const struct op_packed *packed) {
+    struct batch_entry entry = {.opcode = opcode, .n_inputs = n_inputs, .inputs = inputs, .ints = packed->ints,
+                                .n_ints = packed->n_ints, .floats = packed->floats, .n_floats = packed->n_floats};
+    return call_enqueue(device, &entry);
+}
+
+/* Whether a double, truncated, is an integer of this dtype; other kinds of dtypes take any, as 0. Casting what is beyond
+ * 64 bits, or NaN, is undefined in C. */
+static bool whole(td_dtype dtype, double value, int64_t *out) {
+    *out = 0;
+    if (dtype_kind((enum dtype)dtype) != DTYPE_KIND_INT)
+        return true;
+    if (!(value >= -0x1p63 && value < 0x1p63))
+        return false;
+    *out = (int64_t)value;
+    return dtype_holds((enum dtype)dtype, *out);
+}
+
+static td_tensor *full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, struct op_scalar value) {
+    struct op_packed packed;
+    if (!call_takes_shape(OP_FULL, rank, shape))
+        return NULL;
+    struct full_attributes attributes = {
+        .dtype = (enum dtype)dtype, .shape = {(unsigned)rank, shape}, .value = value};
+    full_attributes_write(&attributes, &packed);
+    return enqueue(device, OP_FULL, 0, NULL, &packed);
+}
+
+td_tensor *td_full(td_device *device, td_dtype dtype, int rank, const int64_t *shape, double value) {
+    struct op_scalar scalar = {.f = value};
+    if (!whole(dtype, value, &scalar.i))
+        return call_refuse(OP_FULL, STATUS_INVALID_ARGUMENT, "%.17g is no value of %s", value, td_dtype_name(dtype));
+    /* A truncated 0.5 would make a bool false. */
+    if (dtype == TD_BOOL)
+        scalar.i = value != 0;
+    return full(device, dtype, rank, shape, scalar);
+}
+
+td_tensor *td_full_int(td_device *device, td_dtype dtype, int rank, const int64_t *shape, int64_t value) {
+    return full(device, dtype, rank, shape, (struct op_scalar){value, (double)value});
+}
+
+td_tensor *td_arange(td_device *device, td_dtype dtype, double start, double stop, double step) {
+    static const char *const names[] = {"start", "stop", "step"};
+    struct op_scalar values[] = {{.f = start}, {.f = stop}, {.f = step}};
+    /* Only the elements must be values of the dtype, for which the bounds are looked at later. */
+    td_dtype bounds = dtype_kind((enum dtype)dtype) == DTYPE_KIND_INT ? TD_I64 : dtype;
+    for (int i = 0; i < 3; i++)
+        if (!whole(bounds, values[i].f, &values[i].i))
+            return call_refuse(OP_ARANGE, STATUS_INVALID_ARGUMENT, "the %s %.17g is no value of %s", names[i],
+                               values[i].f, td_dtype_name(dtype));
+    if (bounds == TD_I64 && values[2].i == 0 && step != 0)
+        return call_refuse(OP_ARANGE, STATUS_INVALID_ARGUMENT, "the step %.17g is truncated to 0 for %s", step,
+                           td_dtype_name(dtype));
+    struct arange_attributes attributes = {(enum dtype)dtype, values[0], values[1], values[2]};
+    struct op_packed packed;
+    arange_attributes_write(&attributes, &packed);
+    return enqueue(device, OP_ARANGE, 0, NULL, &packed);
+}
+
+td_tensor *td_slice(td_tensor *x, int axis, int64_t start, int64_t stop, int64_t step) {
+    struct op_packed packed = {.n_ints = 0};
+    struct fault fault;
+    int at, rank = x ? x->type.rank : 0;
+    int code = x ? shape_axis(axis, rank, &at, &fault) : STATUS_OK;
+    if (code)
+        return call_refuse(OP_SLICE, (enum status)code, "%s", fault.message);
+    for (int i = 0; i < rank; i++) {
+        packed.ints[packed.n_ints++] = i == at ? start : OP_SLICE_NONE;
+        packed.ints[packed.n_ints++] = i == at ? stop : OP_SLICE_NONE;
+        packed.ints[packed.n_ints++] = i == at && step != TD_NONE ? step : 1;
+    }
+    return enqueue(NULL, OP_SLICE, 1, &x, &packed);
+}

@@ -1,0 +1,319 @@
+#include "client/lib/pending.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/lib/device.h"
+#include "client/lib/error.h"
+
+/* Waking a sleeping core costs some 30 µs on virtual machines: a reply that comes within this time costs none. */
+enum {
+    SPIN_NS = 50000,
+    READ_AHEAD = 64 << 10,
+    LOOKS_MAX = 16, /* reads at a time, so that a long fetch does not keep the thread from sending, and from its end */
+};
+
+int pending_init(struct pending *pending) {
+    *pending = (struct pending){.next_sequence = 2}; /* Hello was 1 */
+    int code = frame_reader_init(&pending->reader, READ_AHEAD);
+    if (!code)
+        frame_reader_limits(&pending->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
+    return code;
+}
+
+void pending_finish(struct pending *pending) {
+    frame_reader_finish(&pending->reader);
+}
+
+/* The frame of a request that has one in itself, for the bytes that have not come yet. */
+static void request_frame(struct request *request) {
+    size_t bytes = 0;
+    if (request->id) {
+        /* Fetch and Wait have the same first field. */
+        Tensord__Fetch fetch = TENSORD__FETCH__INIT;
+        fetch.id = request->id;
+        fetch.offset = request->received;
+        bytes = tensord__fetch__pack(&fetch, request->frame + FRAME_HEADER_BYTES);
+    }
+    struct frame_header header = {
+        .type = (uint16_t)request->asked, .message_bytes = (uint32_t)bytes, .sequence = request->sequence};
+    frame_header_encode(&header, request->frame);
+    request->item.frame_bytes = FRAME_HEADER_BYTES + bytes;
+    request->item.bytes = request->item.frame_bytes;
+}
+
+void request_init(struct request *request, enum request_kind kind, enum frame_type type, td_tensor *tensor) {
+    *request = (struct request){.kind = kind,
+                                .tensor = tensor,
+                                .fd = -1,
+                                .asked = type,
+                                .reply = type == FRAME_FETCH            ? FRAME_FETCH_CHUNK
+                                         : type == FRAME_KERNEL_COMPILE ? FRAME_KERNEL_COMPILED
+                                         : type == FRAME_PING           ? FRAME_PONG
+                                         : type == FRAME_OPEN_NAME      ? FRAME_NAME_OPENED
+                                         : type == FRAME_LIST_NAMES     ? FRAME_NAME_LIST
+                                                                        : FRAME_DONE};
+    if (tensor) {
+        request->id = tensor->id;
+        request->item.gate = tensor->gate;
+    }
+    request->item.kind = ITEM_FRAME;
+    request->item.frame = request->frame;
+    request->item.request = request;
+    request->item.uncounted = true;
+    request_frame(request);
+    pthread_cond_init(&request->wake, NULL);
+}
+
+/* Gives the request its number, which goes into its frame, and links it. */
+static void pending_link(td_device *device, struct request *request, uint8_t *frame) {
+    struct pending *pending = &device->pending;
+    if (!request->sequence)
+        request->sequence = pending->next_sequence++;
+    frame_header_number(frame, request->sequence);
+    request->next = NULL;
+    request->previous = pending->last;
+    *(pending->last ? &pending->last->next : &pending->first) = request;
+    pending->last = request;
+    pending->n_async += request->kind != REQUEST_WAITED;
+}
+
+void pending_push(td_device *device, struct request *request) {
+    pending_link(device, request, request->frame);
+    if (request->asked == FRAME_SYNC)
+        request->item.gate = device->queue.tickets;
+    device_seal(device);
+    queue_push(&device->queue, &request->item);
+}
+
+void pending_push_frame(td_device *device, struct request *request, struct frame_item *frame) {
+    pending_link(device, request, frame->bytes);
+    frame->item.request = request;
+    request->elsewhere = true;
+    frame->item.uncounted = true;
+    device_seal(device);
+    queue_push(&device->queue, &frame->item);
+}
+
+/* One that is still queued here cannot have been answered: whoever answers it makes it up. */
+struct request *pending_find(struct pending *pending, uint64_t sequence) {
+    for (struct request *request = pending->first; request; request = request->next)
+        if (request->sequence == sequence)
+            return request->item.queued ? NULL : request;
+    return NULL;
+}
+
+/* Whether the request with this number is still to be answered. */
+static bool pending_is(const struct pending *pending, uint64_t sequence) {
+    const struct request *request = pending->first;
+    while (request && request->sequence != sequence)
+        request = request->next;
+    return request;
+}
+
+static void completion_callback(struct completion *completion) {
+    struct request *request = (struct request *)((char *)completion - offsetof(struct request, completion));
+    if (request->status)
+        error_store(&request->error);
+    request->callback(request->user, request->status);
+    pthread_cond_destroy(&request->wake);
+    free(request);
+}
+
+static void request_end(td_device *device, struct request *request) {
+    uint64_t value = (uint64_t)request->status + 1;
+    switch (request->kind) {
+    case REQUEST_WAITED:
+        if (request->waiting)
+            pthread_cond_signal(&request->wake);
+        return;
+    case REQUEST_CALLBACK:
+        request->completion.run = completion_callback;
+        io_complete(device, &request->completion);
+        return;
+    case REQUEST_FD:
+        (void)!write(request->fd, &value, sizeof value);
+        close(request->fd); /* the library's own copy */
+        break;
+    case REQUEST_TEST:
+        break;
+    }
+    pthread_cond_destroy(&request->wake);
+    free(request);
+}
+
+void pending_complete(td_device *device, struct request *request, const td_error *error) {
+    struct pending *pending = &device->pending;
+    *(request->previous ? &request->previous->next : &pending->first) = request->next;
+    *(request->next ? &request->next->previous : &pending->last) = request->previous;
+    pending->n_async -= request->kind != REQUEST_WAITED;
+    if (error)
+        request->error = *error;
+    request->status = error ? error->code : 0;
+    if (request->held)
+        tensor_let_go(request->held);
+    request->held = NULL;
+    if (request->tensor) {
+        request->tensor->known = true;
+        if (request->tensor->test == request)
+            request->tensor->test = NULL;
+    }
+    atomic_store_explicit(&request->done, true, memory_order_release);
+    request_end(device, request);
+}
+
+void pending_fail_all(td_device *device, const td_error *error) {
+    while (device->pending.first)
+        pending_complete(device, device->pending.first, error);
+}
+
+void pending_cut(td_device *device) {
+    struct frame_reader *reader = &device->pending.reader;
+    uint64_t begun = frame_reader_payload_begun(reader);
+    struct request *request = begun ? pending_find(&device->pending, reader->header.sequence) : NULL;
+    if (request && request->reply == FRAME_FETCH_CHUNK)
+        request->received += begun;
+    frame_reader_reset(reader);
+}
+
+/* The reply was lost with the connection: asks again. What is not in the request itself must be asked by whoever waits for
+ * it and still knows it. */
+static struct item *request_ask_again(td_device *device, struct request *request, struct item *after) {
+    request->sent = false;
+    if (request->kind == REQUEST_TEST && request->id && !request->tensor) { /* nobody can ask for it any more */
+        pending_complete(device, request, NULL);
+        return after;
+    }
+    if (request->elsewhere) {
+        request->again = true;
+        pending_complete(device, request, NULL);
+        return after;
+    }
+    request_frame(request); /* anew: part of a tensor may have come */
+    queue_push_front(&device->queue, &request->item, after);
+    return &request->item;
+}
+
+void pending_ask_again(td_device *device) {
+    struct item *after = NULL;
+    for (struct request *request = device->pending.first, *next; request; request = next) {
+        next = request->next;
+        if (request->sent)
+            after = request_ask_again(device, request, after);
+    }
+}
+
+void pending_ping(td_device *device) {
+    struct pending *pending = &device->pending;
+    if (pending->ping && pending_is(pending, pending->ping))
+        return;
+    struct request *request = malloc(sizeof *request);
+    if (!request)
+        return;
+    request_init(request, REQUEST_TEST, FRAME_PING, NULL);
+    pending_push(device, request);
+    pending->ping = request->sequence;
+    if (io_urgent(device))
+        io_wake(device);
+}
+
+/* The reader is done. */
+static void pending_leave(td_device *device, int got, const td_error *cause, bool final) {
+    device->pending.reading = false;
+    if (got < 0)
+        device_interrupt(device, cause, final);
+    if (device->queue.waiters)
+        pthread_cond_broadcast(&device->queue.progress);
+}
+
+void pending_look(td_device *device) {
+    td_error cause;
+    bool final = false;
+    if (device->pending.reading || device->lost || device->resume.away)
+        return;
+    device->pending.reading = true;
+    pthread_mutex_unlock(&device->lock);
+    int got = 1;
+    for (int i = 0; i < LOOKS_MAX && got > 0; i++)
+        got = pending_receive(device, &cause, &final);
+    pthread_mutex_lock(&device->lock);
+    pending_leave(device, got, &cause, final);
+    pending_pass_role(device);
+}
+
+void pending_pass_role(td_device *device) {
+    struct pending *pending = &device->pending;
+    if (pending->reading || device->resume.away)
+        return;
+    for (struct request *request = pending->first; request; request = request->next) {
+        if (request->waiting) {
+            pthread_cond_signal(&request->wake);
+            return;
+        }
+    }
+    if (pending->n_async && io_urgent(device))
+        io_wake(device);
+}
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Nothing has come: spins for a moment, then sleeps until something has. */
+static void read_idle(td_device *device, int64_t *spin_until) {
+    int64_t now = now_ns();
+    if (!*spin_until)
+        *spin_until = now + SPIN_NS;
+    if (now < *spin_until) {
+        sched_yield();
+        return;
+    }
+    struct pollfd entry = {.fd = device->transport.fd, .events = POLLIN};
+    (void)poll(&entry, 1, -1);
+}
+
+/* This thread is the reader until its own request has ended. */
+static void read_until_done(td_device *device, struct request *request) {
+    td_error cause;
+    bool final = false;
+    int got = 0;
+    int64_t spin_until = 0;
+    device->pending.reading = true;
+    pthread_mutex_unlock(&device->lock);
+    while (!atomic_load_explicit(&request->done, memory_order_acquire)) {
+        got = pending_receive(device, &cause, &final);
+        if (got < 0)
+            break;
+        if (got > 0)
+            spin_until = 0;
+        else
+            read_idle(device, &spin_until);
+    }
+    pthread_mutex_lock(&device->lock);
+    pending_leave(device, got, &cause, final);
+}
+
+int pending_wait(td_device *device, struct request *request) {
+    if (device_flush(device))
+        io_wake(device);
+    while (!request->done) {
+        if (device->pending.reading || device->resume.away) {
+            request->waiting = true;
+            pthread_cond_wait(&request->wake, &device->lock);
+            request->waiting = false;
+        } else {
+            read_until_done(device, request);
+        }
+    }
+    pending_pass_role(device);
+    pthread_cond_destroy(&request->wake);
+    return request->status;
+}

@@ -1,0 +1,95 @@
+/* Requests that wait for a reply, and the reader's role. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/lib/queue.h"
+#include "client/tensord.h"
+#include "proto/wire/frame.h"
+
+enum request_kind {
+    REQUEST_WAITED,   /* a caller waits and owns the struct */
+    REQUEST_CALLBACK, /* the rest are freed when they have ended */
+    REQUEST_FD,
+    REQUEST_TEST,
+};
+
+struct request {
+    struct item item;
+    struct completion completion;
+    struct request *next, *previous;
+    enum request_kind kind;
+    enum frame_type asked, reply;
+    uint64_t sequence;
+    uint64_t id;              /* of the tensor that it asks about; 0: of none */
+    struct td_tensor *tensor; /* NULL: none, or released meanwhile */
+    struct td_tensor *held;   /* whose release waits for the answer; NULL: none */
+    uint8_t *data;            /* FETCH: where the bytes go; [bytes]. KERNEL_COMPILED: the log, malloc'ed; NULL: none.
+                                 NAME_LIST: the names, malloc'ed */
+    struct tensor_type *type; /* NAME_OPENED: where it goes */
+    bool more;                /* NAME_LIST: that was not the end */
+    uint64_t bytes, received;
+
+    bool sent;        /* it has left the queue, */
+    uint64_t frames;  /* behind so many counted frames */
+    bool elsewhere;   /* its frame is not its own, and gone: */
+    bool again;       /* its answer was lost with a connection, and whoever asked must ask again */
+    atomic_bool done; /* written under the lock */
+    int status;
+    td_error error; /* filled unless status is 0 */
+    pthread_cond_t wake;
+    bool waiting; /* on that */
+
+    void (*callback)(void *user, int status);
+    void *user;
+    int fd;
+    uint8_t frame[FRAME_HEADER_BYTES + 24];
+};
+
+struct pending {
+    struct request *first, *last;
+    unsigned n_async;
+    uint64_t next_sequence;
+    bool reading;               /* somebody is the reader */
+    atomic_uint_fast64_t heard; /* times that something came */
+    uint64_t ping;              /* the last one's number; 0: none */
+    struct frame_reader reader; /* the reader's alone */
+};
+
+int pending_init(struct pending *pending);
+void pending_finish(struct pending *pending);
+
+/* Under the device's lock, all but pending_receive(). */
+
+/* Fills a request for FRAME_FETCH, FRAME_WAIT, FRAME_SYNC or FRAME_PING; `tensor` NULL for the last two. */
+void request_init(struct request *request, enum request_kind kind, enum frame_type type, struct td_tensor *tensor);
+/* Numbers it and pushes it behind everything enqueued so far; a Sync behind all uploads too. */
+void pending_push(struct td_device *device, struct request *request);
+/* Numbers a request whose frame is in an item of its own, and pushes that item. Takes over the frame. A request that
+ * has a number already keeps it: the library repeats that request. */
+void pending_push_frame(struct td_device *device, struct request *request, struct frame_item *frame);
+/* Flushes and waits for the end of a REQUEST_WAITED; its status. */
+int pending_wait(struct td_device *device, struct request *request);
+struct request *pending_find(struct pending *pending, uint64_t sequence);
+/* Ends a request with `error`, or (NULL) with success, and takes it off the list. */
+void pending_complete(struct td_device *device, struct request *request, const td_error *error);
+void pending_fail_all(struct td_device *device, const td_error *error);
+/* The connection was lost: drops the reader's state, but keeps the bytes of a tensor that have arrived. Call it only
+ * while nobody reads. */
+void pending_cut(struct td_device *device);
+/* The session continues over a new connection: repeats the requests that were sent before, ahead of the unsent ones. */
+void pending_ask_again(struct td_device *device);
+/* Sends a Ping, whose reply also shows which frames have been handled; does nothing if a Ping is under way already, or
+ * if there is no memory. */
+void pending_ping(struct td_device *device);
+/* Reads the bytes that have arrived, if nobody else is reading. Gives up the lock meanwhile. */
+void pending_look(struct td_device *device);
+/* Wakes whoever should read next, now that the role is free. */
+void pending_pass_role(struct td_device *device);
+
+/* The reader, without the lock: takes what the socket has and handles it. 1: there was something; 0: nothing now;
+ * -1: the connection is over, `cause` says why, and *final that the daemon or the protocol wants it so. */
+int pending_receive(struct td_device *device, td_error *cause, bool *final);

@@ -1,0 +1,159 @@
+#include "client/tensorctl/command.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "proto/ops/utf8.h"
+#include "proto/wire/frame.h"
+
+enum { PINGS = 5 };
+
+static double seconds_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int ping_once(struct tensorctl *ctl, double *seconds, struct fault *fault) {
+    Tensord__Ping request = TENSORD__PING__INIT;
+    ProtobufCMessage *reply;
+    double start = seconds_now();
+    int error = control_call(ctl->control, FRAME_PING, &request.base, FRAME_PONG, &reply, fault);
+    if (error)
+        return error;
+    *seconds = seconds_now() - start;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return STATUS_OK;
+}
+
+int command_ping(struct tensorctl *ctl, struct fault *fault) {
+    unsigned long count = ctl->count ? ctl->count : PINGS;
+    char text[TEXT_UNIT_MAX], median[TEXT_UNIT_MAX];
+    double *times = count <= SIZE_MAX / sizeof *times ? malloc(count * sizeof *times) : NULL;
+    int error = times ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %lu times", count);
+
+    for (unsigned long i = 0; i < count && !error; ++i) {
+        error = ping_once(ctl, &times[i], fault);
+        if (!error) {
+            text_line(stdout, "%s: %lu: %s", control_server(ctl->control), i + 1, text_duration(text, times[i]));
+            error = command_flushed(fault);
+        }
+    }
+    if (!error) {
+        qsort(times, count, sizeof *times, compare_doubles);
+        text_line(stdout, "min %s, median %s", text_duration(text, times[0]), text_duration(median, times[count / 2]));
+    }
+    free(times);
+    return error ? error : command_flushed(fault);
+}
+
+int command_drain(struct tensorctl *ctl, struct fault *fault) {
+    Tensord__Drain request = TENSORD__DRAIN__INIT;
+    Tensord__Done *done;
+    int error = control_call(ctl->control, FRAME_DRAIN, &request.base, FRAME_DONE, (ProtobufCMessage **)&done, fault);
+    if (error)
+        return error;
+    if (done->error)
+        error = fault_set(fault, (enum status)done->error->code, "%s", done->error->message);
+    tensord__done__free_unpacked(done, NULL);
+    return error;
+}
+
+/* ---- kill ---- */
+
+static bool session_parse(const char *text, uint64_t *session) {
+    char *end;
+    errno = 0;
+    *session = strtoull(text, &end, 10);
+    return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
+const char *command_kill_check(const struct tensorctl *ctl) {
+    uint64_t session;
+    if (ctl->user)
+        return ctl->n_words ? "either sessions or --user, not both" : NULL;
+    for (int i = 0; i < ctl->n_words; i++)
+        if (!session_parse(ctl->words[i], &session))
+            return "a session is a number, as status shows it";
+    return ctl->n_words ? NULL : "which session? the number of a session is missing (or --user NAME)";
+}
+
+/* All sessions that a user has now. One that ends meanwhile has not to be ended. */
+static int kill_user(struct tensorctl *ctl, const char *reason, struct fault *fault) {
+    Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
+    Tensord__Status *status;
+    struct fault one;
+    unsigned ended = 0;
+    int error =
+        control_call(ctl->control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)&status, fault);
+    if (error)
+        return error;
+    for (size_t i = 0; i < status->n_sessions && !error; i++) {
+        if (strcmp(status->sessions[i]->principal, ctl->user) != 0)
+            continue;
+        error = tensorctl_kill(ctl->control, status->sessions[i]->id, reason, &one);
+        ended += error == STATUS_OK;
+        if (error == STATUS_INVALID_ARGUMENT) /* it is gone */
+            error = STATUS_OK;
+        if (error)
+            *fault = one;
+    }
+    tensord__status__free_unpacked(status, NULL);
+    if (ended || !error) {
+        char shown[256]; /* the name may come from a client, by way of a shell */
+        utf8_clean(shown, sizeof shown, ctl->user);
+        printf("%u session%s of %s ended\n", ended, ended == 1 ? "" : "s", shown);
+    }
+    return error ? error : command_flushed(fault);
+}
+
+/* Each of them is tried; the first failure is told. */
+int command_kill(struct tensorctl *ctl, struct fault *fault) {
+    const char *reason = ctl->reason ? ctl->reason : "";
+    int first = STATUS_OK;
+    if (ctl->user)
+        return kill_user(ctl, reason, fault);
+    for (int i = 0; i < ctl->n_words; i++) {
+        struct fault one;
+        uint64_t session;
+        session_parse(ctl->words[i], &session);
+        int error = tensorctl_kill(ctl->control, session, reason, &one);
+        if (error && !first) {
+            first = error;
+            *fault = one;
+        }
+        if (error == STATUS_CONNECTION || error == STATUS_TIMED_OUT)
+            break;
+    }
+    return first;
+}
+
+const char *command_top_check(const struct tensorctl *ctl) {
+    return ctl->count && !ctl->batch ? "--count is for --batch" : NULL;
+}
+
+int command_top(struct tensorctl *ctl, struct fault *fault) {
+    struct control *control = ctl->control;
+    const struct top_options options = {.url = ctl->url,
+                                        .interval_s = ctl->interval_s > 0 ? ctl->interval_s : 1,
+                                        .batch = ctl->batch,
+                                        .count = ctl->count};
+    ctl->control = NULL;
+    return top_run(control, &options, fault);
+}
+
+int command_trace(struct tensorctl *ctl, struct fault *fault) {
+    const struct trace_wish wish = {
+        .seconds = ctl->seconds > 0 ? ctl->seconds : 5,
+        .session = ctl->session,
+        .path = ctl->output ? ctl->output : "trace.json",
+    };
+    return tensorctl_trace(ctl->control, ctl->url, &wish, ctl->words, ctl->n_words, fault);
+}

@@ -1,0 +1,94 @@
+/* tensorctl's commands: what the command line has said, and what each of them does with it. One thread. */
+#pragma once
+
+#include "client/lib/control.h"
+#include "client/tensorctl/tensorctl.h"
+#include "client/tensorctl/tensorctl_device.h"
+#include "client/tensorctl/top.h"
+
+struct command;
+
+/* Each option but --url, --help and --version belongs to the commands that name it in `options`. */
+enum command_option {
+    COMMAND_JSON,
+    COMMAND_WATCH,
+    COMMAND_REASON,
+    COMMAND_USER,
+    COMMAND_SECONDS,
+    COMMAND_OUTPUT,
+    COMMAND_INTERVAL,
+    COMMAND_BATCH,
+    COMMAND_COUNT,
+    COMMAND_REPLACE,
+    COMMAND_ALL,
+    COMMAND_TO,
+    COMMAND_SESSION,
+    COMMAND_OPTIONS
+};
+#define COMMAND_TAKES(option) (1u << (option))
+
+struct tensorctl {
+    struct control *control;
+    const struct command *command;
+    const char *url;
+    bool json, replace;
+    bool all;            /* names */
+    const char *to;      /* the same */
+    double watch_s;      /* 0: once */
+    const char *reason;  /* kill */
+    const char *user;    /* kill, names */
+    double interval_s;   /* top; 0: not said */
+    bool batch;          /* the same */
+    uint64_t session;    /* trace: its number; 0: all */
+    unsigned long count; /* top --batch, ping; 0: not said */
+    double seconds;      /* trace, bench; 0: not said */
+    const char *output;  /* trace; NULL: not said */
+    const char **words;  /* behind the command */
+    int n_words;
+    unsigned given; /* options, as bits */
+};
+
+struct command {
+    const char *name;
+    const char *arguments; /* behind the name, in its usage; "" for none */
+    const char *summary;   /* one line of `tensorctl --help` */
+    const char *text;      /* what else its own --help says; lines of at most 80 columns; NULL: nothing */
+    unsigned options;      /* bits of COMMAND_TAKES() */
+    int words_min, words_max;
+    const char *missing;                                                      /* said where there are fewer words */
+    const char *(*check)(const struct tensorctl *ctl);                        /* what else is wrong; NULL: nothing is */
+    int (*run)(struct tensorctl *ctl, struct fault *fault);                   /* with a control connection, or else */
+    int (*device)(const struct tensorctl_device *about, struct fault *fault); /* with sessions of its own */
+    enum tensorctl_view view;
+    bool local_words;    /* with words it asks no daemon */
+    unsigned timeout_ms; /* of each request; 0: CONTROL_TIMEOUT_MS */
+};
+
+/* tensorctl.c. A control connection for the command; ctl->control is NULL before, and where there is none. */
+int tensorctl_connect(struct tensorctl *ctl, struct fault *fault);
+
+/* command_view.c */
+int command_view(struct tensorctl *ctl, struct fault *fault);
+int command_operations(struct tensorctl *ctl, struct fault *fault);
+/* What was printed has gone out; else STATUS_INTERNAL. */
+int command_flushed(struct fault *fault);
+
+/* command.c */
+int command_ping(struct tensorctl *ctl, struct fault *fault);
+int command_drain(struct tensorctl *ctl, struct fault *fault);
+const char *command_kill_check(const struct tensorctl *ctl);
+int command_kill(struct tensorctl *ctl, struct fault *fault);
+const char *command_top_check(const struct tensorctl *ctl);
+int command_top(struct tensorctl *ctl, struct fault *fault);
+int command_trace(struct tensorctl *ctl, struct fault *fault);
+const char *command_names_check(const struct tensorctl *ctl);
+
+/* command_config.c */
+int command_config(struct tensorctl *ctl, struct fault *fault);
+
+/* command_line.c: what stands on the command line. */
+
+enum { COMMAND_USAGE_EXIT = 2 };
+
+/* Fills *ctl. -1: go on; else the exit status, with everything said that there is to say. */
+int command_line_read(struct tensorctl *ctl, int argc, char **argv, const struct command *commands, size_t n_commands);

@@ -1,0 +1,160 @@
+/* tensorctl: asks a running daemon how it is, and tells it what to do. Most commands talk to the front alone, so that they
+ * are answered while a device is busy or hung; those of tensorctl_device.h talk to a device. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/tensorctl/command.h"
+#include "client/lib/secure.h"
+#include "proto/net/url.h"
+
+enum { DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
+
+static const struct command tensorctl_commands[] = {
+    {"status", "", "devices and sessions: memory, work, failures",
+     .text = "In a bar of memory, '#' is in tensors, '=' is reserved by the pool, unused,\n"
+             "'.' is free.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_WATCH), .run = command_view,
+     .view = TENSORCTL_STATUS},
+    {"devices", "[DEVICE]...", "what devices there are, and how they do", .options = COMMAND_TAKES(COMMAND_JSON),
+     .words_max = INT_MAX, .run = command_view, .view = TENSORCTL_DEVICES},
+    {"sessions", "", "who uses them, the largest in memory first", .options = COMMAND_TAKES(COMMAND_JSON),
+     .run = command_view, .view = TENSORCTL_SESSIONS},
+    {"top", "", "devices and sessions on a screen, refreshed; h tells its keys",
+     .text = "With --batch, --count is the number of frames.\n",
+     .options = COMMAND_TAKES(COMMAND_INTERVAL) | COMMAND_TAKES(COMMAND_BATCH) | COMMAND_TAKES(COMMAND_COUNT),
+     .check = command_top_check, .run = command_top, .timeout_ms = TOP_TIMEOUT_MS},
+    {"ops", "[NAME]...", "the operations, and which devices have them; or all about one",
+     .text = "Without a name: the dtypes that an operation takes, and what devices lack of\n"
+             "it. With names: what these operations take, give and mean, as this version\n"
+             "knows them; no daemon is asked.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON), .words_max = INT_MAX, .local_words = true, .run = command_operations},
+    {"trace", "[DEVICE]...", "what ran when, as a file for https://ui.perfetto.dev",
+     .text = "Without a device: all that are ready. --seconds is 5 where it is left out.\n",
+     .options = COMMAND_TAKES(COMMAND_SECONDS) | COMMAND_TAKES(COMMAND_OUTPUT) | COMMAND_TAKES(COMMAND_SESSION),
+     .words_max = INT_MAX,
+     .run = command_trace},
+    {"ping", "", "the time that the daemon takes to answer", .text = "--count is 5 where it is left out.\n",
+     .options = COMMAND_TAKES(COMMAND_COUNT), .run = command_ping},
+    {"bench", "[DEVICE]", "how fast a device is from here: round trip, small operations, bulk, products",
+     .text = "Medians, with whatever else runs there meanwhile. --seconds, for each row, is 1\n"
+             "where it is left out. Takes 320 MiB of the device.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_SECONDS), .words_max = 1,
+     .device = tensorctl_bench},
+    {"config", "", "the daemon's configuration, and where each value comes from",
+     .text = "As a configuration file. Behind each value is its origin (default, flag, or a\n"
+             "file), and whether SIGHUP has the daemon read it again.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON), .run = command_config},
+    {"kill", "ID... | --user NAME", "end sessions: their clients are told, their memory given back",
+     .options = COMMAND_TAKES(COMMAND_REASON) | COMMAND_TAKES(COMMAND_USER), .words_max = INT_MAX,
+     .check = command_kill_check, .run = command_kill},
+    {"drain", "", "have the daemon finish what is queued, and end; waits for that", .run = command_drain,
+     .timeout_ms = DRAIN_TIMEOUT_MS},
+    {"names", "[rm | mv] [DEVICE] [NAME]...", "named tensors: yours, or with --all everybody's",
+     .text = "names [DEVICE]             lists them; without a device those of all devices\n"
+             "names rm DEVICE NAME...    removes these; with --all, and no name, all\n"
+             "names mv DEVICE NAME NEW   renames one\n"
+             "names mv DEVICE NAME... --to USER\n"
+             "                           gives these to somebody else; with --all all\n"
+             "Names of a user who was removed are nobody's: --all lists them as NAME#ID, which\n"
+             "--user takes, too.\n",
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_ALL) | COMMAND_TAKES(COMMAND_USER) |
+                COMMAND_TAKES(COMMAND_TO),
+     .words_max = INT_MAX, .check = command_names_check, .device = tensorctl_names},
+    {"save", "DEVICE FILE [NAME]...", "writes named tensors, or these, to a safetensors file", .words_min = 2,
+     .words_max = INT_MAX, .missing = "which device, to which file?", .device = tensorctl_save},
+    {"load", "DEVICE FILE", "names the tensors of a safetensors file", .options = COMMAND_TAKES(COMMAND_REPLACE),
+     .words_min = 2, .words_max = 2, .missing = "which device, from which file?", .device = tensorctl_load},
+};
+
+static int failed(int error, const struct fault *fault) {
+    char text[sizeof fault->message * 4];
+    text_fit(text, sizeof text, *fault->message ? fault->message : status_text(error), UINT_MAX);
+    fprintf(stderr, "tensorctl: %s\n", text);
+    return EXIT_FAILURE;
+}
+
+/* Whether the system's daemon is installed as a service. */
+static bool is_installed(void) {
+    static const char *const folders[] = {"/etc", "/usr/local/lib", "/usr/lib", "/lib"};
+    char path[64];
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s/systemd/system/tensord.service", folders[i]);
+        if (!access(path, F_OK))
+            return true;
+    }
+    return false;
+}
+
+/* Where it could be right: nobody listens at a socket of this host, where the user may make one. */
+static void tell_how_to_start(const char *given) {
+    char text[CONTROL_URL_MAX], folder[sizeof((struct url *)0)->path];
+    struct url url;
+    if (control_url(given, text, NULL) || url_parse(text, &url, NULL) || url.kind != URL_UNIX ||
+        (access(url.path, W_OK) && errno != ENOENT))
+        return;
+    if (is_installed()) {
+        fputs("To start the daemon that is installed here: systemctl start tensord\n", stderr);
+        return;
+    }
+    snprintf(folder, sizeof folder, "%s", url.path);
+    *strrchr(folder, '/') = 0;
+    if (!access(*folder ? folder : "/", W_OK))
+        fprintf(stderr, "To start a daemon there: tensord --listen %s\n", text);
+}
+
+int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
+    char url[CONTROL_URL_MAX];
+    struct tls_context *tls = NULL;
+    int error = control_url(ctl->url, url, fault);
+    if (!error)
+        error = secure_create(url, &(struct secure_files){NULL}, &tls, fault);
+    if (!error)
+        error =
+            control_open(url, tls, ctl->command->timeout_ms, "tensorctl " TENSORD_VERSION, NULL, &ctl->control, fault);
+    tls_context_release(tls);
+    return error;
+}
+
+static int device_command(const struct tensorctl *ctl) {
+    struct tensorctl_device about = {
+        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace, .seconds = ctl->seconds,
+        .all = ctl->all, .owner = ctl->user, .to = ctl->to, .words = ctl->words, .n_words = ctl->n_words};
+    struct fault fault = {0};
+    if (ctl->n_words > 1) {
+        about.file = ctl->words[1];
+        about.names = ctl->words + 2;
+        about.n_names = ctl->n_words - 2;
+    }
+    int error = ctl->command->device(&about, &fault);
+    if (error)
+        failed(error, &fault);
+    if (error == STATUS_CONNECTION)
+        tell_how_to_start(ctl->url);
+    return error ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv) {
+    struct tensorctl ctl = {0};
+    struct fault fault = {0};
+    int code =
+        command_line_read(&ctl, argc, argv, tensorctl_commands, sizeof tensorctl_commands / sizeof *tensorctl_commands);
+    if (code >= 0)
+        return code;
+    text_columns_find(STDOUT_FILENO);
+    if (ctl.command->device)
+        return device_command(&ctl);
+    bool local = ctl.command->local_words && ctl.n_words;
+    int error = local ? STATUS_OK : tensorctl_connect(&ctl, &fault);
+    if (error) {
+        failed(error, &fault);
+        if (error == STATUS_CONNECTION)
+            tell_how_to_start(ctl.url);
+        return EXIT_FAILURE;
+    }
+    error = ctl.command->run(&ctl, &fault);
+    control_close(ctl.control);
+    return error ? failed(error, &fault) : EXIT_SUCCESS;
+}

@@ -1,0 +1,89 @@
+/* tensorctl's views of the daemon's messages. One thread; nothing here keeps a pointer past its call. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/wire/tensord.pb-c.h"
+
+enum tensorctl_view { TENSORCTL_STATUS, TENSORCTL_DEVICES, TENSORCTL_SESSIONS };
+
+/* For people: lines that fit text_columns(), with units. */
+void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view);
+/* For programs: one JSON value and a newline, over several indented lines if `pretty`. Bytes are integers. */
+void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty);
+/* The table of operations and what each device has of it; as JSON: status_json_write_operations(). */
+void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list);
+/* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
+void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
+
+struct control;
+struct fault;
+/* Records what runs on these devices (none: all that are ready) for so long, and writes it to a file for Perfetto. */
+struct trace_wish {
+    double seconds;
+    uint64_t session; /* this one alone; 0: all */
+    const char *path; /* "-": standard output */
+};
+int tensorctl_trace(struct control *control, const char *url, const struct trace_wish *wish,
+                    const char *const devices[], int n_devices, struct fault *fault);
+/* Ends a session; `fault` says why not. */
+int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
+/* What each principal has on each device, as a table; nothing where there is none. */
+void tensorctl_principals_write(FILE *out, const Tensord__Status *status);
+/* Which limits were met, and how often, after `head`; nothing where none was. */
+void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *const *limits, size_t n);
+
+/* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
+
+enum { TEXT_COLUMNS = 80, TEXT_COLUMNS_LEAST = 40, TEXT_UNIT_MAX = 32 };
+
+/* How wide lines may be: TEXT_COLUMNS, until text_columns_find() has looked where they go. A terminal has its width; where
+ * there is none, in a pipe or a file, nothing is cut and nothing is broken. */
+unsigned text_columns(void);
+void text_columns_find(int fd);
+void text_columns_set(unsigned columns);
+
+/* Copies `text` to `out` so that it is safe to show and at most `columns` wide: control characters become '?', and what
+ * does not fit gives way to "…". Returns the width. */
+unsigned text_fit(char *out, size_t size, const char *text, unsigned columns);
+unsigned text_width(const char *text);
+/* Prints one line, cut at text_columns(). */
+void text_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints `text` broken at spaces into lines of text_columns(), the first one after `head` (short, ASCII), the others
+ * indented as far. */
+void text_wrap(FILE *out, const char *head, const char *text);
+
+/* These write to and return `out`: "12.5 MiB", "3.2 min", "1.23M" (thousands k, M, G). */
+const char *text_bytes(char out[TEXT_UNIT_MAX], double bytes);
+const char *text_duration(char out[TEXT_UNIT_MAX], double seconds);
+const char *text_count(char out[TEXT_UNIT_MAX], double count);
+
+/* A table whose columns are as wide as their cells need. Where the sum is too much, the widest flexible columns give; where
+ * that is not enough, the columns that matter least are left out. */
+enum { TABLE_COLUMNS_MAX = 16, TABLE_CELL_MAX = 96 };
+
+struct table_column {
+    const char *title;
+    bool right;     /* aligned to the right */
+    bool flexible;  /* may be cut */
+    unsigned spare; /* may be left out, those with the greatest number first; 0: never */
+};
+struct table {
+    const struct table_column *columns; /* borrowed */
+    unsigned n_columns, gap;
+    size_t n_rows;
+    char **cells; /* [n_rows][n_columns]; NULL: empty */
+    unsigned widths[TABLE_COLUMNS_MAX];
+    bool hidden[TABLE_COLUMNS_MAX];
+};
+
+/* With empty cells; false: out of memory. */
+bool table_init(struct table *table, const struct table_column *columns, unsigned n_columns, size_t n_rows);
+void table_finish(struct table *table);
+void table_set(struct table *table, size_t row, unsigned column, const char *text);
+/* Fixes the widths and prints the titles; then rows are printed in any order. */
+void table_head(struct table *table, FILE *out);
+void table_row(const struct table *table, size_t row, FILE *out);

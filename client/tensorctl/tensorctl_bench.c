@@ -1,0 +1,216 @@
+/* How fast a daemon is from here, as redis-benchmark tells it of Redis: what a program that starts now would see, with whatever
+ * else runs on the device meanwhile. Each row repeats its work for a while and shows the median, and the slowest in a
+ * hundred where there are enough of them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/tensorctl/tensorctl.h"
+#include "client/tensorctl/tensorctl_device.h"
+#include "proto/files/json.h"
+
+enum {
+    BENCH_SAMPLES_MAX = 100000,
+    BENCH_SAMPLES_MIN = 3,
+    BENCH_CHAIN = 10000,
+    BENCH_SMALL = 16,
+    BENCH_BULK_BYTES = 64 << 20,
+    BENCH_MATRIX = 1024,
+};
+
+struct bench {
+    td_device *device;
+    float *bulk;
+    td_tensor *small, *matrix, *large;
+};
+
+static double bench_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- the work of each row; the library's code ---- */
+
+static int bench_round_trip(struct bench *bench) {
+    float got[BENCH_SMALL];
+    return td_fetch(bench->small, got, sizeof got);
+}
+
+/* A queue that is full is waited for. */
+static td_tensor *bench_add(struct bench *bench, td_tensor *x) {
+    for (;;) {
+        td_tensor *sum = td_add(x, bench->small);
+        if (sum || td_last_error()->code != TD_E_AGAIN || td_sync(bench->device))
+            return sum;
+    }
+}
+
+static int bench_chain(struct bench *bench) {
+    td_tensor *x = bench->small;
+    for (int i = 0; i < BENCH_CHAIN; i++) {
+        td_tensor *next = bench_add(bench, x);
+        if (x != bench->small)
+            td_release(x);
+        if (!next)
+            return td_last_error()->code;
+        x = next;
+    }
+    int code = td_wait(x);
+    td_release(x);
+    return code;
+}
+
+static int bench_wait(td_tensor *tensor) {
+    int code = tensor ? td_wait(tensor) : td_last_error()->code;
+    td_release(tensor);
+    return code;
+}
+
+static int bench_upload(struct bench *bench) {
+    return bench_wait(
+        td_upload(bench->device, TD_F32, TD_SHAPE(BENCH_BULK_BYTES / (int64_t)sizeof(float)), bench->bulk));
+}
+
+static int bench_fetch(struct bench *bench) {
+    return td_fetch(bench->large, bench->bulk, BENCH_BULK_BYTES);
+}
+
+static int bench_add_large(struct bench *bench) {
+    return bench_wait(td_add(bench->large, bench->large));
+}
+
+static int bench_product(struct bench *bench) {
+    return bench_wait(td_matmul(bench->matrix, bench->matrix));
+}
+
+static const struct bench_row {
+    const char *key, *what;
+    int (*run)(struct bench *bench);
+    double amount; /* of `unit`, in one run; 0: the time is what counts */
+    const char *unit;
+} bench_rows[] = {
+    {"round_trip", "fetch of 16 floats", bench_round_trip, 0, "s"},
+    {"small_operations", "chained additions of 16 floats", bench_chain, BENCH_CHAIN, "op/s"},
+    {"upload", "upload of 64 MiB", bench_upload, BENCH_BULK_BYTES, "B/s"},
+    {"fetch", "fetch of 64 MiB", bench_fetch, BENCH_BULK_BYTES, "B/s"},
+    {"addition", "64 MiB added to itself, read and written", bench_add_large, 2.0 * BENCH_BULK_BYTES, "B/s"},
+    {"product", "product of f32 matrices of 1024 x 1024", bench_product, 2.0 * BENCH_MATRIX *BENCH_MATRIX *BENCH_MATRIX,
+     "flop/s"},
+};
+enum { BENCH_ROWS = sizeof bench_rows / sizeof *bench_rows };
+
+/* ---- measuring ---- */
+
+struct bench_result {
+    size_t samples;
+    double median_s, slow_s; /* `slow_s`: 99 % take no longer; 0: too few to tell */
+};
+
+static int bench_compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* One run first that does not count. */
+static int bench_measure(struct bench *bench, const struct bench_row *row, double seconds, double *times,
+                         struct bench_result *result) {
+    int code = row->run(bench);
+    double end = bench_now() + seconds;
+    size_t n = 0;
+    while (!code && n < BENCH_SAMPLES_MAX && (n < BENCH_SAMPLES_MIN || bench_now() < end)) {
+        double begin = bench_now();
+        code = row->run(bench);
+        times[n++] = bench_now() - begin;
+    }
+    if (code)
+        return code;
+    qsort(times, n, sizeof *times, bench_compare);
+    *result = (struct bench_result){.samples = n, .median_s = times[n / 2]};
+    if (n >= 100)
+        result->slow_s = times[n - 1 - n / 100];
+    return 0;
+}
+
+/* ---- what is shown ---- */
+
+static void bench_print(const struct bench_row *row, const struct bench_result *result) {
+    char rate[TEXT_UNIT_MAX], time[TEXT_UNIT_MAX], slow[TEXT_UNIT_MAX];
+    double per_s = row->amount / result->median_s;
+    printf("%-44.44s ", row->what);
+    if (!strcmp(row->unit, "B/s"))
+        printf("%8s/s  ", text_bytes(rate, per_s));
+    else if (row->amount > 0)
+        printf("%6s %-6s", text_count(rate, per_s), row->unit);
+    else
+        printf("%13s", "");
+    printf("%s", text_duration(time, result->median_s));
+    if (result->slow_s > 0)
+        printf(", 99 %% within %s", text_duration(slow, result->slow_s));
+    printf("\n");
+}
+
+static void bench_print_json(struct json *json, const struct bench_row *row, const struct bench_result *result) {
+    json_open(json, row->key, '{');
+    json_text(json, "what", row->what);
+    json_integer(json, "runs", result->samples);
+    json_real(json, "median_s", result->median_s);
+    if (result->slow_s > 0)
+        json_real(json, "p99_s", result->slow_s);
+    if (row->amount > 0) {
+        json_real(json, "per_s", row->amount / result->median_s);
+        json_text(json, "unit", row->unit);
+    }
+    json_close(json, '}');
+}
+
+static int bench_run_all(struct bench *bench, const struct tensorctl_device *about, struct fault *fault) {
+    struct json json = {.out = stdout, .pretty = true, .first = true};
+    double *times = malloc(BENCH_SAMPLES_MAX * sizeof *times);
+    int code = times ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the times");
+    for (int i = 0; i < BENCH_ROWS && !code; i++) {
+        struct bench_result result;
+        if (bench_measure(bench, &bench_rows[i], about->seconds > 0 ? about->seconds : 1, times, &result)) {
+            code = tensorctl_library_fault(fault);
+            break;
+        }
+        if (i == 0 && about->json) {
+            json_open(&json, NULL, '{');
+            json_text(&json, "device", td_device_name(bench->device));
+        } else if (i == 0) {
+            printf("%s, medians\n", td_device_name(bench->device));
+        }
+        if (about->json)
+            bench_print_json(&json, &bench_rows[i], &result);
+        else
+            bench_print(&bench_rows[i], &result);
+        fflush(stdout);
+    }
+    if (!code && about->json) {
+        json_close(&json, '}');
+        putchar('\n');
+    }
+    free(times);
+    return code;
+}
+
+/* 320 MiB on the device at most, and 64 here. */
+int tensorctl_bench(const struct tensorctl_device *about, struct fault *fault) {
+    struct bench bench = {.bulk = malloc(BENCH_BULK_BYTES)};
+    td_connection *connection = NULL;
+    if (!bench.bulk)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the data");
+    memset(bench.bulk, 0x3f, BENCH_BULK_BYTES); /* pages of its own, and numbers near 0.75 */
+    int code = tensorctl_open(about, &connection, &bench.device, fault);
+    if (!code) {
+        bench.small = td_full(bench.device, TD_F32, TD_SHAPE(BENCH_SMALL), 1);
+        bench.large = td_full(bench.device, TD_F32, TD_SHAPE(BENCH_BULK_BYTES / (int64_t)sizeof(float)), 1);
+        bench.matrix = td_uniform(bench.device, TD_F32, TD_SHAPE(BENCH_MATRIX, BENCH_MATRIX), 1, -1, 1);
+        code = bench.small && bench.large && bench.matrix ? bench_run_all(&bench, about, fault)
+                                                          : tensorctl_library_fault(fault);
+    }
+    td_close(connection);
+    free(bench.bulk);
+    return code;
+}

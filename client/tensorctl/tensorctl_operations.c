@@ -1,0 +1,128 @@
+/* The table of operations, and what each device lacks of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/tensorctl/tensorctl.h"
+
+enum { OPERATIONS_TEXT_MAX = 512 };
+
+static const char *operations_dtype(const Tensord__OperationList *list, uint32_t dtype) {
+    return dtype < list->n_dtypes ? list->dtypes[dtype] : "?";
+}
+
+static bool operations_has(const uint32_t *dtypes, size_t n, uint32_t dtype) {
+    for (size_t i = 0; i < n; ++i)
+        if (dtypes[i] == dtype)
+            return true;
+    return false;
+}
+
+/* Those of `of` that `except` does not have, in words: "f16 bf16". Returns how many. */
+static size_t operations_list(const Tensord__OperationList *list, const uint32_t *of, size_t n_of,
+                              const uint32_t *except, size_t n_except, char *text, size_t size) {
+    size_t n = 0, used = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < n_of; ++i) {
+        if (operations_has(except, n_except, of[i]))
+            continue;
+        if (used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", n ? " " : "", operations_dtype(list, of[i]));
+        ++n;
+    }
+    return n;
+}
+
+/* "all", "all but bool", "f16 bf16 f32 f64". */
+static void operations_dtypes(const Tensord__OperationList *list, const Tensord__Operation *operation, char *text,
+                              size_t size) {
+    char but[OPERATIONS_TEXT_MAX];
+    uint32_t every[64];
+    size_t n = 0, missing;
+    while (n < 64 && n + 1 < list->n_dtypes) {
+        every[n] = (uint32_t)n + 1;
+        ++n;
+    }
+    missing = operations_list(list, every, n, operation->taken, operation->n_taken, but, sizeof but);
+    if (missing == 0)
+        snprintf(text, size, "all");
+    else if (missing < operation->n_taken)
+        snprintf(text, size, "all but %.*s", OPERATIONS_TEXT_MAX - 10, but);
+    else
+        operations_list(list, operation->taken, operation->n_taken, NULL, 0, text, size);
+}
+
+/* What device `d` lacks of it; returns how many dtypes. */
+static size_t operations_missing(const Tensord__OperationList *list, const Tensord__Operation *operation, size_t d,
+                                 char *text, size_t size) {
+    const Tensord__OperationSupport *support = d < operation->n_support ? operation->support[d] : NULL;
+    return operations_list(list, operation->dtypes, operation->n_dtypes, support ? support->dtypes : NULL,
+                           support ? support->n_dtypes : 0, text, size);
+}
+
+/* "all", or the devices that lack something: "cuda:1: no f16 bf16". */
+static void operations_devices(const Tensord__OperationList *list, const Tensord__Operation *operation, char *text,
+                               size_t size) {
+    char missing[OPERATIONS_TEXT_MAX];
+    size_t used = 0;
+    for (size_t d = 0; d < list->n_devices && used < size; ++d) {
+        if (!list->devices[d]->known || !operations_missing(list, operation, d, missing, sizeof missing))
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s: no %s", used ? "; " : "", list->devices[d]->name,
+                                 missing);
+    }
+    if (used == 0)
+        snprintf(text, size, "all");
+}
+
+static void operations_table(FILE *out, const Tensord__OperationList *list) {
+    static const struct table_column columns[] = {{"OPERATION", .flexible = true},
+                                                  {"DTYPES IT TAKES", .flexible = true},
+                                                  {"DEVICES THAT HAVE IT", .flexible = true}};
+    char text[OPERATIONS_TEXT_MAX];
+    struct table table;
+    if (!table_init(&table, columns, sizeof columns / sizeof *columns, list->n_operations))
+        return text_line(out, "out of memory");
+    for (size_t i = 0; i < list->n_operations; ++i) {
+        table_set(&table, i, 0, list->operations[i]->name);
+        operations_dtypes(list, list->operations[i], text, sizeof text);
+        table_set(&table, i, 1, text);
+        operations_devices(list, list->operations[i], text, sizeof text);
+        table_set(&table, i, 2, text);
+    }
+    table_head(&table, out);
+    for (size_t i = 0; i < list->n_operations; ++i)
+        table_row(&table, i, out);
+    table_finish(&table);
+}
+
+/* One device in a line, and what it lacks with the reasons in those below. */
+static void operations_device(FILE *out, const Tensord__OperationList *list, size_t d) {
+    const Tensord__OperationDevice *device = list->devices[d];
+    char text[2 * OPERATIONS_TEXT_MAX], missing[OPERATIONS_TEXT_MAX], head[64];
+    size_t n = 0;
+    snprintf(head, sizeof head, "%.40s: ", device->name);
+    if (!device->known) {
+        snprintf(text, sizeof text, "not known: %s", device->reason);
+        return text_wrap(out, head, text);
+    }
+    for (size_t i = 0; i < list->n_operations; ++i)
+        n += operations_missing(list, list->operations[i], d, missing, sizeof missing) > 0;
+    if (n == 0)
+        return text_line(out, "%snone missing", head);
+    text_line(out, "%s%zu missing, or not with every dtype", head, n);
+    for (size_t i = 0; i < list->n_operations; ++i) {
+        const Tensord__Operation *operation = list->operations[i];
+        if (!operations_missing(list, operation, d, missing, sizeof missing))
+            continue;
+        snprintf(text, sizeof text, "%s with %s: %s", operation->name, missing,
+                 d < operation->n_support ? operation->support[d]->reason : "");
+        text_wrap(out, "    ", text);
+    }
+}
+
+void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list) {
+    operations_table(out, list);
+    fputc('\n', out);
+    for (size_t d = 0; d < list->n_devices; ++d)
+        operations_device(out, list, d);
+}

@@ -1,0 +1,254 @@
+#include "client/tensorctl/top.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/lib/control.h"
+#include "proto/ops/counter.h"
+#include "proto/wire/frame.h"
+
+/* ---- figures ---- */
+
+static int compare_rates(const void *a, const void *b) {
+    const struct top_rate *x = a, *y = b;
+    return x->session < y->session ? -1 : x->session > y->session;
+}
+
+static const struct top_rate *top_find_rate(const struct top *top, uint64_t session) {
+    const struct top_rate wanted = {.session = session};
+    return top->n_rates ? bsearch(&wanted, top->rates, top->n_rates, sizeof wanted, compare_rates) : NULL;
+}
+
+double top_session_rate(const struct top *top, const Tensord__SessionStatus *session) {
+    const struct top_rate *rate = top_find_rate(top, session->id);
+    return rate ? rate->per_s : 0;
+}
+
+/* Devices stay what and where they are while a daemon runs; of another one all trails begin anew. */
+static bool top_follow(struct top *top, const Tensord__Status *status) {
+    if (top->n_trails != status->n_devices) {
+        struct top_trail *trails = calloc(status->n_devices + 1, sizeof *trails);
+        if (!trails)
+            return false;
+        free(top->trails);
+        top->trails = trails;
+        top->n_trails = status->n_devices;
+    }
+    for (size_t i = 0; i < status->n_devices; i++) {
+        const char *name = status->devices[i]->device ? status->devices[i]->device->name : "";
+        struct top_trail *trail = &top->trails[i];
+        if (strncmp(trail->device, name, sizeof trail->device - 1) != 0) {
+            *trail = (struct top_trail){0};
+            strncpy(trail->device, name, sizeof trail->device - 1);
+        }
+        memmove(trail->busy, trail->busy + 1, sizeof trail->busy - sizeof *trail->busy);
+        trail->busy[TOP_TRAIL - 1] = (float)status->devices[i]->busy_ratio;
+    }
+    return true;
+}
+
+bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms) {
+    struct top_rate *rates = calloc(status->n_sessions + 1, sizeof *rates);
+    double seconds = (double)(now_ms - top->taken_ms) / 1e3;
+    if (!rates || !top_follow(top, status)) {
+        free(rates);
+        return false;
+    }
+    for (size_t i = 0; i < status->n_sessions; i++) {
+        const Tensord__SessionStatus *session = status->sessions[i];
+        const struct top_rate *before = top_find_rate(top, session->id);
+        rates[i] = (struct top_rate){.session = session->id, .done = session->ops_done};
+        if (before)
+            rates[i].per_s = counter_rate(before->done, session->ops_done, seconds);
+    }
+    qsort(rates, status->n_sessions, sizeof *rates, compare_rates);
+    free(top->rates);
+    top->rates = rates;
+    top->n_rates = status->n_sessions;
+    if (top->status)
+        tensord__status__free_unpacked(top->status, NULL);
+    top->status = status;
+    top->taken_ms = now_ms;
+    top_sort(top);
+    return true;
+}
+
+void top_finish(struct top *top) {
+    if (top->status)
+        tensord__status__free_unpacked(top->status, NULL);
+    free(top->rates);
+    free(top->trails);
+    *top = (struct top){0};
+}
+
+static int compare_sessions(const void *a, const void *b, void *owner) {
+    const struct top *top = owner;
+    int order =
+        top_column_compare(top, *(Tensord__SessionStatus *const *)a, *(Tensord__SessionStatus *const *)b, top->sort);
+    return top->reverse ? -order : order;
+}
+
+void top_sort(struct top *top) {
+    Tensord__Status *status = top->status;
+    if (!status || !status->n_sessions) {
+        top->cursor = 0;
+        top->selected = 0;
+        return;
+    }
+    qsort_r(status->sessions, status->n_sessions, sizeof *status->sessions, compare_sessions, top);
+    for (size_t i = 0; i < status->n_sessions; i++)
+        if (status->sessions[i]->id == top->selected) {
+            top->cursor = i;
+            return;
+        }
+    if (top->cursor >= status->n_sessions) /* it has ended: the one that is in its place now */
+        top->cursor = status->n_sessions - 1;
+    top->selected = status->sessions[top->cursor]->id;
+}
+
+/* ---- the connection ---- */
+
+struct link {
+    struct control *control; /* NULL: lost */
+    const char *url;
+    struct tls_context *tls;
+};
+
+static void link_lose(struct link *link) {
+    control_close(link->control);
+    link->control = NULL;
+}
+
+static int link_fetch(struct link *link, Tensord__Status **status, struct fault *fault) {
+    Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
+    int error = STATUS_OK;
+    if (!link->control)
+        error = control_open(link->url, link->tls, TOP_TIMEOUT_MS, "tensorctl " TENSORD_VERSION, NULL, &link->control,
+                             fault);
+    if (!error)
+        error = control_call(link->control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)status,
+                             fault);
+    if (error)
+        link_lose(link);
+    return error;
+}
+
+static void top_refresh(struct top *top, struct link *link) {
+    Tensord__Status *status;
+    struct fault fault = {0};
+    top->trouble[0] = 0;
+    if (link_fetch(link, &status, &fault))
+        snprintf(top->trouble, sizeof top->trouble, "connection lost, trying again: %.200s", fault.message);
+    else if (!top_take(top, status, control_now_ms()))
+        tensord__status__free_unpacked(status, NULL);
+}
+
+static void top_kill(struct top *top, struct link *link) {
+    struct fault fault = {0};
+    unsigned long long session = top->victim;
+    int error = link->control ? tensorctl_kill(link->control, top->victim, "ended from tensorctl top", &fault)
+                              : fault_set(&fault, STATUS_CONNECTION, "there is no connection");
+    if (error)
+        snprintf(top->message, sizeof top->message, "session %llu: %s", session, fault.message);
+    else
+        snprintf(top->message, sizeof top->message, "session %llu ends", session);
+    if (error == STATUS_CONNECTION || error == STATUS_PROTOCOL || error == STATUS_TIMED_OUT)
+        link_lose(link); /* a late answer would be taken for another one's */
+    top_refresh(top, link);
+}
+
+/* ---- loops ---- */
+
+/* The signal that ended it; 0: the user. */
+static int top_interact(struct top *top, struct link *link, double interval_s) {
+    int64_t interval_ms = (int64_t)(interval_s * 1e3), next_ms = 0;
+    for (int what = 0;;) {
+        if (control_now_ms() >= next_ms) {
+            top_refresh(top, link);
+            next_ms = control_now_ms() + interval_ms;
+        }
+        top_terminal_show(top);
+        switch (top_terminal_wait(next_ms, &what)) {
+        case TOP_EVENT_SIGNAL:
+            return what;
+        case TOP_EVENT_KEY: {
+            enum top_wish wish = top_key(top, what);
+            if (wish == TOP_QUIT)
+                return 0;
+            if (wish == TOP_KILL)
+                top_kill(top, link);
+            break;
+        }
+        case TOP_EVENT_TIME:
+        case TOP_EVENT_RESIZE:
+            break;
+        }
+    }
+}
+
+/* As plain text: a line at a time, filled up with spaces to where the next text belongs. */
+struct sheet {
+    unsigned row, column;
+};
+
+static void sheet_put(void *owner, unsigned row, unsigned column, enum top_style style, const char *text) {
+    struct sheet *sheet = owner;
+    (void)style;
+    for (; sheet->row < row; sheet->row++, sheet->column = 0)
+        putchar('\n');
+    printf("%*s%s", (int)(column - sheet->column), "", text);
+    sheet->column = column + text_width(text);
+}
+
+static int top_print(struct top *top, struct fault *fault) {
+    struct sheet sheet = {0};
+    size_t lines = 4 * top->status->n_devices + top->status->n_sessions + 16;
+    struct top_canvas canvas = {
+        (unsigned)lines, text_columns() < TOP_BATCH_COLUMNS ? text_columns() : TOP_BATCH_COLUMNS, sheet_put, &sheet};
+    top_draw(top, &canvas);
+    fputs("\n\n", stdout);
+    if (fflush(stdout) || ferror(stdout))
+        return fault_set(fault, STATUS_INTERNAL, "cannot write the output: %s", strerror(errno));
+    return STATUS_OK;
+}
+
+static int top_batch(struct top *top, struct link *link, const struct top_options *options, struct fault *fault) {
+    struct timespec pause = {(time_t)options->interval_s,
+                             (long)((options->interval_s - (double)(time_t)options->interval_s) * 1e9)};
+    int error = STATUS_OK;
+    for (unsigned long i = 0; !error && (!options->count || i < options->count); i++) {
+        Tensord__Status *status;
+        if (i)
+            nanosleep(&pause, NULL);
+        error = link_fetch(link, &status, fault);
+        if (!error && !top_take(top, status, control_now_ms())) {
+            error = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %zu sessions", status->n_sessions);
+            tensord__status__free_unpacked(status, NULL);
+        }
+        if (!error)
+            error = top_print(top, fault);
+    }
+    return error;
+}
+
+int top_run(struct control *control, const struct top_options *options, struct fault *fault) {
+    struct top top = {.sort = TOP_LIVE, .batch = options->batch};
+    struct tls_context *tls = control_tls(control);
+    struct link link = {control, options->url, tls ? tls_context_hold(tls) : NULL};
+    int number = 0, error = options->batch ? top_batch(&top, &link, options, fault) : top_terminal_open(fault);
+    if (!error && !options->batch)
+        number = top_interact(&top, &link, options->interval_s);
+    top_terminal_close();
+    top_finish(&top);
+    control_close(link.control);
+    tls_context_release(link.tls);
+    if (number && number != SIGINT) { /* as if nobody had asked for the terminal back */
+        signal(number, SIG_DFL);
+        raise(number);
+        exit(128 + number);
+    }
+    return error;
+}

@@ -1,0 +1,137 @@
+/* tensorctl top: a screen of devices and sessions that is refreshed in place.
+ *
+ * top.c takes the figures and has the loops; top_columns.c knows the columns of the table of sessions; top_draw.c makes a
+ * frame of it all, for a canvas that may be a terminal (top_terminal.c) or plain text; top_key.c says what keys do. One
+ * thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/tensorctl/tensorctl.h"
+#include "proto/ops/status.h"
+
+struct control;
+
+enum {
+    TOP_TIMEOUT_MS = 2000,  /* for an answer: so long keys may have to wait */
+    TOP_BATCH_COLUMNS = 200 /* where lines have no end: room for all that there is */
+};
+
+struct top_options {
+    const char *url;
+    double interval_s;
+    bool batch;          /* frames as plain text, one after the other */
+    unsigned long count; /* of frames; 0: no end */
+};
+/* Runs until the user quits, a signal ends it, or, in a batch, the daemon is gone. Takes over the control connection. */
+int top_run(struct control *control, const struct top_options *options, struct fault *fault);
+
+/* ---- what is shown ---- */
+
+enum top_column {
+    TOP_ID,
+    TOP_USER,
+    TOP_DEVICE,
+    TOP_LIVE,
+    TOP_PEAK,
+    TOP_TENSORS,
+    TOP_QUEUED,
+    TOP_SHARE,
+    TOP_RATE,
+    TOP_DONE,
+    TOP_FAILED,
+    TOP_AGE,
+    TOP_PID,
+    TOP_PEER,
+    TOP_CLIENT,
+    TOP_LABEL,
+    TOP_COLUMNS
+};
+
+enum top_mode { TOP_TABLE, TOP_HELP, TOP_CONFIRM };
+
+struct top_rate {
+    uint64_t session, done;
+    double per_s;
+};
+
+/* How busy a device was at the last looks, for a line of sparks. */
+enum { TOP_TRAIL = 30 };
+struct top_trail {
+    char device[64];
+    float busy[TOP_TRAIL]; /* 0 to 1, the newest last */
+};
+
+struct top {
+    struct top_trail *trails; /* of the devices, in the order of the status */
+    size_t n_trails;
+    Tensord__Status *status; /* the newest; its sessions are in the order that is shown. NULL: none yet */
+    struct top_rate *rates;  /* of these, by number */
+    size_t n_rates;
+    int64_t taken_ms;
+    bool batch;
+    char trouble[256]; /* with the connection; "" */
+    char message[320]; /* what became of the user's last wish; "" */
+    enum top_column sort;
+    bool reverse;
+    uint64_t selected; /* session; 0: none */
+    size_t cursor;     /* its place */
+    size_t first, first_device;
+    size_t page; /* sessions that the last frame had room for */
+    enum top_mode mode;
+    uint64_t victim; /* TOP_CONFIRM: session that is to be ended */
+};
+
+/* Takes over the status, which came at this time (control_now_ms()). False: no memory; the old one stays. */
+bool top_take(struct top *top, Tensord__Status *status, int64_t now_ms);
+void top_finish(struct top *top);
+/* Operations per second of a session since the figures before. */
+double top_session_rate(const struct top *top, const Tensord__SessionStatus *session);
+/* Puts the sessions in order and keeps the selected one selected. */
+void top_sort(struct top *top);
+
+/* ---- columns ---- */
+
+struct top_column_info {
+    const char *title;
+    char key;           /* that sorts by it */
+    unsigned width;     /* 0: what is left */
+    unsigned important; /* the least goes first where a line is too short */
+    bool right;
+};
+const struct top_column_info *top_column_info(enum top_column column);
+void top_column_text(const struct top *top, const Tensord__SessionStatus *session, enum top_column column,
+                     char text[TABLE_CELL_MAX]);
+int top_column_compare(const struct top *top, const Tensord__SessionStatus *a, const Tensord__SessionStatus *b,
+                       enum top_column column);
+
+/* ---- a frame ---- */
+
+enum top_style { TOP_PLAIN, TOP_BOLD, TOP_TITLES, TOP_SELECTED, TOP_BAR, TOP_WARNING };
+
+/* Texts are put from left to right and from top to bottom, lie within the canvas and are safe to show. */
+struct top_canvas {
+    unsigned rows, columns;
+    void (*put)(void *owner, unsigned row, unsigned column, enum top_style style, const char *text);
+    void *owner;
+};
+void top_draw(struct top *top, const struct top_canvas *canvas);
+
+/* ---- keys ---- */
+
+enum { TOP_KEY_UP = 256, TOP_KEY_DOWN, TOP_KEY_PAGE_UP, TOP_KEY_PAGE_DOWN, TOP_KEY_HOME, TOP_KEY_END };
+enum top_wish { TOP_GO_ON, TOP_QUIT, TOP_KILL /* the victim */ };
+enum top_wish top_key(struct top *top, int key);
+
+/* ---- the terminal ---- */
+
+enum top_event { TOP_EVENT_KEY, TOP_EVENT_TIME, TOP_EVENT_RESIZE, TOP_EVENT_SIGNAL };
+
+/* Takes the terminal of standard input and output over; says why not. */
+int top_terminal_open(struct fault *fault);
+void top_terminal_close(void);
+void top_terminal_show(struct top *top);
+/* Waits for something to happen until `deadline_ms`; *what: the key, or the signal that asks for the end. */
+enum top_event top_terminal_wait(int64_t deadline_ms, int *what);

@@ -1,0 +1,321 @@
+#include <stdarg.h>
+#include <string.h>
+
+#include "client/tensorctl/top.h"
+
+enum {
+    DRAW_WIDE = 110, /* columns from which a device has one line */
+    DRAW_TEXT_MAX = 512,
+    DRAW_FIELD_MAX = 128,
+    DRAW_BAR_MAX = 24,
+};
+
+/* Where the next text goes. */
+struct pen {
+    const struct top_canvas *canvas;
+    unsigned row, column;
+};
+
+static void pen_put(struct pen *pen, enum top_style style, const char *text) {
+    char safe[DRAW_TEXT_MAX];
+    if (pen->row >= pen->canvas->rows || pen->column >= pen->canvas->columns)
+        return;
+    unsigned width = text_fit(safe, sizeof safe, text, pen->canvas->columns - pen->column);
+    if (width)
+        pen->canvas->put(pen->canvas->owner, pen->row, pen->column, style, safe);
+    pen->column += width;
+}
+
+__attribute__((format(printf, 3, 4))) static void pen_print(struct pen *pen, enum top_style style, const char *format,
+                                                            ...) {
+    char text[DRAW_TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pen_put(pen, style, text);
+}
+
+static void pen_line(struct pen *pen) {
+    pen->row++;
+    pen->column = 0;
+}
+
+/* A text in a field of this width, and a space. */
+static void pen_field(struct pen *pen, enum top_style style, const char *text, unsigned width, bool right) {
+    char line[DRAW_TEXT_MAX + DRAW_FIELD_MAX], cell[DRAW_TEXT_MAX];
+    if (width >= DRAW_FIELD_MAX)
+        width = DRAW_FIELD_MAX - 1;
+    size_t fill = width - text_fit(cell, sizeof cell, text, width), bytes = strlen(cell), before = right ? fill : 0;
+    memset(line, ' ', sizeof line);
+    memcpy(line + before, cell, bytes);
+    line[bytes + fill + 1] = 0;
+    pen_put(pen, style, line);
+}
+
+/* ---- devices ---- */
+
+static double reading(const Tensord__Reading *reading, double otherwise) {
+    return reading ? (double)reading->value : otherwise;
+}
+
+/* "[####==oo....]": in tensors, reserved by the pool and unused, others', free. */
+static void draw_memory_bar(struct pen *pen, const Tensord__DeviceStatus *device, unsigned width) {
+    const Tensord__DeviceReadings *readings = device->readings;
+    double others = readings ? reading(readings->memory_others, 0) : 0;
+    double total =
+        readings ? reading(readings->memory_total, (double)device->memory_total) : (double)device->memory_total;
+    char bar[DRAW_BAR_MAX + 1];
+    if (!(total > 0))
+        total = 1;
+    double live = (double)device->memory_live / total * width, kept = (double)device->memory_reserved / total * width,
+           end = kept + others / total * width;
+    if (live > 0 && live < 1)
+        live = 1; /* what is there at all shows */
+    for (unsigned i = 0; i < width; i++)
+        bar[i] = i + 0.5 < live ? '#' : i + 0.5 < kept ? '=' : i + 0.5 < end ? 'o' : '.';
+    bar[width] = 0;
+    pen_put(pen, TOP_PLAIN, "[");
+    pen_put(pen, TOP_BAR, bar);
+    pen_put(pen, TOP_PLAIN, "] ");
+}
+
+static void draw_load_bar(struct pen *pen, double percent, unsigned width) {
+    char bar[DRAW_BAR_MAX + 1];
+    for (unsigned i = 0; i < width; i++)
+        bar[i] = i + 0.5 < percent / 100 * width ? '#' : '.';
+    bar[width] = 0;
+    pen_put(pen, TOP_PLAIN, "[");
+    pen_put(pen, TOP_BAR, bar);
+    pen_print(pen, TOP_PLAIN, "] %3.0f%% ", percent);
+}
+
+static void draw_memory(struct pen *pen, const Tensord__DeviceStatus *device, unsigned width) {
+    char live[TEXT_UNIT_MAX], total[TEXT_UNIT_MAX], text[2 * TEXT_UNIT_MAX + 4];
+    draw_memory_bar(pen, device, width);
+    snprintf(text, sizeof text, "%s/%s", text_bytes(live, (double)device->memory_live),
+             text_bytes(total, (double)device->memory_total));
+    pen_field(pen, TOP_PLAIN, text, 17, true);
+}
+
+/* What NVML tells; nothing for a CPU. */
+static void draw_readings(struct pen *pen, const Tensord__DeviceStatus *device, unsigned width) {
+    const Tensord__DeviceReadings *readings = device->readings;
+    if (!readings)
+        return;
+    if (readings->utilisation_gpu) {
+        pen_put(pen, TOP_PLAIN, "gpu ");
+        draw_load_bar(pen, reading(readings->utilisation_gpu, 0), width);
+    }
+    if (readings->temperature)
+        pen_print(pen, TOP_PLAIN, "%.0f°C ", reading(readings->temperature, 0));
+    if (readings->power_draw)
+        pen_print(pen, TOP_PLAIN, "%.0f W ", reading(readings->power_draw, 0) / 1e3);
+}
+
+/* "▁▁▃█": the last looks, where a device has been busy at any of them. */
+static void draw_trail(struct pen *pen, const struct top_trail *trail) {
+    static const char *const sparks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    char line[TOP_TRAIL * 3 + 1] = "";
+    for (int i = 0; i < TOP_TRAIL; i++) {
+        double busy = trail->busy[i] > 1 ? 1 : trail->busy[i] > 0 ? trail->busy[i] : 0;
+        int level = (int)(busy * 8 + 0.5);
+        strcat(line, sparks[level || busy < 0.005 ? level : 1]);
+    }
+    pen_put(pen, TOP_BAR, line);
+    pen_put(pen, TOP_PLAIN, " ");
+}
+
+static void draw_work(struct pen *pen, const Tensord__DeviceStatus *device) {
+    char rate[TEXT_UNIT_MAX], queue[TEXT_UNIT_MAX], age[TEXT_UNIT_MAX];
+    pen_print(pen, TOP_PLAIN, "busy %3.0f%% %s op/s %s queued", device->busy_ratio * 100,
+              text_count(rate, device->ops_per_s), text_count(queue, (double)device->queue_depth));
+    if (device->stalled_s >= 1)
+        pen_print(pen, TOP_WARNING, " stalled for %s", text_duration(age, device->stalled_s));
+    if (device->names_unsaved)
+        pen_print(pen, *device->names_save_fault ? TOP_WARNING : TOP_PLAIN, " %s name%s unsaved for %s",
+                  text_count(queue, (double)device->names_unsaved), device->names_unsaved == 1 ? "" : "s",
+                  text_duration(age, device->names_unsaved_s));
+}
+
+static void draw_device(struct pen *pen, const struct top *top, size_t number, unsigned lines) {
+    const Tensord__DeviceStatus *device = top->status->devices[number];
+    static const Tensord__Device unknown = TENSORD__DEVICE__INIT;
+    const Tensord__Device *about = device->device ? device->device : &unknown;
+    unsigned columns = pen->canvas->columns, bar = columns >= 70 ? DRAW_BAR_MAX : columns >= 50 ? 12 : 6;
+    bool well = strcmp(about->state, "ready") == 0;
+    pen_field(pen, TOP_BOLD, about->name, columns >= 50 ? 8 : 7, false);
+    if (lines == 1) {
+        if (!well)
+            pen_field(pen, TOP_WARNING, about->state, 11, false);
+        draw_memory(pen, device, columns >= DRAW_WIDE ? DRAW_BAR_MAX : bar);
+        draw_readings(pen, device, 10);
+        if (columns >= DRAW_WIDE)
+            draw_trail(pen, &top->trails[number]);
+        draw_work(pen, device);
+        pen_line(pen);
+        return;
+    }
+    pen_field(pen, well ? TOP_PLAIN : TOP_WARNING, about->state, 11, false);
+    draw_work(pen, device);
+    pen_print(pen, TOP_PLAIN, "  %s", about->model);
+    pen_line(pen);
+    pen_put(pen, TOP_PLAIN, columns >= 50 ? "  mem " : "");
+    draw_memory(pen, device, bar);
+    draw_readings(pen, device, 10);
+    pen_line(pen);
+}
+
+/* In at most half of the screen. Where there are too many, those from first_device on. */
+static void draw_devices(struct pen *pen, struct top *top) {
+    size_t count = top->status->n_devices, room = pen->canvas->rows > 3 ? (pen->canvas->rows - 2) / 2 : 0;
+    unsigned lines = pen->canvas->columns >= DRAW_WIDE || count * 2 > room ? 1 : 2;
+    bool all = count * lines <= room;
+    size_t shown = all ? count : room > 1 ? room - 1 : 0;
+    if (all || top->first_device >= count)
+        top->first_device = 0;
+    for (size_t i = 0; i < shown; i++)
+        draw_device(pen, top, (top->first_device + i) % count, lines);
+    if (!all && room) {
+        pen_print(pen, TOP_PLAIN, "%zu more device%s: d", count - shown, count - shown == 1 ? "" : "s");
+        pen_line(pen);
+    }
+}
+
+/* ---- sessions ---- */
+
+struct draw_layout {
+    bool shown[TOP_COLUMNS];
+    unsigned width[TOP_COLUMNS];
+};
+
+/* Drops the least important columns until a line has room for the others. The one that orders them stays. */
+static void draw_lay_out(const struct top *top, unsigned columns, struct draw_layout *layout) {
+    unsigned sum = 0;
+    for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+        layout->shown[i] = true;
+        layout->width[i] = top_column_info(i)->width ? top_column_info(i)->width : 8;
+        sum += layout->width[i] + 1;
+    }
+    for (unsigned importance = 1; sum > columns && importance < TOP_COLUMNS; importance++)
+        for (unsigned i = 0; i < TOP_COLUMNS; i++)
+            if (top_column_info(i)->important == importance && i != (unsigned)top->sort) {
+                layout->shown[i] = false;
+                sum -= layout->width[i] + 1;
+            }
+    if (layout->shown[TOP_LABEL] && columns > sum)
+        layout->width[TOP_LABEL] += columns - sum;
+}
+
+static void draw_titles(struct pen *pen, const struct top *top, const struct draw_layout *layout) {
+    char title[32];
+    for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+        const struct top_column_info *info = top_column_info(i);
+        bool sorts = i == (unsigned)top->sort;
+        snprintf(title, sizeof title, "%s%s", info->title, !sorts ? "" : top->reverse ? " ▲" : " ▼");
+        if (layout->shown[i])
+            pen_field(pen, sorts ? TOP_SELECTED : TOP_TITLES, title, layout->width[i], info->right);
+    }
+    pen_line(pen);
+}
+
+static void draw_session(struct pen *pen, const struct top *top, const Tensord__SessionStatus *session,
+                         const struct draw_layout *layout) {
+    enum top_style style = session->id == top->selected && !top->batch ? TOP_SELECTED : TOP_PLAIN;
+    char cell[TABLE_CELL_MAX];
+    for (unsigned i = 0; i < TOP_COLUMNS; i++) {
+        if (!layout->shown[i])
+            continue;
+        top_column_text(top, session, i, cell);
+        pen_field(pen, style, cell, layout->width[i], top_column_info(i)->right);
+    }
+    pen_line(pen);
+}
+
+static void draw_sessions(struct pen *pen, struct top *top) {
+    size_t count = top->status->n_sessions;
+    unsigned above = pen->row + 1;
+    struct draw_layout layout;
+    draw_lay_out(top, pen->canvas->columns, &layout);
+    draw_titles(pen, top, &layout);
+    top->page = pen->canvas->rows > above ? pen->canvas->rows - above : 1;
+    if (top->cursor < top->first)
+        top->first = top->cursor;
+    if (top->cursor >= top->first + top->page)
+        top->first = top->cursor - top->page + 1;
+    if (count <= top->page)
+        top->first = 0;
+    for (size_t i = top->first; i < count && i < top->first + top->page; i++)
+        draw_session(pen, top, top->status->sessions[i], &layout);
+    if (!count) {
+        pen_put(pen, TOP_PLAIN, "no sessions");
+        pen_line(pen);
+    }
+}
+
+/* ---- the rest ---- */
+
+static void draw_help(struct pen *pen) {
+    static const char *const lines[] = {
+        "Up Down PgUp PgDn Home End   select a session",
+        "< >   sort by the column before, after",
+        "r     the other way round",
+        "d     other devices, where not all have room",
+        "k     end the selected session",
+        "q     quit",
+        "",
+        "memory: # in tensors  = reserved, unused  o others'  . free",
+        "Sort by:",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        pen_put(pen, TOP_PLAIN, lines[i]);
+        pen_line(pen);
+    }
+    for (unsigned i = 0; i < TOP_COLUMNS; i++)
+        pen_print(pen, TOP_PLAIN, "%s%c %s", i ? "  " : "", top_column_info(i)->key, top_column_info(i)->title);
+    pen_line(pen);
+}
+
+static void draw_head(struct pen *pen, const struct top *top) {
+    const Tensord__Status *status = top->status;
+    char up[TEXT_UNIT_MAX];
+    if (!status)
+        pen_put(pen, TOP_BOLD, "tensord");
+    else
+        pen_print(pen, TOP_BOLD, "%s%s, up %s, %zu device%s, %zu session%s%s",
+                  strncmp(status->version, "tensord", 7) ? "tensord " : "", status->version,
+                  text_duration(up, status->uptime_s), status->n_devices, status->n_devices == 1 ? "" : "s",
+                  status->n_sessions, status->n_sessions == 1 ? "" : "s", status->draining ? ", draining" : "");
+    pen_line(pen);
+}
+
+static void draw_foot(struct pen *pen, const struct top *top) {
+    const Tensord__SessionStatus *victim = NULL;
+    for (size_t i = 0; top->status && i < top->status->n_sessions; i++)
+        if (top->status->sessions[i]->id == top->victim)
+            victim = top->status->sessions[i];
+    if (top->mode == TOP_CONFIRM)
+        pen_print(pen, TOP_WARNING, "End session %llu of %s (%s)? y/n ", (unsigned long long)top->victim,
+                  victim ? victim->principal : "?", victim ? victim->client : "?");
+    else if (*top->trouble)
+        pen_print(pen, TOP_WARNING, "%s", top->trouble);
+    else if (*top->message)
+        pen_put(pen, TOP_PLAIN, top->message);
+    else
+        pen_put(pen, TOP_TITLES, "q quit  k kill  < > r sort  h help");
+}
+
+void top_draw(struct top *top, const struct top_canvas *canvas) {
+    bool foot = !top->batch && canvas->rows > 1; /* the last line, which the others leave alone */
+    struct top_canvas above = {canvas->rows - foot, canvas->columns, canvas->put, canvas->owner};
+    struct pen pen = {.canvas = &above}, last = {.canvas = canvas, .row = canvas->rows - 1};
+    draw_head(&pen, top);
+    if (top->mode == TOP_HELP) {
+        draw_help(&pen);
+    } else if (top->status) {
+        draw_devices(&pen, top);
+        draw_sessions(&pen, top);
+    }
+    if (foot)
+        draw_foot(&last, top);
+}

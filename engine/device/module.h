@@ -1,0 +1,16 @@
+/* Backends that are loaded at run time, so that one daemon serves hosts with and without what they need. The module of the
+ * kind "cuda" is libtensord-cuda.so, where the loader finds it: beside the installed library, in the build tree, or in
+ * LD_LIBRARY_PATH. It exports one symbol, `tensord_device_module`. */
+#pragma once
+
+#include "engine/device/device_impl.h"
+
+enum { DEVICE_MODULE_ABI = 6 }; /* of struct device_vtable and all that it mentions */
+
+struct device_module {
+    uint32_t abi;
+    const struct device_vtable *vtable;
+};
+
+/* Loads the module of a kind; it stays loaded. STATUS_NO_DEVICE where there is none, with the loader's words. */
+int module_load(const char *kind, const struct device_vtable **vtable, struct fault *fault);

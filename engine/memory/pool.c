@@ -1,0 +1,749 @@
+#include "engine/memory/pool_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/device/device_impl.h"
+
+static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
+static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
+enum {
+    POOL_LOOKS = 8,     /* at free pieces, for each one freed since the last time */
+    POOL_SCAN = 16,     /* storage looked at in one bin before the next bin is */
+    POOL_FITS = 64,     /* settled storage looked at, from the best fit on, for some that may be had */
+    POOL_OWN = 8,       /* the same for some that costs no wait */
+    POOL_NEAR = 32,     /* neighbours looked at on each side of a new piece, before any length is taken for possible, */
+    POOL_JOIN_NEAR = 8, /* and of one that may be joined with them */
+    /* Joins around a piece that has just been settled: as many as there may be neighbours that were left apart before
+     * it came, for they were too small together. */
+    POOL_JOINS_SETTLE = 5 * POOL_JOIN_NEAR,
+};
+
+size_t pool_rounded(uint64_t bytes) {
+    if (bytes == 0 || bytes > SIZE_MAX / 4)
+        return 0;
+    return ((size_t)bytes + POOL_ALIGNMENT - 1) & ~(size_t)(POOL_ALIGNMENT - 1);
+}
+
+static struct storage *pool_piece(struct pool *pool) {
+    struct storage *storage = slab_take(&pool->objects);
+    if (storage) {
+        memset(storage, 0, sizeof *storage);
+        storage->state = STORAGE_BINNED;
+        pool->pieces++;
+    }
+    return storage;
+}
+
+static void pool_recycle(struct pool *pool, struct storage *storage) {
+    if (pool->walk.at == storage) { /* the walk begins anew in this segment */
+        pool->walk.at = NULL;
+        pool->walk.run = 0;
+    }
+    pool->pieces--;
+    slab_give(&pool->objects, storage);
+}
+
+void pool_init(struct pool *pool, struct device *device) {
+    struct device_info info;
+    device_describe(device, &info);
+    *pool = (struct pool){.device = device, .total = info.memory_total};
+    slab_init(&pool->objects, sizeof(struct storage));
+    pool->reserve = device->vtable->reserve;
+    pool->release = device->vtable->release;
+}
+
+static int pool_host_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
+    (void)device;
+    *segment = aligned_alloc(4096, bytes);
+    return *segment ? STATUS_OK : fault_set(fault, STATUS_OUT_OF_MEMORY, "the host has no %zu bytes", bytes);
+}
+
+static void pool_host_release(struct device *device, void *segment, size_t bytes) {
+    (void)device;
+    (void)bytes;
+    free(segment);
+}
+
+void pool_init_host(struct pool *pool, struct device *device, uint64_t total) {
+    bool own = device->vtable->host_reserve;
+    *pool = (struct pool){.device = device, .total = total};
+    slab_init(&pool->objects, sizeof(struct storage));
+    pool->reserve = own ? device->vtable->host_reserve : pool_host_reserve;
+    pool->release = own ? device->vtable->host_release : pool_host_release;
+}
+
+/* ---- what is settled ---- */
+
+static bool storage_settled(const struct storage *storage) {
+    return storage && storage->state >= STORAGE_IDLE;
+}
+
+static struct pool_set *pool_set_of(struct pool *pool, enum storage_state state) {
+    return state == STORAGE_IDLE ? &pool->idle : state == STORAGE_BUSY ? &pool->busy : &pool->tied;
+}
+
+static bool uses_certain(const struct uses *uses) {
+    for (unsigned i = 0; i < uses->count; i++)
+        if (!stream_certain(uses->use[i].stream, uses->use[i].number))
+            return false;
+    return true;
+}
+
+static enum storage_state storage_look(struct storage *storage) {
+    if (uses_idle(&storage->uses))
+        return STORAGE_IDLE;
+    return uses_certain(&storage->uses) ? STORAGE_BUSY : STORAGE_TIED;
+}
+
+static void waiting_append(struct pool *pool, struct storage *storage) {
+    storage->newer = NULL;
+    storage->older = pool->newest;
+    *(pool->newest ? &pool->newest->newer : &pool->oldest) = storage;
+    pool->newest = storage;
+}
+
+/* It is the next to be looked at. */
+static void waiting_prepend(struct pool *pool, struct storage *storage) {
+    storage->older = NULL;
+    storage->newer = pool->oldest;
+    *(pool->oldest ? &pool->oldest->older : &pool->newest) = storage;
+    pool->oldest = storage;
+}
+
+static void waiting_remove(struct pool *pool, struct storage *storage) {
+    *(storage->older ? &storage->older->newer : &pool->oldest) = storage->newer;
+    *(storage->newer ? &storage->newer->older : &pool->newest) = storage->older;
+}
+
+static void segment_list_idle(struct pool *pool, struct segment *segment) {
+    segment->idle_next = pool->idle_segments;
+    segment->idle_previous = &pool->idle_segments;
+    if (segment->idle_next)
+        segment->idle_next->idle_previous = &segment->idle_next;
+    pool->idle_segments = segment;
+    pool->idle_bytes += segment->bytes;
+}
+
+static void segment_unlist_idle(struct pool *pool, struct segment *segment) {
+    *segment->idle_previous = segment->idle_next;
+    if (segment->idle_next)
+        segment->idle_next->idle_previous = segment->idle_previous;
+    segment->idle_previous = NULL;
+    pool->idle_bytes -= segment->bytes;
+}
+
+/* What settled neighbours of `storage` come to, together with it; UINT64_MAX: there are more than `near` on one
+ * side. */
+static uint64_t run_around(const struct storage *storage, int near) {
+    uint64_t run = storage->bytes;
+    const struct storage *at = storage;
+    for (int i = 0; run < UINT64_MAX && storage_settled(at = at->before); i++)
+        run = i < near ? run + at->bytes : UINT64_MAX;
+    at = storage;
+    for (int i = 0; run < UINT64_MAX && storage_settled(at = at->after); i++)
+        run = i < near ? run + at->bytes : UINT64_MAX;
+    return run;
+}
+
+/* A new seam may make a longer run than there was. */
+static void pool_note_run(struct pool *pool, const struct storage *storage) {
+    uint64_t run = run_around(storage, POOL_NEAR);
+    pool->run_most = run > pool->run_most ? run : pool->run_most;
+    pool->walk.most = run > pool->walk.most ? run : pool->walk.most;
+}
+
+/* Files storage that is in no list, in its state, next to neighbours that are unlike. */
+static void storage_enter(struct pool *pool, struct storage *storage, enum storage_state state) {
+    struct segment *segment = storage->segment;
+    unsigned seams = storage_settled(storage->before) + storage_settled(storage->after);
+    storage->state = state;
+    pool_set_insert(pool_set_of(pool, state), storage);
+    if (state != STORAGE_IDLE) {
+        waiting_append(pool, storage);
+        pool->n_waiting++;
+    } else if (storage->bytes == segment->bytes) {
+        segment_list_idle(pool, segment);
+    }
+    segment->settled += storage->bytes;
+    if (segment->settled == segment->bytes)
+        pool->free_bytes += segment->bytes;
+    if (!seams)
+        return;
+    pool->seams += seams;
+    pool_note_run(pool, storage);
+}
+
+/* Takes settled storage out of all lists. */
+static void storage_leave(struct pool *pool, struct storage *storage) {
+    struct segment *segment = storage->segment;
+    pool_set_remove(pool_set_of(pool, storage->state), storage);
+    if (storage->state != STORAGE_IDLE) {
+        waiting_remove(pool, storage);
+        pool->n_waiting--;
+    } else if (storage->bytes == segment->bytes) {
+        segment_unlist_idle(pool, segment);
+    }
+    if (segment->settled == segment->bytes)
+        pool->free_bytes -= segment->bytes;
+    segment->settled -= storage->bytes;
+    storage->state = STORAGE_BINNED;
+    pool->seams -= storage_settled(storage->before) + (size_t)storage_settled(storage->after);
+}
+
+/* Adds the piece after `storage` to it. Both are in no list. */
+static void storage_absorb(struct pool *pool, struct storage *storage) {
+    struct storage *after = storage->after;
+    storage->bytes += after->bytes;
+    storage->after = after->after;
+    if (after->after)
+        after->after->before = storage;
+    pool_recycle(pool, after);
+}
+
+static bool uses_join(struct uses *uses, const struct uses *more) {
+    struct uses joined = *uses;
+    for (unsigned i = 0; i < more->count; i++)
+        if (!uses_add(&joined, more->use[i].stream, more->use[i].number))
+            return false;
+    *uses = joined;
+    return true;
+}
+
+/* Whether a neighbour may be merged with storage of this state without making anybody wait for other streams. */
+static bool storage_like(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
+    const struct uses *uses = &storage->uses, *others = &neighbour->uses;
+    if (neighbour->state != state || uses->count != others->count)
+        return false;
+    for (unsigned i = 0; i < uses->count; i++) {
+        unsigned k = 0;
+        while (k < others->count && others->use[k].stream != uses->use[i].stream)
+            k++;
+        if (k == others->count)
+            return false;
+    }
+    return true;
+}
+
+/* Adds its neighbour after it to storage of this state that is in no list. */
+static void storage_add_after(struct pool *pool, struct storage *storage, enum storage_state *state) {
+    struct storage *after = storage->after;
+    *state = after->state > *state ? after->state : *state;
+    uses_join(&storage->uses, &after->uses);
+    storage_leave(pool, after);
+    storage_absorb(pool, storage);
+}
+
+/* Adds it to the one before it, which is returned. */
+static struct storage *storage_add_before(struct pool *pool, struct storage *storage, enum storage_state *state) {
+    struct storage *before = storage->before;
+    struct uses uses = storage->uses; /* the same sum that storage_joinable() has made */
+    *state = before->state > *state ? before->state : *state;
+    uses_join(&uses, &before->uses);
+    storage_leave(pool, before);
+    storage_absorb(pool, before);
+    before->uses = uses;
+    return before;
+}
+
+/* Somebody has been told to come again, as neighbours that are unlike may be what he needs. */
+static bool pool_joins(const struct pool *pool) {
+    return pool->looks < pool->join_until;
+}
+
+/* Whether a neighbour may be joined with storage of this state although whoever takes a part of it then waits for users
+ * of the other. What waits for another device stays apart: it would make all of it its own session's. */
+static bool storage_joinable(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
+    struct uses uses = storage->uses;
+    return storage_settled(neighbour) && state != STORAGE_TIED && neighbour->state != STORAGE_TIED &&
+           uses_join(&uses, &neighbour->uses);
+}
+
+/* Joins storage that is in no list with its neighbours on both sides, in so many steps, as far as that goes. */
+static struct storage *storage_join(struct pool *pool, struct storage *storage, enum storage_state *state,
+                                    size_t *steps) {
+    for (; *steps; --*steps)
+        if (storage_joinable(storage, *state, storage->after))
+            storage_add_after(pool, storage, state);
+        else if (storage_joinable(storage, *state, storage->before))
+            storage = storage_add_before(pool, storage, state);
+        else
+            break;
+    return storage;
+}
+
+/* Files storage that is in no list, together with neighbours that are like it; and where somebody is in need of that,
+ * in so many steps, with all that it may be joined with. Returns the whole. */
+static struct storage *storage_settle_with(struct pool *pool, struct storage *storage, size_t *steps) {
+    enum storage_state state = storage_look(storage);
+    if (storage_settled(storage->after) && storage_like(storage, state, storage->after))
+        storage_add_after(pool, storage, &state);
+    if (storage_settled(storage->before) && storage_like(storage, state, storage->before))
+        storage = storage_add_before(pool, storage, &state);
+    if (pool_joins(pool) && run_around(storage, POOL_JOIN_NEAR) >= pool->wanted)
+        storage = storage_join(pool, storage, &state, steps);
+    storage_enter(pool, storage, state);
+    return storage;
+}
+
+static struct storage *storage_settle(struct pool *pool, struct storage *storage) {
+    size_t steps = POOL_JOINS_SETTLE;
+    return storage_settle_with(pool, storage, &steps);
+}
+
+/* Settles what was freed lately. */
+static void pool_settle(struct pool *pool) {
+    for (unsigned i = 0; i < POOL_BINS && pool->n_binned; i++)
+        while (pool->binned[i]) {
+            struct storage *storage = pool->binned[i];
+            storage_list_remove(storage);
+            pool->n_binned--;
+            storage_settle(pool, storage);
+        }
+}
+
+static bool pool_should_join(const struct pool *pool, const struct storage *storage) {
+    return pool_joins(pool) &&
+           (storage_joinable(storage, storage->state, storage->after) ||
+            storage_joinable(storage, storage->state, storage->before)) &&
+           run_around(storage, POOL_JOIN_NEAR) >= pool->wanted;
+}
+
+/* Looks at busy storage again, those first that have waited longest: it may be idle by now, or be what somebody needs
+ * together with its neighbours. Ends with the first that has `bytes` and is in this state at most. True: it has looked
+ * at all. */
+static bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_state state) {
+    size_t steps = POOL_JOINS;
+    bool all = looks >= pool->n_waiting, found = false;
+    for (looks = all ? pool->n_waiting : looks; looks && steps && !found && pool->oldest; looks--) {
+        struct storage *storage = pool->oldest;
+        unsigned uses = storage->uses.count;
+        if (storage_look(storage) != storage->state || storage->uses.count != uses || pool_should_join(pool, storage)) {
+            storage_leave(pool, storage);
+            storage = storage_settle_with(pool, storage, &steps);
+            found = storage->bytes >= bytes && storage->state <= state;
+        } else {
+            waiting_remove(pool, storage);
+            waiting_append(pool, storage);
+        }
+        if (!steps && storage->state != STORAGE_IDLE) { /* there may be more to join: that goes on here */
+            waiting_remove(pool, storage);
+            waiting_prepend(pool, storage);
+        } else {
+            pool->looks++;
+        }
+    }
+    return all && steps && !found;
+}
+
+/* Cuts `bytes` off storage that is in no list. The rest has the same uses. */
+static struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes) {
+    struct storage *rest = storage->bytes > bytes ? pool_piece(pool) : NULL;
+    if (!rest) /* an exact fit; or, without an object for the rest, the whole is handed out */
+        return storage;
+    rest->data = storage->data + bytes;
+    rest->bytes = storage->bytes - bytes;
+    rest->uses = storage->uses;
+    rest->segment = storage->segment;
+    rest->before = storage;
+    rest->after = storage->after;
+    if (rest->after)
+        rest->after->before = rest;
+    storage->after = rest;
+    storage->bytes = bytes;
+    storage_settle(pool, rest);
+    return storage;
+}
+
+/* Hands out settled storage; takes NULL. */
+static struct storage *pool_cut(struct pool *pool, struct storage *storage, size_t bytes) {
+    if (!storage)
+        return NULL;
+    storage_leave(pool, storage);
+    return pool_split(pool, storage, bytes);
+}
+
+/* ---- taking ---- */
+
+static struct storage *pool_take_idle(struct pool *pool, size_t bytes) {
+    return pool_cut(pool, pool_set_fit(&pool->idle, bytes), bytes);
+}
+
+/* Whether work on `stream` (NULL: the host, at once) may use the storage without waiting. */
+static bool storage_fits(struct storage *storage, size_t bytes, const struct stream *stream) {
+    if (storage->bytes < bytes)
+        return false;
+    if (stream && storage->uses.count == 1 && storage->uses.use[0].stream == stream)
+        return true;
+    return uses_idle(&storage->uses);
+}
+
+/* What was freed lately and is of about the size, whole. */
+static struct storage *pool_take_binned(struct pool *pool, size_t bytes, const struct stream *stream) {
+    unsigned first = pool_bin(bytes);
+    for (unsigned i = first; i <= first + 1 && i < POOL_BINS; i++) {
+        int scanned = 0;
+        for (struct storage *storage = pool->binned[i]; storage && scanned < POOL_SCAN;
+             storage = storage->next, scanned++)
+            if (storage_fits(storage, bytes, stream)) {
+                storage_list_remove(storage);
+                pool->n_binned--;
+                return storage;
+            }
+    }
+    return NULL;
+}
+
+/* Of busy storage what the taker need not wait for, among the best fits. */
+static struct storage *pool_take_own(struct pool *pool, size_t bytes, const struct stream *stream, int looks) {
+    struct storage *storage = pool_set_fit(&pool->busy, bytes);
+    while (storage && looks-- && !storage_fits(storage, bytes, stream))
+        storage = pool_set_after(&pool->busy, storage);
+    return looks >= 0 ? pool_cut(pool, storage, bytes) : NULL;
+}
+
+/* What can still be reserved, in whole pages. */
+static uint64_t pool_unreserved(const struct pool *pool) {
+    return (pool->total > pool->reserved ? pool->total - pool->reserved : 0) & ~UINT64_C(4095);
+}
+
+static size_t pool_segment_bytes(const struct pool *pool, size_t bytes) {
+    size_t wanted = bytes <= pool_segment_small / 16  ? pool_segment_small
+                    : bytes <= pool_segment_large / 4 ? pool_segment_large
+                                                      : (bytes + pool_segment_small - 1) & ~(pool_segment_small - 1);
+    uint64_t left = pool_unreserved(pool);
+    if (wanted > left) /* the device is nearly full: all that is left, in one piece */
+        wanted = (size_t)left;
+    return wanted >= bytes ? wanted : 0;
+}
+
+static void pool_hold_up(const struct pool *pool, bool begins) {
+    if (pool->held_up)
+        pool->held_up(pool->owner, begins);
+}
+
+/* A device may be found to have failed here first, with nothing queued there to say so later. */
+static int pool_reserve(struct pool *pool, size_t bytes, void **data) {
+    struct fault fault;
+    pool_hold_up(pool, true);
+    int code = pool->reserve(pool->device, bytes, data, &fault);
+    pool_hold_up(pool, false);
+    if (code == STATUS_DEVICE_LOST && pool->lost)
+        pool->lost(pool->owner, &fault);
+    return code;
+}
+
+static int pool_grow(struct pool *pool, size_t bytes) {
+    size_t wanted = pool_segment_bytes(pool, bytes);
+    if (!wanted)
+        return STATUS_OUT_OF_MEMORY;
+    struct segment *segment = malloc(sizeof *segment);
+    struct storage *storage = pool_piece(pool);
+    void *data = NULL;
+    pool->starved = !segment || !storage;
+    if (pool->starved || pool_reserve(pool, wanted, &data) != STATUS_OK) {
+        free(segment);
+        if (storage)
+            pool_recycle(pool, storage);
+        return STATUS_OUT_OF_MEMORY;
+    }
+    *segment = (struct segment){
+        .data = data, .bytes = wanted, .first = storage, .next = pool->segments, .previous = &pool->segments};
+    if (segment->next)
+        segment->next->previous = &segment->next;
+    pool->segments = segment;
+    pool->reserved += wanted;
+    pool->reservations++;
+    storage->data = data;
+    storage->bytes = wanted;
+    storage->segment = segment;
+    storage_settle(pool, storage);
+    return STATUS_OK;
+}
+
+/* Gives a segment of which nothing is in use back to the device. */
+static void pool_shrink(struct pool *pool, struct segment *segment) {
+    storage_leave(pool, segment->first);
+    pool_recycle(pool, segment->first);
+    if (pool->walk.segment == segment) {
+        pool->walk.segment = segment->next;
+        pool->walk.at = NULL;
+        pool->walk.run = 0;
+    }
+    *segment->previous = segment->next;
+    if (segment->next)
+        segment->next->previous = segment->previous;
+    pool_hold_up(pool, true);
+    pool->release(pool->device, segment->data, segment->bytes);
+    pool_hold_up(pool, false);
+    pool->reserved -= segment->bytes;
+    pool->releases++;
+    free(segment);
+}
+
+/* Idle segments go back to the device to be reserved in another shape: as many as it takes, or all where the device itself
+ * has no more. STATUS_AGAIN: that is more than one call gives back. */
+static int pool_reshape(struct pool *pool, size_t bytes) {
+    int left = POOL_TRIM;
+    if (!pool->idle_bytes || pool_unreserved(pool) + pool->idle_bytes < bytes)
+        return STATUS_OUT_OF_MEMORY;
+    for (; left && pool->idle_segments && pool_unreserved(pool) < bytes; left--)
+        pool_shrink(pool, pool->idle_segments);
+    if (pool_unreserved(pool) < bytes)
+        return STATUS_AGAIN;
+    int code = pool_grow(pool, bytes);
+    if (code == STATUS_OK || pool->starved)
+        return code;
+    for (; left && pool->idle_segments; left--)
+        pool_shrink(pool, pool->idle_segments);
+    return pool->idle_segments ? STATUS_AGAIN : pool_grow(pool, bytes);
+}
+
+/* Whether free storage may be had by who waits for its users. Users that wait for bytes from another device do so for its
+ * sessions, which may wait for sessions here: two of them could wait for each other. Users of the taker's own session
+ * (`taker`, a stream of it; NULL: of none) came before it there, too, and so did what they wait for. */
+static bool storage_awaitable(const struct storage *storage, const struct stream *taker) {
+    for (unsigned i = 0; i < storage->uses.count; i++) {
+        const struct use *use = &storage->uses.use[i];
+        bool own = taker && use->stream->group == taker->group;
+        if (!own && !stream_certain(use->stream, use->number))
+            return false;
+    }
+    return true;
+}
+
+/* Of the best fits of one state the first that may be had. */
+static struct storage *pool_take_waiting(struct pool *pool, const struct pool_set *set, size_t bytes,
+                                         const struct stream *taker, int looks) {
+    struct storage *storage = pool_set_fit(set, bytes);
+    while (storage && looks-- && !storage_awaitable(storage, taker))
+        storage = pool_set_after(set, storage);
+    return looks >= 0 ? pool_cut(pool, storage, bytes) : NULL;
+}
+
+/* Merges settled neighbours from `storage` on until they come to `bytes`: whoever takes the whole waits for the users of all
+ * its parts. False, and nothing is changed, where they do not, or have too many users; *last is then where that showed. */
+static bool storage_merge(struct pool *pool, struct storage *storage, size_t bytes, const struct stream *taker,
+                          struct storage **last, size_t *looks) {
+    struct uses uses = {.count = 0};
+    size_t run = 0;
+    *last = storage;
+    for (struct storage *at = storage; run < bytes; at = at->after, --*looks) {
+        if (!*looks || !storage_settled(at) || !storage_awaitable(at, taker) || !uses_join(&uses, &at->uses))
+            return false;
+        run += at->bytes;
+        *last = at;
+    }
+    storage_leave(pool, storage);
+    while (storage->bytes < bytes) {
+        storage_leave(pool, storage->after);
+        storage_absorb(pool, storage);
+    }
+    storage->uses = uses;
+    return true;
+}
+
+/* What its own session may wait for, together with neighbours that anybody may, in the run where it is the first that
+ * is tied: merged and in no list. */
+static struct storage *storage_merge_tied(struct pool *pool, struct storage *tied, size_t bytes,
+                                          const struct stream *taker, size_t *looks) {
+    struct storage *at = tied, *last;
+    for (; *looks && storage_settled(at->before) && storage_awaitable(at->before, taker); at = at->before, --*looks)
+        if (at->before->state == STORAGE_TIED)
+            return NULL;
+    for (; *looks && storage_settled(at) && storage_awaitable(at, taker); at = last->after)
+        if (storage_merge(pool, at, bytes, taker, &last, looks))
+            return at;
+    return NULL;
+}
+
+static struct storage *pool_take_tied(struct pool *pool, size_t bytes, const struct stream *taker) {
+    struct storage *storage = pool_take_waiting(pool, &pool->tied, bytes, taker, POOL_SWEEP);
+    size_t looks = bytes <= pool->run_most ? POOL_RUN_LOOKS : 0;
+    if (storage || !looks)
+        return storage;
+    for (struct storage *tied = pool_set_fit(&pool->tied, POOL_ALIGNMENT); tied && looks;
+         tied = pool_set_after(&pool->tied, tied), looks -= looks > 0)
+        if (storage_awaitable(tied, taker) && (storage = storage_merge_tied(pool, tied, bytes, taker, &looks)))
+            return pool_split(pool, storage, bytes);
+    return NULL;
+}
+
+/* Looks at what waits on behalf of a request, which may have been made before. False: there is more to look at. */
+static bool pool_search(struct pool *pool, size_t bytes, const struct stream *stream, struct pool_search *search) {
+    bool joins = stream && bytes <= pool->run_most;
+    if (!search->on || bytes < search->bytes || joins > search->joins)
+        *search = (struct pool_search){true, joins, bytes, pool->looks + pool->n_waiting};
+    if (search->joins) {
+        pool->wanted = pool_joins(pool) && pool->wanted < search->bytes ? pool->wanted : search->bytes;
+        pool->join_until = pool->join_until > search->until ? pool->join_until : search->until;
+    }
+    bool all = pool_sweep(pool, POOL_SWEEP, bytes, stream ? STORAGE_BUSY : STORAGE_IDLE);
+    return all || pool->looks >= search->until;
+}
+
+/* Whether another look at what waits could bring so much: it has ended, or can be joined. A stream takes what is large
+ * enough as it is. */
+static bool pool_may_find(struct pool *pool, size_t bytes, const struct stream *stream) {
+    if (pool_set_largest(&pool->busy) >= bytes)
+        return !stream;
+    return bytes <= pool->run_most || pool_set_largest(&pool->tied) >= bytes ||
+           pool_unreserved(pool) + pool->free_bytes >= bytes;
+}
+
+/* Before anybody is refused: everything that was freed is settled, what is idle goes back to the device to be reserved in
+ * another shape, and a stream may have what it must wait for: first what anybody may wait for. What waits is looked at again
+ * where that could help. *code: STATUS_AGAIN where all that has not come to its end. */
+static struct storage *pool_find_hard(struct pool *pool, size_t bytes, const struct stream *stream,
+                                      struct pool_search *search, int *code) {
+    if (bytes > pool->total - pool->live)
+        return NULL;
+    pool_settle(pool);
+    if (!pool->seams)
+        pool->run_most = 0;
+    bool whole = !pool_may_find(pool, bytes, stream) || pool_search(pool, bytes, stream, search);
+    struct storage *storage = pool_take_idle(pool, bytes);
+    int reshaped = storage ? STATUS_OK : pool_reshape(pool, bytes);
+    if (!storage && reshaped == STATUS_OK)
+        storage = pool_take_idle(pool, bytes);
+    if (!storage && !stream)
+        storage = pool_take_own(pool, bytes, NULL, POOL_FITS);
+    if (!storage && stream)
+        storage = pool_take_waiting(pool, &pool->busy, bytes, NULL, POOL_FITS);
+    if (!storage && stream)
+        storage = pool_take_tied(pool, bytes, stream);
+    if (!storage && !pool->starved && (!whole || reshaped == STATUS_AGAIN))
+        *code = STATUS_AGAIN;
+    return storage;
+}
+
+/* Whether settling comes before growing: for large requests, and where memory runs short, always, else once so much has been
+ * freed that a few looks at what is busy are paid for. */
+static bool pool_should_settle(const struct pool *pool, size_t bytes) {
+    return bytes >= pool_segment_small || pool->reserved + bytes > pool->total / 2 ||
+           pool->n_binned >= pool->pieces / POOL_LOOKS;
+}
+
+/* In order of price: what was just freed, idle memory, what has been settled anew, a new segment, anything at all. */
+static struct storage *pool_find(struct pool *pool, size_t bytes, const struct stream *stream,
+                                 struct pool_search *search, int *code) {
+    struct storage *storage = pool_take_binned(pool, bytes, stream);
+    if (!storage)
+        storage = pool_take_idle(pool, bytes);
+    if (!storage && pool_should_settle(pool, bytes)) {
+        size_t looks = POOL_LOOKS * (pool->n_binned + 1);
+        pool_settle(pool);
+        pool_sweep(pool, looks < POOL_SWEEP ? looks : POOL_SWEEP, SIZE_MAX, STORAGE_IDLE);
+        storage = pool_take_idle(pool, bytes);
+    }
+    if (!storage && stream)
+        storage = pool_take_own(pool, bytes, stream, POOL_OWN);
+    if (!storage && pool_grow(pool, bytes) == STATUS_OK)
+        storage = pool_take_idle(pool, bytes);
+    return storage ? storage : pool_find_hard(pool, bytes, stream, search, code);
+}
+
+int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct pool_search *search,
+              struct storage **result) {
+    struct pool_search once = {.on = false};
+    size_t rounded = pool_rounded(bytes);
+    int code = STATUS_OUT_OF_MEMORY;
+    pool->starved = false;
+    struct storage *storage = rounded ? pool_find(pool, rounded, stream, search ? search : &once, &code) : NULL;
+    if (!storage)
+        return pool->starved ? STATUS_NO_HOST_MEMORY : code;
+    storage->state = STORAGE_LIVE;
+    storage->references = 1;
+    storage->session = NULL;
+    storage->holder = NULL;
+    storage->charged = rounded;
+    pool->live += rounded;
+    if (pool->live > pool->peak)
+        pool->peak = pool->live;
+    *result = storage;
+    return STATUS_OK;
+}
+
+struct storage *storage_ref(struct storage *storage) {
+    storage->references++;
+    return storage;
+}
+
+void storage_unref(struct pool *pool, struct storage *storage) {
+    if (!storage || --storage->references)
+        return;
+    pool->live -= storage->charged;
+    if (pool->freed)
+        pool->freed(storage);
+    storage->state = STORAGE_BINNED;
+    storage_list_insert(&pool->binned[pool_bin(storage->bytes)], storage);
+    if (++pool->n_binned >= POOL_BINNED_MAX)
+        pool_settle(pool);
+}
+
+static uint64_t most(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+/* Goes on with the walk over all runs, or with a new one. A segment in which less than the longest run so far is
+ * settled is not entered. */
+static void pool_walk(struct pool *pool) {
+    struct pool_walk *walk = &pool->walk;
+    if (!walk->on)
+        *walk = (struct pool_walk){.on = true, .segment = pool->segments};
+    for (size_t looks = POOL_RUN_LOOKS; looks && walk->segment; looks--) {
+        struct segment *segment = walk->segment;
+        struct storage *at = walk->at ? walk->at : segment->first;
+        if (segment->settled <= walk->seen)
+            at = NULL;
+        else
+            walk->run = storage_settled(at) ? walk->run + at->bytes : 0;
+        walk->seen = most(walk->seen, walk->run);
+        walk->at = at ? at->after : NULL;
+        if (walk->at)
+            continue;
+        walk->run = 0;
+        walk->segment = segment->next;
+    }
+    if (walk->segment)
+        return;
+    walk->on = false;
+    pool->run_most = most(walk->most, walk->seen);
+    pool->run_seen = walk->seen;
+}
+
+uint64_t pool_largest_free(struct pool *pool) {
+    pool_settle(pool);
+    uint64_t largest =
+        most(pool_set_largest(&pool->idle), most(pool_set_largest(&pool->busy), pool_set_largest(&pool->tied)));
+    if (pool->seams && pool->run_most > largest) { /* if that is still so */
+        pool_walk(pool);
+        uint64_t seen = pool->walk.on ? most(pool->run_seen, pool->walk.seen) : pool->run_seen;
+        largest = most(largest, least(seen, least(pool->run_most, pool->total - pool->live)));
+    }
+    /* Segments that are free go back to the device, so that one as large as all of them can be had. */
+    uint64_t left = pool->total > pool->reserved ? pool->total - pool->reserved : 0;
+    return most(largest, (left + pool->free_bytes) & ~UINT64_C(4095));
+}
+
+bool pool_trim(struct pool *pool, uint64_t keep) {
+    pool_settle(pool);
+    pool_sweep(pool, POOL_SWEEP, SIZE_MAX, STORAGE_IDLE);
+    for (int i = 0; i < POOL_TRIM && pool->idle_segments && pool->reserved > keep; i++)
+        pool_shrink(pool, pool->idle_segments);
+    return pool->idle_segments && pool->reserved > keep;
+}
+
+void pool_finish(struct pool *pool) {
+    size_t pieces, looks = 0;
+    do { /* until all that waited has been looked at to no effect */
+        pieces = pool->pieces;
+        pool_trim(pool, 0);
+        looks = pool->pieces < pieces ? 0 : looks + POOL_SWEEP;
+    } while (looks < pool->n_waiting + POOL_SWEEP);
+    slab_finish(&pool->objects);
+}

@@ -1,0 +1,377 @@
+#include "engine/memory/staging.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "engine/session/session_impl.h"
+
+/* Those who wait are looked at again after this long even where nobody said that something has moved: out of memory for
+ * a waiter, nobody can. */
+enum { STAGING_LOOK_NS = 100 * 1000 * 1000 };
+
+enum {
+    STAGING_PIECE = 1 << 20,
+    STAGING_SHARES = 16, /* an account's share is this part of all, and at least, where there is little: */
+    STAGING_SHARE_PIECES = 4,
+    STAGING_SPARE = 4,       /* this part of all is left to sessions to come */
+    STAGING_WAIT_STEPS = 2,  /* of the budget, for a look at one who waits, */
+    STAGING_READY_STEPS = 8, /* and for one who goes on */
+};
+
+void staging_init(struct staging *staging, struct device *device, uint64_t total) {
+    *staging = (struct staging){.held = 0};
+    pool_init_host(&staging->pool, device, total);
+    slab_init(&staging->flights, sizeof(struct staging_flight));
+    staging->orphans.modest = true;
+    staging->waits_last = &staging->waits;
+    staging->answered_last = &staging->answered;
+}
+
+/* ---- accounts ---- */
+
+static void account_charge(struct staging *staging, struct staging_account *account, uint64_t bytes) {
+    staging->active += account->held == 0 && !account->modest;
+    account->held += bytes;
+    staging->held += bytes;
+    if (account->tenant)
+        account->tenant->staging += bytes;
+}
+
+static void account_discharge(struct staging *staging, struct staging_account *account, uint64_t bytes) {
+    account->held -= bytes;
+    staging->held -= bytes;
+    if (account->tenant)
+        account->tenant->staging -= bytes;
+    staging->active -= account->held == 0 && !account->modest;
+    staging->moved = true;
+}
+
+static void flight_recycle(struct staging *staging, struct staging_flight *flight) {
+    slab_give(&staging->flights, flight);
+}
+
+/* Flights end in their order, or a little later than they might. */
+static void account_collect(struct staging *staging, struct staging_account *account) {
+    struct staging_flight *flight;
+    while ((flight = account->flights) && point_reached(flight->until.stream, flight->until.number)) {
+        account->flights = flight->next;
+        account_discharge(staging, account, flight->bytes);
+        flight_recycle(staging, flight);
+    }
+}
+
+static void staging_collect(struct engine *engine) {
+    struct staging *staging = &engine->staging;
+    account_collect(staging, &staging->orphans);
+    for (struct session *session = engine->sessions_list; session; session = session->next)
+        for (int way = 0; way < STAGING_WAYS; way++)
+            account_collect(staging, &session->staging[way]);
+}
+
+static void account_append(struct staging_account *account, struct staging_flight *first, struct staging_flight *last) {
+    if (account->flights)
+        account->flights_last->next = first;
+    else
+        account->flights = first;
+    account->flights_last = last;
+}
+
+static bool account_tenant_may(const struct staging_account *account, uint64_t bytes) {
+    const struct tenant *tenant = account->tenant;
+    uint64_t limit = tenant ? tenant->limits.staging : 0;
+    return !limit || (bytes <= limit && tenant->staging <= limit - bytes);
+}
+
+/* Whether an account may have so much more: see the header. `first`: for a transfer that holds nothing. */
+static bool account_may(const struct engine *engine, const struct staging_account *account, uint64_t bytes,
+                        bool first) {
+    const struct staging *staging = &engine->staging;
+    uint64_t total = staging->pool.total, left = total - staging->held;
+    if (bytes > left)
+        return false;
+    if (account->held == 0 && !account->modest)
+        return true;
+    if (!first && !account_tenant_may(account, bytes))
+        return false;
+    uint64_t least = (uint64_t)STAGING_SHARE_PIECES * STAGING_PIECE;
+    uint64_t share = total / STAGING_SHARES > least ? total / STAGING_SHARES : least;
+    uint64_t waiting = (uint64_t)engine->sessions * (STAGING_WAYS - 1) - staging->active;
+    uint64_t reserve = waiting * STAGING_PIECE + total / STAGING_SPARE;
+    return (first || account->held + bytes <= share) && left - bytes >= reserve;
+}
+
+/* ---- taking ---- */
+
+static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first) {
+    struct engine *engine = session->engine;
+    struct staging *staging = &engine->staging;
+    struct staging_account *account = &session->staging[way];
+    struct storage *storage;
+    account_collect(staging, account);
+    if (!staging->waits && !account_may(engine, account, bytes, first))
+        staging_collect(engine); /* while somebody waits the reaper tells of what is reached */
+    if (!account_may(engine, account, bytes, first))
+        return NULL;
+    int code = pool_take(&staging->pool, bytes, NULL, &staging->search, &storage);
+    staging->search.on = code == STATUS_AGAIN;
+    staging->moved |= code == STATUS_AGAIN; /* the next look goes on */
+    if (code != STATUS_OK)
+        return NULL;
+    account_charge(staging, account, storage->charged);
+    return storage;
+}
+
+static void wait_link(struct staging_wait *wait, struct staging_wait ***last) {
+    wait->next = NULL;
+    wait->previous = *last;
+    **last = wait;
+    *last = &wait->next;
+}
+
+static void wait_unlink(struct staging *staging, struct staging_wait *wait) {
+    if (staging->grant_at == wait)
+        staging->grant_at = wait->next;
+    *wait->previous = wait->next;
+    if (wait->next)
+        wait->next->previous = wait->previous;
+    else if (staging->waits_last == &wait->next)
+        staging->waits_last = wait->previous;
+    else
+        staging->answered_last = wait->previous;
+    wait->previous = NULL;
+}
+
+static void wait_answer(struct staging *staging, struct staging_wait *wait) {
+    struct staging_account *account = &wait->session->staging[wait->way];
+    account->waiting--;
+    account->answered++;
+    wait->answered = true;
+    wait_unlink(staging, wait);
+    wait_link(wait, &staging->answered_last);
+}
+
+/* Gives those who wait what there is, from where the budget ended the last look at them. Who gets it is told later, by
+ * staging_poll(). */
+static void staging_grant(struct engine *engine) {
+    struct staging *staging = &engine->staging;
+    bool broken = atomic_load(&engine->broken);
+    bool again = staging->grant_at && staging->moved, over = false; /* may be for those before */
+    staging->moved = false;
+    if (!staging->grant_at) {
+        staging->grant_at = staging->waits;
+        staging->looks++;
+    }
+    for (struct staging_wait *wait; (wait = staging->grant_at) && !over;) {
+        struct staging_account *account = &wait->session->staging[wait->way];
+        over = budget_spent(&engine->budget, STAGING_WAIT_STEPS);
+        staging->grant_at = wait->next;
+        if (account->refused == staging->looks && !wait->first && !broken)
+            continue;
+        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first);
+        if (wait->granted || broken || (staging->held == 0 && !staging->moved))
+            wait_answer(staging, wait);
+        else
+            account->refused = staging->looks; /* and with it all that are behind it in the account */
+    }
+    staging->moved |= again;
+}
+
+static int staging_refuse(const struct staging *staging, size_t bytes, struct fault *fault) {
+    return fault_set(fault, STATUS_NO_HOST_MEMORY,
+                     "no %zu bytes of staging memory: of %" PRIu64 ", %" PRIu64 " are reserved and %" PRIu64
+                     " on their way",
+                     bytes, staging->pool.total, staging->pool.reserved, staging->held);
+}
+
+static void account_arm(struct engine *engine, struct staging_account *account);
+static void staging_arm(struct engine *engine);
+
+static void wait_begin(struct engine *engine, struct staging_wait *wait) {
+    bool first = !engine->staging.waits;
+    wait->answered = false;
+    wait_link(wait, &engine->staging.waits_last);
+    wait->session->staging[wait->way].waiting++;
+    if (first)
+        staging_arm(engine);
+}
+
+int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
+                 struct storage **result, struct fault *fault) {
+    struct engine *engine = session->engine;
+    struct staging *staging = &engine->staging;
+    size_t rounded = pool_rounded(bytes);
+    if (wait && wait->granted) {
+        *result = wait->granted;
+        wait->granted = NULL;
+        return STATUS_OK;
+    }
+    if (engine_fault(engine, fault) != STATUS_OK)
+        return STATUS_DEVICE_LOST;
+    if (!rounded || rounded > staging->pool.total)
+        return staging_refuse(staging, bytes, fault);
+    if (staging->waits && (staging->moved || staging->grant_at))
+        staging_grant(engine);
+    bool first = wait && wait->first, behind = session->staging[way].waiting && !first;
+    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first);
+    if (storage) {
+        *result = storage;
+        return STATUS_OK;
+    }
+    if (!wait || wait->previous)
+        return STATUS_AGAIN;
+    if (staging->held == 0 && !staging->moved) /* nobody will give anything back: the host has no more */
+        return staging_refuse(staging, bytes, fault);
+    wait->session = session;
+    wait->way = way;
+    wait->bytes = rounded;
+    wait_begin(engine, wait);
+    return STATUS_AGAIN;
+}
+
+void staging_cancel(struct staging_wait *wait) {
+    if (wait->granted)
+        staging_give(wait->session, wait->way, wait->granted);
+    wait->granted = NULL;
+    if (!wait->previous)
+        return;
+    struct staging *staging = &wait->session->engine->staging;
+    struct staging_account *account = &wait->session->staging[wait->way];
+    account->answered -= wait->answered;
+    account->waiting -= !wait->answered;
+    wait_unlink(staging, wait);
+    staging->moved = true; /* it may have been in others' way */
+}
+
+/* ---- giving back ---- */
+
+/* The last of what the device does with it. */
+static const struct use *storage_last_use(const struct storage *storage) {
+    const struct use *last = &storage->uses.use[0];
+    for (unsigned i = 1; i < storage->uses.count; i++)
+        if (!point_reached(storage->uses.use[i].stream, storage->uses.use[i].number))
+            last = &storage->uses.use[i];
+    return last;
+}
+
+void staging_give(struct session *session, enum staging_way way, struct storage *storage) {
+    if (!storage)
+        return;
+    struct staging *staging = &session->engine->staging;
+    struct staging_account *account = &session->staging[way];
+    struct staging_flight *flight = NULL;
+    if (!uses_idle(&storage->uses)) {
+        flight = slab_take(&staging->flights);
+    }
+    if (flight) {
+        *flight = (struct staging_flight){*storage_last_use(storage), storage->charged, NULL};
+        account_append(account, flight, flight);
+        if (staging->waits)
+            account_arm(session->engine, account);
+    } else {
+        account_discharge(staging, account, storage->charged);
+    }
+    storage_unref(&staging->pool, storage);
+}
+
+static void account_disarm(struct engine *engine, struct staging_account *account) {
+    if (account->waiter)
+        engine_waiter_cancel(engine, account->waiter);
+    account->waiter = NULL;
+}
+
+static void account_leave(struct engine *engine, struct staging_account *account) {
+    struct staging_account *orphans = &engine->staging.orphans;
+    account_disarm(engine, account);
+    if (account->flights)
+        account_append(orphans, account->flights, account->flights_last);
+    orphans->held += account->held;
+    engine->staging.active -= account->held > 0 && !account->modest;
+    if (account->tenant)
+        account->tenant->staging -= account->held;
+    *account = (struct staging_account){.held = 0};
+    if (engine->staging.waits)
+        account_arm(engine, orphans);
+}
+
+void staging_join(struct session *session) {
+    session->staging[STAGING_EARLY].modest = true;
+    for (int way = 0; way < STAGING_WAYS; way++)
+        session->staging[way].tenant = session->tenant;
+}
+
+void staging_leave(struct session *session) {
+    struct staging *staging = &session->engine->staging;
+    struct staging_wait *const lists[] = {staging->waits, staging->answered};
+    unsigned waits = 0;
+    for (int way = 0; way < STAGING_WAYS; way++)
+        waits += session->staging[way].waiting + session->staging[way].answered;
+    for (int i = 0; i < 2 && waits; i++)
+        for (struct staging_wait *wait = lists[i], *next; wait; wait = next) {
+            next = wait->next;
+            if (wait->session == session)
+                staging_cancel(wait);
+        }
+    for (int way = 0; way < STAGING_WAYS; way++)
+        account_leave(session->engine, &session->staging[way]);
+}
+
+/* ---- those who wait ---- */
+
+static void account_reached(struct waiter *waiter) {
+    struct staging_account *account = waiter->owner;
+    account->waiter = NULL;
+    if (account->engine->staging.waits)
+        account_arm(account->engine, account);
+    else
+        account_collect(&account->engine->staging, account);
+}
+
+/* While somebody waits, whatever the device has done with is to be noticed: from the first wait on each account with flights
+ * has a waiter. */
+static void account_arm(struct engine *engine, struct staging_account *account) {
+    account_collect(&engine->staging, account);
+    if (account->waiter || !account->flights)
+        return;
+    account->engine = engine;
+    account->waiter =
+        engine_waiter(engine, account->flights->until.stream, account->flights->until.number, account_reached, account);
+}
+
+/* All accounts, and anew those for which there was no memory for a waiter. */
+static void staging_arm(struct engine *engine) {
+    account_arm(engine, &engine->staging.orphans);
+    for (struct session *session = engine->sessions_list; session; session = session->next)
+        for (int way = 0; way < STAGING_WAYS; way++)
+            account_arm(engine, &session->staging[way]);
+}
+
+void staging_poll(struct engine *engine) {
+    struct staging *staging = &engine->staging;
+    if (!staging->waits && !staging->answered)
+        return;
+    uint64_t now = engine_clock();
+    bool late = !staging->grant_at && now - staging->looked_ns >= STAGING_LOOK_NS;
+    if (late) {
+        staging->looked_ns = now;
+        staging_arm(engine);
+    }
+    if (late || staging->moved || staging->grant_at || atomic_load(&engine->broken))
+        staging_grant(engine);
+    bool over = false;
+    for (struct staging_wait *wait; (wait = staging->answered) && !over;) {
+        wait->session->staging[wait->way].answered--;
+        wait_unlink(staging, wait);
+        wait->ready(wait);
+        over = budget_spent(&engine->budget, STAGING_READY_STEPS);
+    }
+}
+
+void staging_finish(struct staging *staging) {
+    while (staging->orphans.flights) {
+        struct staging_flight *flight = staging->orphans.flights;
+        staging->orphans.flights = flight->next;
+        flight_recycle(staging, flight);
+    }
+    slab_finish(&staging->flights);
+    pool_finish(&staging->pool);
+}

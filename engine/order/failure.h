@@ -1,0 +1,33 @@
+/* Why a tensor has no value: the root cause, shared by everything computed from it. Owner thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/ops/status.h"
+
+enum { FAILURE_OPERATION_MAX = 31, FAILURE_LABEL_MAX = 128 };
+
+struct session;
+
+struct failure {
+    unsigned references;
+    struct session *payer; /* whose host memory it is charged to; NULL: nobody's */
+    enum status code;
+    char message[256];
+    char operation[FAILURE_OPERATION_MAX + 1]; /* the operation's name, "" where there was none */
+    char label[FAILURE_LABEL_MAX + 1];
+    uint64_t sequence; /* number of the operation in its session, from 1 */
+};
+
+/* With one reference. Never NULL: out of host memory, a static one that says so stands in. */
+struct failure *failure_create(const struct fault *fault, const char *operation, const char *label, uint64_t sequence);
+struct failure *failure_ref(struct failure *failure);
+/* Whether it stands in for one for which there was no memory. */
+bool failure_stands_in(const struct failure *failure);
+/* The same failure of the operation with this number: itself, or a copy. Never NULL. */
+struct failure *failure_numbered(struct failure *failure, uint64_t sequence);
+/* Whether they differ in nothing but their operations' numbers. */
+bool failure_same(const struct failure *failure, const struct fault *fault, const char *operation, const char *label);
+/* Takes NULL. */
+void failure_unref(struct failure *failure);

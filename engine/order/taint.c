@@ -1,0 +1,125 @@
+#include "engine/order/taint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct check *check_blank(const char *operation, const char *label, uint64_t sequence) {
+    struct check *check = calloc(1, sizeof *check);
+    if (!check)
+        return NULL;
+    atomic_init(&check->references, 1);
+    snprintf(check->operation, sizeof check->operation, "%s", operation);
+    snprintf(check->label, sizeof check->label, "%s", label ? label : "");
+    check->sequence = sequence;
+    return check;
+}
+
+struct check *check_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
+                           int axis) {
+    struct check *check = check_blank(operation, label, sequence);
+    if (!check || !(check->report = reports_take(reports))) {
+        free(check);
+        return NULL;
+    }
+    check->reports = reports;
+    check->axis = axis;
+    return check;
+}
+
+static struct check check_no_memory = {
+    .references = 1,
+    .code = STATUS_NO_HOST_MEMORY,
+    .message = "the daemon is out of host memory",
+};
+
+struct check *check_failed(const struct failure *cause) {
+    struct check *check = check_blank(cause->operation, cause->label, cause->sequence);
+    if (!check)
+        return check_ref(&check_no_memory);
+    check->code = cause->code;
+    snprintf(check->message, sizeof check->message, "%s", cause->message);
+    return check;
+}
+
+struct check *check_ref(struct check *check) {
+    atomic_fetch_add_explicit(&check->references, 1, memory_order_relaxed);
+    return check;
+}
+
+void check_unref(struct check *check) {
+    if (!check || atomic_fetch_sub_explicit(&check->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (check->reports)
+        reports_give(check->reports, check->report);
+    free(check);
+}
+
+enum status check_code(const struct check *check) {
+    if (!check->reports)
+        return check->code;
+    return (enum status)atomic_load_explicit(&check->report->code, memory_order_acquire);
+}
+
+struct failure *check_failure(const struct check *check) {
+    struct fault fault;
+    const struct report *report = check->report;
+    if (!check->reports)
+        fault_set(&fault, check->code, "%s", check->message);
+    else if (check_code(check) == STATUS_LIMIT)
+        fault_set(&fault, STATUS_LIMIT,
+                  "it was stopped after %.1f s on the device: an operation may take no longer (operation-time)",
+                  (double)report->value / 1e3);
+    else if (check->launch)
+        fault_set(&fault, check_code(check), "the device refuses the launch: %s (its error %" PRId64 ")",
+                  status_text((int)check_code(check)), report->value);
+    else if (check->axis < 0)
+        fault_set(&fault, check_code(check), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
+                  report->value, report->position, report->limit);
+    else
+        fault_set(&fault, check_code(check),
+                  "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,
+                  report->value, report->position, check->axis, report->limit);
+    return failure_create(&fault, check->operation, check->label, check->sequence);
+}
+
+struct taint *taint_create(void) {
+    struct taint *taint = calloc(1, sizeof *taint);
+    if (!taint)
+        return NULL;
+    atomic_init(&taint->references, 1);
+    atomic_init(&taint->state, TAINT_OPEN);
+    return taint;
+}
+
+struct taint *taint_ref(struct taint *taint) {
+    atomic_fetch_add_explicit(&taint->references, 1, memory_order_relaxed);
+    return taint;
+}
+
+void taint_unref(struct taint *taint) {
+    if (taint && atomic_fetch_sub_explicit(&taint->references, 1, memory_order_acq_rel) == 1) {
+        check_unref(taint->cause);
+        free(taint);
+    }
+}
+
+enum taint_state taint_state(const struct taint *taint) {
+    return (enum taint_state)atomic_load_explicit(&taint->state, memory_order_acquire);
+}
+
+void taint_settle(struct taint *result, struct taint *const inputs[3], struct check *check) {
+    struct check *cause = NULL;
+    for (int i = 0; i < 3 && !cause; i++)
+        if (inputs[i] && taint_state(inputs[i]) == TAINT_FAILED)
+            cause = inputs[i]->cause;
+    if (!cause && check && check_code(check) != STATUS_OK)
+        cause = check;
+    if (cause)
+        result->cause = check_ref(cause);
+    atomic_store_explicit(&result->state, cause ? TAINT_FAILED : TAINT_CLEAR, memory_order_release);
+    for (int i = 0; i < 3; i++)
+        taint_unref(inputs[i]);
+    check_unref(check);
+    taint_unref(result);
+}

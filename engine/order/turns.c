@@ -1,0 +1,150 @@
+#include "engine/order/turns.h"
+
+/* 27 hours: of a longer turn no more is booked, so that no sum of passes loses its order. */
+#define TURNS_COST_MAX UINT64_C(100000000000000)
+
+static bool share_before(const struct run_share *share, const struct run_share *other) {
+    return share->pass < other->pass;
+}
+
+/* From the end, where whoever has just run belongs as a rule. */
+static void share_enqueue(struct run_queue *run, struct run_share *share) {
+    struct run_share *before = run->last;
+    while (before && share_before(share, before))
+        before = before->previous;
+    share->queued = true;
+    share->previous = before;
+    share->next = before ? before->next : run->first;
+    if (share->next)
+        share->next->previous = share;
+    else
+        run->last = share;
+    if (before)
+        before->next = share;
+    else
+        run->first = share;
+}
+
+static struct run_share *share_dequeue(struct run_queue *run) {
+    struct run_share *share = run->first;
+    if (!share)
+        return NULL;
+    run->first = share->next;
+    if (run->first)
+        run->first->previous = NULL;
+    else
+        run->last = NULL;
+    share->queued = false;
+    return share;
+}
+
+static void group_enqueue(struct run_queue *run, struct run_group *group) {
+    struct run_share *share = group->share;
+    group->next = NULL;
+    group->queued = true;
+    if (share->last)
+        share->last->next = group;
+    else
+        share->first = group;
+    share->last = group;
+    if (share->queued || share->running)
+        return;
+    if (share->pass < run->now)
+        share->pass = run->now;
+    share_enqueue(run, share);
+}
+
+static struct run_group *group_dequeue(struct run_share *share) {
+    struct run_group *group = share->first;
+    share->first = group->next;
+    if (!share->first)
+        share->last = NULL;
+    group->queued = false;
+    return group;
+}
+
+static struct stream *group_take(struct run_group *group) {
+    for (int i = 0; i < STREAM_PRIORITIES; i++) {
+        struct stream *stream = group->first[i];
+        if (!stream)
+            continue;
+        group->first[i] = stream->run_next;
+        if (!group->first[i])
+            group->last[i] = NULL;
+        return stream;
+    }
+    return NULL;
+}
+
+static bool group_empty(const struct run_group *group) {
+    for (int i = 0; i < STREAM_PRIORITIES; i++)
+        if (group->first[i])
+            return false;
+    return true;
+}
+
+void turns_enqueue(struct run_queue *run, struct stream *stream) {
+    struct run_group *group = stream->group;
+    int priority = stream->priority;
+    stream->run_next = NULL;
+    stream->runnable = true;
+    if (group->last[priority])
+        group->last[priority]->run_next = stream;
+    else
+        group->first[priority] = stream;
+    group->last[priority] = stream;
+    if (!group->queued)
+        group_enqueue(run, group);
+}
+
+void turns_enqueue_first(struct run_queue *run, struct stream *stream) {
+    struct run_group *group = stream->group;
+    int priority = stream->priority;
+    stream->run_next = group->first[priority];
+    stream->runnable = true;
+    group->first[priority] = stream;
+    if (!group->last[priority])
+        group->last[priority] = stream;
+    if (!group->queued)
+        group_enqueue(run, group);
+}
+
+bool turns_wanted(const struct run_queue *run, const struct run_share *share, const struct stream *stream) {
+    const struct run_group *group = stream->group;
+    if (run->first || (share->first && (share->first != group || group->next)))
+        return true;
+    for (int i = 0; i < stream->priority; i++)
+        if (group->first[i])
+            return true;
+    return false;
+}
+
+struct stream *turns_begin(struct run_queue *run, struct run_share **result) {
+    struct run_share *share = share_dequeue(run);
+    if (!share)
+        return NULL;
+    run->now = share->pass;
+    share->running = true;
+    *result = share;
+    struct run_group *group = group_dequeue(share);
+    struct stream *stream = group_take(group);
+    if (!group_empty(group))
+        group_enqueue(run, group);
+    return stream;
+}
+
+void turns_end(struct run_queue *run, struct run_share *share, uint64_t cost) {
+    if (cost > TURNS_COST_MAX)
+        cost = TURNS_COST_MAX;
+    share->running = false;
+    share->pass += cost * SHARE_WEIGHT_MAX / share->weight;
+    if (share->first)
+        share_enqueue(run, share);
+}
+
+void turns_reset(const struct run_queue *run, struct run_share *share, uint32_t weight) {
+    share->weight = weight;
+    share->operation_ns = 0;
+    if (!share->queued && !share->running)
+        share->pass = run->now;
+}

@@ -1,0 +1,379 @@
+/* From a checked operation to launches in normal form (engine/device/launch.h): operands are cast and made contiguous where
+ * the form wants it, axes are merged, storage is taken, and the stream is made to wait for what it needs. */
+#include <string.h>
+
+#include "engine/device/device_impl.h"
+#include "engine/program/bind_impl.h"
+
+/* ---- outputs ---- */
+
+static int output_allocate(struct binding *binding, struct tensor *out) {
+    layout_contiguous(out->type.rank, out->type.shape, out->strides);
+    out->contiguous = true;
+    out->offset = 0;
+    int64_t bytes = type_bytes(&out->type);
+    if (bytes == 0)
+        return STATUS_OK;
+    int code = session_storage(binding->session, (uint64_t)bytes, binding->stream, &out->storage, &binding->fault);
+    if (code != STATUS_OK)
+        return code;
+    return plan_wait_memory(binding->stream, out->storage, &binding->fault);
+}
+
+static int outputs_allocate(struct binding *binding) {
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < binding->outputs.n && code == STATUS_OK; i++)
+        code = output_allocate(binding, binding->outputs.tensors[i]);
+    return code;
+}
+
+/* An input that this operation consumes and nobody else holds lends its memory to the output: elementwise results of
+ * the same shape and element size may be computed in place. */
+static bool output_in_place(struct binding *binding) {
+    const struct op_request *request = binding->request;
+    struct tensor *out = binding->output;
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        struct tensor *in = binding->inputs[i];
+        if (!(request->consume >> i & 1) || !in->storage || in->references != 1 || in->storage->references != 1 ||
+            !in->contiguous || in->offset != 0 || dtype_size(in->type.dtype) != dtype_size(out->type.dtype) ||
+            !shape_equal(&in->type, &out->type))
+            continue;
+        layout_contiguous(out->type.rank, out->type.shape, out->strides);
+        out->contiguous = true;
+        out->offset = 0;
+        out->storage = storage_ref(in->storage);
+        return true;
+    }
+    return false;
+}
+
+static void outputs_done(struct binding *binding) {
+    for (unsigned i = 0; i < binding->outputs.n; i++) {
+        binding->outputs.tensors[i]->ready = binding->stream;
+        binding->outputs.tensors[i]->ready_number = binding->stream->enqueued;
+    }
+}
+
+/* ---- families ---- */
+
+static int wait_for_inputs(struct binding *binding) {
+    for (unsigned i = 0; i < binding->request->n_inputs; i++) {
+        int code = plan_wait_value(binding->stream, binding->inputs[i], &binding->fault);
+        if (code != STATUS_OK)
+            return code;
+    }
+    return STATUS_OK;
+}
+
+bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to) {
+    const struct device *device = binding->engine->device;
+    const struct op_kernel *kernel = device->vtable->operations[binding->request->opcode];
+    return kernel->converts && kernel->converts(device, binding->request->opcode, from, to);
+}
+
+int bind_input(struct binding *binding, unsigned i, struct view *view) {
+    view_init(view, binding->inputs[i]);
+    enum dtype dtype = op_operand_dtype(binding->request->opcode, binding->types, i, &binding->output->type);
+    if (view->dtype == dtype || binding->request->opcode == OP_CAST)
+        return STATUS_OK;
+    if (bind_converts(binding, view->dtype, dtype)) {
+        view->as = dtype;
+        return STATUS_OK;
+    }
+    return view_cast(binding->session, binding->stream, view, dtype, &binding->fault);
+}
+
+void bind_finish_views(struct binding *binding, struct view *views, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        view_finish(binding->engine, &views[i]);
+}
+
+struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs) {
+    struct plan plan = {.opcode = binding->request->opcode, .n_inputs = n_inputs, .out = out};
+    for (unsigned i = 0; i < n_inputs; i++)
+        plan.inputs[i] = &views[i];
+    return plan;
+}
+
+static int bind_create(struct binding *binding) {
+    struct view out;
+    view_init(&out, binding->output);
+    struct plan plan = bind_plan(binding, &out, NULL, 0);
+    plan.n_ints = binding->info->ints_min; /* without the shape, which is the last one */
+    plan.ints = binding->attributes.ints;
+    plan.n_floats = binding->attributes.n_floats;
+    plan.floats = binding->attributes.floats;
+    plan.weight = plan_weight(binding->engine, &out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
+    if (plan.opcode != OP_EYE)
+        view_merge((struct view *const[]){&out}, 1);
+    return plan_push(binding->stream, &plan, &binding->fault);
+}
+
+/* All inputs have the output's shape, are contiguous and of the dtype the kernel wants: the common case. */
+static bool elementwise_plain(const struct binding *binding) {
+    for (unsigned i = 0; i < binding->request->n_inputs; i++) {
+        const struct tensor *in = binding->inputs[i];
+        if (!in->contiguous || !shape_equal(&in->type, &binding->output->type))
+            return false;
+        if (binding->request->opcode != OP_CAST &&
+            in->type.dtype != op_operand_dtype(binding->request->opcode, binding->types, i, &binding->output->type))
+            return false;
+    }
+    return true;
+}
+
+static int bind_elementwise_plain(struct binding *binding) {
+    struct view out, views[3];
+    int64_t elements = type_elements(&binding->output->type);
+    unsigned n_inputs = binding->request->n_inputs;
+    view_flat(&out, binding->output, elements);
+    for (unsigned i = 0; i < n_inputs; i++)
+        view_flat(&views[i], binding->inputs[i], elements);
+    struct plan plan = bind_plan(binding, &out, views, n_inputs);
+    plan.weight = cost_pass(&binding->engine->cost, (double)elements * (double)(2 * dtype_size(out.dtype)));
+    return plan_push(binding->stream, &plan, &binding->fault);
+}
+
+static int bind_elementwise(struct binding *binding) {
+    if (elementwise_plain(binding))
+        return bind_elementwise_plain(binding);
+    struct view out, views[3];
+    struct view *all[LAYOUT_OPERANDS_MAX] = {&out};
+    unsigned n_inputs = binding->request->n_inputs, made = 0;
+    int code = STATUS_OK;
+    view_init(&out, binding->output);
+    for (; made < n_inputs && code == STATUS_OK; made++) {
+        code = bind_input(binding, made, &views[made]);
+        view_broadcast(&views[made], out.rank, out.shape);
+        all[made + 1] = &views[made];
+    }
+    if (code == STATUS_OK) {
+        struct plan plan = bind_plan(binding, &out, views, n_inputs);
+        plan.weight = plan_weight(binding->engine, &out, NULL) * 4;
+        view_merge(all, (int)n_inputs + 1);
+        code = plan_push(binding->stream, &plan, &binding->fault);
+    }
+    bind_finish_views(binding, views, made);
+    return code;
+}
+
+/* OP_PARTS_COPIES: each input is copied into its slice of the output. */
+static int bind_copies(struct binding *binding) {
+    const struct op_request *request = binding->request;
+    struct view out;
+    view_init(&out, binding->output);
+    int axis = 0;
+    struct concat_attributes attributes; /* stack has the same */
+    concat_attributes_read(&binding->attributes, &attributes);
+    int code = shape_axis(attributes.axis, out.rank, &axis, &binding->fault);
+    int64_t position = 0;
+    for (unsigned i = 0; i < request->n_inputs && code == STATUS_OK; i++) {
+        struct view in, slice = out;
+        view_init(&in, binding->inputs[i]);
+        if (request->opcode == OP_STACK) {
+            for (int k = in.rank; k > axis; k--) {
+                in.shape[k] = in.shape[k - 1];
+                in.strides[k] = in.strides[k - 1];
+            }
+            in.shape[axis] = 1;
+            in.strides[axis] = 0;
+            in.rank++;
+        }
+        slice.shape[axis] = in.shape[axis];
+        slice.data = out.data + position * out.strides[axis] * (int64_t)dtype_size(out.dtype);
+        position += in.shape[axis];
+        code = view_copy(binding->stream, slice, in, &binding->fault);
+    }
+    return code;
+}
+
+/* A view is ready, and may turn out to have failed, with what it shows. False: reshape needs a copy. */
+static bool bind_view_shared(struct binding *binding) {
+    struct tensor *in = binding->inputs[0], *out = binding->output;
+    if (!layout_view(binding->request->opcode, &binding->attributes, &in->type, in->strides, in->offset, &out->type,
+                     out->strides, &out->offset))
+        return false;
+    out->contiguous = layout_is_contiguous(out->type.rank, out->type.shape, out->strides);
+    out->ready = in->ready;
+    out->ready_number = in->ready_number;
+    if (in->taint)
+        tensor_taint(binding->session, out, taint_ref(in->taint));
+    if (in->storage && type_elements(&out->type) > 0)
+        out->storage = storage_ref(in->storage);
+    return true;
+}
+
+static int bind_view_copied(struct binding *binding) {
+    struct tensor *out = binding->output;
+    int code = view_materialise(binding->session, binding->stream, binding->inputs[0], &out->storage, &binding->fault);
+    layout_contiguous(out->type.rank, out->type.shape, out->strides);
+    out->offset = 0;
+    out->contiguous = true;
+    outputs_done(binding);
+    return code;
+}
+
+/* ---- taints ---- */
+
+static bool inputs_tainted(const struct binding *binding) {
+    for (unsigned i = 0; i < binding->request->n_inputs; i++)
+        if (binding->inputs[i]->taint)
+            return true;
+    return false;
+}
+
+int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3], struct check *check,
+                    struct fault *fault) {
+    struct record *record = stream_push(stream, RECORD_TAINT, sizeof *record, 20);
+    if (!record)
+        return plan_no_memory(fault);
+    record->taint.result = taint_ref(result);
+    for (int i = 0; i < 3; i++)
+        record->taint.inputs[i] = inputs[i] ? taint_ref(inputs[i]) : NULL;
+    record->taint.check = check;
+    return STATUS_OK;
+}
+
+/* The outputs' taint, made in advance, is settled behind its launch. More than three tainted inputs (concat) settle in
+ * several steps. Where a step cannot be enqueued the check is still the caller's. */
+static int bind_taint(struct binding *binding, struct taint *taint) {
+    struct taint *inputs[3] = {NULL, NULL, NULL};
+    unsigned n = 0;
+    int code = STATUS_OK;
+    for (unsigned i = 1; i < binding->outputs.n; i++)
+        tensor_taint(binding->session, binding->outputs.tensors[i], taint_ref(taint));
+    tensor_taint(binding->session, binding->output, taint);
+    for (unsigned i = 0; i < binding->request->n_inputs && code == STATUS_OK; i++) {
+        if (!binding->inputs[i]->taint)
+            continue;
+        if (n == 3) { /* the taint stands for those so far, as its own input of the next step */
+            struct taint *step = taint_create();
+            code = step ? bind_push_taint(binding->stream, step, inputs, NULL, &binding->fault)
+                        : plan_no_memory(&binding->fault);
+            taint_unref(binding->step);
+            binding->step = step;
+            inputs[0] = step;
+            inputs[1] = inputs[2] = NULL;
+            n = 1;
+        }
+        inputs[n++] = binding->inputs[i]->taint;
+    }
+    if (code == STATUS_OK)
+        code = bind_push_taint(binding->stream, taint, inputs, binding->check, &binding->fault);
+    if (code == STATUS_OK)
+        binding->check = NULL;
+    taint_unref(binding->step);
+    outputs_done(binding);
+    return code;
+}
+
+/* ---- the whole ---- */
+
+typedef int bind_function(struct binding *binding);
+
+/* With a kernel, by its normal form; and made up of other operations. */
+static bind_function *const bind_families[] = {
+    [OP_FAMILY_CREATE] = bind_create,   [OP_FAMILY_ELEMENTWISE] = bind_elementwise, [OP_FAMILY_REDUCE] = bind_reduce,
+    [OP_FAMILY_SOFTMAX] = bind_softmax, [OP_FAMILY_MATMUL] = bind_matmul,           [OP_FAMILY_TAKE] = bind_take,
+    [OP_FAMILY_SORT] = bind_sort,
+};
+static bind_function *const bind_parts[] = {
+    [OP_PARTS_COPIES] = bind_copies,
+};
+
+static int bind_supported(struct binding *binding) {
+    struct device *device = binding->engine->device;
+    const struct op_request *request = binding->request;
+    const struct op_kernel *kernel = device->vtable->operations[request->opcode];
+    if (!kernel || kernel->parts)
+        return STATUS_OK;
+    enum dtype dtype = binding->output->type.dtype;
+    if (request->n_inputs)
+        dtype = op_operand_dtype(request->opcode, binding->types, request->n_inputs - 1, &binding->output->type);
+    if (!(device->dtypes[request->opcode] >> dtype & 1))
+        return device_has_kernel(device, request->opcode, dtype, &binding->fault);
+    if (!kernel->needs)
+        return STATUS_OK;
+    int code = kernel->needs(device, dtype, &binding->fault);
+    cost_follow(&binding->engine->cost, device); /* it may have loaded a library, and know more by now */
+    return code;
+}
+
+static int bind_compute(struct binding *binding) {
+    enum op_parts parts = binding->engine->device->vtable->operations[binding->request->opcode]->parts;
+    bool in_place = binding->request->consume && binding->info->family == OP_FAMILY_ELEMENTWISE &&
+                    binding->request->opcode != OP_COPY && output_in_place(binding);
+    int code = wait_for_inputs(binding);
+    if (code == STATUS_OK)
+        code = in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
+                        : outputs_allocate(binding);
+    if (code == STATUS_OK && type_elements(&binding->output->type) > 0)
+        code = (parts ? bind_parts[parts] : bind_families[binding->info->family])(binding);
+    outputs_done(binding);
+    return code;
+}
+
+/* Whether the operation may take so long that it is stopped, and so needs a check. A smaller one ends before any limit of time,
+ * and for a larger one a check costs little. A reduction or a sort counts by the elements that it reads, a product by its
+ * multiplications, any other by the elements that it makes. */
+static bool bind_is_long(const struct binding *binding) {
+    static const double long_elements = 1 << 20, long_products = 1 << 24;
+    const struct op_request *request = binding->request;
+    const struct tenant *tenant = binding->session->tenant;
+    if (!tenant || !tenant->limits.operation_ns || !binding->engine->device->vtable->launch_part)
+        return false;
+    if (binding->info->family == OP_FAMILY_REDUCE || binding->info->family == OP_FAMILY_SORT)
+        return (double)type_elements(binding->types[0]) >= long_elements;
+    double elements = (double)type_elements(&binding->output->type);
+    if (binding->info->family == OP_FAMILY_MATMUL) {
+        const struct tensor_type *a = binding->types[0];
+        double depth = a->rank > 0 ? (double)a->shape[a->rank - 1] : 1;
+        return elements * (depth > 16 ? depth : 16) >= long_products;
+    }
+    return request->opcode != OP_FREE && elements >= long_elements;
+}
+
+/* What a tainted result needs, before anything is enqueued for it. */
+static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
+    const struct op_request *request = binding->request;
+    *taint = NULL;
+    bool take = binding->info->family == OP_FAMILY_TAKE, is_long = bind_is_long(binding);
+    if (take || is_long) {
+        int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
+        binding->check =
+            check_create(&binding->engine->reports, binding->info->name, request->label, request->sequence, axis);
+        if (!binding->check)
+            return plan_no_memory(&binding->fault);
+    }
+    if (is_long)
+        binding->stream->report = binding->check->report;
+    if (!binding->check && !inputs_tainted(binding))
+        return STATUS_OK;
+    *taint = taint_create();
+    return *taint ? STATUS_OK : plan_no_memory(&binding->fault);
+}
+
+int bind_operation(struct binding *binding) {
+    binding->check = NULL;
+    binding->step = NULL;
+    struct stream_position before = stream_position(binding->stream);
+    int code = bind_supported(binding);
+    if (code != STATUS_OK)
+        return code;
+    if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
+        return STATUS_OK;
+    struct taint *taint;
+    code = bind_taint_prepare(binding, &taint);
+    if (code == STATUS_OK)
+        code = binding->info->family == OP_FAMILY_VIEW ? bind_view_copied(binding) : bind_compute(binding);
+    binding->stream->report = NULL;
+    if (taint && code == STATUS_OK)
+        code = bind_taint(binding, taint);
+    else
+        taint_unref(taint);
+    if (code != STATUS_OK) /* copies and conversions of inputs, made before memory for the rest was refused */
+        stream_take_back(binding->stream, &before);
+    if (binding->check) /* it has not become a record's: no launch is left that reports to it */
+        check_unref(binding->check);
+    return code;
+}

@@ -1,0 +1,232 @@
+/* Launches whose axes have roles: reductions, softmax, matrix products. */
+#include <string.h>
+
+#include "engine/program/bind_impl.h"
+
+/* Reorders a view's axes: those in `last` (a mask) behind the others. Returns how many come first. */
+static int view_axes_last(struct view *view, uint32_t last) {
+    struct view old = *view;
+    int n = 0, first;
+    for (int i = 0; i < old.rank; i++)
+        if (!(last >> i & 1)) {
+            view->shape[n] = old.shape[i];
+            view->strides[n++] = old.strides[i];
+        }
+    first = n;
+    for (int i = 0; i < old.rank; i++)
+        if (last >> i & 1) {
+            view->shape[n] = old.shape[i];
+            view->strides[n++] = old.strides[i];
+        }
+    return first;
+}
+
+static void space_from_view(struct layout_space *space, const struct view *view) {
+    space->rank = view->rank;
+    space->operands = 1;
+    memcpy(space->shape, view->shape, sizeof space->shape);
+    memcpy(space->strides[0], view->strides, sizeof space->strides[0]);
+}
+
+int bind_reduce(struct binding *binding) {
+    struct view out, in;
+    struct layout_space space;
+    struct reduction_attributes attributes;
+    uint32_t mask = 0;
+    reduction_attributes_read(&binding->attributes, &attributes);
+    int code = bind_input(binding, 0, &in);
+    if (code == STATUS_OK)
+        code = op_reduced_axes(&attributes.axes, in.rank, &mask, &binding->fault);
+    if (code == STATUS_OK) {
+        int64_t kept = view_axes_last(&in, mask);
+        space_from_view(&space, &in);
+        kept = layout_merge(&space, 0, (int)kept);
+        layout_merge(&space, (int)kept, space.rank);
+        in.rank = space.rank;
+        memcpy(in.shape, space.shape, sizeof in.shape);
+        memcpy(in.strides, space.strides[0], sizeof in.strides);
+        view_init(&out, binding->output);
+        out.rank = (int)kept;
+        memcpy(out.shape, in.shape, sizeof out.shape);
+        layout_contiguous(out.rank, out.shape, out.strides);
+        struct plan plan = bind_plan(binding, &out, &in, 1);
+        plan.n_ints = 1;
+        plan.ints = &kept;
+        plan.weight = plan_weight(binding->engine, &out, &in) * 2 +
+                      (uint64_t)((double)view_elements(&out) * binding->engine->cost.rates.row_ns);
+        code = plan_push(binding->stream, &plan, &binding->fault);
+    }
+    view_finish(binding->engine, &in);
+    return code;
+}
+
+int bind_softmax(struct binding *binding) {
+    struct view out, in;
+    int axis = 0;
+    struct softmax_attributes attributes;
+    softmax_attributes_read(&binding->attributes, &attributes);
+    int code = bind_input(binding, 0, &in);
+    if (code == STATUS_OK)
+        code = shape_axis(attributes.axis, in.rank, &axis, &binding->fault);
+    if (code == STATUS_OK) {
+        view_init(&out, binding->output);
+        view_axes_last(&in, 1u << axis);
+        view_axes_last(&out, 1u << axis);
+        struct layout_space space;
+        space_from_view(&space, &in);
+        space.operands = 2;
+        memcpy(space.strides[1], out.strides, sizeof space.strides[1]);
+        if (layout_merge(&space, 0, space.rank - 1) == 0) { /* rank 2 at least */
+            space.shape[1] = space.shape[0];
+            space.shape[0] = 1;
+            for (int k = 0; k < 2; k++) {
+                space.strides[k][1] = space.strides[k][0];
+                space.strides[k][0] = 0;
+            }
+            space.rank = 2;
+        }
+        in.rank = out.rank = space.rank;
+        memcpy(in.shape, space.shape, sizeof in.shape);
+        memcpy(out.shape, space.shape, sizeof out.shape);
+        memcpy(in.strides, space.strides[0], sizeof in.strides);
+        memcpy(out.strides, space.strides[1], sizeof out.strides);
+        struct plan plan = bind_plan(binding, &out, &in, 1);
+        plan.weight = plan_weight(binding->engine, &out, &in) * 8;
+        code = plan_push(binding->stream, &plan, &binding->fault);
+    }
+    view_finish(binding->engine, &in);
+    return code;
+}
+
+/* A vector becomes a row on the left and a column on the right. */
+static void matmul_promote(struct view *view, bool left) {
+    if (view->rank != 1)
+        return;
+    int at = left ? 0 : 1;
+    view->shape[1 - at] = view->shape[0];
+    view->strides[1 - at] = view->strides[0];
+    view->shape[at] = 1;
+    view->strides[at] = 1;
+    view->rank = 2;
+}
+
+/* Broadcasts the batch axes of an operand against the output's. */
+static void matmul_batch(struct view *view, int batch_rank, const int64_t *batch_shape) {
+    int own = view->rank - 2;
+    struct view old = *view;
+    layout_broadcast(own, old.shape, old.strides, batch_rank, batch_shape, view->strides);
+    memcpy(view->shape, batch_shape, (size_t)batch_rank * sizeof *batch_shape);
+    for (int i = 0; i < 2; i++) {
+        view->shape[batch_rank + i] = old.shape[own + i];
+        view->strides[batch_rank + i] = old.strides[own + i];
+    }
+    view->rank = batch_rank + 2;
+}
+
+static void matmul_merge(struct view *out, struct view *a, struct view *b, int batch_rank) {
+    struct view *views[3] = {out, a, b};
+    struct layout_space space = {.rank = batch_rank, .operands = 3};
+    memcpy(space.shape, out->shape, sizeof space.shape);
+    for (int k = 0; k < 3; k++)
+        memcpy(space.strides[k], views[k]->strides, sizeof space.strides[k]);
+    int merged = layout_merge(&space, 0, batch_rank);
+    for (int k = 0; k < 3; k++) {
+        struct view *view = views[k];
+        for (int i = 0; i < 2; i++) {
+            view->shape[merged + i] = view->shape[batch_rank + i];
+            view->strides[merged + i] = view->strides[batch_rank + i];
+        }
+        memcpy(view->shape, space.shape, (size_t)merged * sizeof *space.shape);
+        memcpy(view->strides, space.strides[k], (size_t)merged * sizeof *space.shape);
+        view->rank = merged + 2;
+    }
+}
+
+static void view_drop_axis(struct view *view, int axis) {
+    view->rank--;
+    for (int i = axis; i < view->rank; i++) {
+        view->shape[i] = view->shape[i + 1];
+        view->strides[i] = view->strides[i + 1];
+    }
+}
+
+/* Makes batches that share b, and whose rows of a follow one another, just more rows: one large product is faster than many
+ * small ones. */
+static void matmul_fold(struct view *out, struct view *a, struct view *b) {
+    for (int last = a->rank - 3; last >= 0; last--) {
+        int64_t rows = a->shape[last + 1];
+        if (b->strides[last] != 0 || a->strides[last] == 0 ||
+            (rows != 1 && a->strides[last] != rows * a->strides[last + 1]))
+            return;
+        if (rows == 1) {
+            a->strides[last + 1] = a->strides[last];
+            out->strides[last + 1] = out->strides[last];
+        }
+        a->shape[last + 1] *= a->shape[last];
+        out->shape[last + 1] = a->shape[last + 1];
+        view_drop_axis(out, last);
+        view_drop_axis(a, last);
+        view_drop_axis(b, last);
+    }
+}
+
+static void matmul_shape(const struct binding *binding, struct view *out, struct view *a, struct view *b) {
+    bool row = a->rank == 1, column = b->rank == 1;
+    matmul_promote(a, true);
+    matmul_promote(b, false);
+    view_init(out, binding->output);
+    int batch_rank = out->rank - !row - !column;
+    out->shape[batch_rank] = a->shape[a->rank - 2];
+    out->shape[batch_rank + 1] = b->shape[b->rank - 1];
+    out->rank = batch_rank + 2;
+    layout_contiguous(out->rank, out->shape, out->strides);
+    matmul_batch(a, batch_rank, out->shape);
+    matmul_batch(b, batch_rank, out->shape);
+    matmul_merge(out, a, b, batch_rank);
+    matmul_fold(out, a, b);
+}
+
+/* The weight (n, k) as the matrix (k, n) that x is multiplied by, and the bias as n numbers one after another. */
+static int linear_present(struct binding *binding, struct view *views) {
+    struct view *weight = &views[1], *bias = &views[2];
+    if (weight->rank == 2) {
+        struct view old = *weight;
+        for (int i = 0; i < 2; i++) {
+            weight->shape[i] = old.shape[1 - i];
+            weight->strides[i] = old.strides[1 - i];
+        }
+    }
+    if (binding->request->n_inputs < 3)
+        return STATUS_OK;
+    if (bias->rank == 0) {
+        bias->rank = 1;
+        bias->shape[0] = bias->strides[0] = 1;
+    }
+    return view_make_contiguous(binding->session, binding->stream, bias, bias->dtype, &binding->fault);
+}
+
+int bind_matmul(struct binding *binding) {
+    struct view out, views[3] = {0};
+    unsigned made = 0, n_inputs = binding->request->n_inputs;
+    bool linear = binding->request->opcode == OP_LINEAR;
+    int code = STATUS_OK;
+    for (; made < n_inputs && code == STATUS_OK; made++)
+        code = bind_input(binding, made, &views[made]);
+    if (code == STATUS_OK && linear)
+        code = linear_present(binding, views);
+    if (code == STATUS_OK) {
+        matmul_shape(binding, &out, &views[0], &views[1]);
+        struct plan plan = bind_plan(binding, &out, views, n_inputs);
+        int64_t depth = views[0].shape[views[0].rank - 1];
+        double rows = (double)out.shape[out.rank - 2], columns = (double)out.shape[out.rank - 1];
+        double batches = (double)view_elements(&out) / (rows * columns);
+        plan.tf32 = binding->session->limits.allow_tf32;
+        plan.n_ints = linear ? 1 : 0;
+        plan.ints = binding->attributes.ints;
+        plan.weight =
+            cost_product(&binding->engine->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
+        code = plan_push(binding->stream, &plan, &binding->fault);
+    }
+    bind_finish_views(binding, views, made);
+    return code;
+}

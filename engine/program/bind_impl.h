@@ -1,0 +1,24 @@
+/* What the files that bind operations share. */
+#pragma once
+
+#include "engine/program/plan.h"
+#include "engine/session/session_impl.h"
+
+/* Whether kernels take an input of this dtype as it is, and convert it as they read it. */
+bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to);
+/* A view of input i that the kernel takes: in the dtype that it wants, or in one that it converts. */
+int bind_input(struct binding *binding, unsigned i, struct view *view);
+void bind_finish_views(struct binding *binding, struct view *views, unsigned count);
+struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs);
+
+/* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be
+ * NULL), of which it takes over one reference on success. */
+int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3], struct check *check,
+                    struct fault *fault);
+
+/* One for each family; the output has its storage, and every operand has elements. */
+int bind_reduce(struct binding *binding);
+int bind_softmax(struct binding *binding);
+int bind_matmul(struct binding *binding);
+int bind_take(struct binding *binding);
+int bind_sort(struct binding *binding);

@@ -1,0 +1,394 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/device/device_impl.h"
+#include "engine/program/kernel_impl.h"
+#include "engine/session/session_impl.h"
+
+/* ---- kernels on the device ---- */
+
+static void kernel_unload(struct engine *engine, struct device_kernel *kernel) {
+    kernel->next = engine->kernels.unused;
+    engine->kernels.unused = kernel;
+}
+
+static void kernel_release_all(struct device *device, struct device_kernel **list) {
+    while (*list) {
+        struct device_kernel *kernel = *list;
+        *list = kernel->next;
+        device->vtable->kernels->release(device, kernel);
+    }
+}
+
+static void kernel_free(struct engine *engine, struct kernel *kernel) {
+    kernel_unload(engine, kernel->device_kernel);
+    free(kernel->name);
+    free(kernel->uses);
+    free(kernel);
+}
+
+struct device_kernel *kernel_unused_take(struct engine *engine) {
+    struct device_kernel *unused = engine->kernels.unused;
+    engine->kernels.unused = NULL;
+    return unused;
+}
+
+void kernel_unused_release(struct engine *engine, struct device_kernel *unused) {
+    kernel_release_all(engine->device, &unused);
+}
+
+/* Whether a launch has not run yet. */
+static bool kernel_runs(struct kernel *kernel) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < kernel->n_uses; i++)
+        if (!point_reached(kernel->uses[i].stream, kernel->uses[i].number))
+            kernel->uses[kept++] = kernel->uses[i];
+    kernel->n_uses = kept;
+    return kept > 0 || kernel->stays;
+}
+
+static void kernel_let_go(struct engine *engine, struct kernel *kernel) {
+    if (!kernel_runs(kernel)) {
+        kernel_free(engine, kernel);
+        return;
+    }
+    kernel->next = engine->kernels.running;
+    kernel->previous = &engine->kernels.running;
+    if (kernel->next)
+        kernel->next->previous = &kernel->next;
+    engine->kernels.running = kernel;
+}
+
+static void kernel_end(struct engine *engine, struct kernel *kernel) {
+    *kernel->previous = kernel->next;
+    if (kernel->next)
+        kernel->next->previous = kernel->previous;
+    kernel_free(engine, kernel);
+}
+
+void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number) {
+    for (unsigned i = 0; i < kernel->n_uses; i++)
+        if (kernel->uses[i].stream == stream) {
+            kernel->uses[i].number = number;
+            return;
+        }
+    if (kernel->n_uses == kernel->uses_capacity)
+        kernel_runs(kernel); /* forgets those that have run */
+    if (kernel->n_uses == kernel->uses_capacity) {
+        unsigned capacity = kernel->uses_capacity ? 2 * kernel->uses_capacity : 4;
+        struct use *uses = realloc(kernel->uses, capacity * sizeof *uses);
+        if (!uses) {
+            kernel->stays = true;
+            return;
+        }
+        kernel->uses = uses;
+        kernel->uses_capacity = capacity;
+    }
+    kernel->uses[kernel->n_uses++] = (struct use){stream, number};
+}
+
+void kernel_store_sweep(struct engine *engine) {
+    for (struct kernel *kernel = engine->kernels.running, *next; kernel; kernel = next) {
+        next = kernel->next;
+        if (!kernel_runs(kernel))
+            kernel_end(engine, kernel);
+    }
+}
+
+/* ---- the cache of code ---- */
+
+static uint64_t code_hash(const char *source, const char *name) { /* FNV-1a; the texts themselves decide */
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *source; source++)
+        hash = (hash ^ (uint8_t)*source) * 0x100000001b3u;
+    for (; *name; name++)
+        hash = (hash ^ (uint8_t)*name) * 0x100000001b3u;
+    return hash;
+}
+
+static void code_unref(struct kernel_code *code) {
+    if (!code || --code->references)
+        return;
+    free(code->source);
+    free(code->name);
+    free(code->code);
+    free(code);
+}
+
+static void code_list(struct kernel_store *store, struct kernel_code *code) {
+    code->next = store->codes;
+    code->previous = &store->codes;
+    if (code->next)
+        code->next->previous = &code->next;
+    store->codes = code;
+}
+
+static void code_unlist(struct kernel_code *code) {
+    *code->previous = code->next;
+    if (code->next)
+        code->next->previous = code->previous;
+}
+
+/* With a reference; it is the newest then. NULL: it is not there. */
+static struct kernel_code *code_find(struct kernel_store *store, const char *source, const char *name) {
+    uint64_t hash = code_hash(source, name);
+    struct kernel_code *code = store->codes;
+    while (code && (code->hash != hash || strcmp(code->source, source) != 0 || strcmp(code->name, name) != 0))
+        code = code->next;
+    if (!code)
+        return NULL;
+    code_unlist(code);
+    code_list(store, code);
+    code->references++;
+    return code;
+}
+
+static void code_drop(struct kernel_store *store, struct kernel_code *code) {
+    store->bytes -= code->bytes;
+    code_unlist(code);
+    code_unref(code);
+}
+
+static void code_add(struct kernel_store *store, struct kernel_code *code) {
+    code_list(store, code);
+    store->bytes += code->bytes;
+    while (store->bytes > KERNEL_CACHE_BYTES) {
+        struct kernel_code *oldest = store->codes;
+        while (oldest->next)
+            oldest = oldest->next;
+        code_drop(store, oldest); /* the new one, too, where it is larger than all of the cache */
+    }
+}
+
+void kernel_store_finish(struct engine *engine) {
+    while (engine->kernels.codes)
+        code_drop(&engine->kernels, engine->kernels.codes);
+    while (engine->kernels.running)
+        kernel_end(engine, engine->kernels.running);
+    kernel_release_all(engine->device, &engine->kernels.unused);
+}
+
+/* ---- jobs ---- */
+
+int kernel_job_init(struct kernel_job *job, struct engine *engine, const char *source, const char *name,
+                    struct fault *fault) {
+    struct device_info info;
+    memset(job, 0, sizeof *job);
+    atomic_init(&job->cancelled, false);
+    job->engine = engine;
+    if (!engine->device->vtable->kernels) {
+        device_describe(engine->device, &info);
+        return fault_set(fault, STATUS_UNSUPPORTED, "a %s device takes no user kernels", info.kind);
+    }
+    job->source = strdup(source);
+    job->name = strdup(name);
+    if (!job->source || !job->name) {
+        free(job->source);
+        free(job->name);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel's source");
+    }
+    return STATUS_OK;
+}
+
+bool kernel_job_compiled(struct kernel_job *job) {
+    if (!job->cached && !job->code && (job->cached = code_find(&job->engine->kernels, job->source, job->name)))
+        job->device_bytes = job->cached->device_bytes;
+    return job->cached;
+}
+
+int kernel_compile(const char *kind, const struct kernel_source *source, const _Atomic bool *cancelled,
+                   struct device_code **code, char **log, struct fault *fault) {
+    const struct device_kernels *kernels;
+    *log = NULL;
+    int status = device_find_kernels(kind, &kernels, fault);
+    return status == STATUS_OK ? kernels->compile(source, cancelled, code, log, fault) : status;
+}
+
+static bool job_cancelled(struct kernel_job *job) {
+    if (atomic_load(&job->cancelled))
+        job->status = fault_set(&job->fault, STATUS_CANCELLED, "nobody waits for it any more");
+    return job->status != STATUS_OK;
+}
+
+void kernel_job_compile(struct kernel_job *job) {
+    struct device *device = job->engine->device;
+    const struct device_kernels *kernels = device->vtable->kernels;
+    const struct kernel_source source = {.text = job->source, .name = job->name, .target = kernels->target(device)};
+    if (job_cancelled(job))
+        return;
+    job->status = job->compile ? job->compile(job, &source, &job->code, &job->log, &job->fault)
+                               : kernels->compile(&source, &job->cancelled, &job->code, &job->log, &job->fault);
+    if (job->status == STATUS_OK)
+        job->status = kernels->measure(job->code, &job->device_bytes, &job->fault);
+    if (job->status == STATUS_OK)
+        return;
+    free(job->code); /* not to be remembered */
+    job->code = NULL;
+}
+
+int kernel_job_charge(struct kernel_job *job, struct session *session) {
+    if (job->status == STATUS_OK)
+        job->status = session_charge_apart(session, job->device_bytes, &job->fault);
+    if (job->status != STATUS_OK)
+        return job->status;
+    job->payer = session;
+    job->unused = kernel_unused_take(job->engine);
+    return STATUS_OK;
+}
+
+void kernel_job_discharge(struct kernel_job *job) {
+    if (job->payer)
+        session_discharge_apart(job->payer, job->device_bytes);
+    job->payer = NULL;
+}
+
+void kernel_job_load(struct kernel_job *job) {
+    struct device *device = job->engine->device;
+    const struct device_kernels *kernels = device->vtable->kernels;
+    kernel_release_all(device, &job->unused);
+    if (!job_cancelled(job))
+        job->status = kernels->load(device, job->cached ? job->cached->code : job->code, &job->kernel, &job->fault);
+}
+
+/* Takes over what was compiled, for those who ask for the same; another job may have been faster. */
+static void job_remember(struct kernel_job *job) {
+    struct kernel_store *store = &job->engine->kernels;
+    if (!job->code)
+        return;
+    if (!(job->cached = code_find(store, job->source, job->name)) && (job->cached = calloc(1, sizeof *job->cached))) {
+        *job->cached = (struct kernel_code){
+            .references = 2, .source = job->source, .name = job->name, .hash = code_hash(job->source, job->name)};
+        job->cached->bytes = strlen(job->source) + strlen(job->name) + job->code->bytes + sizeof *job->cached;
+        job->cached->device_bytes = job->device_bytes;
+        job->cached->code = job->code;
+        job->source = job->name = NULL;
+        job->code = NULL;
+        code_add(store, job->cached);
+    }
+    free(job->code);
+    job->code = NULL;
+}
+
+/* Where an id is, or would be. */
+static unsigned kernel_table_seek(const struct kernel_table *table, uint64_t id) {
+    unsigned first = 0, end = table->count;
+    while (first < end) {
+        unsigned middle = (first + end) / 2;
+        if (table->entries[middle].id < id)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+static int table_full(struct fault *fault) {
+    return fault_set(fault, STATUS_LIMIT, "the session's limit of %d kernels is reached", SESSION_KERNELS_MAX);
+}
+
+static int table_reserve(struct kernel_table *table) {
+    if (table->count < table->capacity)
+        return STATUS_OK;
+    unsigned capacity = table->capacity ? 2 * table->capacity : 8;
+    struct kernel_entry *entries = realloc(table->entries, capacity * sizeof *entries);
+    if (!entries)
+        return STATUS_NO_HOST_MEMORY;
+    table->entries = entries;
+    table->capacity = capacity;
+    return STATUS_OK;
+}
+
+int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id, struct fault *fault) {
+    struct kernel_table *table = &session->kernels;
+    if (job->status != STATUS_OK) {
+        *fault = job->fault;
+        return job->status;
+    }
+    if (table->count >= SESSION_KERNELS_MAX)
+        return table_full(fault);
+    struct kernel *kernel = table_reserve(table) == STATUS_OK ? calloc(1, sizeof *kernel) : NULL;
+    if (!kernel || !(kernel->name = strdup(job->name))) {
+        free(kernel);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel");
+    }
+    kernel->device_kernel = job->kernel;
+    kernel->bytes = job->device_bytes;
+    job->kernel = NULL;
+    job->payer = NULL; /* the kernel is paid for from here on */
+    unsigned at = kernel_table_seek(table, id);
+    memmove(&table->entries[at + 1], &table->entries[at], (table->count - at) * sizeof *table->entries);
+    table->entries[at] = (struct kernel_entry){id, kernel};
+    table->count++;
+    return STATUS_OK;
+}
+
+void kernel_job_settle(struct kernel_job *job) {
+    job_remember(job);
+    code_unref(job->cached);
+    job->cached = NULL;
+    free(job->source);
+    job->source = NULL;
+}
+
+void kernel_job_finish(struct kernel_job *job) {
+    struct engine *engine = job->engine;
+    if (job->status == STATUS_DEVICE_LOST)
+        engine_latch(engine, &job->fault);
+    kernel_job_discharge(job);
+    if (job->kernel)
+        kernel_unload(engine, job->kernel);
+    for (struct device_kernel *next; job->unused; job->unused = next) { /* it never ran */
+        next = job->unused->next;
+        kernel_unload(engine, job->unused);
+    }
+    kernel_job_settle(job);
+    free(job->name);
+    free(job->log);
+    kernel_store_sweep(engine);
+}
+
+/* ---- sessions ---- */
+
+struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id) {
+    unsigned at = kernel_table_seek(table, id);
+    return at < table->count && table->entries[at].id == id ? table->entries[at].kernel : NULL;
+}
+
+/* What runs of it is the engine's from here on: the session pays for it no more. */
+static void table_let_go(struct session *session, struct kernel *kernel) {
+    session_discharge_apart(session, kernel->bytes);
+    kernel_let_go(session->engine, kernel);
+}
+
+void kernel_table_finish(struct session *session) {
+    struct kernel_table *table = &session->kernels;
+    for (unsigned i = 0; i < table->count; i++)
+        table_let_go(session, table->entries[i].kernel);
+    free(table->entries);
+    *table = (struct kernel_table){0};
+}
+
+int session_kernel_id(struct session *session, uint64_t id, struct fault *fault) {
+    struct kernel_table *table = &session->kernels;
+    if (id == 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "0 is not a kernel's id");
+    if (id <= table->last_id)
+        return fault_set(fault, STATUS_DUPLICATE_ID,
+                         "kernel id %" PRIu64 " is not above the highest one used, %" PRIu64, id, table->last_id);
+    if (table->count >= SESSION_KERNELS_MAX)
+        return table_full(fault);
+    table->last_id = id;
+    return STATUS_OK;
+}
+
+int session_kernel_release(struct session *session, uint64_t id, struct fault *fault) {
+    struct kernel_table *table = &session->kernels;
+    unsigned at = kernel_table_seek(table, id);
+    if (at == table->count || table->entries[at].id != id)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, id);
+    table_let_go(session, table->entries[at].kernel);
+    table->count--;
+    memmove(&table->entries[at], &table->entries[at + 1], (table->count - at) * sizeof *table->entries);
+    return STATUS_OK;
+}

@@ -1,0 +1,61 @@
+/* The inside of user kernels, for the files of this room. Owner thread. */
+#pragma once
+
+#include "engine/order/stream.h"
+#include "engine/program/kernel.h"
+
+/* In the cache, the newest first. */
+struct kernel_code {
+    unsigned references; /* the cache's one, and those of jobs */
+    char *source, *name;
+    uint64_t hash;
+    size_t bytes;
+    uint64_t device_bytes; /* what it takes when it is loaded */
+    struct device_code *code;
+    struct kernel_code *next, **previous;
+};
+
+/* A session's, until it is released; then the engine's while it runs. */
+struct kernel {
+    struct device_kernel *device_kernel;
+    uint64_t bytes; /* of the device, charged to its session */
+    char *name;
+    struct kernel *next, **previous;
+    /* The newest launch on each stream. */
+    struct use *uses;
+    unsigned n_uses, uses_capacity;
+    bool stays; /* uses could not be noted: for good */
+};
+
+/* Of an engine. */
+struct kernel_store {
+    struct kernel_code *codes;
+    size_t bytes;
+    struct kernel *running; /* released, and perhaps not through on the device */
+    /* Through, too. Taking one off the device may wait for all that is on it: a thread of its own does that
+     * (kernel_unused_release), or the next job. */
+    struct device_kernel *unused;
+};
+
+/* Of a session. */
+struct kernel_table {
+    struct kernel_entry {
+        uint64_t id;
+        struct kernel *kernel;
+    } * entries; /* ascending ids */
+    unsigned count, capacity;
+    uint64_t last_id; /* the highest one used */
+};
+
+/* Whether a launch has the arguments that the kernel takes, and a grid and blocks that the device has room for. */
+int kernel_request_check(const struct kernel_request *request, const struct device_kernel *kernel, struct fault *fault);
+
+struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id);
+void kernel_table_finish(struct session *session);
+
+/* The kernel stays until the stream has passed this point. */
+void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number);
+/* Finds out what has run by now. */
+void kernel_store_sweep(struct engine *engine);
+/* All streams have run dry, or the device has failed. */
+void kernel_store_finish(struct engine *engine);

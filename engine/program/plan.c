@@ -1,0 +1,284 @@
+#include "engine/program/plan.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/device/device_impl.h"
+#include "engine/session/session_impl.h"
+
+/* ---- order between streams ---- */
+
+int plan_no_memory(struct fault *fault) {
+    return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to enqueue an operation");
+}
+
+/* The stream waits until an input's value is there. */
+int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault) {
+    if (!tensor->ready || tensor->ready == stream)
+        return STATUS_OK;
+    return stream_wait(stream, tensor->ready, tensor->ready_number) == STATUS_OK ? STATUS_OK : plan_no_memory(fault);
+}
+
+/* The stream waits until nobody else uses the memory that it is going to write, and stands for those users from then
+ * on: also where no launch follows, because something else fails. */
+int plan_wait_memory(struct stream *stream, struct storage *storage, struct fault *fault) {
+    struct uses *uses = &storage->uses;
+    if (uses->count == 0 || (uses->count == 1 && uses->use[0].stream == stream))
+        return STATUS_OK;
+    for (unsigned i = 0; i < uses->count; i++)
+        if (stream_wait(stream, uses->use[i].stream, uses->use[i].number) != STATUS_OK)
+            return plan_no_memory(fault);
+    uses->use[0] = (struct use){stream, stream->enqueued};
+    uses->count = 1;
+    return STATUS_OK;
+}
+
+/* Of too many uses two become one, of the stream that does nothing but wait. The stream that comes now does not wait for
+ * them itself: it may be one that brings what they wait for, such as the rest of an upload. */
+static int join_uses(struct stream *stream, struct uses *uses) {
+    struct stream **joiner = &stream->group->joiner;
+    if (!*joiner)
+        *joiner = engine_stream_take(stream->engine, stream->group, 0);
+    if (!*joiner)
+        return STATUS_NO_HOST_MEMORY;
+    struct use *use = uses->use; /* the first is the joiner's own, or there is none of it */
+    if ((use[0].stream != *joiner && stream_wait(*joiner, use[0].stream, use[0].number) != STATUS_OK) ||
+        stream_wait(*joiner, use[1].stream, use[1].number) != STATUS_OK)
+        return STATUS_NO_HOST_MEMORY;
+    use[0] = (struct use){*joiner, (*joiner)->enqueued};
+    use[1] = use[--uses->count];
+    return STATUS_OK;
+}
+
+/* Before a launch: makes sure its use of the storage can be recorded, by a record that exists already, since the launch
+ * may yet fail to be enqueued. */
+static inline int reserve_use(struct stream *stream, struct storage *storage, struct fault *fault) {
+    if (!storage)
+        return STATUS_OK;
+    struct uses *uses = &storage->uses;
+    if ((uses->count == 1 && uses->use[0].stream == stream) || uses_add(uses, stream, stream->enqueued))
+        return STATUS_OK;
+    if (join_uses(stream, uses) != STATUS_OK)
+        return plan_no_memory(fault);
+    uses_add(uses, stream, stream->enqueued);
+    return STATUS_OK;
+}
+
+static inline void record_use(struct stream *stream, struct storage *storage) {
+    if (storage)
+        uses_add(&storage->uses, stream, stream->enqueued);
+}
+
+/* ---- launches ---- */
+
+/* Broadcast views and long reductions could keep a device for years. */
+#define LAUNCH_NS_MAX (UINT64_C(4) * 3600 * 1000000000)
+
+enum { TIME_TEXT_MAX = 32 };
+
+/* "350 ms", "90.5 s", "35 minutes", "13 hours"; returns `text`. */
+static const char *time_text(char text[TIME_TEXT_MAX], uint64_t ns) {
+    static const struct {
+        double below_s, unit_s;
+        const char *name;
+    } units[] = {
+        {1, 1e-3, "ms"}, {600, 1, "s"}, {7200, 60, "minutes"}, {172800, 3600, "hours"}, {INFINITY, 86400, "days"}};
+    double seconds = (double)ns / 1e9;
+    unsigned unit = 0;
+    while (seconds >= units[unit].below_s)
+        unit++;
+    double time = seconds / units[unit].unit_s;
+    snprintf(text, TIME_TEXT_MAX, time < 100 ? "%.3g %s" : "%.0f %s", time, units[unit].name);
+    return text;
+}
+
+/* By the estimate alone: what was learned from others' launches refuses nobody's. Where a launch cannot be stopped, this is
+ * the one place where the limit of an operation's time holds: for all of its launches together. */
+static int plan_check_time(const struct stream *stream, uint64_t weight, struct fault *fault) {
+    bool stops = stream->engine->device->vtable->launch_part;
+    uint64_t limit = stops ? 0 : stream->group->share->operation_ns;
+    uint64_t estimate = weight + (stream->sequence ? stream->estimated_ns : 0);
+    char most[TIME_TEXT_MAX], time[TIME_TEXT_MAX];
+    if (limit && estimate > limit)
+        return fault_set(
+            fault, STATUS_LIMIT,
+            "the operation would take about %s; this device cannot stop one, and none may take longer than "
+            "%s (operation-time)",
+            time_text(time, estimate), time_text(most, limit));
+    if (weight > LAUNCH_NS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "the operation would take about %s", time_text(time, weight));
+    return STATUS_OK;
+}
+
+/* A launch on its way, with shapes and strides where the views have them. */
+union plan_form {
+    struct launch launch;
+    uint8_t bytes[sizeof(struct launch) + (3 + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
+};
+
+static void form_operand(struct operand *operand, const struct view *view) {
+    operand->data = view->data;
+    operand->shape = view->shape;
+    operand->strides = view->strides;
+    operand->dtype = (uint8_t)view->dtype;
+    operand->as = (uint8_t)view->as;
+    operand->rank = (uint8_t)view->rank;
+}
+
+/* Charged to whom the output is. */
+static int plan_workspace(struct stream *stream, const struct plan *plan, uint64_t bytes, struct storage **workspace,
+                          struct fault *fault) {
+    struct fault why;
+    int code = session_storage(plan->out->storage->session, bytes, stream, workspace, &why);
+    if (code != STATUS_OK)
+        return fault_set(fault, code, "for the workspace: %s", why.message);
+    code = plan_wait_memory(stream, *workspace, fault);
+    if (code == STATUS_OK)
+        code = reserve_use(stream, *workspace, fault);
+    if (code != STATUS_OK)
+        storage_unref(&stream->engine->pool, *workspace);
+    return code;
+}
+
+/* Asks a kernel that has something to say about the launch. Apart, since plan_push() itself is on the way of every operation. */
+__attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan,
+                                              const struct op_kernel *kernel, struct storage **workspace,
+                                              struct fault *fault) {
+    struct device *device = stream->engine->device;
+    union plan_form form;
+    form.launch = (struct launch){.opcode = (uint16_t)plan->opcode,
+                                  .n_inputs = (uint8_t)plan->n_inputs,
+                                  .further = (uint8_t)plan->further,
+                                  .n_ints = (uint8_t)plan->n_ints,
+                                  .n_floats = (uint8_t)plan->n_floats,
+                                  .tf32 = plan->tf32,
+                                  .ints = plan->ints,
+                                  .floats = plan->floats};
+    form_operand(&form.launch.output, plan->out);
+    for (unsigned i = 0; i < plan->n_inputs; i++)
+        form_operand(&form.launch.inputs[i], plan->inputs[i]);
+    for (unsigned i = 0; i < plan->further; i++)
+        form_operand(&form.launch.inputs[plan->n_inputs + i], plan->outputs[i]);
+    int code = kernel->accepts ? kernel->accepts(device, &form.launch, fault) : STATUS_OK;
+    uint64_t bytes = code == STATUS_OK && kernel->workspace ? kernel->workspace(device, &form.launch) : 0;
+    return bytes ? plan_workspace(stream, plan, bytes, workspace, fault) : code;
+}
+
+static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {
+    size_t bytes = (size_t)view->rank * sizeof *room;
+    operand->data = view->data;
+    operand->dtype = (uint8_t)view->dtype;
+    operand->as = (uint8_t)view->as;
+    operand->rank = (uint8_t)view->rank;
+    operand->shape = memcpy(room, view->shape, bytes);
+    operand->strides = memcpy(room + view->rank, view->strides, bytes);
+    return room + 2 * view->rank;
+}
+
+/* Behind the launch, where the stream says that its operation has a label. */
+static void launch_label(struct record *record, const char *label, size_t offset, size_t length) {
+    char *text = (char *)record + offset;
+    memcpy(text, label, length);
+    text[length] = 0;
+    record->label = (uint16_t)offset;
+}
+
+int plan_push(struct stream *stream, const struct plan *plan, struct fault *fault) {
+    int code = reserve_use(stream, plan->out->storage, fault);
+    int dims = plan->out->rank;
+    for (unsigned i = 0; i < plan->n_inputs && code == STATUS_OK; i++) {
+        code = reserve_use(stream, plan->inputs[i]->storage, fault);
+        dims += plan->inputs[i]->rank;
+    }
+    for (unsigned i = 0; i < plan->further && code == STATUS_OK; i++) {
+        code = reserve_use(stream, plan->outputs[i]->storage, fault);
+        dims += plan->outputs[i]->rank;
+    }
+    if (code == STATUS_OK)
+        code = plan_check_time(stream, plan->weight, fault);
+    const struct op_kernel *kernel = stream->engine->device->vtable->operations[plan->opcode];
+    struct storage *workspace = NULL;
+    if (__builtin_expect(kernel->accepts || kernel->workspace, 0) && code == STATUS_OK)
+        code = plan_ask(stream, plan, kernel, &workspace, fault);
+    if (code != STATUS_OK)
+        return code;
+    stream->estimated_ns += plan->weight;
+    size_t head = offsetof(struct record, launch) + sizeof(struct launch) +
+                  (plan->n_inputs + plan->further) * sizeof(struct operand);
+    size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
+    size_t bytes = head + words * sizeof(int64_t);
+    size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
+    const struct view *last = plan->n_inputs ? plan->inputs[plan->n_inputs - 1] : plan->out;
+    uint16_t factor = cost_factor(&stream->engine->cost, plan->opcode, (unsigned)last->dtype);
+    uint64_t weight = cost_corrected(plan->weight, factor);
+    struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), weight);
+    if (!record) {
+        storage_unref(&stream->engine->pool, workspace);
+        return plan_no_memory(fault);
+    }
+    if (label)
+        launch_label(record, stream->label, bytes, label);
+    struct launch *launch = &record->launch;
+    launch->opcode = (uint16_t)plan->opcode;
+    launch->n_inputs = (uint8_t)plan->n_inputs;
+    launch->further = (uint8_t)plan->further;
+    launch->n_ints = (uint8_t)plan->n_ints;
+    launch->n_floats = (uint8_t)plan->n_floats;
+    launch->factor = factor;
+    launch->tf32 = plan->tf32;
+    launch->report = plan->report ? plan->report : stream->report;
+    launch->workspace = workspace ? workspace->data : NULL;
+    int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
+    launch->ints = room;
+    if (plan->n_ints)
+        memcpy(room, plan->ints, plan->n_ints * sizeof *room);
+    room += plan->n_ints;
+    launch->floats = (double *)room;
+    if (plan->n_floats)
+        memcpy(room, plan->floats, plan->n_floats * sizeof(double));
+    room = launch_operand(&launch->output, room + plan->n_floats, plan->out);
+    for (unsigned i = 0; i < plan->n_inputs; i++)
+        room = launch_operand(&launch->inputs[i], room, plan->inputs[i]);
+    for (unsigned i = 0; i < plan->further; i++)
+        room = launch_operand(&launch->inputs[plan->n_inputs + i], room, plan->outputs[i]);
+    record_use(stream, plan->out->storage);
+    for (unsigned i = 0; i < plan->n_inputs; i++)
+        record_use(stream, plan->inputs[i]->storage);
+    for (unsigned i = 0; i < plan->further; i++)
+        record_use(stream, plan->outputs[i]->storage);
+    if (__builtin_expect(workspace != NULL, 0)) {
+        record_use(stream, workspace);
+        storage_unref(&stream->engine->pool, workspace);
+    }
+    return STATUS_OK;
+}
+
+int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
+                     uint64_t weight, struct record **record, struct fault *fault) {
+    size_t bytes = offsetof(struct record, kernel) + sizeof(struct kernel_launch) + n_arguments * sizeof(uint64_t);
+    size_t label = stream->label ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
+    int code = STATUS_OK;
+    for (unsigned i = 0; i < n && code == STATUS_OK; i++)
+        code = reserve_use(stream, storages[i], fault);
+    if (code != STATUS_OK)
+        return code;
+    bytes = bytes > sizeof **record ? bytes : sizeof **record;
+    *record = stream_push(stream, RECORD_KERNEL, bytes + (label ? label + 1 : 0), weight);
+    if (!*record)
+        return plan_no_memory(fault);
+    if (label)
+        launch_label(*record, stream->label, bytes, label);
+    for (unsigned i = 0; i < n; i++)
+        record_use(stream, storages[i]);
+    return STATUS_OK;
+}
+
+/* About what a pass over these operands costs, in nanoseconds. */
+uint64_t plan_weight(const struct engine *engine, const struct view *out, const struct view *in) {
+    double bytes = (double)view_elements(out) * (double)dtype_size(out->dtype);
+    if (in)
+        bytes += (double)view_elements(in) * (double)dtype_size(in->dtype);
+    return cost_pass(&engine->cost, bytes); /* so that callers may multiply it by up to 8 */
+}

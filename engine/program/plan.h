@@ -1,0 +1,32 @@
+/* A launch in the making, and what must have happened on other streams before it may run. Owner thread. */
+#pragma once
+
+#include "engine/values/view.h"
+
+enum { PLAN_OUTPUTS_MAX = 4 };
+
+/* What a launch is made of; `out`, `inputs` and `outputs`, which are those after the first, say shapes and strides as the kernel shall see them. */
+struct plan {
+    unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned further; /* outputs after the first */
+    struct view *out, *inputs[3], *outputs[PLAN_OUTPUTS_MAX - 1];
+    const int64_t *ints;
+    const double *floats;
+    struct report *report;
+    uint64_t weight;
+    bool tf32;
+};
+
+/* Enqueues the launch and notes its use of all storage. */
+int plan_push(struct stream *stream, const struct plan *plan, struct fault *fault);
+/* Enqueues a user kernel's launch, which the caller fills, and notes its use of this storage. */
+int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
+                     uint64_t weight, struct record **record, struct fault *fault);
+/* About what a pass over these operands costs, in nanoseconds; `in` may be NULL. */
+uint64_t plan_weight(const struct engine *engine, const struct view *out, const struct view *in);
+
+/* The stream waits until an input's value is there. */
+int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault);
+/* The stream waits until nobody else uses the memory that it is going to write. */
+int plan_wait_memory(struct stream *stream, struct storage *storage, struct fault *fault);
+int plan_no_memory(struct fault *fault);

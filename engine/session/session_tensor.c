@@ -1,0 +1,304 @@
+/* Ids, tensors and what becomes of them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/memory/host.h"
+#include "engine/session/session_impl.h"
+
+/* A tensor's part of what it may turn out to be: as if it had a check of its own. */
+enum { HOST_TAINT = sizeof(struct taint) + sizeof(struct check) + sizeof(struct report) };
+
+struct tensor *session_tensor(struct session *session, uint64_t id) {
+    return tensor_table_find(&session->tensors, id);
+}
+
+/* ---- ids that were not bound ---- */
+
+/* Runs of ids are remembered, not single ones: that would be a way around the limits. */
+void session_refuse(struct session *session, uint64_t id, struct cause cause) {
+    struct refused *last = session->n_refused ? &session->refused[session->n_refused - 1] : NULL;
+    if (last && last->last + 1 == id && last->cause.failure == cause.failure) {
+        uint64_t ids = id - last->first, operations = cause.sequence - last->cause.sequence;
+        bool alike = last->first == last->last ? operations <= 1 : operations == (last->steps ? ids : 0);
+        if (alike) {
+            last->steps = operations != 0;
+            last->last = id;
+            failure_unref(cause.failure);
+            return;
+        }
+    }
+    if (session->n_refused == SESSION_REFUSED) { /* the first one stands for those that are forgotten */
+        failure_unref(session->refused[1].cause.failure);
+        memmove(&session->refused[1], &session->refused[2], (SESSION_REFUSED - 2) * sizeof *session->refused);
+        session->n_refused--;
+        session->refused_forgotten = true;
+    }
+    session->refused[session->n_refused++] = (struct refused){.first = id, .last = id, .cause = cause};
+}
+
+bool session_refused(const struct session *session, uint64_t id, struct cause *cause) {
+    unsigned i = session->n_refused;
+    while (i && session->refused[i - 1].first > id)
+        i--;
+    const struct refused *refused = i ? &session->refused[i - 1] : NULL;
+    bool forgotten = i == 1 && session->refused_forgotten;
+    if (!refused || id > session->last_id || (id > refused->last && !forgotten))
+        return false;
+    *cause = refused->cause;
+    if (refused->steps && id <= refused->last)
+        cause->sequence += id - refused->first;
+    return true;
+}
+
+int session_unknown_id(const struct session *session, uint64_t id, struct fault *fault) {
+    struct cause cause;
+    if (session_refused(session, id, &cause))
+        return fault_set(fault, cause.failure->code, "%s", cause.failure->message);
+    return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor has id %" PRIu64, id);
+}
+
+/* ---- tensors ---- */
+
+static int session_id_check(struct session *session, uint64_t id, struct fault *fault) {
+    if (id == 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "0 is not a tensor id");
+    if (id <= session->last_id)
+        return fault_set(fault, STATUS_DUPLICATE_ID,
+                         "tensor id %" PRIu64 " is not above the highest one used, %" PRIu64, id, session->last_id);
+    return STATUS_OK;
+}
+
+static void tensor_init(struct tensor *tensor, uint64_t id) {
+    tensor->id = id;
+    tensor->type.dtype = DTYPE_INVALID;
+    tensor->type.rank = 0;
+    tensor->offset = 0;
+    tensor->contiguous = true;
+    tensor->uploading = false;
+    tensor->storage = NULL;
+    tensor->failure = NULL;
+    tensor->sequence = 0;
+    tensor->taint = NULL;
+    tensor->ready = NULL;
+    tensor->ready_number = 0;
+    tensor->references = 1;
+}
+
+int session_bind(struct session *session, uint64_t id, struct tensor **result, struct fault *fault) {
+    int code = session_id_check(session, id, fault);
+    if (code != STATUS_OK)
+        return code;
+    session->last_id = id;
+    if (session->tensors.count >= session->tensors_room) {
+        code = host_take_tensors(session, fault);
+        if (code != STATUS_OK)
+            return code;
+    }
+    struct tensor *tensor =
+        tensor_table_reserve(&session->tensors) == STATUS_OK ? slab_take(&session->engine->tensors) : NULL;
+    if (!tensor)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
+    tensor_init(tensor, id);
+    tensor_table_insert(&session->tensors, tensor);
+    *result = tensor;
+    return STATUS_OK;
+}
+
+void tensor_taint(struct session *session, struct tensor *tensor, struct taint *taint) {
+    if (tensor->taint) {
+        host_give(session, HOST_TAINT);
+        taint_unref(tensor->taint);
+    }
+    if (taint)
+        host_note(session, HOST_TAINT);
+    tensor->taint = taint;
+}
+
+void tensor_unref(struct session *session, struct tensor *tensor) {
+    struct engine *engine = session->engine;
+    if (--tensor->references)
+        return;
+    storage_unref(&engine->pool, tensor->storage);
+    if (tensor->failure)
+        failure_unref(tensor->failure);
+    if (tensor->taint)
+        tensor_taint(session, tensor, NULL);
+    slab_give(&engine->tensors, tensor);
+}
+
+void session_unbind(struct session *session, uint64_t id) {
+    struct tensor *tensor = tensor_table_remove(&session->tensors, id);
+    if (tensor)
+        tensor_unref(session, tensor);
+}
+
+void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
+    session_unbind(session, id);
+    session->last_id = last_id;
+}
+
+int outputs_bind(struct session *session, struct outputs *outputs, struct fault *fault) {
+    struct fault here;
+    outputs->code = STATUS_OK;
+    for (unsigned i = 0; i < outputs->n; i++) {
+        int code = session_bind(session, outputs->first + i, &outputs->tensors[i], &here);
+        if (code == STATUS_OK)
+            continue;
+        outputs->tensors[i] = NULL;
+        if (outputs->code == STATUS_OK) {
+            outputs->code = code;
+            *fault = here;
+        }
+        if (session_memory_comes(session, code)) {
+            outputs->n = i;
+            return code;
+        }
+    }
+    return outputs->code;
+}
+
+void outputs_fail(struct session *session, struct outputs *outputs, struct cause cause) {
+    for (unsigned i = 0; i < outputs->n; i++)
+        if (outputs->tensors[i]) {
+            outputs->tensors[i]->type.dtype = DTYPE_INVALID;
+            tensor_fail(session, outputs->tensors[i], cause_ref(cause));
+        } else if (outputs->code == STATUS_LIMIT) {
+            session_refuse(session, outputs->first + i, cause_ref(cause));
+        }
+    failure_unref(cause.failure);
+}
+
+void outputs_take_back(struct session *session, struct outputs *outputs, uint64_t last_id) {
+    for (unsigned i = 0; i < outputs->n; i++)
+        if (outputs->tensors[i])
+            session_unbind(session, outputs->first + i);
+    session->last_id = last_id;
+}
+
+void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause) {
+    failure_unref(tensor->failure);
+    tensor->failure = cause.failure;
+    tensor->sequence = cause.sequence;
+    storage_unref(&session->engine->pool, tensor->storage);
+    tensor->storage = NULL;
+    tensor_taint(session, tensor, NULL);
+}
+
+void session_label(struct session *session, const char *label) {
+    if (!label)
+        return;
+    size_t length = strnlen(label, sizeof session->label - 1);
+    memcpy(session->label, label, length);
+    session->label[length] = 0;
+}
+
+/* Counts a failure that begins here. */
+static void session_count_failure(struct session *session, enum status code, const char *operation, const char *label,
+                                  const char *message) {
+    bool named = label && *label;
+    if (code > 0 && code < STATUS_COUNT)
+        session->failures[code]++, session->engine->failures[code]++;
+    snprintf(session->last_failure, sizeof session->last_failure, "%.32s%s%.128s: %.255s", operation, named ? " " : "",
+             named ? label : "", message);
+}
+
+/* One that is alike, or this one for the next that are. */
+static struct failure *session_share(struct session *session, const struct fault *fault, const char *operation,
+                                     const char *label, uint64_t sequence) {
+    for (unsigned i = 0; i < SESSION_CAUSES; i++)
+        if (session->causes[i] && failure_same(session->causes[i], fault, operation, label))
+            return failure_ref(session->causes[i]);
+    struct failure *failure = failure_create(fault, operation, label, sequence);
+    if (failure_stands_in(failure))
+        return failure;
+    failure->payer = session;
+    host_note(session, sizeof *failure);
+    struct failure **place = &session->causes[session->next_cause++ % SESSION_CAUSES];
+    failure_unref(*place);
+    *place = failure_ref(failure);
+    return failure;
+}
+
+struct cause session_cause(struct session *session, const struct fault *fault, const char *operation, const char *label,
+                           uint64_t sequence) {
+    session_count_failure(session, fault->code, operation, label, fault->message);
+    return (struct cause){session_share(session, fault, operation, label, sequence), sequence};
+}
+
+struct failure *session_failure(struct session *session, const struct fault *fault, const char *operation,
+                                const char *label, uint64_t sequence) {
+    session_count_failure(session, fault->code, operation, label, fault->message);
+    return failure_create(fault, operation, label, sequence);
+}
+
+void session_drop_causes(struct session *session) {
+    for (unsigned i = 0; i < SESSION_CAUSES; i++)
+        failure_unref(session->causes[i]);
+    for (unsigned i = 0; i < session->n_refused; i++)
+        failure_unref(session->refused[i].cause.failure);
+}
+
+struct failure *session_check_failure(struct session *session, struct check *check) {
+    struct failure *failure = check_failure(check);
+    if (!check->counted)
+        session_count_failure(session, failure->code, failure->operation, failure->label, failure->message);
+    check->counted = true;
+    return failure;
+}
+
+static struct cause session_check_cause(struct session *session, struct check *check) {
+    struct failure *failure = session_check_failure(session, check);
+    struct fault fault = {.code = failure->code};
+    memcpy(fault.message, failure->message, sizeof fault.message);
+    struct cause cause = {session_share(session, &fault, failure->operation, failure->label, failure->sequence),
+                          failure->sequence};
+    failure_unref(failure);
+    return cause;
+}
+
+bool tensor_settle(struct session *session, struct tensor *tensor) {
+    if (!tensor->taint || tensor->failure)
+        return tensor->failure;
+    switch (taint_state(tensor->taint)) {
+    case TAINT_OPEN:
+        break;
+    case TAINT_CLEAR:
+        tensor_taint(session, tensor, NULL);
+        break;
+    case TAINT_FAILED:
+        tensor_fail(session, tensor, session_check_cause(session, tensor->taint->cause));
+        break;
+    }
+    return tensor->failure;
+}
+
+struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault) {
+    if (number == 0)
+        return session->stream;
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        if (session->streams[i].number == number && !session->streams[i].closed)
+            return session->streams[i].stream;
+    if (number == session->refused_stream)
+        fault_set(fault, STATUS_LIMIT, "stream %" PRIu32 " could not be opened: the session's limit is %" PRIu32,
+                  number, session->limits.streams);
+    else
+        fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
+    return NULL;
+}
+
+bool session_has_stream(const struct session *session, const struct stream *stream) {
+    for (uint32_t i = 0; i < session->n_streams; i++)
+        if (session->streams[i].stream == stream && !session->streams[i].closed)
+            return true;
+    return stream == session->stream;
+}
+
+bool session_type(const struct session *session, uint64_t id, struct tensor_type *type) {
+    const struct tensor *tensor = tensor_table_find(&session->tensors, id);
+    if (!tensor || tensor->type.dtype == DTYPE_INVALID)
+        return false;
+    *type = tensor->type;
+    return true;
+}

@@ -1,0 +1,36 @@
+/* A tenant: whom several sessions of an engine belong to. They share one account of memory and one share of the
+ * device's turns (engine/order/turns.h), whatever their number. A session that belongs to none stands alone. Owner thread. */
+#pragma once
+
+#include "engine/engine.h"
+
+struct session;
+struct tenant;
+
+enum { TENANT_NAME_MAX = 63 };
+
+struct tenant_limits {
+    uint64_t bytes;      /* live bytes of its sessions; 0: what the device has */
+    uint64_t host_bytes; /* host memory that its sessions make grow (engine/memory/host.h); 0: any */
+    uint64_t staging; /* host memory on its way to and from the device, but for the first piece of each transfer, which
+                       * always gets on so that no two wait for each other; 0: engine/memory/staging.h alone decides */
+    uint32_t weight;  /* of its share, 1 to SHARE_WEIGHT_MAX; 0: SHARE_WEIGHT_DEFAULT */
+    /* An operation of its sessions that has been computed for so long is ended, where the device can do that; 0: never */
+    uint64_t operation_ns;
+};
+
+/* `name` is copied, and cut at TENANT_NAME_MAX bytes: whose limit it was, for messages. */
+int tenant_create(struct engine *engine, const char *name, const struct tenant_limits *limits, struct tenant **tenant,
+                  struct fault *fault);
+/* Takes effect at once for what is asked for from now on; nothing is taken away. */
+void tenant_set_limits(struct tenant *tenant, const struct tenant_limits *limits);
+/* Its sessions have been destroyed. Takes NULL. */
+void tenant_destroy(struct tenant *tenant);
+
+struct tenant_stats {
+    unsigned sessions;
+    uint64_t live, peak; /* bytes */
+    uint64_t staging;    /* bytes on their way */
+    uint64_t host;       /* bytes of host memory besides */
+};
+void tenant_stats(const struct tenant *tenant, struct tenant_stats *stats);

@@ -1,0 +1,335 @@
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/device/device_impl.h"
+#include "engine/program/plan.h"
+#include "engine/session/waiting.h"
+
+static void upload_link(struct session *session, struct upload *upload) {
+    upload->next = session->uploads;
+    upload->previous = &session->uploads;
+    if (upload->next)
+        upload->next->previous = &upload->next;
+    session->uploads = upload;
+}
+
+static void upload_unlink(struct upload *upload) {
+    *upload->previous = upload->next;
+    if (upload->next)
+        upload->next->previous = upload->previous;
+}
+
+/* For chunks that are copied as work on a stream. What others wait for has a stream of its own, so that it does not wait
+ * for another such upload, on which its own may depend. */
+static struct stream *upload_choose_stream(struct upload *upload, const struct upload_request *request,
+                                           struct stream *stream) {
+    struct session *session = upload->session;
+    upload->own = request->waitable;
+    if (request->waitable) {
+        stream = engine_stream_take(session->engine, session->group, 1);
+        if (stream)
+            stream->role = TRACE_COPIES;
+        return stream;
+    }
+    return session->engine->device->vtable->host_reserve ? session_transfer_stream(session, TRANSFER_UPLOAD) : stream;
+}
+
+/* Memory that the host may write now; where all that fits is still in use, or the host cannot reach the device's memory,
+ * chunks go through staging memory, and are copied as work on a stream. */
+static int upload_memory(struct upload *upload, const struct upload_request *request, struct stream *stream,
+                         struct fault *fault) {
+    struct engine *engine = upload->session->engine;
+    struct tensor *tensor = upload->tensor;
+    int code = STATUS_OUT_OF_MEMORY;
+    if (!engine->device->vtable->host_reserve)
+        code = session_storage(upload->session, (uint64_t)upload->bytes, NULL, &tensor->storage, fault);
+    if (code == STATUS_OUT_OF_MEMORY || code == STATUS_AGAIN) {
+        upload->stream = upload_choose_stream(upload, request, stream);
+        if (!upload->stream)
+            return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
+        code = session_storage(upload->session, (uint64_t)upload->bytes, upload->stream, &tensor->storage, fault);
+        upload->staged = code == STATUS_OK;
+    }
+    if (code != STATUS_OK)
+        return code;
+    upload->storage = storage_ref(tensor->storage);
+    tensor->uploading = !request->waitable;
+    /* Here and not with the first chunk: by then users of the tensor may be enqueued, which wait for these bytes. */
+    return upload->staged ? plan_wait_memory(upload->stream, upload->storage, fault) : STATUS_OK;
+}
+
+static int upload_waitable(struct upload *upload, struct fault *fault) {
+    upload->outside = engine_outside_take(upload->session->engine);
+    upload->taint = taint_create();
+    if (!upload->outside || !upload->taint)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
+    upload->outside->enqueued++;
+    upload->tensor->ready = upload->outside;
+    upload->tensor->ready_number = upload->outside->enqueued;
+    tensor_taint(upload->session, upload->tensor, taint_ref(upload->taint));
+    return STATUS_OK;
+}
+
+static int upload_start(struct upload *upload, const struct upload_request *request, struct fault *fault) {
+    struct session *session = upload->session;
+    struct tensor *tensor = upload->tensor;
+    int code = type_check(request->type, fault);
+    if (code != STATUS_OK)
+        return code;
+    tensor->type = *request->type;
+    layout_contiguous(tensor->type.rank, tensor->type.shape, tensor->strides);
+    upload->bytes = type_bytes(request->type);
+    struct stream *stream = session_find_stream(session, request->stream, fault);
+    if (!stream)
+        return (int)fault->code;
+    if (upload->bytes == 0 && !request->waitable)
+        return STATUS_OK;
+    code = upload->bytes ? upload_memory(upload, request, stream, fault) : STATUS_OK;
+    if (code == STATUS_OK && request->waitable)
+        code = upload_waitable(upload, fault);
+    return code;
+}
+
+static enum staging_way upload_way(const struct upload *upload) {
+    return upload->outside ? STAGING_LINK : STAGING_IN;
+}
+
+static void upload_dispose(struct upload *upload) {
+    staging_cancel(&upload->wait);
+    staging_give(upload->session, upload_way(upload), upload->chunk);
+    storage_unref(&upload->session->engine->pool, upload->storage);
+    taint_unref(upload->taint);
+    if (upload->outside)
+        engine_outside_give(upload->session->engine, upload->outside);
+    if (upload->own && upload->stream)
+        engine_stream_give(upload->session->engine, upload->stream);
+    memset(upload, 0, sizeof *upload);
+}
+
+int session_upload(struct session *session, const struct upload_request *request, struct upload *upload) {
+    struct fault fault;
+    uint64_t last_id = session->last_id;
+    session->engine->refused = NULL;
+    memset(upload, 0, sizeof *upload);
+    session_label(session, request->label);
+    struct tensor *tensor = NULL;
+    int code = session_bind(session, request->id, &tensor, &fault);
+    if (session_put_off(session, code)) {
+        session->last_id = last_id;
+        return STATUS_AGAIN;
+    }
+    if (code != STATUS_OK) {
+        struct cause cause = session_cause(session, &fault, "upload", request->label, request->sequence);
+        if (code == STATUS_LIMIT)
+            session_refuse(session, request->id, cause);
+        else
+            failure_unref(cause.failure);
+        session_end_operation(session, NULL, 0);
+        return code;
+    }
+    upload->session = session;
+    upload->tensor = tensor;
+    upload->sequence = request->sequence;
+    snprintf(upload->label, sizeof upload->label, "%s", request->label ? request->label : "");
+    code = upload_start(upload, request, &fault);
+    if (session_put_off(session, code)) {
+        upload_dispose(upload);
+        session_take_back(session, request->id, last_id);
+        return STATUS_AGAIN;
+    }
+    if (code != STATUS_OK) {
+        tensor_fail(session, tensor, session_cause(session, &fault, "upload", request->label, request->sequence));
+        tensor->uploading = false;
+        tensor->ready = NULL;
+        upload_dispose(upload);
+        session_end_operation(session, NULL, 0);
+        return code;
+    }
+    tensor->references++;
+    upload_link(session, upload);
+    return STATUS_OK;
+}
+
+/* ---- chunks ---- */
+
+static void upload_ready(struct staging_wait *wait) {
+    struct upload *upload = (struct upload *)((char *)wait - offsetof(struct upload, wait));
+    upload->room(upload);
+}
+
+uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
+    upload->later = false;
+    if (bytes == 0 || !upload->storage)
+        return NULL;
+    if (!upload->staged)
+        return upload->storage->data + offset;
+    if (upload->fault.code)
+        return NULL;
+    upload->wait.ready = upload_ready;
+    upload->wait.first = upload->outside && (!upload->copied || point_reached(upload->stream, upload->copied));
+    int code = staging_take(upload->session, upload_way(upload), (size_t)bytes, upload->room ? &upload->wait : NULL,
+                            &upload->chunk, &upload->fault);
+    if (code == STATUS_AGAIN && !upload->room)
+        fault_set(&upload->fault, STATUS_NO_HOST_MEMORY, "no %lld bytes of staging memory now", (long long)bytes);
+    upload->later = code == STATUS_AGAIN && upload->room;
+    if (code != STATUS_OK)
+        return NULL;
+    upload->chunk_offset = offset;
+    upload->chunk_bytes = bytes;
+    return upload->chunk->data;
+}
+
+/* The stream that copies; the one that it was to be may have been closed meanwhile, and be another session's by now. */
+static int upload_stream(struct upload *upload, struct stream **stream) {
+    struct session *session = upload->session;
+    int code = STATUS_OK;
+    if (!upload->own && upload->stream != session->transfers[TRANSFER_UPLOAD] &&
+        !session_has_stream(session, upload->stream)) {
+        upload->stream = session->stream;
+        code = plan_wait_memory(upload->stream, upload->storage, &upload->fault);
+    }
+    *stream = upload->stream;
+    return code;
+}
+
+/* What has been written goes to its place as work on the stream. */
+void upload_chunk_done(struct upload *upload) {
+    struct storage *chunk = upload->chunk;
+    struct stream *stream;
+    if (!chunk)
+        return;
+    int code = upload_stream(upload, &stream);
+    stream_begin_operation(stream, *upload->label ? upload->label : NULL, upload->sequence);
+    if (code == STATUS_OK)
+        code = view_copy_bytes(stream, upload->storage, upload->chunk_offset, chunk, 0, upload->chunk_bytes,
+                               &upload->fault);
+    (void)code; /* upload->fault says it */
+    stream_begin_operation(stream, NULL, 0);
+    upload->copied = stream->enqueued;
+    upload->chunk = NULL;
+    staging_give(upload->session, upload_way(upload), chunk);
+    if (upload->outside)
+        return;
+    upload->tensor->ready = stream;
+    upload->tensor->ready_number = stream->enqueued;
+}
+
+/* ---- ends ---- */
+
+/* Settles the taint that users of a waitable upload carry, and lets them run. */
+static void outside_settle(struct engine *engine, struct stream *outside, struct taint *taint,
+                           const struct failure *cause) {
+    struct taint *const none[3] = {NULL, NULL, NULL};
+    struct check *check = cause ? check_failed(cause) : NULL;
+    if (check)
+        check->counted = true; /* with the upload */
+    taint_settle(taint_ref(taint), none, check);
+    engine_outside_reached(engine, outside);
+}
+
+static void upload_end(struct upload *upload) {
+    tensor_unref(upload->session, upload->tensor);
+    upload_unlink(upload);
+    upload_dispose(upload);
+}
+
+void upload_cancel_streams(struct session *session) {
+    for (struct upload *upload = session->uploads; upload; upload = upload->next)
+        if (upload->own)
+            atomic_store(&upload->stream->cancelled, true);
+    for (struct landing *landing = session->landings; landing; landing = landing->next)
+        atomic_store(&landing->stream->cancelled, true);
+}
+
+void upload_abandon(struct upload *upload) {
+    const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
+    if (upload->outside)
+        outside_settle(upload->session->engine, upload->outside, upload->taint, &cause);
+    upload_end(upload);
+}
+
+static void landing_end(struct landing *landing, const struct failure *cause) {
+    struct engine *engine = landing->session->engine;
+    outside_settle(engine, landing->outside, landing->taint, cause);
+    engine_outside_give(engine, landing->outside);
+    engine_stream_give(engine, landing->stream);
+    taint_unref(landing->taint);
+    *landing->previous = landing->next;
+    if (landing->next)
+        landing->next->previous = landing->previous;
+    free(landing);
+}
+
+static void landing_reached(struct waiter *waiter) {
+    landing_end(waiter->owner, NULL);
+}
+
+void landing_abandon(struct landing *landing) {
+    const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
+    engine_waiter_cancel(landing->session->engine, landing->waiter);
+    landing_end(landing, &cause);
+}
+
+/* A waitable upload whose last chunks are still being copied: users go on when that has been done. */
+static int upload_land(struct upload *upload, struct fault *fault) {
+    struct session *session = upload->session;
+    struct landing *landing = malloc(sizeof *landing);
+    struct waiter *waiter =
+        landing ? engine_waiter(session->engine, upload->stream, upload->copied, landing_reached, landing) : NULL;
+    if (!waiter) {
+        free(landing);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the end of an upload");
+    }
+    *landing = (struct landing){.session = session,
+                                .stream = upload->stream,
+                                .outside = upload->outside,
+                                .taint = upload->taint,
+                                .waiter = waiter,
+                                .next = session->landings,
+                                .previous = &session->landings};
+    if (landing->next)
+        landing->next->previous = &landing->next;
+    session->landings = landing;
+    upload->stream = NULL;
+    upload->outside = NULL;
+    upload->taint = NULL;
+    return STATUS_OK;
+}
+
+/* The cause as the tensor's users shall see it: where it began, or else here. */
+static struct cause upload_cause(struct upload *upload, const struct failure *cause) {
+    struct fault fault = {.code = cause->code};
+    snprintf(fault.message, sizeof fault.message, "%s", cause->message);
+    if (cause->operation[0])
+        return session_cause(upload->session, &fault, cause->operation, cause->label, cause->sequence);
+    return session_cause(upload->session, &fault, upload->outside ? "copy_to" : "upload", upload->label,
+                         upload->sequence);
+}
+
+void upload_finish(struct upload *upload, const struct failure *cause) {
+    struct engine *engine = upload->session->engine;
+    struct failure own;
+    session_end_operation(upload->session, NULL, 0); /* all of it is here, and copied in its turn */
+    if (!cause && !upload->fault.code && upload->outside && upload->staged &&
+        !point_reached(upload->stream, upload->copied) && upload_land(upload, &upload->fault) == STATUS_OK) {
+        upload_end(upload);
+        return;
+    }
+    if (!cause && upload->fault.code) {
+        own = (struct failure){.code = upload->fault.code};
+        snprintf(own.message, sizeof own.message, "%s", upload->fault.message);
+        cause = &own;
+    }
+    struct cause begun = cause ? upload_cause(upload, cause) : (struct cause){0};
+    upload->tensor->uploading = false;
+    if (upload->outside) {
+        struct failure *failure = cause ? failure_numbered(begun.failure, begun.sequence) : NULL;
+        outside_settle(engine, upload->outside, upload->taint, failure);
+        failure_unref(failure);
+    }
+    if (cause)
+        tensor_fail(upload->session, upload->tensor, begun);
+    upload_end(upload);
+}

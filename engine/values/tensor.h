@@ -1,0 +1,52 @@
+/* Tensors and the table from ids to them. Owner thread. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "engine/memory/pool.h"
+
+struct tensor {
+    uint64_t id;
+    struct tensor_type type;
+    int64_t strides[SHAPE_RANK_MAX]; /* elements */
+    int64_t offset;                  /* elements */
+    bool contiguous;
+    bool uploading;          /* its bytes have not all come, and nobody may wait for them */
+    struct storage *storage; /* NULL: empty, or failed */
+    struct failure *failure; /* not NULL: it has no value, and why; many tensors share one, which have failed alike, */
+    uint64_t sequence;       /* and this is the number of the operation that did */
+    struct taint *taint;     /* not NULL: it may turn out to have failed */
+    struct stream *ready;    /* the point at which it has been computed; NULL: from the start */
+    uint64_t ready_number;
+    unsigned references; /* the id table's, and an upload's */
+};
+
+/* Where the first element lies; only with storage. */
+static inline void *tensor_data(const struct tensor *tensor) {
+    return tensor->storage->data + tensor->offset * (int64_t)dtype_size(tensor->type.dtype);
+}
+
+struct tensor_slots {
+    struct tensor **at;
+    size_t capacity; /* a power of two; 0: there are none */
+};
+
+/* Open addressing; ids are scattered by a random factor, since clients choose them. When there is too little room, a larger
+ * set of slots takes what is new, and each insert moves a few of the others there: no insert waits for all. */
+struct tensor_table {
+    struct tensor_slots slots, old;
+    size_t moved;           /* of `old`, those up to here, which are empty */
+    size_t count, capacity; /* in both; of `slots` */
+    uint64_t factor;
+};
+
+int tensor_table_init(struct tensor_table *table);
+void tensor_table_finish(struct tensor_table *table);
+/* Makes room for one more, so that the next insert cannot fail. */
+int tensor_table_reserve(struct tensor_table *table);
+void tensor_table_insert(struct tensor_table *table, struct tensor *tensor);
+struct tensor *tensor_table_find(const struct tensor_table *table, uint64_t id);
+struct tensor *tensor_table_remove(struct tensor_table *table, uint64_t id);
+/* All of them, by places from 0 on; NULL where a place is empty. */
+size_t tensor_table_places(const struct tensor_table *table);
+struct tensor *tensor_table_place(const struct tensor_table *table, size_t place);

@@ -1,0 +1,54 @@
+#include "engine/watch/flight.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/order/stream.h"
+
+void flight_init(struct flight *flight) {
+    memset(flight, 0, sizeof *flight);
+    pthread_mutex_init(&flight->lock, NULL);
+}
+
+void flight_finish(struct flight *flight) {
+    pthread_mutex_destroy(&flight->lock);
+}
+
+void flight_note(struct flight *flight, struct stream *stream, uint64_t number, const char *name) {
+    pthread_mutex_lock(&flight->lock);
+    struct flight_entry *entry = &flight->entries[flight->next++ % FLIGHT_MAX];
+    entry->stream = stream;
+    entry->number = number;
+    snprintf(entry->name, sizeof entry->name, "%s", name);
+    pthread_mutex_unlock(&flight->lock);
+}
+
+/* Whether an earlier entry in flight has this name. */
+static bool flight_named(const struct flight *flight, unsigned before, const char *name) {
+    for (unsigned i = 0; i < before; i++) {
+        const struct flight_entry *entry = &flight->entries[i];
+        if (entry->stream && !point_reached(entry->stream, entry->number) && !strcmp(entry->name, name))
+            return true;
+    }
+    return false;
+}
+
+void flight_blame(struct flight *flight, struct fault *fault) {
+    size_t used = strlen(fault->message);
+    const char *before = "; while a user kernel ran: ";
+    pthread_mutex_lock(&flight->lock);
+    for (unsigned i = 0; i < FLIGHT_MAX; i++) {
+        const struct flight_entry *entry = &flight->entries[i];
+        if (!entry->stream || point_reached(entry->stream, entry->number) || flight_named(flight, i, entry->name))
+            continue;
+        size_t room = sizeof fault->message - used;
+        int written = snprintf(fault->message + used, room, "%s%s", before, entry->name);
+        if (written < 0 || (size_t)written >= room) {
+            fault->message[used] = 0; /* not half a name */
+            break;
+        }
+        used += (size_t)written;
+        before = ", ";
+    }
+    pthread_mutex_unlock(&flight->lock);
+}

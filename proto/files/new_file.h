@@ -1,0 +1,24 @@
+/* A file that takes the place of another one in one step: it is written beside it under another name, brought to the disk,
+ * and renamed. Until then, and on any failure, the old one stays as it was. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "proto/ops/status.h"
+
+enum { NEW_FILE_PATH_MAX = 4096 };
+
+struct new_file {
+    int fd; /* -1: none */
+    char path[NEW_FILE_PATH_MAX], temporary[NEW_FILE_PATH_MAX];
+};
+
+/* STATUS_INVALID_ARGUMENT begins with the path and says why not. All of them do. */
+int new_file_open(struct new_file *file, const char *path, mode_t mode, struct fault *fault);
+int new_file_write(struct new_file *file, const void *data, size_t bytes, struct fault *fault);
+/* On failure the old file is there (the new one only where it cannot be said that it outlasts a crash of the host), and
+ * new_file_abandon() is still to be called. */
+int new_file_commit(struct new_file *file, struct fault *fault);
+/* Removes what has been written. Does nothing after a commit, or for a file that was not opened. */
+void new_file_abandon(struct new_file *file);

@@ -1,0 +1,48 @@
+/* Files of tensors in the safetensors format: 8 bytes with the header's length (little-endian), the header, which is a JSON
+ * object from names to {"dtype", "shape", "data_offsets"}, and the tensors' bytes, row-major, one after the other without
+ * holes. https://github.com/huggingface/safetensors has the format's description.
+ *
+ * Everything in a file is checked before any of it is used. Only what tensord has is taken: its dtypes, up to
+ * SHAPE_RANK_MAX axes, names as in proto/wire/name.h. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/ops/shape.h"
+
+enum {
+    SAFETENSORS_LENGTH_BYTES = 8,
+    /* The reference implementation takes 100 MB. This is enough for 16384 tensors with the longest names, and bounds what a
+     * parsed header can take, which is some ten times as much. */
+    SAFETENSORS_HEADER_MAX = 16 << 20,
+};
+
+struct safetensors_entry {
+    char *name;
+    struct tensor_type type;
+    uint64_t begin, end; /* bytes, from the start of the data */
+    void *tensor;        /* whatever the caller keeps there */
+};
+
+struct safetensors {
+    struct safetensors_entry *entries; /* in the order of the file */
+    size_t count;
+    uint64_t data; /* where the data begins in the file */
+};
+
+/* What a file of `file_bytes` says of its header's length; STATUS_INVALID_ARGUMENT where that cannot be. */
+int safetensors_header_bytes(const uint8_t length[SAFETENSORS_LENGTH_BYTES], uint64_t file_bytes, size_t *bytes,
+                             struct fault *fault);
+/* Parses a header. STATUS_INVALID_ARGUMENT says what is wrong with it, or with the file's size. */
+int safetensors_parse(struct safetensors *file, const char *header, size_t bytes, uint64_t file_bytes,
+                      struct fault *fault);
+/* The same from an open file. */
+int safetensors_read(struct safetensors *file, int fd, struct fault *fault);
+void safetensors_finish(struct safetensors *file);
+
+/* Lays tensors out for a file: puts the entries (names and types are set) into the order of the data, largest elements
+ * first, so that all of them are aligned, sets begin and end, and makes what comes before the data: length and header,
+ * malloc'ed. STATUS_LIMIT where that is too much for a file, STATUS_INVALID_ARGUMENT for two entries of one name. */
+int safetensors_lay_out(struct safetensors_entry *entries, size_t count, uint8_t **head, size_t *head_bytes,
+                        struct fault *fault);

@@ -1,0 +1,115 @@
+#include "proto/ops/dtype.h"
+
+#include <math.h>
+
+static const struct {
+    const char *name;
+    unsigned char size, kind;
+} dtype_rows[DTYPE_COUNT] = {[DTYPE_INVALID] = {"invalid", 0, DTYPE_KIND_NONE},
+#define X(name, value, text, bytes, kind) [value] = {text, bytes, DTYPE_KIND_##kind},
+                             DTYPE_TABLE(X)
+#undef X
+};
+
+/* One row for each dtype, columns in the order of DTYPE_TABLE; symmetric, as a test checks. What is not listed is
+ * DTYPE_INVALID. */
+#define ROW(a, ...) [DTYPE_##a] = {DTYPE_INVALID, __VA_ARGS__}
+#define B DTYPE_BOOL
+#define U8 DTYPE_U8
+#define I8 DTYPE_I8
+#define I16 DTYPE_I16
+#define I32 DTYPE_I32
+#define I64 DTYPE_I64
+#define F16 DTYPE_F16
+#define BF16 DTYPE_BF16
+#define F32 DTYPE_F32
+#define F64 DTYPE_F64
+static const unsigned char promotion[DTYPE_COUNT][DTYPE_COUNT] = {
+    ROW(BOOL, B, U8, I8, I16, I32, I64, F16, BF16, F32, F64),
+    ROW(U8, U8, U8, I16, I16, I32, I64, F16, BF16, F32, F64),
+    ROW(I8, I8, I16, I8, I16, I32, I64, F16, BF16, F32, F64),
+    ROW(I16, I16, I16, I16, I16, I32, I64, F16, BF16, F32, F64),
+    ROW(I32, I32, I32, I32, I32, I32, I64, F16, BF16, F32, F64),
+    ROW(I64, I64, I64, I64, I64, I64, I64, F16, BF16, F32, F64),
+    ROW(F16, F16, F16, F16, F16, F16, F16, F16, F32, F32, F64),
+    ROW(BF16, BF16, BF16, BF16, BF16, BF16, BF16, F32, BF16, F32, F64),
+    ROW(F32, F32, F32, F32, F32, F32, F32, F32, F32, F32, F64),
+    ROW(F64, F64, F64, F64, F64, F64, F64, F64, F64, F64, F64),
+    [DTYPE_F8E4M3] = {[DTYPE_F8E4M3] = DTYPE_F8E4M3},
+    [DTYPE_F8E5M2] = {[DTYPE_F8E5M2] = DTYPE_F8E5M2},
+};
+
+bool dtype_valid(int dtype) {
+    return dtype > DTYPE_INVALID && dtype < DTYPE_COUNT;
+}
+
+size_t dtype_size(enum dtype dtype) {
+    return dtype_valid((int)dtype) ? dtype_rows[dtype].size : 0;
+}
+
+const char *dtype_name(enum dtype dtype) {
+    return dtype_rows[dtype_valid((int)dtype) ? dtype : DTYPE_INVALID].name;
+}
+
+enum dtype_kind dtype_kind(enum dtype dtype) {
+    return dtype_valid((int)dtype) ? (enum dtype_kind)dtype_rows[dtype].kind : DTYPE_KIND_NONE;
+}
+
+/* IEEE 754 formats: bits of the significand with the one that is not stored, and the smallest normal exponent. */
+static const struct {
+    int bits, least;
+} dtype_formats[DTYPE_COUNT] = {
+    [DTYPE_F16] = {11, -14}, [DTYPE_BF16] = {8, -126}, [DTYPE_F32] = {24, -126}, [DTYPE_F64] = {53, -1022}};
+
+/* The distance of values around x. */
+static double dtype_step(enum dtype dtype, double x) {
+    int least = dtype_formats[dtype].least, exponent = x != 0 ? ilogb(x) : least;
+    return ldexp(1, (exponent > least ? exponent : least) - dtype_formats[dtype].bits + 1);
+}
+
+double dtype_largest(enum dtype dtype) {
+    int bits = dtype_formats[dtype].bits;
+    return ldexp(ldexp(1, bits) - 1, 2 - dtype_formats[dtype].least - bits);
+}
+
+double dtype_not_below(enum dtype dtype, double x) {
+    double step = dtype_step(dtype, x);
+    return ceil(x / step) * step;
+}
+
+double dtype_below(enum dtype dtype, double x) {
+    double step = dtype_step(dtype, x), value = floor(x / step) * step;
+    if (value < x) {
+        return value;
+    }
+    /* Below a power of two the steps are half as large, but for the smallest ones. */
+    return x > 0 && x / step == ldexp(1, dtype_formats[dtype].bits - 1) ? x - dtype_step(dtype, x / 2) : x - step;
+}
+
+bool dtype_holds(enum dtype dtype, int64_t value) {
+    switch (dtype) {
+    case DTYPE_BOOL:
+        return value == 0 || value == 1;
+    case DTYPE_U8:
+        return value >= 0 && value <= UINT8_MAX;
+    case DTYPE_I8:
+        return value >= INT8_MIN && value <= INT8_MAX;
+    case DTYPE_I16:
+        return value >= INT16_MIN && value <= INT16_MAX;
+    case DTYPE_I32:
+        return value >= INT32_MIN && value <= INT32_MAX;
+    default:
+        return true;
+    }
+}
+
+enum dtype dtype_promote(enum dtype a, enum dtype b) {
+    if (!dtype_valid((int)a) || !dtype_valid((int)b)) {
+        return DTYPE_INVALID;
+    }
+    return (enum dtype)promotion[a][b];
+}
+
+enum dtype dtype_to_float(enum dtype dtype) {
+    return dtype_kind(dtype) == DTYPE_KIND_FLOAT ? dtype : DTYPE_F32;
+}

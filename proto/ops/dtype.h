@@ -1,0 +1,59 @@
+/* Element types and their promotion. Values are wire values and equal the public header's TD_F32 and so on. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(NAME, value, "name", bytes, kind) */
+#define DTYPE_TABLE(X)                                                                                                 \
+    X(BOOL, 1, "bool", 1, BOOL)                                                                                        \
+    X(U8, 2, "u8", 1, INT)                                                                                             \
+    X(I8, 3, "i8", 1, INT)                                                                                             \
+    X(I16, 4, "i16", 2, INT)                                                                                           \
+    X(I32, 5, "i32", 4, INT)                                                                                           \
+    X(I64, 6, "i64", 8, INT)                                                                                           \
+    X(F16, 7, "f16", 2, FLOAT)                                                                                         \
+    X(BF16, 8, "bf16", 2, FLOAT)                                                                                       \
+    X(F32, 9, "f32", 4, FLOAT)                                                                                         \
+    X(F64, 10, "f64", 8, FLOAT)                                                                                        \
+    X(F8E4M3, 11, "f8e4m3", 1, FLOAT)                                                                                  \
+    X(F8E5M2, 12, "f8e5m2", 1, FLOAT)
+
+enum dtype {
+    DTYPE_INVALID = 0,
+#define X(name, value, text, bytes, kind) DTYPE_##name = (value),
+    DTYPE_TABLE(X)
+#undef X
+        DTYPE_COUNT
+};
+
+enum dtype_kind { DTYPE_KIND_NONE, DTYPE_KIND_BOOL, DTYPE_KIND_INT, DTYPE_KIND_FLOAT };
+
+bool dtype_valid(int dtype);
+/* Bytes of one element; 0 for a number that is no dtype. A bool is one byte, 0 or 1. */
+size_t dtype_size(enum dtype dtype);
+/* "f32"; "invalid" for a number that is no dtype. */
+const char *dtype_name(enum dtype dtype);
+enum dtype_kind dtype_kind(enum dtype dtype);
+
+/* The two formats of 8 bits (engine/device/formula_f8.h). They are stored, moved, cast, and multiplied as matrices with a
+ * result in f32; op_infer() refuses them for everything else. */
+static inline bool dtype_is_f8(enum dtype dtype) {
+    return dtype == DTYPE_F8E4M3 || dtype == DTYPE_F8E5M2;
+}
+
+/* For f16, bf16, f32 and f64: the largest finite value of the dtype; for |x| up to that, the dtype's smallest value
+ * that is not below x, and its largest value below x. */
+double dtype_largest(enum dtype dtype);
+double dtype_not_below(enum dtype dtype, double x);
+double dtype_below(enum dtype dtype, double x);
+/* Whether an integer is a value of a bool or integer dtype. */
+bool dtype_holds(enum dtype dtype, int64_t value);
+
+/* Array API promotion within a kind (u8 with i8 is i16, f16 with bf16 is f32). Where the standard leaves a mix of kinds
+ * open, the higher kind wins with its own dtype, as in PyTorch and JAX: bool < int < float (i64 with f16 is f16). The
+ * f8 formats promote with nothing but themselves, as in both: DTYPE_INVALID. */
+enum dtype dtype_promote(enum dtype a, enum dtype b);
+/* The floating dtype in which exp, mean and the like compute: a float stays what it is, all else is f32. */
+enum dtype dtype_to_float(enum dtype dtype);

@@ -1,0 +1,162 @@
+/* Operations: what there is, how many inputs and attributes each takes, and the rules that give the results' dtypes and
+ * shapes. The client applies them to know a result before it exists; the server applies them again and trusts nobody.
+ *
+ * Each operation is described once, in a file of proto/ops/ (README.md there says how). The numbers, the rows and a
+ * struct of named attributes for each operation are made from that: proto/ops/operations.h.
+ *
+ * On the wire attributes travel in two columns, integers and floats: the single ones first, in the order of the
+ * description, then the lists, of which each but the last has its count before it. Axes may count from the end
+ * (shape_axis). */
+#pragma once
+
+#include "proto/ops/shape.h"
+
+enum {
+    OP_INPUTS_MAX = 255, /* concat and stack; a count is a byte on the wire */
+    OP_OUTPUTS_MAX = 64, /* those after the first are counted in six bits on the wire */
+    OP_INTS_MAX = 32,    /* slice of rank 8 takes 24 */
+    OP_FLOATS_MAX = 4,
+    OP_VARIES = -1, /* a count that the rule itself checks */
+};
+
+/* How the engine binds an operation; each family has one normal form of launch (engine/device/launch.h). */
+enum op_family {
+    OP_FAMILY_NONE,
+    OP_FAMILY_FREE,        /* releases its inputs, no output */
+    OP_FAMILY_CREATE,      /* no inputs */
+    OP_FAMILY_VIEW,        /* shares the input's storage */
+    OP_FAMILY_ELEMENTWISE, /* inputs broadcast to the output's shape */
+    OP_FAMILY_REDUCE,
+    OP_FAMILY_SOFTMAX,
+    OP_FAMILY_MATMUL,
+    OP_FAMILY_JOIN, /* concat, stack */
+    OP_FAMILY_TAKE, /* reads positions out of an index tensor, checked on the device */
+    OP_FAMILY_SORT, /* elements of one axis in order, and their positions */
+};
+
+/* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has
+ * the words. */
+enum op_dtype_rule {
+    OP_DTYPE_NONE,
+    OP_DTYPE_ATTRIBUTE,
+    OP_DTYPE_SAME,
+    OP_DTYPE_PROMOTED,
+    OP_DTYPE_FLOATING,
+    OP_DTYPE_COMPARED,
+    OP_DTYPE_LOGICAL,
+    OP_DTYPE_ACCUMULATED,
+    OP_DTYPE_POSITION,
+    OP_DTYPE_PRODUCT,
+};
+
+enum op_attribute_type {
+    OP_ATTRIBUTE_INT,
+    OP_ATTRIBUTE_AXIS,
+    OP_ATTRIBUTE_BOOL,
+    OP_ATTRIBUTE_DTYPE,
+    OP_ATTRIBUTE_SEED,
+    OP_ATTRIBUTE_ENUM,
+    OP_ATTRIBUTE_SCALAR, /* a value of the result's dtype: an integer and a float, of which the dtype takes one */
+    OP_ATTRIBUTE_FLOAT,
+    OP_ATTRIBUTE_SHAPE, /* a list of extents; this one and what follows are lists */
+    OP_ATTRIBUTE_AXES,
+    OP_ATTRIBUTE_INTS,
+};
+
+struct op_attribute {
+    const char *name;
+    enum op_attribute_type type;
+    const char *const *values; /* an enumeration's names by number */
+    unsigned n_values;
+};
+
+#define OP_SLICE_NONE INT64_MIN
+
+struct op_attributes {
+    const int64_t *ints;
+    const double *floats;
+    unsigned n_ints, n_floats;
+};
+
+/* The same with room of its own, for who makes them. */
+struct op_packed {
+    int64_t ints[OP_INTS_MAX];
+    double floats[OP_FLOATS_MAX];
+    unsigned n_ints, n_floats;
+};
+
+/* Values of attributes: a list, which lies where it was read from, and a value of any dtype. */
+struct op_ints {
+    unsigned count;
+    const int64_t *values;
+};
+struct op_scalar {
+    int64_t i;
+    double f;
+};
+
+/* The list must fit. */
+static inline void op_packed_append(struct op_packed *packed, const struct op_ints *list) {
+    for (unsigned i = 0; i < list->count; i++)
+        packed->ints[packed->n_ints++] = list->values[i];
+}
+
+#include "proto/ops/operations.h"
+
+struct op_call;
+typedef int op_rule(const struct op_call *call, struct tensor_type *out, struct fault *fault);
+
+struct op_info {
+    const char *name;
+    enum op_family family;
+    enum op_dtype_rule dtype;
+    uint32_t dtypes;   /* that it computes in, or gives; bit DTYPE_F32 set: f32 */
+    op_rule *shape;    /* op_rules.h */
+    int inputs_min, inputs_max;
+    unsigned n_outputs;                /* 0 for free alone */
+    const enum op_dtype_rule *further; /* [n_outputs - 1]: of the outputs after the first */
+    uint32_t index_inputs, bool_inputs; /* bit i set: input i is integers, or bool, and does not promote with the others */
+    int ints, floats;                   /* counts of attributes; OP_VARIES: ints_min and a list */
+    unsigned ints_min;
+    unsigned dtype_at;                      /* where the result's dtype stands among the integers, for OP_DTYPE_ATTRIBUTE */
+    const struct op_attribute *attributes; /* [n_attributes], in the order of the wire */
+    unsigned n_attributes;
+};
+
+/* By opcode; one without a name is no operation. */
+extern const struct op_info op_rows[OP_CODE_MAX];
+
+/* NULL for a number that is no operation. */
+static inline const struct op_info *op_info(unsigned opcode) {
+    return opcode < OP_CODE_MAX && op_rows[opcode].name ? &op_rows[opcode] : NULL;
+}
+
+/* Checks counts, attributes and inputs of an operation and gives the types of its outputs: `out` has room for as many as the
+ * operation has (op_info.n_outputs; OP_OUTPUTS_MAX is enough for any). Nothing is assumed of the arguments but that the pointers
+ * are readable. FREE has no result and leaves `out` alone; so does a failure. */
+int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
+             const struct op_attributes *attributes, struct tensor_type *out, struct fault *fault);
+
+/* The dtype in which input `i` must be presented to a kernel, given the checked result: the engine casts where the
+ * input's own dtype differs. Comparisons promote their inputs; take's indices are i64; logical operations take bool. */
+enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inputs[], unsigned i,
+                            const struct tensor_type *out);
+
+/* The dtypes that a kernel of this operation may find presented (bit DTYPE_F32 set: f32): those of its last input as
+ * op_operand_dtype() gives it, or the result's where there is none. 0 for what needs no kernel of its own on any
+ * device: free, views, and joins, which are copies. Found by trying op_infer() on small inputs: some 10 µs. */
+uint32_t op_presented(unsigned opcode);
+/* The dtypes that the operation takes as inputs (or as its result, if it has no inputs). The inputs are cast to the
+ * dtypes of op_presented(). Views and joins take all dtypes. */
+uint32_t op_taken(unsigned opcode);
+
+/* Python's slice.indices(): gives the first index, the step and the number of elements along one axis. Where there is
+ * no first element `start` is 0, where there is no second one `step` is 1, so that both may be multiplied with strides.
+ */
+struct op_slice {
+    int64_t start, step, count;
+};
+int op_slice(int64_t extent, int64_t start, int64_t stop, int64_t step, struct op_slice *out, struct fault *fault);
+
+/* Bit i set: axis i is reduced. An empty list stands for all. */
+int op_reduced_axes(const struct op_ints *axes, int rank, uint32_t *mask, struct fault *fault);

@@ -1,0 +1,119 @@
+/* Rules of operations without inputs: all that they know is attributes, and any of those may be absurd. */
+#include "proto/ops/op_rules.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Floating dtypes take any. */
+static int check_value(int64_t value, enum dtype dtype, struct fault *fault) {
+    if (dtype_holds(dtype, value)) {
+        return STATUS_OK;
+    }
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no value of %s", value, dtype_name(dtype));
+}
+
+int op_rule_full(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct full_attributes attributes;
+    full_attributes_read(call->attributes, &attributes);
+    int status = type_make(out, out->dtype, attributes.shape.values, attributes.shape.count, fault);
+    return status == STATUS_OK ? check_value(attributes.value.i, out->dtype, fault) : status;
+}
+
+static int arange_integer_count(const struct arange_attributes *given, int64_t *count, struct fault *fault) {
+    int64_t start = given->start.i, stop = given->stop.i, step = given->step.i;
+    if (step == 0) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the step is 0");
+    }
+    if (step > 0 ? start >= stop : start <= stop) {
+        *count = 0;
+        return STATUS_OK;
+    }
+    /* Distances of int64_t need 64 bits without sign; unsigned arithmetic gives them modulo 2^64, which is exact. */
+    uint64_t distance = step > 0 ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
+    uint64_t stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+    uint64_t steps = (distance - 1) / stride;
+    if (steps >= INT64_MAX) {
+        return fault_set(fault, STATUS_SHAPE, "%" PRIu64 " steps from %" PRId64 " to %" PRId64 " are too many", steps,
+                         start, stop);
+    }
+    *count = (int64_t)steps + 1;
+    int status = check_value(start, given->dtype, fault);
+    /* The last value lies between start and stop. */
+    uint64_t last = (uint64_t)start + steps * (uint64_t)step;
+    return status == STATUS_OK ? check_value((int64_t)last, given->dtype, fault) : status;
+}
+
+static int arange_float_count(const struct arange_attributes *given, int64_t *count, struct fault *fault) {
+    double start = given->start.f, stop = given->stop.f, step = given->step.f;
+    if (!isfinite(start) || !isfinite(stop) || !isfinite(step) || step == 0) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot go from %g to %g in steps of %g", start, stop, step);
+    }
+    double steps = ceil((stop - start) / step);
+    if (!(steps < 0x1p62)) { /* also where the quotient is infinite or, inf/inf, NaN */
+        return fault_set(fault, STATUS_SHAPE, "%g steps of %g from %g to %g are too many", steps, step, start, stop);
+    }
+    *count = steps > 0 ? (int64_t)steps : 0;
+    return STATUS_OK;
+}
+
+int op_rule_arange(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct arange_attributes attributes;
+    int64_t count = 0;
+    arange_attributes_read(call->attributes, &attributes);
+    int status = dtype_kind(out->dtype) == DTYPE_KIND_INT ? arange_integer_count(&attributes, &count, fault)
+                                                          : arange_float_count(&attributes, &count, fault);
+    return status == STATUS_OK ? type_make(out, out->dtype, &count, 1, fault) : status;
+}
+
+int op_rule_eye(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    /* So that kernels can compute row + diagonal without a thought. */
+    int64_t bound = INT64_C(1) << 62;
+    struct eye_attributes attributes;
+    eye_attributes_read(call->attributes, &attributes);
+    if (attributes.diagonal < -bound || attributes.diagonal > bound) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "diagonal %" PRId64 " is not between -2^62 and 2^62",
+                         attributes.diagonal);
+    }
+    return type_make(out, out->dtype, (int64_t[]){attributes.rows, attributes.columns}, 2, fault);
+}
+
+static int check_bound(enum dtype dtype, double bound, struct fault *fault) {
+    double largest = dtype_largest(dtype);
+    return fabs(bound) <= largest
+               ? STATUS_OK
+               : fault_set(fault, STATUS_INVALID_ARGUMENT, "%g is out of range of %s, whose largest value is %g", bound,
+                           dtype_name(dtype), largest);
+}
+
+static int check_distribution(unsigned opcode, enum dtype dtype, double first, double second, struct fault *fault) {
+    if (opcode == OP_UNIFORM && !(isfinite(first) && isfinite(second) && isfinite(second - first) && first <= second)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no uniform distribution from %g to %g", first, second);
+    }
+    if (opcode == OP_NORMAL && !(isfinite(first) && isfinite(second) && second >= 0)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "no normal distribution with mean %g and deviation %g", first,
+                         second);
+    }
+    int status = check_bound(dtype, first, fault);
+    if (status == STATUS_OK) {
+        status = check_bound(dtype, second, fault);
+    }
+    if (status == STATUS_OK && opcode == OP_UNIFORM && first < second && dtype_not_below(dtype, first) >= second) {
+        status = fault_set(fault, STATUS_INVALID_ARGUMENT, "%s has no value from %.17g to below %.17g",
+                           dtype_name(dtype), first, second);
+    }
+    return status;
+}
+
+/* uniform and normal have the same attributes but for the names of the two numbers. */
+int op_rule_random(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct uniform_attributes attributes;
+    uniform_attributes_read(call->attributes, &attributes);
+    int status = type_make(out, out->dtype, attributes.shape.values, attributes.shape.count, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (attributes.offset < 0) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "offset %" PRId64 " is negative", attributes.offset);
+    }
+    return check_distribution(call->opcode, out->dtype, attributes.low, attributes.high, fault);
+}

@@ -1,0 +1,87 @@
+/* Rules of matmul, concat and stack. */
+#include "proto/ops/op_rules.h"
+
+static int refuse_matmul(const struct op_call *call, const char *why, struct fault *fault) {
+    char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
+    return fault_set(fault, STATUS_SHAPE, "cannot multiply %s by %s: %s", shape_text(call->inputs[0], a),
+                     shape_text(call->inputs[1], b), why);
+}
+
+/* The axes before the matrix. */
+static struct tensor_type batch_of(const struct tensor_type *type) {
+    struct tensor_type batch = *type;
+    batch.rank = type->rank > 2 ? type->rank - 2 : 0;
+    return batch;
+}
+
+int op_rule_matmul(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *a = call->inputs[0], *b = call->inputs[1];
+    if (a->rank == 0 || b->rank == 0) {
+        return refuse_matmul(call, "neither may be a scalar", fault);
+    }
+    if (a->shape[a->rank - 1] != b->shape[b->rank >= 2 ? b->rank - 2 : 0]) {
+        return refuse_matmul(call, "inner extents differ", fault);
+    }
+    struct tensor_type a_batch = batch_of(a), b_batch = batch_of(b);
+    if (shape_broadcast(out, &a_batch, &b_batch, NULL) != STATUS_OK) {
+        return refuse_matmul(call, "leading axes do not broadcast", fault);
+    }
+    if (a->rank >= 2) { /* a vector on the left is a row, and leaves no axis behind; on the right, a column */
+        out->shape[out->rank++] = a->shape[a->rank - 2];
+    }
+    if (b->rank >= 2) {
+        out->shape[out->rank++] = b->shape[b->rank - 1];
+    }
+    return STATUS_OK;
+}
+
+static int refuse_join(const struct op_call *call, unsigned i, struct fault *fault) {
+    char first[SHAPE_TEXT_MAX], other[SHAPE_TEXT_MAX];
+    return fault_set(fault, STATUS_SHAPE, "cannot join %s (input %u) to %s", shape_text(call->inputs[i], other), i,
+                     shape_text(call->inputs[0], first));
+}
+
+int op_rule_concat(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct tensor_type sum = *call->inputs[0];
+    struct concat_attributes attributes;
+    int axis;
+    concat_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, sum.rank, &axis, fault);
+    for (unsigned i = 1; status == STATUS_OK && i < call->n_inputs; i++) {
+        struct tensor_type next = *call->inputs[i];
+        int64_t extent = next.rank == sum.rank ? next.shape[axis] : 0;
+        next.shape[axis] = sum.shape[axis]; /* all but this axis must agree */
+        if (!shape_equal(&next, &sum)) {
+            return refuse_join(call, i, fault);
+        }
+        if (__builtin_add_overflow(sum.shape[axis], extent, &sum.shape[axis])) {
+            return fault_set(fault, STATUS_SHAPE, "extents along axis %d add up to more than 2^63 - 1", axis);
+        }
+    }
+    op_copy_shape(out, &sum);
+    return status;
+}
+
+int op_rule_stack(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    int axis;
+    if (x->rank == SHAPE_RANK_MAX) {
+        return fault_set(fault, STATUS_SHAPE, "rank %d is the highest there is", x->rank);
+    }
+    struct stack_attributes attributes;
+    stack_attributes_read(call->attributes, &attributes);
+    int status = shape_axis(attributes.axis, x->rank + 1, &axis, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    for (unsigned i = 1; i < call->n_inputs; i++) {
+        if (!shape_equal(call->inputs[i], x)) {
+            return refuse_join(call, i, fault);
+        }
+    }
+    out->rank = x->rank + 1;
+    for (int i = 0; i < out->rank; i++) {
+        out->shape[i] = i < axis ? x->shape[i] : i == axis ? (int64_t)call->n_inputs : x->shape[i - 1];
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,49 @@
+/* Rule of linear, after torch.nn.functional.linear. */
+#include "proto/ops/op_rules.h"
+
+static int refuse_linear(const struct op_call *call, unsigned i, const char *why, struct fault *fault) {
+    static const char *const names[] = {"x", "weight", "bias"};
+    char x[SHAPE_TEXT_MAX], other[SHAPE_TEXT_MAX];
+    return fault_set(fault, STATUS_SHAPE, "%s %s %s; %s is %s", names[i], shape_text(call->inputs[i], other), why,
+                     names[i == 1 ? 0 : 1], shape_text(call->inputs[i == 1 ? 0 : 1], x));
+}
+
+static int check_shapes(const struct op_call *call, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0], *weight = call->inputs[1];
+    if (x->rank == 0) {
+        return refuse_linear(call, 0, "has no last axis", fault);
+    }
+    if (weight->rank != 1 && weight->rank != 2) {
+        return refuse_linear(call, 1, "is neither (n, k) nor (k)", fault);
+    }
+    if (weight->shape[weight->rank - 1] != x->shape[x->rank - 1]) {
+        return refuse_linear(call, 1, "does not end in x's last extent", fault);
+    }
+    if (call->n_inputs < 3) {
+        return STATUS_OK;
+    }
+    struct tensor_type outputs = {.rank = weight->rank - 1, .shape = {weight->shape[0]}};
+    if (!shape_equal(call->inputs[2], &outputs)) {
+        return refuse_linear(call, 2, "is not one number for each row of the weight", fault);
+    }
+    return STATUS_OK;
+}
+
+int op_rule_linear(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0], *weight = call->inputs[1];
+    struct linear_attributes attributes;
+    linear_attributes_read(call->attributes, &attributes);
+    if (attributes.activation == OP_ACTIVATION_GELU_TANH && dtype_kind(out->dtype) != DTYPE_KIND_FLOAT) {
+        return fault_set(fault, STATUS_DTYPE, "gelu_tanh takes floats, not %s", dtype_name(out->dtype));
+    }
+    int status = check_shapes(call, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    op_copy_shape(out, x);
+    out->rank = x->rank - 1;
+    if (weight->rank == 2) {
+        out->shape[out->rank++] = weight->shape[0];
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,106 @@
+#include "proto/ops/op.h"
+
+_Static_assert(DTYPE_COUNT <= 32, "a bit for each dtype");
+
+enum { PRESENTED_INPUTS_MAX = 4 };
+
+/* The dtypes of a try's inputs: the same for all, or another one for a single input. Some operations want a bool as
+ * their first input, or an integer (the indices) as their last. */
+enum presented_inputs { PRESENTED_ALIKE, PRESENTED_FIRST_BOOL, PRESENTED_LAST_INDEX, PRESENTED_WAYS };
+
+struct presented_try {
+    unsigned opcode;
+    const struct op_info *info;
+    enum dtype dtype;
+    enum presented_inputs way;
+    int rank; /* of the inputs, but for indices, which have one axis */
+};
+
+static void presented_types(const struct presented_try *this, unsigned n, struct tensor_type *types) {
+    for (unsigned i = 0; i < n; i++) {
+        bool condition = this->way == PRESENTED_FIRST_BOOL && i == 0;
+        bool index = this->way == PRESENTED_LAST_INDEX && i + 1 == n;
+        types[i] = (struct tensor_type){.dtype = condition ? DTYPE_BOOL
+                                                 : index   ? DTYPE_I64
+                                                           : this->dtype,
+                                        .rank = index ? 1 : this->rank};
+        for (int axis = 0; axis < types[i].rank; axis++)
+            types[i].shape[axis] = 1;
+    }
+}
+
+/* With these attributes; the dtype that is presented then, DTYPE_INVALID where the operation does not take them. */
+static enum dtype presented_with(const struct presented_try *this, const int64_t *ints, unsigned n_ints) {
+    static const double floats[OP_FLOATS_MAX] = {0, 1, 1, 1};
+    struct tensor_type types[PRESENTED_INPUTS_MAX], out[OP_OUTPUTS_MAX];
+    const struct tensor_type *inputs[PRESENTED_INPUTS_MAX];
+    unsigned n = (unsigned)this->info->inputs_min;
+    struct op_attributes attributes = {.ints = ints, .n_ints = n_ints, .floats = floats};
+    attributes.n_floats = this->info->floats == OP_VARIES ? 0 : (unsigned)this->info->floats;
+    presented_types(this, n, types);
+    for (unsigned i = 0; i < n; i++)
+        inputs[i] = &types[i];
+    if (op_infer(this->opcode, inputs, n, &attributes, out, NULL) != STATUS_OK)
+        return DTYPE_INVALID;
+    return n ? op_operand_dtype(this->opcode, inputs, n - 1, out) : out->dtype;
+}
+
+/* A dtype first, as what creates or casts has it; a dtype second, as one_hot; or zeros: axes, and truth values. */
+static uint32_t presented_try(const struct presented_try *this) {
+    const int64_t dtype = (int64_t)this->dtype;
+    const int64_t ints[][OP_INTS_MAX] = {{dtype, 0, 1, 1}, {1, dtype, 1, 1}, {0}};
+    int exact = this->info->ints;
+    for (unsigned n = exact == OP_VARIES ? 0 : (unsigned)exact; n <= 4 && n <= OP_INTS_MAX; n++) {
+        for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
+            enum dtype presented = presented_with(this, ints[i], n);
+            if (dtype_valid((int)presented))
+                return UINT32_C(1) << presented;
+        }
+        if (exact != OP_VARIES)
+            break;
+    }
+    return 0;
+}
+
+/* What is presented where the operation is given this dtype in one of the first `ways`; a bit for each. */
+static uint32_t presented_for(unsigned opcode, const struct op_info *info, enum dtype dtype, int ways) {
+    struct presented_try this = {.opcode = opcode, .info = info, .dtype = dtype};
+    uint32_t found = 0;
+    for (int way = 0; way < ways; way++) {
+        uint32_t bit = 0;
+        for (int rank = 1; rank <= 2 && !bit; rank++) {
+            this.way = (enum presented_inputs)way;
+            this.rank = rank;
+            bit = presented_try(&this);
+        }
+        found |= bit;
+    }
+    return found;
+}
+
+static bool presented_needs_no_kernel(const struct op_info *info) {
+    return info->family == OP_FAMILY_FREE || info->family == OP_FAMILY_VIEW || info->family == OP_FAMILY_JOIN;
+}
+
+uint32_t op_presented(unsigned opcode) {
+    const struct op_info *info = op_info(opcode);
+    uint32_t found = 0;
+    if (!info || info->inputs_min > PRESENTED_INPUTS_MAX || presented_needs_no_kernel(info))
+        return 0;
+    for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
+        found |= presented_for(opcode, info, (enum dtype)dtype, PRESENTED_WAYS);
+    return found;
+}
+
+uint32_t op_taken(unsigned opcode) {
+    const struct op_info *info = op_info(opcode);
+    uint32_t taken = 0;
+    if (!info || info->inputs_min > PRESENTED_INPUTS_MAX)
+        return 0;
+    /* Where another dtype stands in the place of the only input, this one is not among the inputs. */
+    int ways = info->inputs_min == 1 ? 1 : PRESENTED_WAYS;
+    for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
+        if (presented_needs_no_kernel(info) || presented_for(opcode, info, (enum dtype)dtype, ways))
+            taken |= UINT32_C(1) << dtype;
+    return taken;
+}

@@ -1,0 +1,28 @@
+/* The rules that give results their shapes, one for each name in the field `shape` of a description. Private to proto/.
+ *
+ * A rule sees an operation whose counts and attributes fit its row and whose inputs have valid dtypes and ranks, with
+ * the dtypes of `out` found already. It fills rank and shape of each output; op_infer() then checks them as a whole,
+ * so a rule need not look for negative extents or overflow where it only copies extents. Pure functions: any thread. */
+#pragma once
+
+#include "proto/ops/op.h"
+
+struct op_call {
+    unsigned opcode;
+    unsigned n_inputs;
+    const struct tensor_type *const *inputs;
+    const struct op_attributes *attributes;
+};
+
+/* What both promote to. The failure names them, where there is no such dtype. */
+int op_promote(enum dtype a, enum dtype b, enum dtype *out, struct fault *fault);
+/* The extents of another type; its dtype stays. */
+static inline void op_copy_shape(struct tensor_type *out, const struct tensor_type *from) {
+    enum dtype dtype = out->dtype;
+    *out = *from; /* all of it: a fixed count is a few vector moves */
+    out->dtype = dtype;
+}
+
+#define X(rule) op_rule op_rule_##rule;
+OP_RULES(X)
+#undef X

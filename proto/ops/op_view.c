@@ -1,0 +1,180 @@
+/* Rules of views: other extents over the same elements. */
+#include "proto/ops/op_rules.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int refuse_reshape(const struct op_call *call, const struct op_ints *shape, struct fault *fault) {
+    struct tensor_type wanted = {.rank = (int)shape->count};
+    char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
+    memcpy(wanted.shape, shape->values, shape->count * sizeof(int64_t));
+    return fault_set(fault, STATUS_SHAPE, "cannot reshape %s to %s", shape_text(call->inputs[0], from),
+                     shape_text(&wanted, to));
+}
+
+/* Product of the extents but for a -1, whose place is told; negative: there are two, or other negative extents. */
+static int64_t reshape_product(const struct op_ints *shape, int *open) {
+    int64_t product = 1;
+    bool empty = false;
+    *open = -1;
+    for (unsigned i = 0; i < shape->count; i++) {
+        int64_t extent = shape->values[i];
+        if (extent == -1 && *open < 0) {
+            *open = (int)i;
+        } else if (extent < 0 || (extent > 0 && __builtin_mul_overflow(product, extent, &product))) {
+            return -1;
+        }
+        empty |= extent == 0;
+    }
+    return empty ? 0 : product;
+}
+
+int op_rule_reshape(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    struct reshape_attributes attributes;
+    reshape_attributes_read(call->attributes, &attributes);
+    const struct op_ints *shape = &attributes.shape;
+    if (shape->count > SHAPE_RANK_MAX) {
+        return fault_set(fault, STATUS_SHAPE, "rank %u is above %d", shape->count, SHAPE_RANK_MAX);
+    }
+    int open;
+    int64_t elements = type_elements(call->inputs[0]), product = reshape_product(shape, &open);
+    bool fits = open < 0 ? product == elements : product > 0 && elements % product == 0;
+    if (!fits) {
+        return refuse_reshape(call, shape, fault);
+    }
+    out->rank = (int)shape->count;
+    for (int i = 0; i < out->rank; i++) {
+        out->shape[i] = i == open ? elements / product : shape->values[i];
+    }
+    return STATUS_OK;
+}
+
+/* An axis of a list of which each is named once at most. */
+static int next_axis(int64_t value, int rank, uint32_t *seen, int *axis, struct fault *fault) {
+    int status = shape_axis(value, rank, axis, fault);
+    if (status == STATUS_OK && (*seen & 1U << *axis)) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "axis %d is named twice", *axis);
+    }
+    if (status == STATUS_OK) {
+        *seen |= 1U << *axis;
+    }
+    return status;
+}
+
+int op_rule_permute_dims(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    struct permute_dims_attributes attributes;
+    permute_dims_attributes_read(call->attributes, &attributes);
+    if (attributes.axes.count != (unsigned)x->rank) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%u axes for rank %d", attributes.axes.count, x->rank);
+    }
+    uint32_t seen = 0;
+    for (int i = 0; i < x->rank; i++) {
+        int axis;
+        int status = next_axis(attributes.axes.values[i], x->rank, &seen, &axis, fault);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        out->shape[i] = x->shape[axis];
+    }
+    out->rank = x->rank;
+    return STATUS_OK;
+}
+
+int op_rule_matrix_transpose(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    if (x->rank < 2) {
+        char text[SHAPE_TEXT_MAX];
+        return fault_set(fault, STATUS_SHAPE, "%s has fewer than two axes", shape_text(x, text));
+    }
+    op_copy_shape(out, x);
+    out->shape[x->rank - 1] = x->shape[x->rank - 2];
+    out->shape[x->rank - 2] = x->shape[x->rank - 1];
+    return STATUS_OK;
+}
+
+int op_rule_slice(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    struct slice_attributes attributes;
+    slice_attributes_read(call->attributes, &attributes);
+    if (attributes.ranges.count != 3 * (unsigned)x->rank) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "rank %d needs %d numbers, not %u", x->rank, 3 * x->rank,
+                         attributes.ranges.count);
+    }
+    for (int i = 0; i < x->rank; i++) {
+        const int64_t *range = attributes.ranges.values + (ptrdiff_t)i * 3;
+        struct op_slice slice;
+        int status = op_slice(x->shape[i], range[0], range[1], range[2], &slice, fault);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        out->shape[i] = slice.count;
+    }
+    out->rank = x->rank;
+    return STATUS_OK;
+}
+
+int op_rule_broadcast_to(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    struct broadcast_to_attributes attributes;
+    broadcast_to_attributes_read(call->attributes, &attributes);
+    int status = type_make(out, out->dtype, attributes.shape.values, attributes.shape.count, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    bool fits = out->rank >= x->rank;
+    for (int i = 1; fits && i <= x->rank; i++) {
+        int64_t extent = x->shape[x->rank - i];
+        fits = extent == 1 || extent == out->shape[out->rank - i];
+    }
+    if (!fits) {
+        char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
+        return fault_set(fault, STATUS_SHAPE, "cannot broadcast %s to %s", shape_text(x, from), shape_text(out, to));
+    }
+    return STATUS_OK;
+}
+
+int op_rule_squeeze(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    struct squeeze_attributes attributes;
+    squeeze_attributes_read(call->attributes, &attributes);
+    uint32_t dropped = 0;
+    for (unsigned i = 0; i < attributes.axes.count; i++) {
+        int axis;
+        int status = next_axis(attributes.axes.values[i], x->rank, &dropped, &axis, fault);
+        if (status != STATUS_OK) {
+            return status;
+        }
+        if (x->shape[axis] != 1) {
+            char text[SHAPE_TEXT_MAX];
+            return fault_set(fault, STATUS_SHAPE, "axis %d of %s has extent %" PRId64 ", not 1", axis,
+                             shape_text(x, text), x->shape[axis]);
+        }
+    }
+    out->rank = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (!(dropped & 1U << i)) {
+            out->shape[out->rank++] = x->shape[i];
+        }
+    }
+    return STATUS_OK;
+}
+
+int op_rule_expand_dims(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
+    const struct tensor_type *x = call->inputs[0];
+    struct expand_dims_attributes attributes;
+    int axis;
+    expand_dims_attributes_read(call->attributes, &attributes);
+    if (x->rank == SHAPE_RANK_MAX) {
+        return fault_set(fault, STATUS_SHAPE, "rank %d is the highest there is", x->rank);
+    }
+    int status = shape_axis(attributes.axis, x->rank + 1, &axis, fault);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    out->rank = x->rank + 1;
+    for (int i = 0; i < out->rank; i++) {
+        out->shape[i] = i < axis ? x->shape[i] : i == axis ? 1 : x->shape[i - 1];
+    }
+    return STATUS_OK;
+}

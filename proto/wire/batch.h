@@ -1,0 +1,52 @@
+/* A batch's columns, both ways. The wire form is described at `message Batch` in tensord.proto. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "proto/ops/op.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/tensord.pb-c.h"
+
+enum { BATCH_FLAG_LABEL = 1, BATCH_CONSUME_MAX = 16, BATCH_LABEL_MAX = 128 };
+
+/* Of an operation with one output, or none; batch_head_outputs() says that there are more. */
+static inline uint64_t batch_head(unsigned opcode, unsigned inputs, unsigned ints, unsigned floats, unsigned flags,
+                                  uint16_t consume) {
+    return (uint64_t)opcode | (uint64_t)inputs << 16 | (uint64_t)ints << 24 | (uint64_t)floats << 32 |
+           (uint64_t)flags << 40 | (uint64_t)consume << 48;
+}
+
+static inline uint64_t batch_head_outputs(unsigned outputs) {
+    return outputs > 1 ? (uint64_t)(outputs - 1) << 42 : 0;
+}
+
+/* One operation as it lies in the columns; the pointers point into them. */
+struct batch_op {
+    unsigned opcode, n_inputs, n_outputs, n_ints, n_floats;
+    uint16_t consume;
+    const char *label; /* NULL: none */
+    const uint64_t *inputs;
+    const int64_t *ints;
+    const double *floats;
+};
+
+/* Walks the columns of an unpacked message. */
+struct batch_cursor {
+    const Tensord__Batch *batch;
+    /* the columns; never NULL, so that an empty one has an address too */
+    const uint64_t *inputs;
+    const int64_t *ints;
+    const double *floats;
+    size_t op, input, integer, floating, label; /* what comes next in each */
+};
+void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch);
+/* 1: `op` is the next one. 0: the end, and every column is used up. -1: malformed (columns too short
+ * or left over, unknown flags, consumed inputs that are not there, labels above BATCH_LABEL_MAX), `fault` says how. */
+int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault);
+
+/* Prints any message readably, one line: TENSORD_DEBUG=wire. `arrow` is "->" or "<-". A batch prints one line for each
+ * operation: "  #12 %7 = add(%5, %6) free %5  [forward/logits]". */
+void wire_print(FILE *out, const char *arrow, const struct frame_header *header, const uint8_t *message);

@@ -1,0 +1,106 @@
+/* The daemon's configuration: one table of keys, used by the file, the flags and --help alike. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "engine/device/device.h"
+#include "server/users/limits.h"
+
+enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
+enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 256 };
+/* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
+enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
+
+/* Where a value comes from. */
+enum config_origin { CONFIG_FROM_DEFAULT, CONFIG_FROM_FILE, CONFIG_FROM_FLAG };
+enum { CONFIG_ROWS_MAX = 96, CONFIG_VALUE_MAX = 4096 };
+
+struct config_device {
+    char name[32]; /* "cpu:0" */
+    char kind[16];
+    uint32_t index;                           /* with which its worker opens it: not always the name's number */
+    char environment[DEVICE_ENVIRONMENT_MAX]; /* of its worker, besides the daemon's own: "NAME=value" or "" */
+};
+
+struct config {
+    char listen[CONFIG_LISTEN_MAX][CONFIG_URL_MAX];
+    unsigned n_listen; /* 0: the default socket */
+    struct config_device devices[CONFIG_DEVICES_MAX];
+    unsigned n_devices;    /* at least 1 */
+    bool devices_auto;     /* `devices` was "auto", */
+    char devices_why[256]; /* and why that means the CPU */
+    /* Tells the devices of kinds other than cpu (as device_list()); NULL: there are none. Set before the file and the
+     * flags are read. */
+    int (*list_devices)(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
+                        struct fault *fault);
+    char http[CONFIG_URL_MAX];              /* address and port to serve HTTP on; "" not at all */
+    char http_hosts[CONFIG_PRINCIPALS_MAX]; /* names of this host in HTTP, with commas between them */
+    uint64_t log_level;                     /* enum log_level */
+    uint64_t log_format;                    /* enum log_format */
+    uint64_t socket_mode;
+    uint64_t memory;  /* bytes of each device; 0: automatic */
+    uint64_t staging; /* bytes of host memory for copies to and from a device */
+    uint64_t threads;
+    uint64_t max_connections;
+    uint64_t max_sessions;           /* of each device */
+    struct limits limits;            /* of everybody */
+    char state_dir[CONFIG_PATH_MAX]; /* where named tensors are saved; "": nowhere */
+    uint64_t state_sync;             /* when: struct state, sync_ms */
+    uint64_t state_timeout;          /* milliseconds for that, at the end */
+    /* milliseconds */
+    uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
+    uint64_t device_timeout;                  /* 0: never */
+    uint64_t compile_timeout;                 /* 0: never */
+    uint64_t compile_memory;                  /* bytes */
+    uint64_t heartbeat_timeout;               /* 0: never */
+    uint64_t quarantine_after;                /* failures in a minute; 0: never */
+    char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
+    char users[CONFIG_PATH_MAX];              /* the file of users; "": there is none */
+    uint64_t allow_plaintext;                 /* TCP without TLS to other hosts, tokens and tensors in the clear */
+    bool ignore_devices;                      /* the key `devices` is not looked at */
+    char tls_certificate[CONFIG_PATH_MAX], tls_key[CONFIG_PATH_MAX], tls_client_ca[CONFIG_PATH_MAX]; /* PEM files */
+    uint64_t tls_client_auth;                                                                        /* as above */
+    char file[CONFIG_PATH_MAX];       /* read last; "": none */
+    char device_list[256];            /* `devices` as it was written */
+    enum config_origin reading;       /* what is being read */
+    uint8_t origins[CONFIG_ROWS_MAX]; /* enum config_origin, by row */
+};
+
+/* A key as `tensorctl config` shows it. */
+struct config_row {
+    const char *key;
+    char value[CONFIG_VALUE_MAX]; /* as it would stand in the file */
+    enum config_origin origin;
+    bool reloadable; /* SIGHUP changes it */
+};
+
+/* What the command line asks for besides. */
+enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
+
+/* Every key at its default. */
+void config_init(struct config *config);
+/* Sets one key; `listen` adds. STATUS_INVALID_ARGUMENT names the value and what would be right. */
+int config_set(struct config *config, const char *key, const char *value, struct fault *fault);
+/* Reads an INI file: `key = value` lines, sections allowed and without meaning. The fault begins with "FILE:LINE: ". */
+int config_read(struct config *config, const char *path, struct fault *fault);
+/* The command line, its --config file first whatever the order: flags win over the file. The fault begins with
+ * "--flag: ". */
+int config_read_flags(struct config *config, int count, char **arguments, enum config_action *action,
+                      struct fault *fault);
+/* Replaces "auto" by what there is: every CUDA device, or else one CPU device and the reason in `fault`. */
+int config_find_devices(struct config *config, struct fault *fault);
+/* A running daemon reads its configuration anew: takes from `fresh` the keys that can change meanwhile. Tells each key
+ * whose value is another one, and whether it was taken. */
+void config_take(struct config *config, const struct config *fresh,
+                 void (*changed)(void *owner, const char *key, bool taken), void *owner);
+/* Whether who speaks TLS must show a certificate. */
+bool config_wants_certificates(const struct config *config);
+/* Whether this principal may bring kernels of its own, by such a list. */
+bool config_allows_kernels(const char list[CONFIG_PRINCIPALS_MAX], const char *principal);
+/* The rows in their order, keys and then limits; false past the last. */
+bool config_row(const struct config *config, unsigned number, struct config_row *row);
+/* "default", "flag", or the file's name. */
+const char *config_origin_text(const struct config *config, enum config_origin origin);
+void config_print_help(FILE *out);

@@ -1,0 +1,69 @@
+/* The front: accepts connections, gives each to the worker that its preamble names, or answers it itself (control
+ * connections), and ends everything in order. One thread, but for TLS handshakes (handshake.h). */
+#pragma once
+
+#include <uv.h>
+
+#include "server/front/arrival.h"
+#include "server/front/config.h"
+#include "server/front/control.h"
+#include "server/process/farewell.h"
+#include "server/front/front_tls.h"
+#include "server/http/http.h"
+#include "server/front/kill.h"
+#include "server/front/listener.h"
+#include "server/front/login.h"
+#include "server/front/notify.h"
+#include "server/ipc/refusal.h"
+#include "server/front/roster.h"
+#include "server/front/supervisor.h"
+
+enum { FRONT_SIGNALS = 3 };
+
+struct front {
+    uv_loop_t loop;
+    struct config *config;
+    int n_arguments; /* of the command line, which a reload reads again */
+    char **arguments;
+    struct notify notify;
+    struct supervisor supervisor;
+    struct listener_list listeners;
+    struct arrival_list arrivals;
+    struct control_list controls;
+    struct handshakes handshakes; /* of control connections */
+    struct kill_list kills;
+    struct farewell_list farewells;
+    struct front_tls tls;
+    struct roster roster;
+    uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
+    struct login login;
+    int users; /* what the workers know of them (front_tell_users()); -1: nothing */
+    struct http *http; /* NULL: nobody wants it */
+    uv_signal_t signals[FRONT_SIGNALS];
+    uv_timer_t leaving;
+    unsigned leave_tries;
+    uint64_t started_ns;
+    uint64_t accepted, rejections[STATUS_COUNT]; /* connections; refused by the front, by code */
+    bool ready;                                  /* READY=1 has been sent */
+    bool draining;                               /* no new work */
+    bool stopped;                                /* all workers have ended */
+};
+
+/* Runs the daemon until it has been drained; the exit status: 0, 1 where the system refuses what is asked, 2 where what
+ * is asked is wrong. Says why on stderr. */
+int front_run(struct config *config, int count, char **arguments);
+/* Begins to end the daemon; `why` is for the log. */
+void front_drain(struct front *front, const char *why);
+/* What SIGHUP asks for: reads the configuration, the users and what else can change while the daemon runs. All of it is
+ * read first, and where anything is wrong nothing changes, and the log says why. */
+void front_reload(struct front *front);
+
+/* The places of which by default a principal may have a quarter: as many as the configuration says now. */
+void front_set_places(struct front *front);
+/* A worker asks who a client of its is; answers it, maybe later. */
+void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message);
+/* The users are others now. */
+void front_tell_users(struct front *front);
+/* Whoever was let in as `was`, by its credential, may not stay, here and at the workers; `is`: what that means now (NULL:
+ * nothing). */
+void front_revoke(void *owner, const struct principal *was, const struct principal *is);

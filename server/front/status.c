@@ -1,0 +1,348 @@
+#include "server/front/status.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/wire/tensord.pb-c.h"
+#include "server/front/status_names.h"
+#include "server/front/status_principals.h"
+#include "server/ipc/packet.h"
+
+static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
+    return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;
+}
+
+/* Counts by code, as a message has them. */
+struct status_counts {
+    Tensord__FailureCount rows[STATUS_COUNT], *pointers[STATUS_COUNT];
+};
+
+static size_t status_fill_counts(const uint64_t counts[STATUS_COUNT], struct status_counts *to) {
+    size_t n = 0;
+    for (unsigned code = 1; code < STATUS_COUNT; code++) {
+        if (!counts[code])
+            continue;
+        tensord__failure_count__init(&to->rows[n]);
+        to->rows[n].code = code;
+        to->rows[n].count = counts[code];
+        to->pointers[n] = &to->rows[n];
+        n++;
+    }
+    return n;
+}
+
+/* ---- devices ---- */
+
+static void status_fill_device(const struct worker_slot *slot, Tensord__Device *device) {
+    const struct device_info *info = &slot->snapshot.device.engine.device;
+    tensord__device__init(device);
+    device->name = (char *)slot->device.name;
+    device->kind = (char *)slot->device.kind;
+    device->target = slot->target;
+    device->state = (char *)worker_state_name(slot->state);
+    device->model = (char *)info->model;
+    device->capability = (char *)info->capability;
+    device->processors = info->processors;
+    device->memory_total = info->memory_total;
+    device->uuid = (char *)info->uuid;
+    device->bus = (char *)info->bus;
+    device->driver = (char *)info->driver;
+    device->runtime = (char *)info->runtime;
+    device->driver_version = (char *)slot->snapshot.device.readings.driver;
+    device->memory_device = info->memory_device;
+}
+
+/* The message and what hangs on it. */
+struct status_readings {
+    Tensord__DeviceReadings message;
+    Tensord__Reading values[READING_COUNT];
+};
+
+static Tensord__Reading *status_fill_reading(const struct device_readings *from, enum reading reading,
+                                             struct status_readings *to) {
+    if (!device_readings_has(from, reading))
+        return NULL;
+    tensord__reading__init(&to->values[reading]);
+    to->values[reading].value = from->values[reading];
+    return &to->values[reading];
+}
+
+/* NULL where the device has none. */
+static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *slot, uint64_t now,
+                                                     struct status_readings *to) {
+    const struct device_readings *from = &slot->snapshot.device.readings;
+    Tensord__DeviceReadings *message = &to->message;
+    if (!from->at_ns && !slot->xid)
+        return NULL;
+    tensord__device_readings__init(message);
+    message->age_s = status_seconds(now, from->at_ns ? from->at_ns : slot->xid_ns);
+#define X(NAME, field) message->field = status_fill_reading(from, READING_##NAME, to);
+    READING_TABLE(X)
+#undef X
+    if (slot->xid) { /* of an earlier process, maybe */
+        message->xid = &to->values[READING_XID];
+        tensord__reading__init(message->xid);
+        message->xid->value = slot->xid;
+        message->xid_age_s = status_seconds(now, slot->xid_ns);
+    }
+    return message;
+}
+
+/* What is beside the pool. */
+static void status_fill_memory(const struct engine_stats *stats, Tensord__DeviceStatus *status) {
+    status->stalled_s = (double)stats->stalled_ns / 1e9;
+    status->workspaces = stats->workspaces;
+    status->workspaces_limit = stats->workspaces_limit;
+    status->staging_total = stats->staging_total;
+    status->staging_reserved = stats->staging_reserved;
+    status->staging_held = stats->staging_held;
+    status->staging_waiting = stats->staging_waiting;
+    status->reservations = stats->reservations;
+    status->releases = stats->releases;
+    status->pinnings = stats->pinnings;
+    status->unpinnings = stats->unpinnings;
+    status->workspace_growths = stats->workspace_growths;
+}
+
+/* What hangs on a device's message besides its readings. */
+struct status_times {
+    Tensord__Histogram queue, run, fetch;
+    struct status_counts failures, rejections;
+};
+
+static Tensord__Histogram *status_fill_histogram(const struct histogram *from, Tensord__Histogram *to) {
+    tensord__histogram__init(to);
+    to->counts = (uint64_t *)from->counts;
+    to->n_counts = HISTOGRAM_BUCKETS;
+    to->sum_s = (double)from->sum_ns / 1e9;
+    to->samples = from->samples;
+    return to;
+}
+
+static void status_fill_times(const struct worker_slot *slot, struct status_times *times,
+                              Tensord__DeviceStatus *status) {
+    const struct stats_device *stats = &slot->snapshot.device;
+    status->queue_time = status_fill_histogram(&stats->engine.queue_time, &times->queue);
+    status->run_time = status_fill_histogram(&stats->engine.run_time, &times->run);
+    status->fetch_time = status_fill_histogram(&stats->fetch_time, &times->fetch);
+    status->n_failures = status_fill_counts(stats->engine.failures, &times->failures);
+    status->failures = times->failures.pointers;
+    status->n_rejections = status_fill_counts(stats->rejections, &times->rejections);
+    status->rejections = times->rejections.pointers;
+    status->faults = slot->n_failures;
+    status->connections = worker_slot_connections(slot);
+}
+
+static void status_fill_device_status(const struct worker_slot *slot, uint64_t now, Tensord__Device *device,
+                                      struct status_readings *readings, Tensord__DeviceStatus *status) {
+    const struct stats_device *stats = &slot->snapshot.device;
+    tensord__device_status__init(status);
+    status_fill_device(slot, device);
+    status->device = device;
+    status->readings = status_fill_readings(slot, now, readings);
+    status->worker_pid = slot->process ? (uint32_t)slot->process->process.pid : 0;
+    status->epoch = slot->epoch;
+    status->restarts = slot->restarts;
+    status->last_fault = (char *)slot->last_fault;
+    status->last_fault_age_s = slot->last_fault[0] ? status_seconds(now, slot->last_fault_ns) : 0;
+    status->memory_total = stats->engine.memory_total ? stats->engine.memory_total : stats->engine.device.memory_total;
+    status->memory_reserved = stats->engine.memory_reserved;
+    status->memory_live = stats->engine.memory_live;
+    status->memory_peak = stats->engine.memory_peak;
+    status->memory_largest_free = stats->engine.memory_largest_free;
+    status_fill_memory(&stats->engine, status);
+    status->queue_depth = stats->engine.queue_depth;
+    status->ops_total = stats->engine.ops_total;
+    status->products_library = stats->engine.device.products_library;
+    status->products_slow = stats->engine.device.products_slow;
+    status->bytes_in = stats->bytes_in;
+    status->bytes_out = stats->bytes_out;
+    status->ops_per_s = stats->ops_per_s;
+    status->busy_s = (double)stats->engine.busy_ns / 1e9;
+    status->busy_ratio = stats->busy_ratio;
+    status->worker_memory = stats->worker_memory;
+    status->worker_cpu_s = (double)stats->worker_cpu_ns / 1e9;
+    status->bytes_in_per_s = stats->bytes_in_per_s;
+    status->bytes_out_per_s = stats->bytes_out_per_s;
+    status->data_age_ms = status_seconds(now, slot->snapshot.written_ns) * 1e3;
+}
+
+int status_append_devices(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
+    const struct supervisor *supervisor = &front->supervisor;
+    Tensord__Device devices[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
+    Tensord__DeviceList list = TENSORD__DEVICE_LIST__INIT;
+    for (unsigned i = 0; i < supervisor->n_slots; i++) {
+        worker_slot_refresh(&supervisor->slots[i]);
+        status_fill_device(&supervisor->slots[i], &devices[i]);
+        pointers[i] = &devices[i];
+    }
+    list.devices = pointers;
+    list.n_devices = supervisor->n_slots;
+    return packet_append(bytes, size, FRAME_DEVICE_LIST, sequence, &list.base);
+}
+
+/* ---- sessions ---- */
+
+/* One session's message and all that hangs on it. */
+struct status_session {
+    Tensord__SessionStatus status;
+    Tensord__TlsStatus tls;
+    struct status_counts failures;
+};
+
+static void status_fill_session(const struct worker_slot *slot, const struct stats_session *session, uint64_t now,
+                                struct status_session *row) {
+    Tensord__SessionStatus *status = &row->status;
+    tensord__session_status__init(status);
+    status->id = session->id;
+    status->principal = (char *)session->principal.name;
+    status->role = (char *)role_name(session->principal.role);
+    status->credential = (char *)session->principal.credential;
+    status->peer = (char *)session->peer;
+    status->client = (char *)session->client;
+    status->device = (char *)slot->device.name;
+    status->age_s = status_seconds(now, session->started_ns);
+    status->tensors = session->tensors;
+    status->live = session->live;
+    status->peak = session->peak;
+    status->ops_queued = session->ops_queued;
+    status->ops_done = session->ops_done;
+    status->ops_per_s = session->ops_per_s;
+    status->device_s = (double)session->device_ns / 1e9;
+    status->device_ratio = session->device_ratio;
+    status->pid = session->remote.pid;
+    status->pid_claimed = session->remote.claimed;
+    status->host = (char *)session->remote.host;
+    status->last_failure = (char *)session->last_failure;
+    status->label = (char *)session->label;
+    status->allow_tf32 = session->allow_tf32;
+    if (session->tls_cipher[0]) {
+        tensord__tls_status__init(&row->tls);
+        row->tls.cipher = (char *)session->tls_cipher;
+        row->tls.resumed = session->tls_resumed;
+        status->tls = &row->tls;
+    }
+    status->detached = session->lease_until_ns != 0;
+    status->lease_left_s = status_seconds(session->lease_until_ns, now);
+    status->reconnects = session->reconnects;
+    status->live_limit = session->live_limit;
+    status->host_bytes = session->host;
+    status->host_bytes_limit = session->host_limit;
+    status->tensors_limit = session->tensors_limit;
+    status->ops_limit = session->ops_limit;
+    status->n_failures = status_fill_counts(session->failures, &row->failures);
+    status->failures = row->failures.pointers;
+}
+
+static void status_fill_logins(const struct login_counts *counts, Tensord__LoginStatus *logins) {
+    tensord__login_status__init(logins);
+    logins->granted = counts->granted;
+    logins->no_token = counts->no_token;
+    logins->malformed = counts->malformed;
+    logins->unknown = counts->unknown;
+    logins->wrong = counts->wrong;
+    logins->put_off = counts->put_off;
+    logins->turned_away = counts->turned_away;
+}
+
+static size_t status_count_sessions(const struct supervisor *supervisor) {
+    size_t count = 0;
+    for (unsigned i = 0; i < supervisor->n_slots; i++)
+        count += supervisor->slots[i].snapshot.n_sessions;
+    return count;
+}
+
+static bool status_may_see(const struct principal *viewer, const struct principal *owner) {
+    return viewer && (viewer->role == ROLE_ADMIN || !strcmp(viewer->name, owner->name));
+}
+
+static void status_fill_sessions(const struct supervisor *supervisor, const struct principal *viewer, uint64_t now,
+                                 struct status_session *rows, Tensord__SessionStatus **pointers) {
+    size_t next = 0;
+    for (unsigned i = 0; i < supervisor->n_slots; i++) {
+        const struct worker_slot *slot = &supervisor->slots[i];
+        for (unsigned s = 0; s < slot->snapshot.n_sessions; s++, next++) {
+            status_fill_session(slot, &slot->snapshot.sessions[s], now, &rows[next]);
+            pointers[next] = &rows[next].status;
+            if (!status_may_see(viewer, &slot->snapshot.sessions[s].principal))
+                rows[next].status.label = rows[next].status.last_failure = (char *)"";
+        }
+    }
+}
+
+int status_use(struct front *front, const struct principal *viewer,
+               int (*use)(void *owner, const Tensord__Status *status), void *owner) {
+    const struct supervisor *supervisor = &front->supervisor;
+    Tensord__Device devices[CONFIG_DEVICES_MAX];
+    Tensord__DeviceStatus states[CONFIG_DEVICES_MAX], *pointers[CONFIG_DEVICES_MAX];
+    struct status_readings readings[CONFIG_DEVICES_MAX];
+    static struct status_limits limits[CONFIG_DEVICES_MAX + 1];
+    struct status_principals principals;
+    static struct status_times times[CONFIG_DEVICES_MAX]; /* much for a stack; front thread only */
+    struct status_counts rejections;
+    Tensord__Status status = TENSORD__STATUS__INIT;
+    Tensord__LoginStatus logins;
+    supervisor_refresh(&front->supervisor);
+    uint64_t now = uv_hrtime();
+    for (unsigned i = 0; i < supervisor->n_slots; i++) {
+        status_fill_device_status(&supervisor->slots[i], now, &devices[i], &readings[i], &states[i]);
+        status_fill_limits(&limits[i], supervisor->slots[i].snapshot.device.refusals);
+        states[i].limits_met = limits[i].pointers;
+        states[i].n_limits_met = limits[i].n;
+        status_fill_times(&supervisor->slots[i], &times[i], &states[i]);
+        pointers[i] = &states[i];
+    }
+    status_fill_limits(&limits[supervisor->n_slots], front->refusals);
+    size_t sessions = status_count_sessions(supervisor);
+    struct status_session *rows = calloc(sessions + 1, sizeof *rows);
+    Tensord__SessionStatus **row_pointers = calloc(sessions + 1, sizeof(Tensord__SessionStatus *));
+    struct status_names *names = calloc(supervisor->n_slots, sizeof *names);
+    int error = status_fill_principals(&principals, front);
+    if (!rows || !row_pointers || !names)
+        error = STATUS_NO_HOST_MEMORY;
+    if (!error) {
+        for (unsigned i = 0; i < supervisor->n_slots; i++)
+            status_fill_names(&supervisor->slots[i], &names[i], &states[i]);
+        status_fill_sessions(supervisor, viewer, now, rows, row_pointers);
+        status.version = TENSORD_VERSION;
+        status.uptime_s = status_seconds(now, front->started_ns);
+        status.draining = front->draining;
+        status.devices = pointers;
+        status.n_devices = supervisor->n_slots;
+        status.sessions = row_pointers;
+        status.n_sessions = sessions;
+        status.principals = principals.row_pointers;
+        status.n_principals = principals.n_rows;
+        status.limits_met = limits[supervisor->n_slots].pointers;
+        status.n_limits_met = limits[supervisor->n_slots].n;
+        status_fill_logins(&front->login.counts, &logins);
+        status.logins = front->login.users ? &logins : NULL;
+        status.connections = arrival_count(front) + front->controls.count + supervisor_connections(&front->supervisor);
+        status.connections_accepted = front->accepted;
+        status.n_rejections = status_fill_counts(front->rejections, &rejections);
+        status.rejections = rejections.pointers;
+        error = use(owner, &status);
+    }
+    free(names);
+    status_principals_finish(&principals);
+    free(row_pointers);
+    free(rows);
+    return error;
+}
+
+struct status_packet {
+    uint64_t sequence;
+    uint8_t **bytes;
+    size_t *size;
+};
+
+static int status_pack(void *owner, const Tensord__Status *status) {
+    const struct status_packet *packet = owner;
+    return packet_append(packet->bytes, packet->size, FRAME_STATUS, packet->sequence, &status->base);
+}
+
+int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, uint8_t **bytes,
+                  size_t *size) {
+    struct status_packet packet = {sequence, bytes, size};
+    return status_use(front, viewer, status_pack, &packet);
+}

@@ -1,0 +1,230 @@
+/* Which path gives what, to whom, and with which headers. */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/front/front.h"
+#include "server/http/http_impl.h"
+
+/* An answer stays the same for so long: it bounds what somebody can cost who asks without a pause. */
+#define HTTP_FRESH_NS UINT64_C(100000000)
+/* Answers on their way to slow readers, in all; beyond it others are told to come back. */
+#define HTTP_HELD_MAX ((size_t)64 << 20)
+#define HTTP_TEXT "text/plain; charset=utf-8"
+
+static const struct http_route {
+    const char *path, *type;
+    http_write *write; /* NULL: the dashboard */
+    bool open;         /* to those who have not said who they are: programs that watch over others */
+} http_routes[] = {
+    {"/", "text/html; charset=utf-8", NULL},
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", http_write_metrics},
+    {"/status.json", "application/json", http_write_status},
+    {"/history.json", "application/json", http_write_history},
+    {"/healthz", HTTP_TEXT, http_write_healthz, true},
+    {"/readyz", HTTP_TEXT, http_write_readyz, true},
+};
+enum { HTTP_ROUTES = sizeof http_routes / sizeof *http_routes };
+_Static_assert(sizeof http_routes / sizeof *http_routes <= (size_t)HTTP_ROUTES_MAX,
+               "an answer can be kept for each route");
+
+/* ---- hosts ---- */
+
+static bool http_host_is_address(const char *host) {
+    struct in6_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+static bool http_host_is_listed(const char *host, const char *hosts) {
+    size_t length = strlen(host);
+    for (const char *at = hosts; *at;) {
+        size_t part = strcspn(at, ",");
+        if (part == length && !strncasecmp(at, host, length))
+            return true;
+        at += part + (at[part] == ',');
+    }
+    return false;
+}
+
+bool http_host_is_ours(const char *host, const char *hosts) {
+    char name[256];
+    bool bracketed = *host == '[';
+    host += bracketed;
+    size_t length = strcspn(host, bracketed ? "]" : ":");
+    if (!length || length >= sizeof name)
+        return false;
+    snprintf(name, sizeof name, "%.*s", (int)length, host);
+    return http_host_is_address(name) || (!bracketed && !strcasecmp(name, "localhost")) ||
+           (!bracketed && http_host_is_listed(name, hosts));
+}
+
+/* ---- answers ---- */
+
+/* The bytes of an answer, which the library gives back when the last connection has sent them. */
+struct http_body {
+    struct http *http;
+    size_t bytes;
+    char *text;
+};
+
+static void http_body_free(void *argument) {
+    struct http_body *body = argument;
+    body->http->held -= body->bytes;
+    free(body->text);
+    free(body);
+}
+
+static struct MHD_Response *http_response_of(struct http *http, char *text, size_t bytes) {
+    struct http_body *body = malloc(sizeof *body);
+    if (!body) {
+        free(text);
+        return NULL;
+    }
+    *body = (struct http_body){http, bytes, text};
+    http->held += bytes;
+    struct MHD_Response *response =
+        http->library.create_response_from_buffer_with_free_callback_cls(bytes, text, http_body_free, body);
+    if (!response)
+        http_body_free(body);
+    return response;
+}
+
+static void http_set_headers(struct http *http, struct MHD_Response *response, const struct http_route *route) {
+    const char *const headers[][2] = {
+        {"Content-Type", route ? route->type : HTTP_TEXT},
+        {"Content-Security-Policy", route && !route->write ? http_dashboard_policy : "default-src 'none'"},
+        {"X-Content-Type-Options", "nosniff"},
+        {"X-Frame-Options", "DENY"},
+        {"Cross-Origin-Resource-Policy", "same-origin"},
+        {"Referrer-Policy", "no-referrer"},
+        {"Cache-Control", "no-store"},
+    };
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        http->library.add_response_header(response, headers[i][0], headers[i][1]);
+}
+
+static enum MHD_Result http_send(struct http *http, struct MHD_Connection *connection, struct MHD_Response *response,
+                                 unsigned code) {
+    http->requests[code / 100]++;
+    return http->library.queue_response(connection, code, response);
+}
+
+/* `text` is constant. `wait_s`: when to come again; 0: nothing is said of it. */
+static enum MHD_Result http_send_text_for(struct http *http, struct MHD_Connection *connection, unsigned code,
+                                          const char *text, unsigned wait_s) {
+    char seconds[16];
+    struct MHD_Response *response =
+        http->library.create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return MHD_NO;
+    http_set_headers(http, response, NULL);
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        http->library.add_response_header(response, "Allow", "GET, HEAD");
+    if (code == MHD_HTTP_UNAUTHORIZED)
+        http->library.add_response_header(response, "WWW-Authenticate", "Basic realm=\"tensord\", charset=\"UTF-8\"");
+    snprintf(seconds, sizeof seconds, "%u", wait_s);
+    if (wait_s)
+        http->library.add_response_header(response, "Retry-After", seconds);
+    enum MHD_Result result = http_send(http, connection, response, code);
+    http->library.destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result http_send_text(struct http *http, struct MHD_Connection *connection, unsigned code,
+                                      const char *text) {
+    return http_send_text_for(http, connection, code, text, code == MHD_HTTP_SERVICE_UNAVAILABLE);
+}
+
+static enum MHD_Result http_deny(struct http *http, struct MHD_Connection *connection, unsigned code, unsigned wait_s) {
+    return http_send_text_for(http, connection, code,
+                              code == MHD_HTTP_TOO_MANY_REQUESTS
+                                  ? "too many wrong tokens came from this address; try again later\n"
+                                  : "it takes a token, as Bearer or as the password of any name\n",
+                              wait_s);
+}
+
+static struct MHD_Response *http_make(struct http *http, const struct http_route *route, unsigned *code) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return NULL;
+    *code = route->write(http, out);
+    bool whole = !ferror(out);
+    if (fclose(out) || !whole || !*code) {
+        free(text);
+        return NULL;
+    }
+    struct MHD_Response *response = http_response_of(http, text, bytes);
+    if (response)
+        http_set_headers(http, response, route);
+    return response;
+}
+
+static void http_answer_drop(struct http *http, struct http_answer *answer) {
+    if (answer->response)
+        http->library.destroy_response(answer->response);
+    answer->response = NULL;
+}
+
+void http_route_finish(struct http *http) {
+    for (int i = 0; i < HTTP_ROUTES; i++)
+        for (int admin = 0; admin < 2; admin++)
+            http_answer_drop(http, &http->answers[i][admin]);
+}
+
+static enum MHD_Result http_send_route(struct http *http, struct MHD_Connection *connection,
+                                       const struct http_route *route) {
+    struct http_answer *answer = &http->answers[route - http_routes][http->admin];
+    uint64_t now = uv_hrtime();
+    uint64_t fresh = route->open ? 0 : HTTP_FRESH_NS; /* health is short, and what it says is acted upon */
+    if (!answer->response || now - answer->made_ns >= fresh) {
+        http_answer_drop(http, answer);
+        if (http->held > HTTP_HELD_MAX)
+            return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+                                  "too many answers are on their way\n");
+        answer->response = http_make(http, route, &answer->code);
+        answer->made_ns = now;
+    }
+    if (!answer->response)
+        return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for an answer\n");
+    return http_send(http, connection, answer->response, answer->code);
+}
+
+static enum MHD_Result http_send_dashboard(struct http *http, struct MHD_Connection *connection,
+                                           const struct http_route *route) {
+    struct MHD_Response *response =
+        http->library.create_response_from_buffer(http_dashboard_bytes, (void *)http_dashboard, MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return MHD_NO;
+    http_set_headers(http, response, route);
+    enum MHD_Result result = http_send(http, connection, response, MHD_HTTP_OK);
+    http->library.destroy_response(response);
+    return result;
+}
+
+enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *connection, const char *path,
+                                  const char *method) {
+    const char *host = http->library.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    const struct http_route *route = http_routes, *end = http_routes + HTTP_ROUTES;
+    while (route < end && strcmp(route->path, path) != 0)
+        route++;
+    if (!host)
+        return http_send_text(http, connection, MHD_HTTP_BAD_REQUEST, "the request names no host\n");
+    if (!http_host_is_ours(host, http->front->config->http_hosts))
+        return http_send_text(http, connection, MHD_HTTP_FORBIDDEN,
+                              "this is not a name of this host; the daemon's key http-hosts lists those that are\n");
+    if (route == end)
+        return http_send_text(http, connection, MHD_HTTP_NOT_FOUND,
+                              "there are: / /metrics /status.json /history.json /healthz /readyz\n");
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        return http_send_text(http, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    if (!route->open && http_is_busy(http))
+        return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "too many answers are on their way\n");
+    http->admin = false;
+    unsigned wait_s = 0, login = route->open ? MHD_HTTP_OK : http_login_check(http, connection, &wait_s);
+    if (login != MHD_HTTP_OK)
+        return http_deny(http, connection, login, wait_s);
+    return route->write ? http_send_route(http, connection, route) : http_send_dashboard(http, connection, route);
+}

@@ -1,0 +1,111 @@
+/* The channel between the front and one worker: a SOCK_SEQPACKET socket pair; a message is one packet, with at most one
+ * file descriptor beside it. Both ends are the same binary, so messages are plain structs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/ops/status.h"
+#include "server/front/config.h"
+#include "server/ipc/peer.h"
+#include "server/users/token.h"
+
+/* What a client is told whose place others want before it has said Hello. */
+#define CHANNEL_EVICTED "no Hello had come, and others want the place (max-connections)"
+
+enum channel_type {
+    /* front → worker */
+    CHANNEL_START = 1,   /* first message: options */
+    CHANNEL_CONNECTION,  /* fd: an accepted client socket, its preamble already read */
+    CHANNEL_LINK_IN,     /* fd: a link that brings a tensor for `link.ticket` */
+    CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault`; STATUS_LIMIT: ask again later */
+    CHANNEL_PEER_LOST,   /* no link for which somebody waits now will come from `link.device` any more */
+    CHANNEL_KILL,        /* end this session; answered with CHANNEL_KILLED */
+    CHANNEL_DRAIN,       /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    CHANNEL_GRANTED,     /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
+    CHANNEL_DENIED,      /* or it is nobody: `login.fault` */
+    CHANNEL_REVOKED,     /* whoever was let in as `principal`, by its credential, may not stay */
+    CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
+    CHANNEL_USERS,       /* fd: the users that there are (server/worker/names.h) */
+    CHANNEL_LIMITS,      /* the limits of `principal` are others; without a name: of all that are no users */
+    CHANNEL_KERNELS,     /* the setting user-kernels is `kernels` */
+    CHANNEL_EVICT,       /* connection.session has not said Hello, and others want its place: it ends */
+    CHANNEL_PLACES,      /* max-connections is `places`, and more than it was */
+    /* worker → front */
+    CHANNEL_READY = 64,  /* the device is open and connections may come */
+    CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
+    CHANNEL_LINK_WANTED, /* a link to device `link.device` is wanted for `link.ticket` */
+    CHANNEL_REFUSED,     /* connection.session is not taken: the worker has no descriptor or no memory left for it */
+    CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
+    CHANNEL_KILLED,      /* kill.session, and whether it was there */
+    CHANNEL_DRAINED,
+    CHANNEL_ENDED,   /* the connection that was handed over as connection.session is gone */
+    CHANNEL_GREETED, /* connection.session has said Hello */
+    CHANNEL_LOGIN,   /* a client's Hello has `login.token`, or none where it takes one: who is it? */
+};
+
+struct channel_limits {
+    struct limits each; /* of those of whom the front says nothing else */
+    uint32_t sessions;  /* of one device */
+    uint32_t hello_timeout_ms;
+    uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
+    uint32_t drain_timeout_ms;
+    uint32_t device_timeout_ms;    /* without progress a device is given up; 0: never */
+    uint32_t compile_timeout_ms;   /* for a user kernel to be compiled; 0: as long as it takes */
+    uint64_t compile_memory;       /* bytes that its compiler may take; 0: any */
+    uint32_t heartbeat_timeout_ms; /* without a sign of life a resumable client loses its connection; 0: never */
+};
+
+struct channel_message {
+    enum channel_type type;
+    union {
+        struct {
+            char device[32]; /* "cpu:0" */
+            char kind[16];
+            uint32_t index, threads;
+            uint32_t sharers;       /* devices whose memory is the host's */
+            uint64_t memory_total;  /* 0: automatic */
+            uint64_t staging_total; /* 0: automatic */
+            uint64_t epoch;
+            int32_t log_level, log_format;
+            struct channel_limits limits;
+            char state_dir[256];                      /* "": named tensors are not saved */
+            uint64_t state_sync_ms, state_timeout_ms; /* as in struct state */
+        } start;
+        struct {
+            uint64_t session; /* number for the new session */
+            bool kept;        /* it has a place that is kept for one that comes back */
+            struct peer peer;
+        } connection;
+        struct {
+            uint64_t session;
+            struct peer peer; /* of a CHANNEL_LOGIN, as it came with the connection */
+            struct principal principal;
+            char token[TOKEN_TEXT_CHARS + 2]; /* cut where it is longer than a token, and then it is none */
+            struct fault fault;               /* of a CHANNEL_DENIED */
+        } login;
+        struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */
+        struct {
+            char device[32];
+            char principal[64]; /* whose copy it is */
+            uint8_t ticket[16];
+        } link;
+        struct {
+            uint64_t session;
+            char by[64];      /* principal of the operator */
+            char reason[128]; /* may be "" */
+            bool found;
+        } kill;
+        char kernels[CONFIG_PRINCIPALS_MAX];
+        uint64_t places;
+        struct fault fault; /* CHANNEL_FAULT */
+        uint64_t taken;     /* as in struct stats_page */
+    };
+    struct fault link_fault; /* CHANNEL_LINK_OUT without fd */
+};
+
+/* Both return 0, or a negative errno; -EAGAIN when the socket is full or empty (it is non-blocking); receive returns -EPIPE
+ * when the other end is gone. `fd` is -1 for none; send does not close it; receive's is close-on-exec and the caller's. A
+ * descriptor for which the receiving process had no room is lost on the way: its message comes with -1. */
+int channel_send(int channel, const struct channel_message *message, int fd);
+int channel_receive(int channel, struct channel_message *message, int *fd);

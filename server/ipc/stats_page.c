@@ -1,0 +1,139 @@
+#include "server/ipc/stats_page.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+enum { STATS_READ_PATIENCE_NS = 1000000 };
+
+static uint64_t stats_page_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void stats_page_begin(struct stats_page *page) {
+    uint32_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
+    atomic_store_explicit(&page->sequence, sequence + 1, memory_order_relaxed);
+    /* The odd number must be visible before any of the plain writes that follow. */
+    atomic_thread_fence(memory_order_release);
+}
+
+void stats_page_end(struct stats_page *page) {
+    uint32_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
+    atomic_store_explicit(&page->written_ns, stats_page_now(), memory_order_relaxed);
+    atomic_store_explicit(&page->sequence, sequence + 1, memory_order_release);
+}
+
+void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from) {
+    struct engine_stats *engine = &to->engine;
+    engine->ops_total = from->engine.ops_total;
+    engine->busy_ns = from->engine.busy_ns;
+    engine->reservations = from->engine.reservations;
+    engine->releases = from->engine.releases;
+    engine->pinnings = from->engine.pinnings;
+    engine->unpinnings = from->engine.unpinnings;
+    engine->workspace_growths = from->engine.workspace_growths;
+    engine->memory_peak = from->engine.memory_peak;
+    engine->queue_time = from->engine.queue_time;
+    engine->run_time = from->engine.run_time;
+    engine->device.products_library = from->engine.device.products_library;
+    engine->device.products_slow = from->engine.device.products_slow;
+    memcpy(engine->refusals, from->engine.refusals, sizeof engine->refusals);
+    memcpy(engine->failures, from->engine.failures, sizeof engine->failures);
+    to->worker_cpu_ns = from->worker_cpu_ns;
+    to->bytes_in = from->bytes_in;
+    to->bytes_out = from->bytes_out;
+    to->fetch_time = from->fetch_time;
+    memcpy(to->refusals, from->refusals, sizeof to->refusals);
+    memcpy(to->rejections, from->rejections, sizeof to->rejections);
+}
+
+/* The writer is another process, and the reader believes no text in its page to end by itself. */
+static void stats_terminate(struct stats_device *device, struct stats_session *sessions, unsigned count) {
+    struct device_info *info = &device->engine.device;
+    info->kind[sizeof info->kind - 1] = 0;
+    info->model[sizeof info->model - 1] = 0;
+    info->capability[sizeof info->capability - 1] = 0;
+    info->uuid[sizeof info->uuid - 1] = 0;
+    info->bus[sizeof info->bus - 1] = 0;
+    info->driver[sizeof info->driver - 1] = 0;
+    info->runtime[sizeof info->runtime - 1] = 0;
+    device->readings.driver[sizeof device->readings.driver - 1] = 0;
+    device->names.fault[sizeof device->names.fault - 1] = 0;
+    for (unsigned i = 0; i < STATS_OWNERS_MAX; i++)
+        device->names.owners[i].principal[sizeof device->names.owners[i].principal - 1] = 0;
+    for (struct stats_session *s = sessions; s < sessions + count; s++) {
+        principal_end_texts(&s->principal);
+        s->tls_cipher[sizeof s->tls_cipher - 1] = 0;
+        s->peer[sizeof s->peer - 1] = 0;
+        s->remote.host[sizeof s->remote.host - 1] = 0;
+        s->client[sizeof s->client - 1] = 0;
+        s->last_failure[sizeof s->last_failure - 1] = 0;
+        s->label[sizeof s->label - 1] = 0;
+    }
+}
+
+static unsigned stats_least(unsigned a, unsigned b) {
+    return a < b ? a : b;
+}
+
+/* What somebody copies out of the page. */
+struct stats_copy {
+    struct stats_device *device;
+    struct stats_session *sessions;
+    struct stats_principal *principals;
+    unsigned capacity, copied, total;
+};
+
+static void stats_copy_sessions(const struct stats_page *page, struct stats_copy *copy) {
+    copy->total = stats_least(page->n_sessions, STATS_SESSIONS_MAX);
+    copy->copied = stats_least(copy->total, copy->capacity);
+    *copy->device = page->device;
+    if (copy->copied)
+        memcpy(copy->sessions, page->sessions, copy->copied * sizeof *copy->sessions);
+}
+
+static void stats_copy_principals(const struct stats_page *page, struct stats_copy *copy) {
+    copy->total = stats_least(page->n_principals, STATS_PRINCIPALS_MAX);
+    copy->copied = stats_least(copy->total, copy->capacity);
+    if (copy->copied)
+        memcpy(copy->principals, page->principals, copy->copied * sizeof *copy->principals);
+}
+
+static bool stats_page_copy(const struct stats_page *page,
+                            void (*take)(const struct stats_page *page, struct stats_copy *copy),
+                            struct stats_copy *copy) {
+    uint64_t deadline = stats_page_now() + STATS_READ_PATIENCE_NS;
+    do {
+        uint32_t before = atomic_load_explicit(&page->sequence, memory_order_acquire);
+        if (!(before & 1)) {
+            take(page, copy);
+            /* The copies must be done before the number is looked at again. */
+            atomic_thread_fence(memory_order_acquire);
+            if (atomic_load_explicit(&page->sequence, memory_order_relaxed) == before)
+                return true;
+        }
+        sched_yield();
+    } while (stats_page_now() < deadline);
+    return false;
+}
+
+int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
+                    unsigned capacity) {
+    struct stats_copy copy = {.device = device, .sessions = sessions, .capacity = capacity};
+    if (!stats_page_copy(page, stats_copy_sessions, &copy))
+        return -1;
+    stats_terminate(device, sessions, copy.copied);
+    return (int)copy.total;
+}
+
+int stats_page_read_principals(const struct stats_page *page, struct stats_principal *principals, unsigned capacity) {
+    struct stats_copy copy = {.principals = principals, .capacity = capacity};
+    if (!stats_page_copy(page, stats_copy_principals, &copy))
+        return -1;
+    for (unsigned i = 0; i < copy.copied; i++)
+        principals[i].name[sizeof principals[i].name - 1] = 0;
+    return (int)copy.total;
+}

@@ -1,0 +1,125 @@
+/* The stats page: one shared mapping for each worker (a memfd made by the front, inherited by the worker). The worker
+ * writes it under a sequence lock; the front reads it whenever somebody asks, so status answers when a device hangs. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/session/session.h"
+#include "server/users/principal.h"
+#include "server/ipc/refusal.h"
+#include "server/ipc/remote.h"
+#include "server/ipc/stats_operations.h"
+
+enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
+
+/* Named tensors: the sums, and the principals that have the most bytes of them. */
+struct stats_names {
+    uint64_t count, bytes;
+    char fault[256]; /* why saved ones could not be restored; "": they could */
+    uint64_t unsaved, unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there is none, or no disk */
+    uint32_t failing;                   /* owners whose last saving failed */
+    char save_fault[256];               /* why not, where saving failed; "": it did not */
+    unsigned n_owners;
+    struct stats_owner {
+        char principal[64];
+        uint64_t count, bytes;
+        uint64_t unsaved;
+    } owners[STATS_OWNERS_MAX];
+};
+
+struct stats_session {
+    uint64_t id;
+    struct principal principal;
+    char peer[64];
+    char client[64];
+    uint64_t started_ns; /* CLOCK_MONOTONIC */
+    uint64_t tensors, live, peak, ops_queued, ops_done;
+    uint64_t device_ns;             /* the device has been at its work for so long */
+    double ops_per_s, device_ratio; /* over the last second or so */
+    struct remote remote;
+    uint64_t failures[STATUS_COUNT];
+    char last_failure[SESSION_FAILURE_MAX];
+    char label[FAILURE_LABEL_MAX + 1];
+    bool allow_tf32;
+    char tls_cipher[32]; /* "": in the clear */
+    bool tls_resumed;
+    uint64_t lease_until_ns; /* it has no connection, and waits until then; 0: it has one. CLOCK_MONOTONIC */
+    uint64_t reconnects;
+    uint64_t host;                                             /* bytes of the host's memory */
+    uint64_t live_limit, tensors_limit, ops_limit, host_limit; /* its own; 0: none */
+};
+
+/* What a principal has on the device. */
+struct stats_principal {
+    char name[64];
+    uint32_t connections, sessions;
+    uint64_t live, peak, staging, host, ops_queued;
+    /* In and out, and of all its sessions, since start. */
+    uint64_t bytes, ops_done, device_ns, failures;
+    double bytes_per_s, ops_per_s, device_ratio;
+};
+
+struct stats_device {
+    struct engine_stats engine;
+    uint64_t connections;         /* open now */
+    uint64_t bytes_in, bytes_out; /* tensor bytes since start */
+    /* Over the last second or so; busy: the part of it in which the device had something to do. */
+    double ops_per_s, bytes_in_per_s, bytes_out_per_s, busy_ratio;
+    uint64_t worker_memory, worker_cpu_ns; /* of the process: resident bytes, and processor time since start */
+    struct device_readings readings;
+    uint64_t refusals[REFUSAL_COUNT]; /* since start */
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT];
+    struct stats_names names;
+};
+
+/* All of it that only grows within an epoch. */
+void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from);
+
+/* Of the connections that the worker has been handed, and the places that they take (server/front/places.h): at once, for
+ * thousands may come and go between two writes of the page. A change that takes two of them is written so that in between
+ * too many places seem to be taken, not too few. */
+struct stats_places {
+    _Atomic uint64_t departed; /* connections that have ended */
+    _Atomic uint64_t settled;  /* of those let in to a place that was kept: have gone on with a session, or ended */
+    _Atomic uint64_t detached; /* sessions that have no connection now, and keep a place for one */
+};
+
+struct stats_page {
+    _Atomic uint32_t sequence;   /* odd while the worker writes */
+    _Atomic uint64_t written_ns; /* CLOCK_MONOTONIC of the last write: the worker's heartbeat */
+    /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
+     * left them when the worker dies. Outside the lock. */
+    _Atomic uint64_t taken;
+    struct stats_places places; /* outside the lock */
+    _Atomic uint32_t names_dirty; /* owners of names with changes that are not on the disk; outside the lock */
+    /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
+     * is not. Outside the lock. */
+    _Atomic uint64_t held_up_ns;
+    /* When the last such call ended: a sign of life, before the next write. Set before held_up_ns is 0. */
+    _Atomic uint64_t let_go_ns;
+    /* When the worker's loop looked at the clock last within its work (engine/session/budget.h): a sign of life that does not
+     * depend on how long one turn takes. Outside the lock. */
+    _Atomic uint64_t alive_ns;
+    /* What a worker that crashed leaves behind (server/worker/crash.c): the last operation, where that had not run to its end,
+     * "matmul (forward/logits) of session 4". Outside the lock. */
+    char crash[192];
+    struct stats_operations operations; /* there since the worker is ready; outside the lock */
+    struct stats_device device;
+    uint32_t n_sessions;
+    struct stats_session sessions[STATS_SESSIONS_MAX];
+    uint32_t n_principals; /* those beyond the maximum have no row */
+    struct stats_principal principals[STATS_PRINCIPALS_MAX];
+};
+
+/* Writer: one thread. */
+void stats_page_begin(struct stats_page *page);
+void stats_page_end(struct stats_page *page);
+/* Reader: copies the device and up to `capacity` sessions; returns the number of sessions on the page, or -1 where the
+ * writer did not finish within a millisecond (it died or was stopped while writing). Then the outputs hold torn data:
+ * read into a scratch copy, and keep the last good one. */
+int stats_page_read(const struct stats_page *page, struct stats_device *device, struct stats_session *sessions,
+                    unsigned capacity);
+/* The same for the principals. */
+int stats_page_read_principals(const struct stats_page *page, struct stats_principal *principals, unsigned capacity);

@@ -1,0 +1,37 @@
+/* The end of a connection that the front refuses or closes: the Error frame, then a moment in which what the peer still
+ * sends is read and dropped. Closing at once would reset the connection and could take the error away before the peer
+ * has read it. Front thread only. */
+#pragma once
+
+#include <sys/queue.h>
+#include <uv.h>
+
+#include "proto/net/transport.h"
+#include "proto/ops/status.h"
+
+struct farewell {
+    uv_poll_t poll;
+    uv_timer_t timer;
+    int fd;
+    unsigned handles;
+    size_t dropped; /* bytes */
+    struct farewell_list *list;
+    LIST_ENTRY(farewell) link;
+};
+
+struct farewell_list {
+    LIST_HEAD(, farewell) head;
+    unsigned count;
+    uv_loop_t *loop;
+};
+
+void farewell_list_init(struct farewell_list *list, uv_loop_t *loop);
+/* Cuts the ones there are; the caller runs the loop until their handles are closed. */
+void farewell_list_finish(struct farewell_list *list);
+
+/* Takes `fd`, a non-blocking socket that no handle watches any more. `fault` NULL: nothing is left to say. */
+void farewell_say(struct farewell_list *list, int fd, const struct fault *fault);
+/* The same over what the connection had, which may be TLS, and is finished by this. */
+void farewell_say_over(struct farewell_list *list, struct transport *transport, const struct fault *fault);
+/* Only the Error frame, as far as the socket takes it without waiting; does not close. */
+void farewell_send(int fd, const struct fault *fault);

@@ -1,0 +1,409 @@
+#include "server/users/users.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/net/tls.h"
+#include "server/users/config_value.h"
+#include "server/users/ini_file.h"
+
+/* ---- reading ---- */
+
+static int users_grow(void **list, unsigned count, unsigned most, size_t size, const char *what, struct fault *fault) {
+    if (count == most)
+        return fault_set(fault, STATUS_LIMIT, "more than %u %s", most, what);
+    /* Grown whenever the count is a power of two, to twice of it. */
+    if (count & (count - 1))
+        return STATUS_OK;
+    void *grown = realloc(*list, (count ? 2 * (size_t)count : 1) * size);
+    if (!grown)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u %s", count + 1, what);
+    *list = grown;
+    return STATUS_OK;
+}
+
+bool users_is_name(const char *text) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz", others[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    /* Names that mean peers without one, or that the configuration has for all and nobody. */
+    static const char *const taken[] = {"tcp", "unix", "uid", "cert", "all", "none"};
+    size_t length = strlen(text);
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (!strcmp(text, taken[i]))
+            return false;
+    return length && length <= USERS_NAME_MAX && strchr(letters, *text) && strspn(text, others) == length;
+}
+
+const struct user *users_find(const struct users *users, const char *name) {
+    for (unsigned i = 0; i < users->n_users; i++)
+        if (!strcmp(users->users[i].name, name))
+            return &users->users[i];
+    return NULL;
+}
+
+/* A section is over: what it had to say must be there. */
+static int users_end(void *owner, struct fault *fault) {
+    const struct users *users = owner;
+    const struct user *last = users->n_users ? &users->users[users->n_users - 1] : NULL;
+    if (last && last->role == ROLE_NONE)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s has no role", last->name);
+    return STATUS_OK;
+}
+
+static int users_section(void *owner, const char *name, struct fault *fault) {
+    struct users *users = owner;
+    int error = users_end(users, fault);
+    if (error)
+        return error;
+    if (!users_is_name(name))
+        return fault_set(
+            fault, STATUS_INVALID_ARGUMENT,
+            "\"%.64s\" is no name of a user: a letter, then letters, digits, '.', '_' and '-', at most %d, "
+            "in lower case; and not tcp, unix, uid, cert, all or none",
+            name, USERS_NAME_MAX);
+    if (users_find(users, name))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s is there twice", name);
+    error = users_grow((void **)&users->users, users->n_users, USERS_MAX, sizeof *users->users, "users", fault);
+    if (error)
+        return error;
+    struct user *user = &users->users[users->n_users++];
+    *user = (struct user){.role = ROLE_NONE};
+    memcpy(user->name, name, strlen(name));
+    return STATUS_OK;
+}
+
+static int users_set_role(struct user *user, const char *value, struct fault *fault) {
+    enum role role = role_parse(value);
+    if (role == ROLE_NONE)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown role \"%.64s\" (observe, run or admin)", value);
+    if (user->role != ROLE_NONE)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s has two roles", user->name);
+    user->role = role;
+    return STATUS_OK;
+}
+
+static int users_set_id(struct user *user, const char *value, struct fault *fault) {
+    size_t length = strlen(value);
+    if (length < 8 || length >= sizeof user->id || strspn(value, "0123456789abcdef") != length)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" is no id of 8 to %zu hexadecimal digits", value,
+                         sizeof user->id - 1);
+    if (*user->id)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the user %s has two ids", user->name);
+    memcpy(user->id, value, length + 1);
+    return STATUS_OK;
+}
+
+const struct users_token *users_find_token(const struct users *users, const char *id) {
+    for (unsigned i = 0; i < users->n_tokens; i++)
+        if (!strcmp(users->tokens[i].token.id, id))
+            return &users->tokens[i];
+    return NULL;
+}
+
+static int users_add_token(struct users *users, const char *value, struct fault *fault) {
+    struct users_token entry = {.user = users->n_users - 1};
+    if (!token_record_parse(value, &entry.token))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "this is no token as `tensord user` writes it: ID SALT HASH");
+    if (users_find_token(users, entry.token.id))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the token %s is there twice", entry.token.id);
+    int error =
+        users_grow((void **)&users->tokens, users->n_tokens, USERS_TOKENS_MAX, sizeof *users->tokens, "tokens", fault);
+    if (!error)
+        users->tokens[users->n_tokens++] = entry;
+    return error;
+}
+
+static const struct users_uid *users_find_uid(const struct users *users, uid_t uid) {
+    for (unsigned i = 0; users && i < users->n_uids; i++)
+        if (users->uids[i].uid == uid)
+            return &users->uids[i];
+    return NULL;
+}
+
+static int users_add_uid(struct users *users, const char *value, struct fault *fault) {
+    uint64_t number;
+    /* The largest one means "nobody" to the system. */
+    int error = config_value_count(value, 0, UINT32_MAX - 1, &number, fault);
+    if (error)
+        return error;
+    const struct users_uid *other = users_find_uid(users, (uid_t)number);
+    if (other)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the uid %s is %s already", value,
+                         users->users[other->user].name);
+    error = users_grow((void **)&users->uids, users->n_uids, USERS_UIDS_MAX, sizeof *users->uids, "uids", fault);
+    if (!error)
+        users->uids[users->n_uids++] = (struct users_uid){(uid_t)number, users->n_users - 1};
+    return error;
+}
+
+static int users_pair(void *owner, const char *key, const char *value, struct fault *fault) {
+    struct users *users = owner;
+    if (!users->n_users)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" before the first [user]", key);
+    struct user *user = &users->users[users->n_users - 1];
+    if (!*value)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.64s\" has no value", key);
+    if (!strcmp(key, "role"))
+        return users_set_role(user, value, fault);
+    if (!strcmp(key, "id"))
+        return users_set_id(user, value, fault);
+    if (!strcmp(key, "token"))
+        return users_add_token(users, value, fault);
+    if (!strcmp(key, "uid"))
+        return users_add_uid(users, value, fault);
+    return limits_set_own(&user->limits, &user->own, key, value, fault);
+}
+
+int users_parse(const char *path, const char *text, struct users **result, struct fault *fault) {
+    static const struct ini_file_events events = {.section = users_section, .pair = users_pair, .end = users_end};
+    struct users *users = calloc(1, sizeof *users);
+    size_t size = strlen(text);
+    /* glibc opens no empty memory; a line's end says as little. */
+    FILE *stream = users ? fmemopen((char *)(size ? text : "\n"), size ? size : 1, "r") : NULL;
+    if (!stream) {
+        free(users);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory to read it", path);
+    }
+    int error = ini_file_read(stream, path, &events, users, fault);
+    fclose(stream);
+    if (error)
+        users_destroy(users);
+    else
+        *result = users;
+    return error;
+}
+
+/* ---- the file ---- */
+
+static int users_check_file(const char *path, const struct stat *file, bool any_owner, struct fault *fault) {
+    if (!S_ISREG(file->st_mode))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: it is no file", path);
+    if (file->st_uid != 0 && file->st_uid != geteuid() && !any_owner)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: it belongs to uid %u, and must to root or to the user that tensord runs as", path,
+                         file->st_uid);
+    if (file->st_mode & 077)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: its mode is %04o, and nobody but its owner may read or write it: chmod 600 %s", path,
+                         file->st_mode & 07777, path);
+    if (file->st_size > USERS_FILE_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: it has more than %d bytes", path, USERS_FILE_MAX);
+    return STATUS_OK;
+}
+
+/* All of it, up to `size` bytes: one that grows meanwhile is read as it was. */
+static int users_load_text(int fd, const char *path, size_t size, char **result, struct fault *fault) {
+    char *text = malloc(size + 1);
+    size_t got = 0;
+    if (!text)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory to read it", path);
+    while (got < size) {
+        ssize_t n = read(fd, text + got, size - got);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
+            free(text);
+            return STATUS_INVALID_ARGUMENT;
+        }
+        if (n == 0)
+            break;
+        got += (size_t)n;
+    }
+    text[got] = 0;
+    if (strlen(text) != got) {
+        free(text);
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: there is a NUL byte in it", path);
+    }
+    *result = text;
+    return STATUS_OK;
+}
+
+int users_load(const char *path, char **text, struct stat *owner, struct fault *fault) {
+    struct stat file;
+    int error, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe there must not hold the daemon up */
+    if (fd < 0)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &file))
+        error = fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
+    else
+        error = users_check_file(path, &file, owner && !geteuid(), fault);
+    if (!error)
+        error = users_load_text(fd, path, (size_t)file.st_size, text, fault);
+    close(fd);
+    if (!error && owner)
+        *owner = file;
+    return error;
+}
+
+static bool users_ends(const char *text) {
+    for (const char *line = text; (line = strstr(line, "\n" USERS_LAST_LINE)); line++)
+        if (strchr("\r\n", line[strlen("\n" USERS_LAST_LINE)]))
+            return true;
+    return false;
+}
+
+int users_check_whole(const char *path, const char *text, struct fault *fault) {
+    if (!text[strspn(text, " \t\r\n")])
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: it is empty; where nobody is to come in, a comment says so: \"# no users\"", path);
+    if (text[strlen(text) - 1] != '\n')
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: its last line has no end, as of a file that was cut: end it with a newline", path);
+    if (!strncmp(text, USERS_FIRST_LINE, strlen(USERS_FIRST_LINE)) && !users_ends(text))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%s: it was cut: the line \"" USERS_LAST_LINE "\" is missing, with all that was before it",
+                         path);
+    return STATUS_OK;
+}
+
+int users_read(const char *path, struct users **users, struct fault *fault) {
+    char *text = NULL;
+    int error = users_load(path, &text, NULL, fault);
+    if (!error)
+        error = users_check_whole(path, text, fault);
+    if (!error)
+        error = users_parse(path, text, users, fault);
+    free(text);
+    return error;
+}
+
+void users_destroy(struct users *users) {
+    if (!users)
+        return;
+    free(users->users);
+    free(users->tokens);
+    free(users->uids);
+    free(users);
+}
+
+/* ---- who somebody is ---- */
+
+static void users_fill(struct principal *principal, const struct user *user, const char *credential) {
+    *principal = (struct principal){.role = user->role};
+    snprintf(principal->name, sizeof principal->name, "%s", user->name);
+    snprintf(principal->id, sizeof principal->id, "%s", user->id);
+    snprintf(principal->credential, sizeof principal->credential, "%s", credential);
+}
+
+enum users_denial users_by_token(const struct users *users, const char *text, struct principal *principal) {
+    char id[TOKEN_ID_CHARS + 1];
+    if (!*text)
+        return USERS_NO_TOKEN;
+    if (!token_text_id(text, id))
+        return USERS_MALFORMED;
+    const struct users_token *entry = users_find_token(users, id);
+    if (!token_verify(entry ? &entry->token : NULL, text))
+        return entry ? USERS_WRONG : USERS_UNKNOWN;
+    if (token_expired(&entry->token, time(NULL)))
+        return USERS_EXPIRED;
+    users_fill(principal, &users->users[entry->user], id);
+    return USERS_GRANTED;
+}
+
+void users_by_uid(const struct users *users, uid_t uid, struct principal *principal) {
+    char credential[24];
+    const struct users_uid *entry = users_find_uid(users, uid);
+    snprintf(credential, sizeof credential, "uid:%u", uid);
+    struct user user = {.role = uid == 0 || uid == geteuid() ? ROLE_ADMIN : ROLE_RUN};
+    snprintf(user.name, sizeof user.name, "%s", credential);
+    users_fill(principal, entry ? &users->users[entry->user] : &user, credential);
+}
+
+_Static_assert(PRINCIPAL_NAME_BYTES == PRINCIPAL_CREDENTIAL_BYTES && PRINCIPAL_NAME_BYTES > 5 + TLS_NAME_MAX,
+               "a principal's name and credential hold \"cert:\" and any name that a certificate may have");
+
+void users_by_certificate(const struct users *users, const char *name, struct principal *principal) {
+    char credential[PRINCIPAL_CREDENTIAL_BYTES];
+    const struct user *known = users ? users_find(users, name) : NULL;
+    struct user other = {.role = users ? ROLE_NONE : ROLE_RUN};
+    snprintf(credential, sizeof credential, "cert:%.*s", TLS_NAME_MAX, name);
+    users_fill(principal, known ? known : &other, credential);
+    if (!known)
+        memcpy(principal->name, credential, sizeof principal->name);
+}
+
+void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits) {
+    const struct user *user = users ? users_find(users, name) : NULL;
+    *limits = *everybody;
+    if (user)
+        limits_overlay(limits, &user->limits, user->own);
+}
+
+/* ---- two tables ---- */
+
+static bool users_same(const struct principal *a, const struct principal *b) {
+    return a->role == b->role && !strcmp(a->name, b->name) && !strcmp(a->id, b->id);
+}
+
+/* Whether the table still has this token; then *means is whose it is. */
+static bool users_has_token(const struct users *users, const struct users_token *token, int64_t expired,
+                            struct principal *means) {
+    const struct users_token *is = users_find_token(users, token->token.id);
+    if (!is || !token_same(&is->token, &token->token) || token_expired(&is->token, expired))
+        return false;
+    users_fill(means, &users->users[is->user], is->token.id);
+    return true;
+}
+
+/* Certificates are in no table; the users whom their names mean are. */
+static void users_compare_certificates(const struct users *before, const struct users *now, users_ended *ended,
+                                       void *owner) {
+    struct principal was, is;
+    for (unsigned side = 0; side < 2; side++) {
+        const struct users *table = side ? now : before;
+        for (unsigned i = 0; i < table->n_users; i++) {
+            const char *name = table->users[i].name;
+            if (side && users_find(before, name))
+                continue; /* has had its turn */
+            users_by_certificate(before, name, &was);
+            users_by_certificate(now, name, &is);
+            if (!users_same(&was, &is))
+                ended(owner, &was, is.role == ROLE_NONE ? NULL : &is);
+        }
+    }
+}
+
+void users_compare(const struct users *before, const struct users *now, int64_t expired, users_ended *ended,
+                   void *owner) {
+    struct principal was, is;
+    users_compare_certificates(before, now, ended, owner);
+    for (unsigned i = 0; i < before->n_tokens; i++) {
+        const struct users_token *token = &before->tokens[i];
+        const struct user *user = &before->users[token->user];
+        if (token_expired(&token->token, expired))
+            continue; /* was told of then */
+        bool lives = users_has_token(now, token, expired, &is);
+        users_fill(&was, user, token->token.id);
+        if (!lives || !users_same(&was, &is))
+            ended(owner, &was, lives ? &is : NULL);
+    }
+    for (unsigned side = 0; side < 2; side++) {
+        const struct users *table = side ? now : before;
+        for (unsigned i = 0; i < table->n_uids; i++) {
+            uid_t uid = table->uids[i].uid;
+            if (side && users_find_uid(before, uid))
+                continue; /* has had its turn */
+            users_by_uid(before, uid, &was);
+            users_by_uid(now, uid, &is);
+            if (!users_same(&was, &is))
+                ended(owner, &was, &is);
+        }
+    }
+}
+
+void users_expire(const struct users *users, int64_t since, int64_t now, users_ended *ended, void *owner) {
+    struct principal was;
+    for (unsigned i = 0; i < users->n_tokens; i++) {
+        const struct users_token *token = &users->tokens[i];
+        if (!token_expired(&token->token, now) || token_expired(&token->token, since))
+            continue;
+        users_fill(&was, &users->users[token->user], token->token.id);
+        ended(owner, &was, NULL);
+    }
+}

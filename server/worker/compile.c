@@ -1,0 +1,330 @@
+#include "server/worker/compile.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/process/log.h"
+#include "server/worker/connection.h"
+
+static void compile_next(struct service *service);
+
+void compile_queue_init(struct compile_queue *queue) {
+    *queue = (struct compile_queue){.first = NULL};
+    queue->last = &queue->first;
+}
+
+static void compile_destroy(struct compile *compile) {
+    compile->account->compiles--;
+    account_let_go(compile->account);
+    kernel_job_finish(&compile->job);
+    compile_process_finish(&compile->process);
+    free(compile);
+}
+
+static void compile_log(const struct compile *compile) {
+    const struct connection *connection = compile->answer->connection;
+    const struct kernel_job *job = &compile->job;
+    uint64_t ms = (service_now_ns() - compile->started_ns) / 1000000u;
+    char session[24], took[24];
+
+    log_event(compile->compiled ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "kernel_compiled", "session",
+              log_text(session, sizeof session, "%lu", connection->number), "principal",
+              connection->peer.principal.name, "kernel", job->name, "status", status_name(job->status), "ms",
+              log_text(took, sizeof took, "%lu", ms), job->status ? "cause" : NULL, job->fault.message, NULL);
+}
+
+/* It has come to its end, on whatever way. */
+static void compile_over(struct compile *compile) {
+    compile->state = COMPILE_DONE;
+    if (compile->answer) {
+        compile_log(compile);
+        answer_compiled(compile->answer);
+        kernel_job_settle(&compile->job); /* the answer may take long to leave */
+    } else {
+        compile_destroy(compile);
+    }
+}
+
+/* Its turn at a compiler. What the compiler made is loaded within it, as the driver may have to translate it. */
+static void compile_turn_over(struct compile *compile) {
+    if (!compile->compiled)
+        return;
+    compile->service->compiles.running--;
+    compile->account->compiling--;
+}
+
+/* ---- on a thread of the pool ---- */
+
+static void compile_work(struct service *service, uv_work_t *work, uv_work_cb run, uv_after_work_cb done) {
+    service->compiles.busy++;
+    uv_queue_work(service->loop, work, run, done);
+}
+
+/* Back on the loop. */
+static void compile_work_done(struct service *service) {
+    service_busy(service);
+    service->compiles.busy--;
+}
+
+static void compile_run_load(uv_work_t *work) {
+    struct compile *compile = work->data;
+
+    kernel_job_load(&compile->job);
+}
+
+static void compile_loaded(uv_work_t *work, int status) {
+    struct compile *compile = work->data;
+    struct service *service = compile->service;
+
+    (void)status; /* nothing that runs is cancelled in the pool */
+    compile_work_done(service);
+    compile_turn_over(compile);
+    compile_over(compile);
+    compile_release_unused(service);
+    compile_next(service);
+}
+
+/* Loads what is compiled, if the session has room for it. */
+static int compile_load(struct compile *compile) {
+    int status = kernel_job_charge(&compile->job, compile->answer->connection->session);
+
+    if (status)
+        return status;
+    compile->state = COMPILE_LOADING;
+    compile_work(compile->service, &compile->work, compile_run_load, compile_loaded);
+    return STATUS_OK;
+}
+
+/* It is none of those left any more. */
+static void compile_return(struct compile *compile) {
+    struct compile **at = &compile->service->compiles.left;
+
+    if (!compile->left)
+        return;
+    while (*at != compile)
+        at = &(*at)->next;
+    *at = compile->next;
+    connection_discharge(compile->left, compile->left_cost);
+    compile->left = NULL;
+}
+
+static int compile_apart(struct kernel_job *job, const struct kernel_source *source, struct device_code **code,
+                         char **log, struct fault *fault) {
+    struct compile *compile = (struct compile *)((char *)job - offsetof(struct compile, job));
+    const struct service *service = compile->service;
+    const struct compile_process_options options = {
+        .program = service->options.compiler,
+        .kind = service->kind,
+        .memory = service->limits.compile_memory,
+        .timeout_ms = service->limits.compile_timeout_ms,
+    };
+
+    return compile_process_run(&compile->process, &options, source, code, log, fault);
+}
+
+static void compile_run(uv_work_t *work) {
+    struct compile *compile = work->data;
+
+    kernel_job_compile(&compile->job);
+}
+
+static void compile_ran(uv_work_t *work, int status) {
+    struct compile *compile = work->data;
+    struct service *service = compile->service;
+
+    (void)status; /* nothing that runs is cancelled in the pool */
+    compile_work_done(service);
+    compile_return(compile);
+    if (compile->answer && !compile_load(compile))
+        return;
+    compile_turn_over(compile);
+    compile_over(compile);
+    compile_next(service);
+}
+
+/* ---- turns ---- */
+
+static bool compile_precedes(const struct compile *a, const struct compile *b) {
+    if (a->account != b->account)
+        return a->account->compile_turn < b->account->compile_turn;
+    return a->answer->connection->compile_turn < b->answer->connection->compile_turn;
+}
+
+/* Takes the one whose turn it is out of the queue. NULL: there is none now. */
+static struct compile *compile_take(struct compile_queue *queue) {
+    struct compile **best = NULL, *compile;
+
+    for (struct compile **at = &queue->first; *at; at = &(*at)->next)
+        if (!(*at)->account->compiling && (!best || compile_precedes(*at, *best)))
+            best = at;
+    if (!best)
+        return NULL;
+    compile = *best;
+    *best = compile->next;
+    if (!*best)
+        queue->last = best;
+    return compile;
+}
+
+static void compile_begin(struct compile *compile) {
+    struct compile_queue *queue = &compile->service->compiles;
+
+    compile->state = COMPILE_RUNNING;
+    compile->compiled = true;
+    compile->started_ns = service_now_ns();
+    compile->account->compile_turn = compile->answer->connection->compile_turn = ++queue->turns;
+    compile->account->compiling++;
+    queue->running++;
+    compile_work(compile->service, &compile->work, compile_run, compile_ran);
+}
+
+static void compile_next(struct service *service) {
+    struct compile_queue *queue = &service->compiles;
+    struct compile *compile;
+
+    while (queue->running < COMPILE_RUNNING_MAX && (compile = compile_take(queue))) {
+        if (!kernel_job_compiled(&compile->job)) /* by another one meanwhile */
+            compile_begin(compile);
+        else if (compile_load(compile))
+            compile_over(compile);
+    }
+}
+
+/* ---- what is no more needed ---- */
+
+static void compile_run_release(uv_work_t *work) {
+    struct service *service = work->data;
+
+    kernel_unused_release(service->engine, service->compiles.unused);
+}
+
+static void compile_released(uv_work_t *work, int status) {
+    struct service *service = work->data;
+
+    (void)status; /* nothing that runs is cancelled in the pool */
+    compile_work_done(service);
+    service->compiles.releases = false;
+    compile_release_unused(service);
+}
+
+void compile_release_unused(struct service *service) {
+    struct compile_queue *queue = &service->compiles;
+
+    if (queue->releases || !(queue->unused = kernel_unused_take(service->engine)))
+        return;
+    queue->releases = true;
+    queue->releasing.data = service;
+    compile_work(service, &queue->releasing, compile_run_release, compile_released);
+}
+
+/* ---- from the request to the answer ---- */
+
+static int compile_create(struct answer *answer, uint64_t kernel, const char *source, const char *name,
+                          struct compile **result, struct fault *fault) {
+    struct connection *connection = answer->connection;
+    struct service *service = connection->service;
+    struct compile *compile = calloc(1, sizeof *compile);
+    int status;
+
+    if (!compile)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to compile a kernel");
+    status = kernel_job_init(&compile->job, service->engine, source, name, fault);
+    if (status == STATUS_OK) {
+        status =
+            account_keep(service, connection->account->key, &connection->account->limits, &compile->account, fault);
+        if (status)
+            kernel_job_finish(&compile->job);
+    }
+    if (status) {
+        free(compile);
+        return status;
+    }
+    if (service->options.compiler)
+        compile->job.compile = compile_apart;
+    compile_process_init(&compile->process);
+    compile->account->compiles++;
+    compile->service = service;
+    compile->answer = answer;
+    compile->kernel = kernel;
+    compile->work.data = compile;
+    compile->started_ns = service_now_ns();
+    *result = compile;
+    return STATUS_OK;
+}
+
+int compile_start(struct answer *answer, uint64_t kernel, const char *source, const char *name, struct compile **result,
+                  struct fault *fault) {
+    struct service *service = answer->connection->service;
+    struct compile *compile = NULL;
+    int status = compile_create(answer, kernel, source, name, &compile, fault);
+
+    if (status)
+        return status;
+    if (kernel_job_compiled(&compile->job)) {
+        status = compile_load(compile);
+        if (status) {
+            *fault = compile->job.fault;
+            compile_destroy(compile);
+            return status;
+        }
+        *result = compile;
+        return STATUS_OK;
+    }
+    *result = compile;
+    *service->compiles.last = compile;
+    service->compiles.last = &compile->next;
+    compile_next(service);
+    return STATUS_OK;
+}
+
+static void compile_unqueue(struct compile *compile) {
+    struct compile_queue *queue = &compile->service->compiles;
+    struct compile **at = &queue->first;
+
+    while (*at != compile)
+        at = &(*at)->next;
+    *at = compile->next;
+    if (!*at)
+        queue->last = at;
+}
+
+bool compile_leave(struct compile *compile) {
+    struct compile_queue *queue = &compile->service->compiles;
+
+    if (compile->state != COMPILE_RUNNING)
+        return false;
+    compile->left = compile->answer->connection;
+    compile->left_cost = strlen(compile->job.source) + strlen(compile->job.name);
+    connection_charge(compile->left, compile->left_cost);
+    compile->answer = NULL;
+    compile->next = queue->left;
+    queue->left = compile;
+    return true;
+}
+
+void compile_abandon(const struct connection *connection) {
+    struct compile *compile = connection->service->compiles.left, *next;
+
+    for (; compile; compile = next) {
+        next = compile->next;
+        if (compile->left != connection)
+            continue;
+        compile_return(compile);
+        compile_let_go(compile);
+    }
+}
+
+void compile_let_go(struct compile *compile) {
+    if (!compile)
+        return;
+    compile->answer = NULL;
+    atomic_store(&compile->job.cancelled, true);
+    kernel_job_discharge(&compile->job);
+    if (compile->state == COMPILE_RUNNING)
+        compile_process_cancel(&compile->process);
+    if (compile->state == COMPILE_QUEUED)
+        compile_unqueue(compile);
+    if (compile->state == COMPILE_QUEUED || compile->state == COMPILE_DONE)
+        compile_destroy(compile);
+}

@@ -1,0 +1,378 @@
+#include "server/worker/compile_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/ipc/compile_message.h"
+
+/* One call of compile_process_run(). */
+struct compile_run {
+    struct compile_process *process;
+    const struct compile_process_options *options;
+    int answer;          /* the pipe's end to read from */
+    int64_t deadline_ms; /* INT64_MAX: none */
+    bool late;           /* it has passed */
+    bool absurd;         /* what was answered cannot be so */
+};
+
+void compile_process_init(struct compile_process *process) {
+    *process = (struct compile_process){.id = 0};
+    pthread_mutex_init(&process->lock, NULL);
+}
+
+void compile_process_finish(struct compile_process *process) {
+    pthread_mutex_destroy(&process->lock);
+}
+
+static int64_t compile_process_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- the request ---- */
+
+static bool compile_process_write(int fd, const void *data, size_t bytes) {
+    for (const char *at = data; bytes;) {
+        ssize_t written = write(fd, at, bytes);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        at += written;
+        bytes -= (size_t)written;
+    }
+    return true;
+}
+
+/* A file in memory, to be read from its beginning; -1 where it cannot be made. */
+static int compile_process_request(const struct compile_process_options *options, const struct kernel_source *source) {
+    const struct compile_request request = {
+        .magic = COMPILE_MAGIC,
+        .target = source->target,
+        .text_bytes = strlen(source->text) + 1,
+        .name_bytes = strlen(source->name) + 1,
+        .memory = options->memory,
+        .seconds = options->timeout_ms / 1000 + (options->timeout_ms % 1000 != 0),
+    };
+    int fd = memfd_create("tensord-kernel", MFD_CLOEXEC);
+    if (fd >= 0 && compile_process_write(fd, &request, sizeof request) &&
+        compile_process_write(fd, source->text, request.text_bytes) &&
+        compile_process_write(fd, source->name, request.name_bytes) && lseek(fd, 0, SEEK_SET) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* ---- the start ---- */
+
+/* What the loader and the compiler look at, and what builds with sanitizers do; the rest may hold an operator's secrets. */
+static const char *const compile_process_variables[] = {
+    "LD_LIBRARY_PATH=", "TMPDIR=", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS="};
+enum { COMPILE_VARIABLES = sizeof compile_process_variables / sizeof *compile_process_variables };
+
+static void compile_process_environment(char *list[COMPILE_VARIABLES + 1]) {
+    unsigned kept = 0;
+    for (char **at = environ; *at; at++)
+        for (unsigned i = 0; i < COMPILE_VARIABLES && kept < COMPILE_VARIABLES; i++)
+            if (!strncmp(*at, compile_process_variables[i], strlen(compile_process_variables[i])))
+                list[kept++] = *at;
+    list[kept] = NULL;
+}
+
+/* Standard input is the request, standard output and error are nobody's. */
+static int compile_process_descriptors(posix_spawn_file_actions_t *actions, int request, int answer) {
+    int error = posix_spawn_file_actions_adddup2(actions, request, STDIN_FILENO);
+    if (!error)
+        error = posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (!error)
+        error = posix_spawn_file_actions_addopen(actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (!error)
+        error = posix_spawn_file_actions_adddup2(actions, answer, COMPILE_ANSWER_FD);
+    /* A driver's own need not be close-on-exec. */
+    return error ? error : posix_spawn_file_actions_addclosefrom_np(actions, COMPILE_ANSWER_FD + 1);
+}
+
+/* In a group of its own, which a terminal's ^C does not reach, with signals as they are at first: a worker ignores some, and
+ * the threads of newer libuvs' pools block all. */
+static int compile_process_attributes(posix_spawnattr_t *attributes) {
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    int error = posix_spawnattr_setsigdefault(attributes, &all);
+    if (!error)
+        error = posix_spawnattr_setsigmask(attributes, &none);
+    if (!error)
+        error = posix_spawnattr_setpgroup(attributes, 0);
+    return error ? error
+                 : posix_spawnattr_setflags(attributes,
+                                            POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+}
+
+static int compile_process_spawn(const struct compile_process_options *options, int request, int answer, pid_t *id) {
+    char parent[24], *environment[COMPILE_VARIABLES + 1];
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    snprintf(parent, sizeof parent, "%d", getpid());
+    char *arguments[] = {"tensord", "compile", (char *)(uintptr_t)options->kind, parent, NULL};
+    compile_process_environment(environment);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    int error = compile_process_descriptors(&actions, request, answer);
+    if (!error)
+        error = compile_process_attributes(&attributes);
+    if (!error)
+        error = posix_spawn(id, options->program, &actions, &attributes, arguments, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+static int compile_process_failed(struct fault *fault, int error) {
+    return fault_set(fault, error == ENOMEM || error == EAGAIN ? STATUS_NO_HOST_MEMORY : STATUS_INTERNAL,
+                     "no process to compile in: %s", strerror(error));
+}
+
+/* With the end of its pipe to read from. */
+static int compile_process_start(struct compile_run *run, const struct kernel_source *source, pid_t *id,
+                                 struct fault *fault) {
+    int ends[2], error, request = compile_process_request(run->options, source);
+    if (request < 0)
+        return compile_process_failed(fault, errno);
+    if (pipe2(ends, O_CLOEXEC)) {
+        error = errno;
+        close(request);
+        return compile_process_failed(fault, error);
+    }
+    error = compile_process_spawn(run->options, request, ends[1], id);
+    close(request);
+    close(ends[1]);
+    if (!error && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0) {
+        run->answer = ends[0];
+        return STATUS_OK;
+    }
+    close(ends[0]);
+    return compile_process_failed(fault, error);
+}
+
+/* ---- the answer ---- */
+
+/* Waits for something to read. False: there will be nothing, or not in time. */
+static bool compile_process_await(struct compile_run *run) {
+    for (;;) {
+        int64_t left = run->deadline_ms == INT64_MAX ? INT_MAX : run->deadline_ms - compile_process_now_ms();
+        struct pollfd readable = {.fd = run->answer, .events = POLLIN};
+        if (left <= 0) {
+            run->late = true;
+            return false;
+        }
+        int ready = poll(&readable, 1, left < INT_MAX ? (int)left : INT_MAX);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR && errno != EAGAIN)
+            return false;
+    }
+}
+
+/* All of it, or false. */
+static bool compile_process_read(struct compile_run *run, void *data, size_t bytes) {
+    for (char *at = data; bytes;) {
+        ssize_t got = read(run->answer, at, bytes);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+            if (!compile_process_await(run))
+                return false;
+            continue;
+        }
+        if (got <= 0)
+            return false;
+        at += got;
+        bytes -= (size_t)got;
+    }
+    return true;
+}
+
+/* What a compiler may say of a source. Not that a device is lost. */
+static bool compile_process_status_known(uint32_t status) {
+    static const enum status known[] = {STATUS_OK,        STATUS_INVALID_ARGUMENT, STATUS_UNSUPPORTED,
+                                        STATUS_CANCELLED, STATUS_NO_HOST_MEMORY,   STATUS_LIMIT,
+                                        STATUS_INTERNAL};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (status == (uint32_t)known[i])
+            return true;
+    return false;
+}
+
+static bool compile_process_answer_valid(const struct compile_answer *answer) {
+    bool ok = answer->status == STATUS_OK;
+    return answer->magic == COMPILE_MAGIC && compile_process_status_known(answer->status) &&
+           answer->code_bytes <= (ok ? COMPILE_CODE_MAX : 0) && answer->symbol_bytes <= (ok ? COMPILE_SYMBOL_MAX : 0) &&
+           (answer->symbol_bytes > 0) == ok && answer->log_bytes <= KERNEL_LOG_MAX &&
+           memchr(answer->message, 0, sizeof answer->message);
+}
+
+/* Code and symbol as one block. NULL: they do not come, or there is no memory (*short_of_memory). */
+static struct device_code *compile_process_read_code(struct compile_run *run, const struct compile_answer *answer,
+                                                     bool *short_of_memory) {
+    size_t bytes = (size_t)answer->code_bytes + answer->symbol_bytes;
+    struct device_code *code = malloc(sizeof *code + bytes + 1);
+    *short_of_memory = !code;
+    if (!code)
+        return NULL;
+    code->bytes = (size_t)answer->code_bytes;
+    code->symbol = (char *)code->code + code->bytes;
+    code->code[bytes] = 0;
+    if (compile_process_read(run, code->code, bytes) && strlen(code->symbol) == answer->symbol_bytes)
+        return code;
+    run->absurd = !run->late;
+    free(code);
+    return NULL;
+}
+
+/* False where it does not come; a log that there is no memory for is none. */
+static bool compile_process_read_log(struct compile_run *run, const struct compile_answer *answer, char **log) {
+    char *text = answer->log_bytes ? malloc((size_t)answer->log_bytes + 1) : NULL;
+    if (!text)
+        return true;
+    text[answer->log_bytes] = 0;
+    if (!compile_process_read(run, text, answer->log_bytes)) {
+        run->absurd = !run->late;
+        free(text);
+        return false;
+    }
+    *log = text;
+    return true;
+}
+
+/* True where there is a whole and possible answer, or no memory for it: then *status and `fault` say so. */
+static bool compile_process_take(struct compile_run *run, struct device_code **code, char **log, int *status,
+                                 struct fault *fault) {
+    struct compile_answer answer;
+    struct device_code *taken = NULL;
+    bool short_of_memory = false;
+    if (!compile_process_read(run, &answer, sizeof answer))
+        return false;
+    if (!compile_process_answer_valid(&answer)) {
+        run->absurd = true;
+        return false;
+    }
+    if (answer.status == STATUS_OK && !(taken = compile_process_read_code(run, &answer, &short_of_memory))) {
+        *status = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %" PRIu64 " bytes of code", answer.code_bytes);
+        return short_of_memory;
+    }
+    if (!compile_process_read_log(run, &answer, log)) {
+        free(taken);
+        return false;
+    }
+    if (taken)
+        *code = taken;
+    *status =
+        answer.status == STATUS_OK ? STATUS_OK : fault_set(fault, (enum status)answer.status, "%s", answer.message);
+    return true;
+}
+
+/* ---- the end ---- */
+
+static bool compile_process_cancelled(struct compile_process *process) {
+    pthread_mutex_lock(&process->lock);
+    bool cancelled = process->cancelled;
+    pthread_mutex_unlock(&process->lock);
+    return cancelled;
+}
+
+/* Whatever it is at: it has answered, or never will. What has died already keeps the signal that it died of. */
+static int compile_process_end(struct compile_run *run) {
+    struct compile_process *process = run->process;
+    close(run->answer);
+    kill(-process->id, SIGKILL);
+    siginfo_t info;
+    int status = 0;
+    while (waitid(P_PID, (id_t)process->id, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+    }
+    pthread_mutex_lock(&process->lock); /* its number may be another's from here on */
+    while (waitpid(process->id, &status, 0) < 0 && errno == EINTR) {
+    }
+    process->id = 0;
+    pthread_mutex_unlock(&process->lock);
+    return status;
+}
+
+static int compile_process_too_long(const struct compile_run *run, struct fault *fault) {
+    return fault_set(fault, STATUS_TIMED_OUT,
+                     "it takes more than %g s to compile: the daemon's setting compile-timeout",
+                     run->options->timeout_ms / 1e3);
+}
+
+static int compile_process_too_large(const struct compile_run *run, struct fault *fault) {
+    return fault_set(fault, STATUS_LIMIT,
+                     "the compiler takes more than %" PRIu64 " bytes for it: the daemon's setting compile-memory",
+                     run->options->memory);
+}
+
+/* Why there is no answer. */
+static int compile_process_explain(const struct compile_run *run, int status, struct fault *fault) {
+    int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (compile_process_cancelled(run->process))
+        return fault_set(fault, STATUS_CANCELLED, "nobody waits for it any more");
+    if (run->late || signal == SIGXCPU)
+        return compile_process_too_long(run, fault);
+    if (run->absurd)
+        return fault_set(fault, STATUS_INTERNAL, "the compiler's answer to this source makes no sense");
+    if (!signal && WEXITSTATUS(status) == COMPILE_NO_MEMORY)
+        return compile_process_too_large(run, fault);
+    if (signal == SIGKILL)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "the compiler was killed: the host may be short of memory");
+    if (signal)
+        return fault_set(fault, STATUS_INTERNAL, "the compiler crashes on this source: %s (signal %d)",
+                         strsignal(signal), signal);
+    return fault_set(fault, STATUS_INTERNAL, "the compiler ended without an answer (exit status %d)",
+                     WEXITSTATUS(status));
+}
+
+/* ---- all of it ---- */
+
+/* False: somebody cancelled it before it began. */
+static bool compile_process_publish(struct compile_process *process, pid_t id) {
+    pthread_mutex_lock(&process->lock);
+    process->id = id;
+    bool cancelled = process->cancelled;
+    pthread_mutex_unlock(&process->lock);
+    return !cancelled;
+}
+
+void compile_process_cancel(struct compile_process *process) {
+    pthread_mutex_lock(&process->lock);
+    process->cancelled = true;
+    if (process->id)
+        kill(-process->id, SIGKILL);
+    pthread_mutex_unlock(&process->lock);
+}
+
+int compile_process_run(struct compile_process *process, const struct compile_process_options *options,
+                        const struct kernel_source *source, struct device_code **code, char **log,
+                        struct fault *fault) {
+    struct compile_run run = {.process = process, .options = options, .answer = -1, .deadline_ms = INT64_MAX};
+    int status = STATUS_OK;
+    pid_t id;
+    *log = NULL;
+    if (options->timeout_ms)
+        run.deadline_ms = compile_process_now_ms() + options->timeout_ms;
+    int error = compile_process_start(&run, source, &id, fault);
+    if (error)
+        return error;
+    bool answered = compile_process_publish(process, id) && compile_process_take(&run, code, log, &status, fault);
+    int end = compile_process_end(&run);
+    return answered ? status : compile_process_explain(&run, end, fault);
+}

@@ -1,0 +1,289 @@
+#include "server/worker/crash.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <link.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "engine/device/thread.h"
+#include "engine/engine.h"
+#include "server/ipc/stats_page.h"
+#include "server/process/log.h"
+#include "server/worker/service.h"
+#include "server/worker/symbols.h"
+
+enum {
+    CRASH_FRAMES_MAX = 64,
+    CRASH_OPERATIONS = 8, /* shown */
+    CRASH_ALARM_S = 5,    /* for a report */
+    CRASH_PATIENCE_MS = 500,
+    CRASH_BUILD_MAX = 64,
+};
+
+static const struct {
+    int number;
+    const char *name;
+} crash_signals[] = {{SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"},   {SIGILL, "SIGILL"},
+                     {SIGFPE, "SIGFPE"},   {SIGABRT, "SIGABRT"}, {SIGSYS, "SIGSYS"}};
+enum { CRASH_SIGNALS = sizeof crash_signals / sizeof *crash_signals };
+
+/* Written before the handlers are there, or by the main thread alone. */
+static const void *crash_program; /* where this program begins in memory */
+static char crash_program_path[512];
+static char crash_build[CRASH_BUILD_MAX + 1] = "unknown"; /* the linker's id of this build */
+static _Atomic(const struct engine *) crash_engine;
+static _Atomic(struct stats_page *) crash_page;
+
+static _Atomic int crash_signal; /* that is being reported; 0: none */
+
+/* ---- the signal ---- */
+
+static const char *crash_signal_name(int number) {
+    for (unsigned i = 0; i < CRASH_SIGNALS; i++)
+        if (crash_signals[i].number == number)
+            return crash_signals[i].name;
+    return "unknown";
+}
+
+static const char *crash_cause(const siginfo_t *info) {
+    static const struct {
+        int number, code;
+        const char *words;
+    } rows[] = {
+        {SIGSEGV, SEGV_MAPERR, "nothing is at this address"},
+        {SIGSEGV, SEGV_ACCERR, "no right to this address"},
+        {SIGBUS, BUS_ADRALN, "misaligned address"},
+        {SIGBUS, BUS_ADRERR, "nothing is behind this address"},
+        {SIGBUS, BUS_MCEERR_AR, "memory error of the machine"},
+        {SIGILL, ILL_ILLOPN, "no such instruction"},
+        {SIGFPE, FPE_INTDIV, "integer division by zero"},
+        {SIGFPE, FPE_INTOVF, "integer overflow"},
+    };
+    if (info->si_code == SI_USER || info->si_code == SI_TKILL || info->si_code == SI_QUEUE)
+        return info->si_pid == getpid() ? "raised by the process itself" : "sent by another process";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].number == info->si_signo && rows[i].code == info->si_code)
+            return rows[i].words;
+    return "";
+}
+
+static uintptr_t crash_counter(const void *context) {
+    const ucontext_t *user = context;
+#if defined(__x86_64__)
+    return (uintptr_t)user->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return (uintptr_t)user->uc_mcontext.pc;
+#else
+    (void)user;
+    return 0;
+#endif
+}
+
+static void crash_tell_signal(const siginfo_t *info) {
+    char pid[LOG_NUMBER_MAX], tid[LOG_NUMBER_MAX], thread[16 + 1] = "", place[LOG_NUMBER_MAX];
+    bool sent = info->si_code <= 0;
+    prctl(PR_GET_NAME, thread);
+    log_event(LOG_LEVEL_ERROR, "crash", "signal", crash_signal_name(info->si_signo), "cause", crash_cause(info),
+              sent ? "sender" : "address",
+              sent ? log_number(place, (uint64_t)info->si_pid) : log_address(place, (uintptr_t)info->si_addr), "thread",
+              thread, "pid", log_number(pid, (uint64_t)getpid()), "tid", log_number(tid, (uint64_t)syscall(SYS_gettid)),
+              "version", TENSORD_VERSION, "build", crash_build, NULL);
+}
+
+/* ---- what the device was at ---- */
+
+static void crash_append(char *text, size_t size, const char *more) {
+    size_t length = strnlen(text, size - 1), added = strnlen(more, size - 1 - length);
+    memcpy(text + length, more, added);
+    text[length + added] = 0;
+}
+
+/* For the front, which tells it everybody with the worker's end: "matmul of session 4". The label, its owner's, stands in
+ * the log alone. */
+static void crash_leave_words(struct stats_page *page, const struct engine_operation *operation) {
+    char number[LOG_NUMBER_MAX], *text = page->crash;
+    text[0] = 0;
+    crash_append(text, sizeof page->crash, operation->name);
+    crash_append(text, sizeof page->crash, " of session ");
+    crash_append(text, sizeof page->crash, log_number(number, operation->session));
+}
+
+static void crash_tell_operations(const struct engine *engine, struct stats_page *page) {
+    struct engine_operation operations[CRASH_OPERATIONS];
+    unsigned n = engine_last_operations(engine, operations, CRASH_OPERATIONS);
+    for (unsigned i = 0; i < n; i++) {
+        const struct engine_operation *at = &operations[i];
+        char count[LOG_NUMBER_MAX], session[LOG_NUMBER_MAX], sequence[LOG_NUMBER_MAX];
+        log_event(LOG_LEVEL_ERROR, "crash_operation", "n", log_number(count, i), "operation", at->name, "label",
+                  at->label, "session", log_number(session, at->session), "sequence",
+                  log_number(sequence, at->sequence), "state", at->done ? "done" : "running", NULL);
+    }
+    if (page && n > 0 && !operations[0].done)
+        crash_leave_words(page, &operations[0]);
+}
+
+static void crash_tell_device(const struct stats_page *page) {
+    const struct engine_stats *stats = &page->device.engine;
+    uint64_t written = atomic_load(&page->written_ns), now = service_now_ns();
+    char age[LOG_NUMBER_MAX], total[LOG_NUMBER_MAX], reserved[LOG_NUMBER_MAX], live[LOG_NUMBER_MAX];
+    char queued[LOG_NUMBER_MAX], done[LOG_NUMBER_MAX], sessions[LOG_NUMBER_MAX], stalled[LOG_NUMBER_MAX];
+    log_event(LOG_LEVEL_ERROR, "crash_device", "age_ms", log_number(age, now > written ? (now - written) / 1000000 : 0),
+              "memory_live", log_number(live, stats->memory_live), "memory_reserved",
+              log_number(reserved, stats->memory_reserved), "memory_total", log_number(total, stats->memory_total),
+              "queue_depth", log_number(queued, stats->queue_depth), "ops_total", log_number(done, stats->ops_total),
+              "sessions", log_number(sessions, stats->sessions), "stalled_ms",
+              log_number(stalled, stats->stalled_ns / 1000000), NULL);
+}
+
+/* ---- how the program came there ---- */
+
+/* What addr2line takes: an offset in the file, but for programs that are always loaded at the same place. */
+static uint64_t crash_offset(const Dl_info *module, uintptr_t address) {
+    const ElfW(Ehdr) *head = module->dli_fbase;
+    return head->e_type == ET_EXEC ? address : address - (uintptr_t)head;
+}
+
+static void crash_tell_frame(unsigned n, uintptr_t address) {
+    char number[LOG_NUMBER_MAX], offset[LOG_NUMBER_MAX], plus[LOG_NUMBER_MAX], symbol[160] = "";
+    uint64_t begin;
+    Dl_info module;
+    if (!dladdr((void *)address, &module) || !module.dli_fbase) {
+        log_event(LOG_LEVEL_ERROR, "crash_frame", "n", log_number(number, n), "address", log_address(offset, address),
+                  NULL);
+        return;
+    }
+    uint64_t place = crash_offset(&module, address);
+    bool own = module.dli_fbase == crash_program;
+    const char *path = own ? "/proc/self/exe" : module.dli_fname;
+    if (symbols_find(path, place, symbol, sizeof symbol - sizeof plus - 1, &begin)) {
+        crash_append(symbol, sizeof symbol, "+");
+        crash_append(symbol, sizeof symbol, log_address(plus, place - begin));
+    }
+    log_event(LOG_LEVEL_ERROR, "crash_frame", "n", log_number(number, n), "module",
+              own ? crash_program_path : module.dli_fname, "offset", log_address(offset, place), "function", symbol,
+              NULL);
+}
+
+/* The handler's own frames come first, and are left out. A frame but the innermost holds the address to return to; the one
+ * before it is still the call's, which may be the last of its line or function. */
+static void crash_tell_frames(uintptr_t counter) {
+    void *frames[CRASH_FRAMES_MAX];
+    int n = backtrace(frames, CRASH_FRAMES_MAX), first = n;
+    for (int i = 0; i < n && first == n; i++)
+        if ((uintptr_t)frames[i] == counter)
+            first = i;
+    crash_tell_frame(0, counter);
+    if (first == n) /* it jumped to where no program is */
+        first = -1;
+    for (int i = first + 1; i < n; i++)
+        crash_tell_frame((unsigned)(i - first), (uintptr_t)frames[i] - 1);
+}
+
+/* ---- the handler ---- */
+
+static void crash_restore(int number) {
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
+    sigaction(number, &usual, NULL);
+}
+
+/* The report hangs: the process goes without the rest of it. */
+static void crash_gave_up(int alarm) {
+    int number = atomic_load(&crash_signal);
+    sigset_t set;
+    (void)alarm;
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    crash_restore(number);
+    kill(getpid(), number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    _exit(128 + number);
+}
+
+static void crash_set_alarm(void) {
+    const struct sigaction action = {.sa_handler = crash_gave_up, .sa_flags = SA_ONSTACK};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    sigaction(SIGALRM, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    alarm(CRASH_ALARM_S);
+}
+
+/* All signals of the table are blocked meanwhile: a fault in here ends the process at once. */
+static void crash_handle(int number, siginfo_t *info, void *context) {
+    const struct engine *engine = atomic_load(&crash_engine);
+    struct stats_page *page = atomic_load(&crash_page);
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&crash_signal, &none, number))
+        for (;;) /* another thread reports, and ends the process */
+            pause();
+    crash_set_alarm();
+    log_patience(CRASH_PATIENCE_MS);
+    crash_tell_signal(info);
+    if (engine)
+        crash_tell_operations(engine, page);
+    if (page)
+        crash_tell_device(page);
+    crash_tell_frames(crash_counter(context));
+    log_event(LOG_LEVEL_ERROR, "crash_end", "signal", crash_signal_name(number), NULL);
+    /* Pending until this returns: then the thread is where it was, for whoever looks at the core dump. */
+    crash_restore(number);
+    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
+}
+
+/* ---- setting up ---- */
+
+static int crash_find_build(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size, (void)unused;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *head = &info->dlpi_phdr[i];
+        const uint8_t *at = (const uint8_t *)(info->dlpi_addr + head->p_vaddr), *end = at + head->p_memsz;
+        while (head->p_type == PT_NOTE && (size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
+            const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
+            const uint8_t *name = at + sizeof *note, *bytes = name + ((note->n_namesz + 3) & ~3u);
+            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4)) {
+                unsigned n = note->n_descsz < CRASH_BUILD_MAX / 2 ? note->n_descsz : CRASH_BUILD_MAX / 2;
+                for (unsigned b = 0; b < n; b++)
+                    log_text(crash_build + 2 * b, 3, "%02x", bytes[b]);
+                return 1;
+            }
+            at = bytes + ((note->n_descsz + 3) & ~3u);
+        }
+    }
+    return 1; /* the first one is the program itself */
+}
+
+static void crash_find_program(void) {
+    Dl_info info;
+    ssize_t n = readlink("/proc/self/exe", crash_program_path, sizeof crash_program_path - 1);
+    crash_program_path[n > 0 ? n : 0] = 0;
+    if (dladdr((void *)(uintptr_t)crash_find_program, &info))
+        crash_program = info.dli_fbase;
+    dl_iterate_phdr(crash_find_build, NULL);
+}
+
+void crash_init(void) {
+    struct sigaction action = {.sa_sigaction = crash_handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, before;
+    void *frame;
+    thread_begin(NULL);
+    crash_find_program();
+    backtrace(&frame, 1); /* loads the unwinder, which allocates the first time */
+    sigemptyset(&action.sa_mask);
+    for (unsigned i = 0; i < CRASH_SIGNALS; i++)
+        sigaddset(&action.sa_mask, crash_signals[i].number);
+    for (unsigned i = 0; i < CRASH_SIGNALS; i++)
+        if (!sigaction(crash_signals[i].number, NULL, &before) && before.sa_handler == SIG_DFL)
+            sigaction(crash_signals[i].number, &action, NULL);
+}
+
+void crash_watch(const struct engine *engine, struct stats_page *page) {
+    atomic_store(&crash_engine, engine);
+    atomic_store(&crash_page, page);
+}

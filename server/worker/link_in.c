@@ -1,0 +1,472 @@
+#include "server/worker/link_in.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/memory/host.h"
+#include "proto/wire/frame.h"
+#include "server/process/log.h"
+#include "server/worker/cause.h"
+#include "server/worker/connection.h"
+
+enum {
+    LINK_MESSAGE_MAX = 4 << 10,
+    LINK_BUFFER_BYTES = 16 << 10,
+    LINK_TURN_BYTES = 1 << 20,
+};
+
+/* A CopyIn: an id that is bound and waits for its bytes. */
+struct copy_in {
+    struct copy_in *next, **previous;
+    LIST_ENTRY(copy_in) own; /* of the connection's */
+    struct connection *connection;
+    struct link_in *link; /* NULL: has not come yet */
+    struct upload upload;
+    int64_t received;
+    uint64_t deadline_ms;
+    char source[LINK_DEVICE_MAX + 1]; /* "": the client did not say */
+    uint8_t ticket[LINK_TICKET_BYTES];
+};
+
+/* The destination's end of a link. */
+struct link_in {
+    struct link_in *next, **previous;
+    struct service *service;
+    struct copy_in *copy; /* NULL: its CopyIn has not come yet */
+    uv_poll_t poll;
+    int fd;
+    struct frame_reader reader;
+    bool begun;           /* its first frame has come */
+    struct failure cause; /* why the source sends nothing; code STATUS_OK where it does */
+    uint64_t came_ms;
+    char device[LINK_DEVICE_MAX + 1];
+    char principal[PRINCIPAL_NAME_BYTES]; /* whose copy it is */
+    uint8_t ticket[LINK_TICKET_BYTES];
+};
+
+/* For the other side to come. A client that may reconnect may have to, before it can ask the other device. */
+static uint64_t link_in_deadline(const struct service *service, uint64_t lease_ms) {
+    return service_now_ms() + service->limits.transfer_timeout_ms + lease_ms;
+}
+
+static void link_in_closed(uv_handle_t *handle) {
+    free(handle->data);
+}
+
+static void link_in_destroy(struct link_in *link) {
+    struct link_table *table = &link->service->links;
+
+    if (!link->copy)
+        table->n_idle--;
+    else
+        link->copy->link = NULL;
+    *link->previous = link->next;
+    if (link->next)
+        link->next->previous = link->previous;
+    frame_reader_finish(&link->reader);
+    uv_close((uv_handle_t *)&link->poll, link_in_closed);
+    close(link->fd);
+}
+
+/* The copy is over, complete or with a cause; its link goes with it. */
+static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
+    struct link_table *table = &copy->connection->service->links;
+
+    if (copy->link)
+        link_in_destroy(copy->link);
+    *copy->previous = copy->next;
+    if (copy->next)
+        copy->next->previous = copy->previous;
+    LIST_REMOVE(copy, own);
+    table->n_copies--;
+    host_give(copy->connection->session, sizeof *copy);
+    copy->connection->links.n_copies--;
+    copy->connection->account->copies--;
+    upload_finish(&copy->upload, cause);
+    free(copy);
+}
+
+static void copy_in_fail(struct copy_in *copy, const struct fault *fault) {
+    struct failure cause;
+
+    cause_set(&cause, fault);
+    copy_in_finish(copy, &cause);
+}
+
+/* The root cause goes on unchanged, as if the operation had failed here. */
+static int link_in_source_failure(const Tensord__Error *error, struct failure *cause) {
+    bool known = error->code > STATUS_OK && error->code < STATUS_COUNT;
+
+    *cause = (struct failure){
+        .code = known ? (enum status)error->code : STATUS_INTERNAL,
+        .sequence = error->sequence,
+    };
+    snprintf(cause->message, sizeof cause->message, "%s", error->message);
+    snprintf(cause->operation, sizeof cause->operation, "%s", error->operation);
+    snprintf(cause->label, sizeof cause->label, "%s", error->label);
+    return (int)cause->code;
+}
+
+static int link_in_check(struct link_in *link, const Tensord__LinkData *data, uint64_t payload, struct fault *fault) {
+    const struct copy_in *copy = link->copy;
+    uint64_t bytes = (uint64_t)copy->upload.bytes;
+
+    if (data->error)
+        return link_in_source_failure(data->error, &link->cause);
+    if (data->total != bytes)
+        return fault_set(fault, STATUS_SHAPE, "%s has %lu bytes to copy, the tensor for them %lu", link->device,
+                         data->total, bytes);
+    if (data->offset != (uint64_t)copy->received || payload > bytes - (uint64_t)copy->received)
+        return fault_set(fault, STATUS_INTERNAL, "%s sent %lu bytes for offset %lu where %ld was due", link->device,
+                         payload, data->offset, copy->received);
+    return STATUS_OK;
+}
+
+static int link_in_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
+                              struct fault *fault) {
+    struct link_in *link = owner;
+    struct arena *arena = &link->service->arena;
+    Tensord__LinkData *data;
+    int status;
+
+    if (header->type != FRAME_LINK_DATA)
+        return fault_set(fault, STATUS_INTERNAL, "%s sent %s over a link", link->device, frame_type_name(header->type));
+    arena_reset(arena);
+    data = tensord__link_data__unpack(&arena->allocator, header->message_bytes, message);
+    if (!data && arena->starved)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read what %s sent", link->device);
+    if (!data)
+        return fault_set(fault, STATUS_INTERNAL, "%s sent a malformed message over a link", link->device);
+    status = link_in_check(link, data, header->payload_bytes, fault);
+    link->begun = true;
+    if (status != STATUS_OK || header->payload_bytes == 0)
+        return status;
+    *sink = upload_chunk(&link->copy->upload, link->copy->received, (int64_t)header->payload_bytes);
+    return link->copy->upload.later ? STATUS_AGAIN : STATUS_OK; /* AGAIN: copy_in_room() goes on */
+}
+
+static int link_in_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
+    struct link_in *link = owner;
+
+    (void)fault;
+    upload_chunk_done(&link->copy->upload);
+    link->copy->received += (int64_t)header->payload_bytes;
+    link->service->bytes_in += header->payload_bytes;
+    return STATUS_OK;
+}
+
+static const struct frame_handler link_in_handler = {link_in_on_message, link_in_on_payload};
+
+/* A tensor without bytes is complete with its first frame, any other one with its last byte. */
+static bool link_in_complete(const struct link_in *link) {
+    const struct copy_in *copy = link->copy;
+
+    return link->begun && copy->received == copy->upload.bytes && link->reader.state == FRAME_READER_HEADER;
+}
+
+static ssize_t link_in_read(struct link_in *link, struct fault *fault) {
+    uint8_t *place;
+    size_t want;
+    ssize_t got;
+
+    frame_reader_want(&link->reader, &place, &want);
+    do
+        got = recv(link->fd, place, want, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return 0;
+    if (got <= 0) {
+        fault_set(fault, STATUS_DEVICE_LOST, "%s was lost while copying", link->device);
+        return -1;
+    }
+    return frame_reader_advance(&link->reader, (size_t)got, &link_in_handler, link, fault) ? -1 : got;
+}
+
+/* Nothing more comes: for what the source has said, or for what went wrong here. */
+static void link_in_broken(struct link_in *link, const struct fault *fault) {
+    struct failure cause = link->cause;
+
+    if (cause.code == STATUS_OK)
+        cause_set(&cause, fault);
+    copy_in_finish(link->copy, &cause);
+}
+
+static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
+    struct link_in *link = poll->data;
+    struct fault fault = {0};
+    size_t read = 0;
+
+    (void)events;
+    service_busy(link->service);
+    if (status < 0) {
+        fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost while copying", link->device);
+        copy_in_fail(link->copy, &fault);
+        return;
+    }
+    while (read < LINK_TURN_BYTES && !link->reader.paused) {
+        ssize_t got = link_in_read(link, &fault);
+
+        if (got == 0)
+            return;
+        if (got < 0) {
+            link_in_broken(link, &fault);
+            return;
+        }
+        if (link_in_complete(link)) {
+            copy_in_finish(link->copy, NULL);
+            return;
+        }
+        read += (size_t)got;
+    }
+    if (link->reader.paused) /* the source's end, if it comes, is read after what is left to be read */
+        uv_poll_stop(&link->poll);
+}
+
+/* There is staging memory for the chunk that has been put off. */
+static void copy_in_room(struct upload *upload) {
+    struct copy_in *copy = (struct copy_in *)((char *)upload - offsetof(struct copy_in, upload));
+    struct link_in *link = copy->link;
+    struct fault fault = {0};
+
+    if (frame_reader_resume(&link->reader, &link_in_handler, link, &fault))
+        link_in_broken(link, &fault);
+    else if (link_in_complete(link))
+        copy_in_finish(copy, NULL);
+    else if (!link->reader.paused && uv_poll_start(&link->poll, UV_READABLE, link_in_on_poll)) {
+        fault_set(&fault, STATUS_INTERNAL, "cannot watch the link from %s", link->device);
+        copy_in_fail(copy, &fault);
+    }
+}
+
+static void link_in_match(struct link_in *link, struct copy_in *copy) {
+    struct fault fault;
+
+    link->service->links.n_idle--;
+    link->copy = copy;
+    copy->link = link;
+    /* From here on the source is known to be alive; its death shows as the end of the link. */
+    if (uv_poll_start(&link->poll, UV_READABLE, link_in_on_poll) == 0)
+        return;
+    fault_set(&fault, STATUS_INTERNAL, "cannot watch the link from %s", link->device);
+    copy_in_fail(copy, &fault);
+}
+
+/* Takes `fd` on success. */
+static struct link_in *link_in_create(struct service *service, const char *device, const char *principal,
+                                      const uint8_t *ticket, int fd) {
+    struct link_table *table = &service->links;
+    struct link_in *link = calloc(1, sizeof *link);
+
+    if (!link || frame_reader_init(&link->reader, LINK_BUFFER_BYTES) || link_watch(service, &link->poll, fd, link)) {
+        if (link)
+            frame_reader_finish(&link->reader);
+        free(link);
+        return NULL;
+    }
+    frame_reader_limits(&link->reader, LINK_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
+    link->service = service;
+    link->fd = fd;
+    link->came_ms = service_now_ms();
+    snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
+    snprintf(link->principal, sizeof link->principal, "%s", principal);
+    memcpy(link->ticket, ticket, LINK_TICKET_BYTES);
+    link->next = table->links;
+    link->previous = &table->links;
+    if (link->next)
+        link->next->previous = &link->next;
+    table->links = link;
+    table->n_idle++;
+    return link;
+}
+
+/* Links that nobody has asked for yet must not keep out those that somebody waits for, nor one principal's those of
+ * others. */
+static bool link_in_has_room(const struct link_table *table, const char *principal) {
+    unsigned own = 0;
+
+    for (const struct link_in *link = table->links; link; link = link->next)
+        own += !link->copy && !strcmp(link->principal, principal);
+    return table->n_idle < LINK_IDLE_MAX && own < LINK_IDLE_MAX / LINK_PRINCIPAL_PART;
+}
+
+void link_in_accept(struct service *service, const char *device, const char *principal,
+                    const uint8_t ticket[LINK_TICKET_BYTES], int fd) {
+    struct link_table *table = &service->links;
+    struct copy_in *copy = table->copies;
+    struct link_in *link = NULL;
+    struct fault fault;
+
+    while (copy && (copy->link || !link_ticket_equal(copy->ticket, ticket)))
+        copy = copy->next;
+    if (fd >= 0 && (copy || link_in_has_room(table, principal)))
+        link = link_in_create(service, device, principal, ticket, fd);
+    if (link && copy)
+        link_in_match(link, copy);
+    if (link)
+        return;
+    log_event_from(LOG_LEVEL_WARNING, device, "link_refused", "device", device, NULL);
+    if (fd >= 0)
+        close(fd);
+    if (copy) {
+        fault_set(&fault, STATUS_LIMIT, "%s has no descriptor or memory left for a link from %s", service->device,
+                  device);
+        copy_in_fail(copy, &fault);
+    }
+}
+
+void link_in_peer_lost(struct service *service, const char *device) {
+    struct copy_in *next;
+    struct fault fault;
+
+    fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost before it had sent its tensor", device);
+    for (struct copy_in *copy = service->links.copies; copy; copy = next) {
+        next = copy->next;
+        if (!copy->link && !strcmp(copy->source, device))
+            copy_in_fail(copy, &fault);
+    }
+}
+
+/* Why this CopyIn cannot be: STATUS_OK if it can. */
+static int copy_in_check(const struct connection *connection, const uint8_t *ticket, const struct copy_in *copy,
+                         struct fault *fault) {
+    const struct link_table *table = &connection->service->links;
+
+    if (!copy)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to receive a copy");
+    if (connection->links.n_copies >= LINK_COPIES_MAX / LINK_SESSION_PART)
+        return fault_set(fault, STATUS_LIMIT, "%d copies to this session are under way already",
+                         LINK_COPIES_MAX / LINK_SESSION_PART);
+    if (connection->account->copies >= LINK_COPIES_MAX / LINK_PRINCIPAL_PART)
+        return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already for %s",
+                         LINK_COPIES_MAX / LINK_PRINCIPAL_PART, connection->account->name);
+    if (table->n_copies >= LINK_COPIES_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already", LINK_COPIES_MAX);
+    for (const struct copy_in *other = table->copies; other; other = other->next)
+        if (link_ticket_equal(other->ticket, ticket))
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "the ticket of this copy is in use");
+    return STATUS_OK;
+}
+
+static void copy_in_list(struct link_table *table, struct copy_in *copy) {
+    copy->next = table->copies;
+    copy->previous = &table->copies;
+    if (copy->next)
+        copy->next->previous = &copy->next;
+    table->copies = copy;
+    table->n_copies++;
+    host_note(copy->connection->session, sizeof *copy);
+    LIST_INSERT_HEAD(&copy->connection->links.copies, copy, own);
+    copy->connection->links.n_copies++;
+    copy->connection->account->copies++;
+}
+
+int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
+                   const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused) {
+    struct service *service = connection->service;
+    struct link_table *table = &service->links;
+    struct copy_in *copy = calloc(1, sizeof *copy);
+    struct upload stillborn, *upload = copy ? &copy->upload : &stillborn;
+    struct failure cause;
+    struct fault fault;
+
+    if (!refused && copy_in_check(connection, ticket, copy, &fault))
+        refused = &fault;
+    int status = session_upload(connection->session, request, upload);
+    if (status == STATUS_OK && refused) {
+        cause_set(&cause, refused);
+        upload_finish(upload, &cause);
+    }
+    if (status != STATUS_OK || refused) {
+        free(copy);
+        return status == STATUS_AGAIN ? STATUS_AGAIN : STATUS_OK;
+    }
+    copy->connection = connection;
+    copy->upload.room = copy_in_room;
+    snprintf(copy->source, sizeof copy->source, "%s", source);
+    copy->deadline_ms =
+        link_in_deadline(service, connection->lease.granted ? connection->account->limits.session_lease : 0);
+    memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
+    copy_in_list(table, copy);
+    for (struct link_in *link = table->links; link; link = link->next)
+        if (!link->copy && link_ticket_equal(link->ticket, ticket)) {
+            link_in_match(link, copy);
+            break;
+        }
+    return STATUS_OK;
+}
+
+/* ---- time, and the ends of others ---- */
+
+/* Whether a client may have to reconnect before it can ask for its copy. */
+static bool link_in_may_return(const struct service *service, const char *principal) {
+    for (const struct connection *at = service->connections; at; at = at->next)
+        if (at->lease.granted && !at->lease.goodbye && at->state == CONNECTION_OPEN &&
+            !strcmp(at->account->name, principal))
+            return true;
+    return false;
+}
+
+/* Nobody asks for it any more. While it waits it takes a descriptor: what is left of clients that were killed in the middle
+ * of a copy does not wait for leases that nobody has. */
+static bool link_in_over(const struct service *service, const struct link_in *link, uint64_t now_ms) {
+    uint64_t waited_ms = now_ms > link->came_ms ? now_ms - link->came_ms : 0;
+
+    if (link->copy || waited_ms < service->limits.transfer_timeout_ms)
+        return false;
+    return waited_ms >= service->limits.transfer_timeout_ms + service->limits.each.session_lease ||
+           !link_in_may_return(service, link->principal);
+}
+
+void link_in_tick(struct service *service, uint64_t now_ms) {
+    struct copy_in *next_copy;
+    struct link_in *next_link;
+    struct fault fault;
+
+    for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
+        next_copy = copy->next;
+        if (copy->link || now_ms < copy->deadline_ms)
+            continue; /* it has begun, or its client may be about to send for it: see link_in_extend() */
+        fault_set(&fault, STATUS_TIMED_OUT, "the source of this copy did not come within %u ms%s",
+                  service->limits.transfer_timeout_ms,
+                  copy->connection->lease.granted ? " and the session's lease" : "");
+        copy_in_fail(copy, &fault);
+    }
+    for (struct link_in *link = service->links.links; link; link = next_link) {
+        next_link = link->next;
+        if (link_in_over(service, link, now_ms))
+            link_in_destroy(link);
+    }
+}
+
+void link_in_extend(struct connection *connection) {
+    uint64_t deadline_ms = link_in_deadline(connection->service, connection->account->limits.session_lease);
+    struct copy_in *copy;
+
+    LIST_FOREACH(copy, &connection->links.copies, own)
+    copy->deadline_ms = deadline_ms;
+}
+
+bool link_in_drop_connection(struct connection *connection) {
+    const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the copy had come"};
+
+    while (!LIST_EMPTY(&connection->links.copies)) {
+        copy_in_finish(LIST_FIRST(&connection->links.copies), &gone);
+        if (budget_spent(connection->service->budget, LINK_DROP_STEPS))
+            break;
+    }
+    return LIST_EMPTY(&connection->links.copies);
+}
+
+bool link_in_busy(const struct connection *connection) {
+    return !LIST_EMPTY(&connection->links.copies);
+}
+
+void link_in_finish(struct service *service) {
+    while (service->links.links)
+        link_in_destroy(service->links.links);
+}

@@ -1,0 +1,207 @@
+#include "server/worker/publish.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/worker/cause.h"
+#include "server/worker/connection.h"
+#include "server/worker/state.h"
+
+enum { PUBLISH_STEPS = 4 }; /* of the budget, for a value */
+
+struct publish_item {
+    struct hold hold;
+    uint64_t id;
+    struct publish *publish;
+};
+
+struct publish {
+    struct answer *answer;
+    struct state_wait saved; /* for the values to be on the disk, too */
+    unsigned n, left;        /* values; those not yet there, and one for the start */
+    unsigned held;           /* those that have been asked for */
+    bool only_new;
+    bool failed;
+    struct failure failure;    /* the first */
+    const char **names;        /* their texts lie behind them */
+    struct held **values;      /* when all are there, */
+    struct names_batch *batch; /* and while they are being named, */
+    TAILQ_ENTRY(publish) turn; /* in service->publishes */
+    struct publish_item items[];
+};
+
+static size_t publish_text_bytes(const Tensord__Publish *message) {
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < message->n_names; i++)
+        bytes += sizeof(char *) + strlen(message->names[i]) + 1;
+    return bytes;
+}
+
+uint64_t publish_cost(const Tensord__Publish *message) {
+    return sizeof(struct publish) + message->n_ids * sizeof(struct publish_item) + publish_text_bytes(message);
+}
+
+static void publish_copy_names(struct publish *publish, const Tensord__Publish *message) {
+    char *at = (char *)(publish->names + publish->n);
+
+    for (unsigned i = 0; i < publish->n; i++) {
+        publish->names[i] = at;
+        at = stpcpy(at, message->names[i]) + 1;
+    }
+}
+
+static void publish_saved(struct state_wait *wait, const struct fault *fault) {
+    struct publish *publish = (struct publish *)((char *)wait - offsetof(struct publish, saved));
+
+    if (fault)
+        cause_set(&publish->failure, fault);
+    answer_published(publish->answer, fault ? &publish->failure : NULL);
+}
+
+static void publish_let_go(struct publish *publish) {
+    for (unsigned i = 0; i < publish->n; i++)
+        if (publish->items[i].hold.session)
+            hold_cancel(&publish->items[i].hold);
+}
+
+static void publish_drop_batch(struct publish *publish) {
+    if (publish->batch)
+        TAILQ_REMOVE(&publish->answer->connection->service->publishes, publish, turn);
+    names_batch_destroy(publish->batch);
+    publish->batch = NULL;
+    free(publish->values);
+    publish->values = NULL;
+}
+
+/* The values are let go of here and not when the answer has left, which is the client's business. */
+static void publish_end(struct publish *publish, const struct fault *fault) {
+    if (fault && fault->code) {
+        publish->failed = true;
+        cause_set(&publish->failure, fault);
+    }
+    publish_drop_batch(publish);
+    publish_let_go(publish);
+    struct connection *connection = publish->answer->connection;
+    publish->saved.done = publish_saved;
+    if (!publish->failed && names_wait(&connection->service->names, connection->account->key, &publish->saved))
+        answer_changed(publish->answer, connection->account->key);
+    else
+        answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
+}
+
+/* False: the budget has ended before all are named. */
+static bool publish_name_some(struct publish *publish) {
+    struct connection *connection = publish->answer->connection;
+    struct fault fault = {0};
+    int status = names_batch_some(publish->batch, connection->service->budget, &fault);
+
+    if (status == STATUS_AGAIN)
+        return false;
+    if (status == STATUS_OK)
+        names_publish_batch(&connection->service->names, connection->account->key, &connection->account->limits,
+                            publish->batch, publish->only_new, &fault);
+    publish_end(publish, &fault);
+    return true;
+}
+
+/* One after the other, so that each finds what the one before has made of the names. */
+void publish_turn(struct service *service) {
+    struct publish *publish;
+
+    while ((publish = TAILQ_FIRST(&service->publishes)) && publish_name_some(publish))
+        continue;
+}
+
+/* All values are there: they are named in the order in which Publishes have come as far as this. */
+static void publish_name(struct publish *publish) {
+    struct service *service = publish->answer->connection->service;
+    bool first = TAILQ_EMPTY(&service->publishes);
+    struct fault fault;
+
+    publish->values = malloc(publish->n * sizeof(struct held *));
+    for (unsigned i = 0; publish->values && i < publish->n; i++)
+        publish->values[i] = publish->items[i].hold.held;
+    if (publish->values)
+        publish->batch = names_batch_create(publish->values, publish->names, publish->n);
+    if (!publish->batch) {
+        fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", publish->n);
+        publish_end(publish, &fault);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&service->publishes, publish, turn);
+    if (first)
+        publish_name_some(publish);
+}
+
+void publish_step(struct publish *publish) {
+    if (--publish->left)
+        return;
+    if (publish->failed)
+        publish_end(publish, NULL);
+    else
+        publish_name(publish);
+}
+
+static void publish_held(struct hold *hold, const struct failure *failure) {
+    struct publish *publish = ((struct publish_item *)hold)->publish;
+
+    if (failure && !publish->failed) {
+        publish->failed = true;
+        publish->failure = *failure;
+    }
+    publish_step(publish);
+}
+
+struct publish *publish_create(struct answer *answer, const Tensord__Publish *message) {
+    struct publish *publish = calloc(1, sizeof *publish + message->n_ids * sizeof *publish->items);
+
+    if (publish)
+        publish->names = malloc(publish_text_bytes(message) + 1);
+    if (!publish || !publish->names) {
+        free(publish);
+        return NULL;
+    }
+    publish->answer = answer;
+    publish->n = (unsigned)message->n_ids;
+    publish->left = publish->n + 1;
+    publish->only_new = message->only_new;
+    publish_copy_names(publish, message);
+    for (unsigned i = 0; i < publish->n; i++)
+        publish->items[i].id = message->ids[i];
+    return publish;
+}
+
+int publish_hold_some(struct publish *publish) {
+    struct connection *connection = publish->answer->connection;
+    struct budget *budget = connection->service->budget;
+
+    while (publish->held < publish->n) {
+        struct publish_item *item = &publish->items[publish->held];
+
+        if (publish->failed) { /* it stays so, whatever the others are */
+            publish->left -= publish->n - publish->held;
+            publish->held = publish->n;
+            break;
+        }
+        item->publish = publish;
+        item->hold.done = publish_held;
+        if (session_hold(connection->session, item->id, &item->hold) == STATUS_AGAIN)
+            return STATUS_AGAIN;
+        publish->held++;
+        if (budget_spent(budget, PUBLISH_STEPS) && publish->held < publish->n)
+            return STATUS_AGAIN;
+    }
+    return STATUS_OK;
+}
+
+void publish_destroy(struct publish *publish) {
+    if (!publish)
+        return;
+    publish_drop_batch(publish);
+    publish_let_go(publish);
+    state_wait_cancel(&publish->saved);
+    free(publish->names);
+    free(publish);
+}

@@ -1,0 +1,78 @@
+/* Outgoing frames and their queue. A reply is one small frame, or the bytes of a tensor as a row of chunks: the frame's
+ * head is encoded here, the payload goes to the socket from where it lies. Small replies overtake the chunks of large
+ * ones, but every write takes a chunk along, so that neither starves. Loop thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/order/failure.h"
+#include "proto/net/transport.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/tensord.pb-c.h"
+
+enum {
+    /* Holds the largest head there is, an Error with all of its texts, so that a reply never fails once its request has
+     * been accepted. */
+    REPLY_HEAD_MAX = 768,
+    REPLY_SMALL_MAX = 64 << 10, /* tensors up to this size count as small replies */
+};
+
+/* Embedded in the object of its owner, which fills it with one of the functions below. */
+struct reply {
+    struct reply *next;
+    /* The queue is through with it: sent, or cleared. The owner may free it. */
+    void (*sent)(struct reply *reply);
+    /* Of a reply in parts: it wants the next one. The queue has let go of it until it is added again. */
+    void (*hungry)(struct reply *reply);
+    const uint8_t *data; /* of the frame in hand; borrowed until `sent` or `hungry` */
+    uint64_t total, offset;
+    uint64_t sequence;
+    size_t chunk;      /* payload bytes of the frame in hand */
+    size_t head_bytes; /* header and message of the frame in hand */
+    size_t done;       /* of both together */
+    uint16_t type;
+    bool bulk;
+    bool parted; /* `data` holds one frame at a time */
+    bool cut;    /* ends with the frame in hand */
+    uint8_t head[REPLY_HEAD_MAX];
+};
+
+/* A frame without payload. The packed message must fit into REPLY_HEAD_MAX with its header. */
+void reply_message(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
+/* The same frame as one before. */
+void reply_frame(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *frame, size_t bytes);
+/* One frame with a payload of at most FRAME_CHUNK bytes, borrowed until `sent`. */
+void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
+                        const uint8_t *data, size_t bytes);
+/* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with the bytes from `offset` to `total`, in as many frames as it takes. `data` are
+ * those at `offset`. */
+void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t offset,
+                uint64_t total);
+/* The bytes of the next frame of a reply in parts. */
+void reply_data_next(struct reply *reply, const uint8_t *data);
+/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED and FRAME_DONE with their
+ * error set. */
+void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure);
+void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault);
+
+struct reply_queue {
+    struct reply *small, **small_tail;
+    struct reply *bulk, **bulk_tail;
+    struct reply *current; /* partly sent, first of its list */
+    struct reply *final;   /* goes out when nothing else is left */
+    uint64_t written;      /* bytes, ever */
+};
+
+void reply_queue_init(struct reply_queue *queue);
+/* Gives a reply back through `sent`, where there is one. */
+void reply_queue_clear_one(struct reply_queue *queue);
+bool reply_queue_empty(const struct reply_queue *queue);
+void reply_queue_add(struct reply_queue *queue, struct reply *reply);
+/* Gives back what has not been begun of the large replies, and ends the one in hand with its present frame; `final` is
+ * then the last frame. */
+void reply_queue_end(struct reply_queue *queue, struct reply *final);
+/* Writes up to about `budget` bytes and adds completed payload bytes to *payload. 0: the queue is empty, and all has
+ * left. 1: there is more to write, when the socket is writable. Negative errno: the connection is broken. */
+int reply_queue_write(struct reply_queue *queue, struct transport *transport, size_t budget, uint64_t *payload);

@@ -1,0 +1,53 @@
+/* What the handlers of requests share, for request*.c; control_hello.c uses request_fields_look(). Loop thread only. */
+#pragma once
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "proto/ops/op.h"
+#include "server/worker/request.h"
+
+#define REQUEST_PROTOCOL(fault, ...) fault_set(fault, STATUS_PROTOCOL, __VA_ARGS__)
+
+/* Everything that makes a result is numbered, and both sides count. */
+int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault);
+int request_label(const char *label, struct fault *fault);
+/* A handler's status. With STATUS_AGAIN, as the turn's time is over or there is no memory yet, the same frame comes again. */
+int request_later(struct connection *connection, int status);
+/* A dtype and shape from outside. What they are wrong with is kept in `bad` for the tensor's failure; the type then
+ * stands for nothing and has no bytes. */
+void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape, size_t rank, struct fault *bad);
+
+/* Upload and UploadChunk, as rows of request.c's table have them. */
+int request_upload(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                   uint8_t **sink, struct fault *fault);
+int request_upload_chunk(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+
+/* KernelCompile, KernelLaunch and KernelRelease, likewise. */
+int request_kernel_compile(struct connection *connection, const struct frame_header *header,
+                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_kernel_launch(struct connection *connection, const struct frame_header *header,
+                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_kernel_release(struct connection *connection, const struct frame_header *header,
+                           const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+
+/* Publish, OpenName, ListNames, RemoveName and MoveName, likewise. */
+int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                    uint8_t **sink, struct fault *fault);
+int request_open_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                      uint8_t **sink, struct fault *fault);
+int request_list_names(struct connection *connection, const struct frame_header *header,
+                       const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+int request_move_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                      uint8_t **sink, struct fault *fault);
+int request_remove_name(struct connection *connection, const struct frame_header *header,
+                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
+
+enum request_fields {
+    REQUEST_FIELDS_FINE,
+    REQUEST_FIELDS_MANY, /* more than were allowed */
+    REQUEST_FIELDS_NUL,  /* a text has a NUL byte: protobuf-c ends a text at its first one without a word */
+};
+/* Looks through the fields of a message as it was sent; what is malformed in it is the parser's to refuse. */
+enum request_fields request_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
+                                        size_t bytes, size_t most);

@@ -1,0 +1,199 @@
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "engine/memory/host.h"
+#include "server/worker/cause.h"
+#include "server/worker/connection.h"
+#include "server/worker/request.h"
+#include "server/worker/request_impl.h"
+
+enum {
+    REQUEST_UPLOADS_MAX = 4096, /* of one session, begun and not complete */
+    REQUEST_UPLOAD_STEPS = 8,   /* of the budget, for one that is dropped */
+};
+
+struct request_upload {
+    struct request_upload *next, **previous;
+    struct connection *connection;
+    uint64_t id;
+    int64_t total, received; /* bytes */
+    enum dtype dtype;
+    uint8_t *place; /* where the chunk that comes now goes, */
+    uint64_t chunk; /* and its bytes */
+    bool bound;     /* false: it failed, what comes is dropped */
+    struct upload upload;
+};
+
+static void request_upload_remove(struct connection *connection, struct request_upload *upload) {
+    *upload->previous = upload->next;
+    if (upload->next)
+        upload->next->previous = upload->previous;
+    connection->n_uploads--;
+    host_give(connection->session, sizeof *upload);
+    free(upload);
+}
+
+/* There is memory for the chunk that has been put off. */
+static void request_upload_room(struct upload *upload) {
+    connection_on_staging(
+        ((struct request_upload *)((char *)upload - offsetof(struct request_upload, upload)))->connection);
+}
+
+static void request_upload_end(struct request_upload *upload, const struct failure *cause) {
+    if (upload->bound)
+        upload_finish(&upload->upload, cause);
+    upload->bound = false;
+}
+
+/* Binds the id. Where the type is bad nobody knows how much will come: all of it is dropped. False: there is no memory
+ * for it yet. */
+static bool request_upload_bind(struct connection *connection, const Tensord__Upload *message,
+                                struct request_upload *upload) {
+    struct tensor_type type;
+    struct failure cause;
+    struct fault bad;
+    struct upload_request request = {
+        .id = message->id,
+        .type = &type,
+        .stream = message->stream,
+        .sequence = message->sequence,
+        .label = message->label[0] ? message->label : NULL,
+    };
+
+    request_type(&type, message->dtype, message->shape, message->n_shape, &bad);
+    upload->id = message->id;
+    upload->dtype = type.dtype;
+    upload->total = bad.code ? INT64_MAX : type_bytes(&type);
+    int status = session_upload(connection->session, &request, &upload->upload);
+    if (status == STATUS_AGAIN)
+        return false;
+    connection->operations++;
+    upload->bound = status == STATUS_OK;
+    upload->upload.room = request_upload_room;
+    if (bad.code) {
+        cause_set(&cause, &bad);
+        request_upload_end(upload, &cause);
+    }
+    return true;
+}
+
+/* `payload` bytes follow; 0 where the frame brings none. STATUS_AGAIN: there is no place for them now, and the connection
+ * comes back with this frame when there is. */
+static int request_upload_expect(struct connection *connection, struct request_upload *upload, uint64_t payload,
+                                 uint8_t **sink, struct fault *fault) {
+    if (payload > (uint64_t)(upload->total - upload->received))
+        return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where %ld of %ld were due", upload->id, payload,
+                                upload->total - upload->received, upload->total);
+    if (upload->place && payload != upload->chunk)
+        return REQUEST_PROTOCOL(fault, "upload %lu: %lu bytes came where a chunk of %lu had been cut", upload->id,
+                                payload, upload->chunk);
+    if (payload > 0 && !upload->place) {
+        upload->place = upload->bound ? upload_chunk(&upload->upload, upload->received, (int64_t)payload) : NULL;
+        connection->wait_staging = upload->bound && upload->upload.later;
+        connection->held = connection->wait_staging ? upload : NULL;
+        if (connection->wait_staging)
+            return STATUS_AGAIN;
+    }
+    connection->held = NULL;
+    if (payload > 0) {
+        upload->chunk = payload;
+        connection->receiving = upload;
+        *sink = upload->place;
+    } else if (upload->total == 0) {
+        request_upload_end(upload, NULL);
+        request_upload_remove(connection, upload);
+    }
+    return STATUS_OK;
+}
+
+int request_upload(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
+                   uint8_t **sink, struct fault *fault) {
+    const Tensord__Upload *upload = (const Tensord__Upload *)message;
+    struct request_upload *entry = connection->held;
+
+    if (entry && entry->id != upload->id)
+        return REQUEST_PROTOCOL(fault, "upload %lu came where %lu was due again", upload->id, entry->id);
+    if (entry) /* it has been begun, and waited for staging memory, or was cut */
+        return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
+    if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
+        return STATUS_PROTOCOL;
+    if (connection->n_uploads >= REQUEST_UPLOADS_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%d uploads are under way already", REQUEST_UPLOADS_MAX);
+    entry = calloc(1, sizeof *entry);
+    if (!entry)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
+    entry->connection = connection;
+    entry->next = connection->uploads;
+    entry->previous = &connection->uploads;
+    if (entry->next)
+        entry->next->previous = &entry->next;
+    connection->uploads = entry;
+    connection->n_uploads++;
+    host_note(connection->session, sizeof *entry);
+    if (!request_upload_bind(connection, upload, entry)) {
+        request_upload_remove(connection, entry);
+        return request_later(connection, STATUS_AGAIN);
+    }
+    return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
+}
+
+int request_upload_chunk(struct connection *connection, const struct frame_header *header,
+                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
+    const Tensord__UploadChunk *chunk = (const Tensord__UploadChunk *)message;
+    struct request_upload *upload = connection->uploads;
+
+    while (upload && upload->id != chunk->id)
+        upload = upload->next;
+    if (!upload)
+        return REQUEST_PROTOCOL(fault, "a chunk came for %lu, which is not being uploaded", chunk->id);
+    if (chunk->offset != (uint64_t)upload->received)
+        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk for offset %lu came where %ld was due", chunk->id,
+                                chunk->offset, upload->received);
+    if (header->payload_bytes == 0)
+        return REQUEST_PROTOCOL(fault, "upload %lu: a chunk without data", chunk->id);
+    return request_upload_expect(connection, upload, header->payload_bytes, sink, fault);
+}
+
+int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault) {
+    struct request_upload *upload = connection->receiving;
+    uint64_t bytes = header->payload_bytes;
+
+    (void)fault;
+    connection->receiving = NULL;
+    connection->service->bytes_in += bytes;
+    /* Kernels may rely on a bool being 0 or 1. */
+    if (upload->dtype == DTYPE_BOOL && upload->place)
+        for (uint8_t *at = upload->place, *end = at + bytes; at < end; at++)
+            *at = *at != 0;
+    if (upload->place)
+        upload_chunk_done(&upload->upload);
+    upload->place = NULL;
+    upload->received += (int64_t)bytes;
+    if (upload->received < upload->total)
+        return STATUS_OK;
+    request_upload_end(upload, NULL);
+    request_upload_remove(connection, upload);
+    return STATUS_OK;
+}
+
+void request_cut(struct connection *connection) {
+    if (connection->receiving)
+        connection->held = connection->receiving;
+    connection->receiving = NULL;
+}
+
+bool request_drop_uploads(struct connection *connection) {
+    const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the data had come"};
+    bool over = false;
+
+    while (connection->uploads && !over) {
+        request_upload_end(connection->uploads, &gone);
+        request_upload_remove(connection, connection->uploads);
+        over = budget_spent(connection->service->budget, REQUEST_UPLOAD_STEPS);
+    }
+    if (connection->uploads)
+        return false;
+    connection->receiving = connection->held = NULL;
+    connection->wait_staging = false;
+    return true;
+}

@@ -1,0 +1,156 @@
+/* One engine served to many connections on one libuv loop: what the connections share, and the turn of the loop in
+ * which everything read is submitted, the engine is kicked and polled once, and the answers go out. A worker has one;
+ * so have the fuzzer and the benchmarks, which need no worker process.
+ *
+ * Loop thread only, but for service_wake(). The loop thread is the engine's owner thread. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <uv.h>
+
+#include "engine/engine.h"
+#include "server/ipc/channel.h"
+#include "server/ipc/refusal.h"
+#include "server/ipc/stats_page.h"
+#include "server/process/handshake.h"
+#include "server/worker/account.h"
+#include "server/worker/arena.h"
+#include "server/worker/compile.h"
+#include "server/worker/link.h"
+#include "server/worker/names.h"
+#include "server/worker/trace_feed.h"
+
+struct answer;
+struct connection;
+struct publish;
+
+/* A connection is at most once in each. */
+TAILQ_HEAD(connection_queue, connection);
+TAILQ_HEAD(publish_queue, publish);
+
+enum {
+    SERVICE_TICK_MS = 100,
+    SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is being closed */
+    /* The loop works in turns: after so much time with clients' frames those connections that have not been read yet
+     * wait for a later one, and so for each of a turn's other parts: callbacks, ends, large replies. */
+    SERVICE_TURN_NS = 1000 * 1000,
+    SERVICE_SHARE_NS = 250 * 1000, /* of a turn for one connection, */
+    SERVICE_LIGHT_NS =
+        1000 * 1000, /* and one that has taken less than this since the last tick comes before the others */
+};
+
+struct service_options {
+    const char *device, *kind; /* "cpu:1", "cpu"; copied */
+    uint64_t epoch;
+    struct channel_limits limits; /* a 0 becomes a usable default */
+    /* All may be NULL. */
+    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. Without it CopyOut ends
+     * in nothing. */
+    int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
+    void (*left)(void *owner, uint64_t session);    /* the connection of this number is gone */
+    void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
+    /* Who is the client with this token ("" for none)? Answered by connection_granted() or connection_denied(); 0, or
+     * -EAGAIN to be asked again. Without it the peer is who it is, and one that has to show a token is denied. */
+    int (*login)(void *owner, const struct connection *connection, const char *token);
+    void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
+    void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
+    void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
+    /* Program that compiles user kernels, in processes of their own (compile_process.h); not copied. NULL: they are
+     * compiled in this process, which a source can crash: for programs that serve nobody but themselves. */
+    const char *compiler;
+    void *owner;
+};
+
+struct service {
+    uv_loop_t *loop;
+    struct engine *engine;
+    struct budget *budget; /* the engine's: how long what is being done now may take */
+    char device[32], kind[16];
+    uint64_t epoch;
+    struct channel_limits limits;
+    struct service_options options;
+    struct arena arena;
+    struct link_table links;
+    struct handshakes handshakes;
+    struct compile_queue compiles;
+    struct trace_feed trace;
+    struct names names;
+    struct answer *spare;             /* for an Error when there is no memory; NULL while in use */
+    struct connection *connections;   /* all of them, newest first */
+    struct account *accounts;         /* whose they are */
+    struct account_past *pasts;       /* whose they were (account.c) */
+    uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
+    struct connection_queue dirty;    /* have replies to write; those with large ones last */
+    /* May have frames to go on with: those that have taken little time lately, and the others. */
+    struct connection_queue light, heavy;
+    struct connection_queue ending; /* are gone for everybody, and have something to give back */
+    struct connection_queue giving_up;
+    struct publish_queue publishes; /* are being named, one after the other */
+    uint64_t turn_ns;               /* when this turn began; 0: it has not */
+    unsigned sessions;
+    uint64_t arrived;             /* connections that the front has handed over */
+    uint64_t bytes_in, bytes_out; /* tensor bytes */
+    struct stats_places *places;  /* where connections are counted that end, and so on; NULL: nowhere */
+    struct histogram fetch_time;
+    uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
+    bool wire;                         /* TENSORD_DEBUG has the word wire */
+    bool active;                       /* something happened since the owner last set it to false */
+    bool failed, draining, ended;
+    uint64_t drain_deadline_ms;
+    /* True while the loop is awake: a completion then needs no system call, for the turn's end polls anyway. */
+    _Atomic bool awake;
+    uv_async_t async;
+    uv_check_t check;
+    uv_idle_t idle;
+    uv_timer_t timer, alarm; /* the tick; and the next moment that shall not wait for it, service_at() */
+};
+
+/* In two steps, because the engine wants service_wake() and the service as its owner: init, engine_create, start. The
+ * service owns the engine from the start on. */
+int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault);
+int service_start(struct service *service, struct engine *engine, struct fault *fault);
+/* Destroys all connections and the engine, and closes the handles; the caller runs the loop until they are closed, then
+ * frees. */
+void service_finish(struct service *service);
+
+/* struct engine_options.wake, with the service as owner. Any thread. */
+void service_wake(void *owner);
+
+/* The end of this turn writes the connection's replies. */
+void service_mark_dirty(struct service *service, struct connection *connection);
+/* The end of this turn continues with the connection's frames. */
+void service_mark_more(struct service *service, struct connection *connection);
+/* The connection has ended, and nobody uses it any more: the ends of this turn and of later ones give its memory back.
+ */
+void service_mark_ending(struct service *service, struct connection *connection);
+/* The connection still exists: the ends of this turn and of later ones drop the work of its lost socket, or answer its
+ * pending requests with the fault that it was given. */
+void service_mark_giving_up(struct service *service, struct connection *connection);
+/* A callback of the loop's own handles calls it before it does work. */
+void service_busy(struct service *service);
+/* Whether this turn has lasted long enough: work that can wait for the next turn should wait. */
+bool service_is_late(const struct service *service);
+
+/* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms and answered; then
+ * each connection gets an Error STATUS_DRAINING and is closed. */
+void service_drain(struct service *service);
+/* Answers everything pending with `fault` and closes all connections. */
+void service_fail(struct service *service, const struct fault *fault);
+
+/* These three count for the front's places (struct stats_places). A connection has ended; `kept`: it came in through a
+ * kept place (server/front/places.h) and had not settled. */
+void service_count_departed(struct service *service, bool kept);
+/* A connection from a kept place has settled: it continues its session. */
+void service_count_settled(struct service *service);
+/* true: a session has lost its connection. false: a session no longer waits for a connection. */
+void service_count_detached(struct service *service, bool detached);
+/* Looks at leases and at a drain at this time (of service_now_ms()), and not only with the next tick, so that their
+ * memory is free at once. */
+void service_at(struct service *service, uint64_t when_ms);
+
+uint64_t service_now_ns(void);
+/* Milliseconds of the same clock, for deadlines. */
+uint64_t service_now_ms(void);

@@ -1,0 +1,211 @@
+#include "server/worker/worker_stats.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "proto/ops/counter.h"
+#include "server/worker/connection.h"
+
+/* The front takes an old page for a hung worker. Written on a tick, so the real bound is one tick more. */
+#define WORKER_STATS_QUIET_NS (150 * 1000000ull)
+#define WORKER_STATS_IDLE_NS (300 * 1000000ull)
+#define WORKER_STATS_PROCESS_NS (1000 * 1000000ull)
+
+int worker_stats_init(struct worker_stats *stats, int file) {
+    void *page;
+
+    *stats = (struct worker_stats){0};
+    if (file < 0)
+        return 0;
+    page = mmap(NULL, sizeof *stats->page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (page == MAP_FAILED)
+        return -errno;
+    stats->page = page;
+    return 0;
+}
+
+void worker_stats_finish(struct worker_stats *stats) {
+    if (stats->page)
+        munmap(stats->page, sizeof *stats->page);
+    stats->page = NULL;
+}
+
+/* Nobody is there, or nothing is queued and nothing has come to its end for a while: the rate is 0, whatever the mean says. */
+static bool worker_stats_idle(struct worker_stats *stats, const struct stats_device *device, uint64_t now) {
+    if (device->engine.ops_total != stats->ops || device->engine.queue_depth || !stats->moved_ns)
+        stats->moved_ns = now;
+    stats->ops = device->engine.ops_total;
+    return !device->engine.sessions || now - stats->moved_ns >= WORKER_STATS_IDLE_NS;
+}
+
+/* Rates since the oldest sample there is, and the present figures in its place. */
+static void worker_stats_rates(struct worker_stats *stats, struct stats_device *device, uint64_t now) {
+    struct worker_stats_sample sample = {now, device->engine.ops_total, device->bytes_in, device->bytes_out,
+                                         device->engine.busy_ns};
+    struct worker_stats_sample *at = &stats->samples[stats->n_samples % WORKER_STATS_SAMPLES];
+    const struct worker_stats_sample *oldest = stats->n_samples < WORKER_STATS_SAMPLES ? &stats->samples[0] : at;
+    double seconds = stats->n_samples ? (double)(now - oldest->at_ns) / 1e9 : 0;
+
+    device->ops_per_s = worker_stats_idle(stats, device, now) ? 0 : counter_rate(oldest->ops, sample.ops, seconds);
+    device->busy_ratio = counter_rate(oldest->busy_ns, sample.busy_ns, seconds) / 1e9;
+    if (device->busy_ratio > 1) /* by what the two clocks' looks are apart */
+        device->busy_ratio = 1;
+    device->bytes_in_per_s = counter_rate(oldest->bytes_in, sample.bytes_in, seconds);
+    device->bytes_out_per_s = counter_rate(oldest->bytes_out, sample.bytes_out, seconds);
+    *at = sample;
+    stats->n_samples++;
+    if (stats->n_samples == 2 * WORKER_STATS_SAMPLES)
+        stats->n_samples = WORKER_STATS_SAMPLES; /* the same place in the ring, and no overflow */
+}
+
+/* Host memory and processor time of this process, about once a second. */
+static void worker_stats_process(struct worker_stats *stats, struct stats_device *device, uint64_t now) {
+    struct rusage usage;
+    unsigned long long pages, resident;
+    FILE *file;
+
+    if (!stats->process_ns || now - stats->process_ns >= WORKER_STATS_PROCESS_NS) {
+        stats->process_ns = now;
+        if (getrusage(RUSAGE_SELF, &usage) == 0)
+            stats->cpu_ns = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
+                            (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+        file = fopen("/proc/self/statm", "re");
+        if (file && fscanf(file, "%llu %llu", &pages, &resident) == 2)
+            stats->memory = resident * (uint64_t)sysconf(_SC_PAGESIZE);
+        if (file)
+            fclose(file);
+    }
+    device->worker_memory = stats->memory;
+    device->worker_cpu_ns = stats->cpu_ns;
+}
+
+static void worker_stats_session(struct connection *connection, uint64_t now, struct stats_session *out) {
+    struct session_stats session;
+    struct account_work work;
+
+    session_stats(connection->session, &session);
+    work = account_work_of(&session);
+    account_measure_work(&connection->rates, &work, now);
+    out->device_ns = work.device_ns;
+    out->ops_per_s = connection->rates.ops_per_s;
+    out->device_ratio = connection->rates.device_ratio;
+    out->remote = connection->remote;
+    out->id = connection->number;
+    out->principal = connection->peer.principal;
+    memcpy(out->peer, connection->peer.address, sizeof out->peer);
+    memcpy(out->client, connection->client, sizeof out->client);
+    out->started_ns = connection->started_ns;
+    out->tensors = session.tensors;
+    out->live = session.live;
+    out->host = session.host;
+    out->host_limit = connection->account->limits.session_host_bytes;
+    out->peak = session.peak;
+    out->ops_queued = session.ops_queued;
+    out->ops_done = session.ops_done;
+    memcpy(out->failures, session.failures, sizeof out->failures);
+    memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
+    memcpy(out->label, session.label, sizeof out->label);
+    out->allow_tf32 = session.allow_tf32;
+    snprintf(out->tls_cipher, sizeof out->tls_cipher, "%s", transport_cipher(&connection->transport));
+    out->tls_resumed = transport_resumed(&connection->transport);
+    out->lease_until_ns = connection->lease.until_ms * 1000000u;
+    out->reconnects = connection->lease.reconnects;
+    out->live_limit = connection->account->limits.session_bytes;
+    out->tensors_limit = connection->account->limits.session_tensors;
+    out->ops_limit = connection->account->limits.session_operations;
+}
+
+/* Sums what the sessions of each principal have done, those beyond the rows of the page as well. */
+static void worker_stats_work(struct service *service, uint64_t now) {
+    for (struct account *at = service->accounts; at; at = at->next)
+        at->work = at->ended, at->ops_queued = 0;
+    for (const struct connection *at = service->connections; at; at = at->next) {
+        struct session_stats session;
+        struct account_work work;
+
+        if (!at->session)
+            continue;
+        session_stats(at->session, &session);
+        work = account_work_of(&session);
+        at->account->ops_queued += session.ops_queued;
+        at->account->work.ops += work.ops;
+        at->account->work.device_ns += work.device_ns;
+        at->account->work.failures += work.failures;
+    }
+    for (struct account *at = service->accounts; at; at = at->next)
+        account_measure_work(&at->rates, &at->work, now);
+}
+
+static void worker_stats_principal(const struct account *account, struct stats_principal *out) {
+    struct tenant_stats tenant;
+
+    tenant_stats(account->tenant, &tenant);
+    /* Who has gone is told from a later user of the name. */
+    memcpy(out->name, account->orphan ? account->key : account->name, sizeof out->name);
+    out->connections = account->connections;
+    out->sessions = account->sessions;
+    out->live = tenant.live;
+    out->peak = tenant.peak;
+    out->staging = tenant.staging;
+    out->host = tenant.host;
+    out->ops_queued = account->ops_queued;
+    out->bytes = account->bytes;
+    out->bytes_per_s = account->bytes_per_s;
+    out->ops_done = account->work.ops;
+    out->device_ns = account->work.device_ns;
+    out->failures = account->work.failures;
+    out->ops_per_s = account->rates.ops_per_s;
+    out->device_ratio = account->rates.device_ratio;
+}
+
+static void worker_stats_refusals(const struct service *service, struct stats_device *device) {
+    memcpy(device->refusals, service->refusals, sizeof device->refusals);
+    refusal_add_engine(device->refusals, &device->engine);
+}
+
+static void worker_stats_write(struct worker_stats *stats, struct service *service, uint64_t now) {
+    struct stats_page *page = stats->page;
+    struct stats_device device = {
+        .bytes_in = service->bytes_in,
+        .bytes_out = service->bytes_out,
+        .fetch_time = service->fetch_time,
+    };
+    uint32_t n = 0;
+
+    account_measure(service, now);
+    memcpy(device.rejections, service->rejections, sizeof device.rejections);
+    engine_stats(service->engine, &device.engine);
+    worker_stats_refusals(service, &device);
+    device_readings(engine_device(service->engine), &device.readings);
+    worker_stats_rates(stats, &device, now);
+    worker_stats_process(stats, &device, now);
+    worker_stats_work(service, now);
+    names_stats(&service->names, &device.names);
+    for (const struct connection *at = service->connections; at; at = at->next)
+        device.connections += at->poll != NULL;
+    stats_page_begin(page);
+    page->device = device;
+    for (struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next)
+        if (at->session)
+            worker_stats_session(at, now, &page->sessions[n++]);
+    page->n_sessions = n;
+    n = 0;
+    for (const struct account *at = service->accounts; at && n < STATS_PRINCIPALS_MAX; at = at->next)
+        worker_stats_principal(at, &page->principals[n++]);
+    page->n_principals = n;
+    stats_page_end(page);
+}
+
+void worker_stats_tick(struct worker_stats *stats, struct service *service) {
+    uint64_t now = service_now_ns();
+
+    if (!stats->page || (!service->active && now - stats->written_ns < WORKER_STATS_QUIET_NS))
+        return;
+    service->active = false;
+    stats->written_ns = now;
+    worker_stats_write(stats, service, now);
+}

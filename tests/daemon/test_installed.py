@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""What `meson install` puts into place beside the programs: manual pages that have every key and command, completions that offer them,
+and a systemd unit that systemd accepts and finds well enclosed. What there is no tool for here is skipped, and said.
+
+usage: test_installed.py BUILD_FOLDER"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = sys.argv[1]
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+EXPOSURE_MAX = 15  # of systemd-analyze security, in tenths: measured offline with systemd 252
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, **options).stdout
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = tempfile.mkdtemp(prefix="tensord-installed-")
+        cls.addClassCleanup(shutil.rmtree, cls.root)
+        run("meson", "install", "-C", BUILD, "--no-rebuild", env={**os.environ, "DESTDIR": cls.root})
+        cls.files = {}
+        for folder, _, names in os.walk(cls.root):
+            for name in names:
+                cls.files.setdefault(name, []).append(os.path.join(folder, name))
+        cls.environment = {**os.environ, "LD_LIBRARY_PATH": os.path.dirname(cls.find("libtensord.so.0"))}
+
+    @classmethod
+    def find(cls, name, part=""):
+        return next(path for path in cls.files[name] if part in path)
+
+    def help_of(self, program):
+        return run(self.find(program, "/bin/"), "--help", env=self.environment)
+
+    def need(self, *programs):
+        for program in programs:
+            if not shutil.which(program):
+                self.skipTest(f"{program} is not installed")
+
+    def page(self, name):
+        if name not in self.files:
+            self.skipTest("scdoc was not there when this was built")
+        self.need("man")
+        text = run("man", "--warnings", "-P", "cat", "-l", self.find(name), env={**os.environ, "MANWIDTH": "120"})
+        return re.sub(r".\x08", "", text)
+
+    def test_manual_of_the_configuration_has_every_key(self):
+        text = self.page("tensord.conf.5")
+        keys = re.findall(r"^  --([a-z-]+) +\S", self.help_of("tensord").split("keys, in the file")[1], re.M)
+        self.assertIn("session-bytes", keys)
+        self.assertGreater(len(keys), 20)
+        for key in keys:
+            self.assertRegex(text, rf"(?m)^ +{key}( \(default .*\))?$")
+
+    def test_manual_of_tensorctl_has_every_command(self):
+        text = self.page("tensorctl.1")
+        commands = re.findall(r"^  ([a-z]+) ", self.help_of("tensorctl"), re.M)
+        self.assertIn("status", commands)
+        for command in commands:
+            self.assertRegex(text, rf"(?m)^ +{command} ")
+            if command != "help":
+                self.assertRegex(text, rf"(?m)^ +usage: tensorctl \[--url URL\] {command}\b")
+
+    def test_manual_of_tensorctl_has_every_key_of_json(self):
+        words = set(re.findall(r"\w+", self.page("tensorctl.1").partition("\nJSON")[2].partition("\nENVIRONMENT")[0]))
+        for path in ("proto/files/status_json.c", "client/tensorctl/command_config.c", "client/tensorctl/tensorctl_bench.c", "client/tensorctl/tensorctl_contracts.c",
+                     "client/tensorctl/tensorctl_names.c"):
+            with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+                keys = set(re.findall(r'\bjson_\w+\(&?\w+, "(\w+)"|^    {"(\w+)", "', file.read(), re.M))
+            keys = {key for pair in keys for key in pair if key}
+            self.assertTrue(keys, path)
+            self.assertEqual(keys - words, set(), path)
+
+    def test_every_page_is_formatted_without_warnings(self):
+        self.need("groff", "man")
+        for name in ("tensord.8", "tensord.conf.5", "tensord-team.7", "tensord-monitoring.7", "tensord-gpu.7", "tensord-operations.7",
+                     "tensorctl.1"):
+            if name not in self.files:
+                self.skipTest("scdoc was not there when this was built")
+            said = subprocess.run(["man", "--warnings", "-l", self.find(name)], capture_output=True, text=True, timeout=60,
+                                  check=True).stderr
+            self.assertEqual(said, "", name)
+
+    def complete(self, *words):
+        script = (f"source '{self.find(words[0], 'bash-completion')}'; compopt() {{ :; }}; "
+                  'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _$1; printf "%s\\n" "${COMPREPLY[@]}"')
+        environment = {**self.environment, "PATH": os.path.dirname(self.find("tensord", "/bin/")) + ":" + os.environ["PATH"]}
+        return run("bash", "-c", script, "bash", *words, env=environment).split()
+
+    def test_bash_completes_flags_and_commands(self):
+        self.assertIn("--drain-timeout", self.complete("tensord", "--dr"))
+        self.assertEqual(self.complete("tensord", "--log-level", "w"), ["warning"])
+        self.assertEqual(self.complete("tensord", "user", "to"), ["token"])
+        self.assertEqual(self.complete("tensord", "user", "add", "ann", "--no"), ["--no-token"])
+        self.assertEqual(self.complete("tensord", "user", "add", "ann", "--role", "a"), ["admin"])
+        self.assertEqual(self.complete("tensord", "--tls-client-auth", "r"), ["required"])
+        self.assertEqual(self.complete("tensorctl", "dev"), ["devices"])
+        self.assertEqual(self.complete("tensorctl", "status", "--"), ["--json", "--url", "--watch"])
+        self.assertEqual(self.complete("tensorctl", "--url", "t"), ["tcp://", "tls://"])
+
+    def test_zsh_reads_its_completions(self):
+        self.need("zsh")
+        for name in ("_tensord", "_tensorctl"):
+            run("zsh", "-n", self.find(name))
+
+    def test_zsh_completes_what_a_command_takes(self):
+        self.need("zsh")
+        script = ("compadd() { shift; print -l -- ${(P)1} }; _describe() { print -l -- ${(P)2} }; _files() { print a-file }\n"
+                  'complete() { eval "$(<$1)" }; words=("${@:2}") CURRENT=$#words PREFIX=$words[-1]; complete $1')
+
+        def complete(*words):
+            return run("zsh", "-f", "-c", script, "zsh", self.find("_tensorctl"), self.find("tensorctl", "/bin/"), *words,
+                       env=self.environment).splitlines()
+        self.assertIn("devices:what devices there are, and how they do", complete(""))
+        self.assertIn("--session", complete("--url", "unix:/x", "trace", "--s"))
+        self.assertNotIn("--session", complete("status", "--"))
+        self.assertEqual(complete("trace", "-o", ""), ["a-file"])
+
+    def test_zsh_completes_the_flags_of_the_daemon_and_its_users(self):
+        self.need("zsh")
+        script = ("_describe() { print -l -- ${(P)2} }; _arguments() { shift; print -l -- $@ }\n"
+                  'complete() { eval "$(<$1)" }; words=("${@:2}") CURRENT=$#words PREFIX=$words[-1]; complete $1')
+
+        def complete(*words):
+            return run("zsh", "-f", "-c", script, "zsh", self.find("_tensord"), self.find("tensord", "/bin/"), *words,
+                       env=self.environment).splitlines()
+
+        def flag(name, *words):
+            return next(line for line in complete(*words) if line.startswith(name))
+        self.assertTrue(flag("--tls-client-auth=", "--t").endswith(":(none optional required)"))
+        self.assertTrue(flag("--tls-certificate=", "--t").endswith(":file:_files"))
+        self.assertIn("1:command:(user)", complete(""))
+        told = complete("user", "")
+        self.assertEqual([line.partition(":")[0] for line in told], ["add", "token", "revoke", "role", "remove", "list"])
+        self.assertIn("remove:ends a user with all of its tokens", told)
+        self.assertIn("role:gives a user another role", told)
+        self.assertTrue(flag("--role=", "user", "add", "ann", "--r").endswith(":(observe run admin)"))
+        self.assertEqual([line for line in complete("user", "add", "--") if line.startswith("--listen")], [])
+
+    def unit(self):
+        """A copy that names the program where it is now."""
+        with open(self.find("tensord.service"), encoding="utf-8") as file:
+            text = file.read()
+        path = os.path.join(self.root, "tensord.service")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(re.sub(r"(?m)^ExecStart=\S+", "ExecStart=" + self.find("tensord", "/bin/"), text))
+        return path
+
+    def test_systemd_accepts_the_unit(self):
+        self.need("systemd-analyze")
+        said = subprocess.run(["systemd-analyze", "verify", "--man=no", self.unit()], capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((said.returncode, said.stdout, said.stderr), (0, "", ""))
+
+    def test_systemd_finds_the_unit_well_enclosed(self):
+        self.need("systemd-analyze")
+        run("systemd-analyze", "security", "--offline=yes", f"--threshold={EXPOSURE_MAX}", self.unit())
+
+    def test_prometheus_and_grafana_find_their_files(self):
+        for name in ("tensord.rules.yml", "tensord.rules.test.yml", "grafana-dashboard.json"):
+            self.assertTrue(self.find(name, "/share/tensord/"))
+
+    def test_the_configuration_is_one_that_the_daemon_takes(self):
+        config = self.find("tensord.conf", "/etc/")
+        said = subprocess.run([self.find("tensord", "/bin/"), "--config", config, "--devices", "nonsense:0"], capture_output=True,
+                              text=True, timeout=60, check=False, env=self.environment)
+        self.assertEqual(said.returncode, 2)
+        self.assertIn("--devices", said.stderr)  # and nothing of the file
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

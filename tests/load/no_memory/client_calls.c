@@ -1,0 +1,243 @@
+#include "tests/load/no_memory/client_calls.h"
+
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/tensord.h"
+
+/* An assertion that no build leaves out. */
+#define require(holds)                                                                                                 \
+    ((holds) ? (void)0 : (fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #holds), _exit(1)))
+
+/* Of a call that returns a tensor. */
+static int code_of(const td_tensor *tensor) {
+    return tensor ? TD_OK : td_last_error()->code;
+}
+
+static void given_back(void *user) {
+    ((struct client_callbacks *)user)->called++;
+}
+
+static void fetched(void *user, int status) {
+    require(!status || status == TD_E_NO_HOST_MEMORY || status == TD_E_CANCELLED);
+    ((struct client_callbacks *)user)->called++;
+}
+
+/* ---- operations: NULL is passed on, so that the last one tells ---- */
+
+static td_tensor *created(td_device *device) {
+    td_tensor *all[] = {
+        td_full(device, TD_F32, TD_SHAPE(4, 4), 1),
+        td_full_int(device, TD_F32, TD_SHAPE(4, 4), 2),
+        td_reshape(td_arange(device, TD_F32, 0, 16, 1), TD_SHAPE(4, 4)),
+        td_eye(device, TD_F32, 4, 4, 0),
+        td_uniform(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1),
+        td_normal(device, TD_F32, TD_SHAPE(4, 4), 1, 0, 1),
+    };
+    td_tensor *sum = all[0];
+    for (size_t i = 1; i < sizeof all / sizeof *all; i++)
+        sum = td_add(sum, all[i]);
+    return sum;
+}
+
+static td_tensor *elementwise(td_tensor *x) {
+    static td_tensor *(*const binary[])(td_tensor *, td_tensor *) = {
+        td_add,       td_subtract, td_multiply,   td_divide,  td_pow,           td_maximum,     td_minimum,    td_equal,
+        td_not_equal, td_less,     td_less_equal, td_greater, td_greater_equal, td_logical_and, td_logical_or,
+    };
+    static td_tensor *(*const unary[])(td_tensor *) = {
+        td_logical_not, td_negative, td_abs, td_exp, td_log, td_sqrt, td_tanh, td_sigmoid, td_relu, td_copy, td_erf,
+    };
+    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
+        x = td_cast(binary[i](x, x), TD_F32);
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++)
+        x = td_cast(unary[i](x), TD_F32);
+    return td_where(td_less(x, x), x, x);
+}
+
+static td_tensor *reduced(td_tensor *x) {
+    static td_tensor *(*const reductions[])(td_tensor *, int, const int64_t *, int) = {
+        td_sum, td_prod, td_mean, td_max, td_min, td_any, td_all,
+    };
+    td_tensor *sum = x;
+    for (size_t i = 0; i < sizeof reductions / sizeof *reductions; i++)
+        sum = td_add(sum, td_cast(reductions[i](x, TD_AXES(0), 1), TD_F32));
+    td_tensor *places = td_add(td_argmax(x, TD_AXES(1), 0), td_argmin(x, TD_AXES(1), 0));
+    td_tensor *best, *at;
+    td_topk(x, 1, 1, 1, &best, &at);
+    places = td_add(places, td_squeeze(at, TD_AXES(1)));
+    return td_add(td_add(td_softmax(sum, 0), td_log_softmax(sum, 1)), td_cast(places, TD_F32));
+}
+
+static td_tensor *moved(td_device *device, td_tensor *x) {
+    td_tensor *i = td_full_int(device, TD_I64, TD_SHAPE(4), 1);
+    td_tensor *y = td_permute(td_transpose(x), 2, (const int64_t[]){1, 0});
+    y = td_concat((td_tensor *[]){td_slice(y, 0, 0, 2, 1), td_slice(y, 0, 2, 4, 1)}, 2, 0);
+    y = td_add(y, td_squeeze(td_expand_dims(td_broadcast_to(td_take(y, i, 0), TD_SHAPE(4, 4)), 0), TD_AXES(0)));
+    y = td_slice(td_stack((td_tensor *[]){y, y}, 2, 0), 0, 0, 1, 1);
+    y = td_reshape(y, TD_SHAPE(4, 4));
+    y = td_add(y, td_take_along_axis(y, td_reshape(i, TD_SHAPE(4, 1)), 1));
+    y = td_matmul(y, td_one_hot(i, 4, TD_F32));
+    return td_linear(y, x, NULL, TD_ACTIVATION_RELU);
+}
+
+/* Batches, slabs of handles and columns grow. */
+static td_tensor *many(td_device *device, td_tensor *sum) {
+    char label[TD_LABEL_MAX];
+    for (int i = 0; i < 600; i++) {
+        snprintf(label, sizeof label, "step %d", i);
+        if (i % 10 == 0)
+            td_label(label);
+        sum = td_add(i % 3 ? sum : td_slice(sum, 0, 0, 4, 1), td_full(device, TD_F32, TD_SHAPE(4, 4), i));
+    }
+    return sum;
+}
+
+static td_tensor *operations(td_device *device, float *values, size_t n) {
+    td_tensor *x = td_upload(device, TD_F32, TD_SHAPE(4, 4), values);
+    td_tensor *large = td_upload(device, TD_F32, TD_SHAPE((int64_t)n), values);
+    td_tensor *kept = td_keep(moved(device, reduced(elementwise(td_add(x, created(device))))));
+    td_tensor *sum = td_add(many(device, kept), td_max(large, TD_ALL_AXES, 0));
+    td_release(large);
+    return sum;
+}
+
+static void looked_at(const td_tensor *x, td_device *device) {
+    require(td_tensor_dtype(x) == TD_F32 && td_tensor_rank(x) == 2 && td_tensor_shape(x)[1] == 4);
+    require(td_tensor_bytes(x) == 16 * td_dtype_size(TD_F32) && td_tensor_device(x) == device);
+    td_link link;
+    require(!td_device_link(device, &link) && link.connected);
+    require(*td_dtype_name(TD_F32) && *td_device_name(device) && *td_version() && *td_strerror(TD_E_NO_HOST_MEMORY));
+}
+
+/* ---- the rest ---- */
+
+static int asynchronous(td_tensor *x, struct client_callbacks *callbacks) {
+    float *out = callbacks->fetched;
+    int fd, code = td_fetch_async(x, out, 64, fetched, callbacks);
+    callbacks->expected += !code;
+    td_test(x);
+    if (!code)
+        code = td_fetch_fd(x, out + 16, 64, &fd);
+    if (code)
+        return code;
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    uint64_t value = 0;
+    require(poll(&entry, 1, 10000) == 1 && read(fd, &value, sizeof value) == sizeof value);
+    close(fd);
+    return (int)value - 1;
+}
+
+static int kernels(td_device *device, td_tensor *x) {
+    td_kernel *kernel;
+    td_tensor *all[3], *consumed = td_full(device, TD_F32, TD_SHAPE(4, 4), 1), *place = consumed;
+    int code = td_kernel_compile(device, "wrong", "f", &kernel);
+    if (code != TD_E_INVALID_ARGUMENT)
+        return code ? code : -1;
+    code = td_kernel_compile(device, "right", "f", &kernel);
+    if (code)
+        return code;
+    code = td_kernel_launch(kernel, TD_DIM(1), TD_DIM(32), 0,
+                            TD_ARGS(td_arg_out(&all[0], TD_F32, TD_SHAPE(4)), td_arg_update(&all[1], x), td_arg_in(x),
+                                    td_arg_consume(&place, consumed), td_arg_i32(1), td_arg_u32(1), td_arg_i64(1),
+                                    td_arg_u64(1), td_arg_f32(1), td_arg_f64(1)));
+    require(!code || (!all[0] && !all[1] && place == consumed));
+    td_kernel_release(kernel);
+    return code;
+}
+
+static int names(td_device *device, td_tensor *x) {
+    td_name_info infos[4];
+    size_t count;
+    int code = td_publish(x, "x");
+    if (!code)
+        code = td_publish_all(2, (td_tensor *[]){x, x}, (const char *[]){"y", "z"}, false);
+    if (!code)
+        code = code_of(td_open(device, "x"));
+    if (!code)
+        code = td_names(device, infos, 4, &count);
+    if (!code)
+        code = td_names_all(device, infos, 4, &count);
+    if (!code)
+        code = td_names_move(device, NULL, "x", NULL, "w");
+    if (!code)
+        code = td_names_remove(device, NULL, "w");
+    return code ? code : td_unpublish(device, "x");
+}
+
+static int streams(td_device *device) {
+    td_stream *stream = NULL;
+    int code = td_stream_open(device, 1, &stream);
+    if (!code)
+        code = td_stream_set(device, stream);
+    if (!code)
+        code = code_of(td_full(device, TD_F32, TD_SCALAR, 1));
+    if (!code)
+        code = td_stream_set(device, NULL);
+    if (stream)
+        td_stream_close(stream);
+    return code;
+}
+
+static int work(td_device *device, td_device *other, float *values, size_t n, struct client_callbacks *callbacks) {
+    int code = streams(device);
+    if (code)
+        return code;
+    td_tensor *x = operations(device, values, n);
+    if (!x)
+        return td_last_error()->code;
+    looked_at(x, device);
+    td_tensor *borrowed = td_upload_borrow(device, TD_F32, TD_SHAPE((int64_t)n), values, given_back, callbacks);
+    callbacks->expected += borrowed != NULL;
+    code = td_fetch(x, callbacks->fetched, 64);
+    if (!code)
+        code = code_of(borrowed);
+    if (!code)
+        code = td_wait(x);
+    if (!code)
+        code = asynchronous(x, callbacks);
+    if (!code)
+        code = code_of(td_copy_to(x, other));
+    if (!code)
+        code = kernels(device, x);
+    if (!code)
+        code = names(device, x);
+    if (!code)
+        code = td_flush(device);
+    return code ? code : td_sync(device);
+}
+
+static int on_devices(td_connection *connection, float *values, size_t n, struct client_callbacks *callbacks) {
+    td_device *device, *other;
+    td_device_info infos[4];
+    size_t count;
+    int code = td_devices(connection, infos, 4, &count);
+    if (!code)
+        code = td_device_open(connection, "cpu:0", &device);
+    if (code)
+        return code;
+    code = td_device_open(connection, "cpu:1", &other);
+    if (!code) {
+        code = work(device, other, values, n, callbacks);
+        td_device_close(other);
+    }
+    return code; /* the first one is closed with its connection */
+}
+
+int client_calls(const char *url, float *values, size_t n, struct client_callbacks *callbacks) {
+    td_connection *connection;
+    td_options options = {.client_name = "no memory", .timeout_ms = 5000};
+    int code = td_connect(url, &options, &connection);
+    if (code)
+        return code;
+    td_scope_begin("outer");
+    td_scope_begin("inner");
+    code = on_devices(connection, values, n, callbacks);
+    td_scope_end();
+    td_scope_end();
+    td_close(connection);
+    return code;
+}

@@ -1,0 +1,211 @@
+#include "tests/stand_ins/emulate/block.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+static const size_t stack_size = (size_t)128 << 10, guard_size = (size_t)16 << 10;
+
+/* A thread with a stack of its own, made once and used by one block after the other. */
+struct fiber {
+    enum { FIBER_READY, FIBER_BARRIER, FIBER_EXCHANGE, FIBER_DONE } state;
+    const char *where; /* what it waits at */
+    unsigned exchanges;
+    bool started;
+    jmp_buf here;
+    ucontext_t start; /* the first time */
+};
+
+uint3 block_thread, block_index;
+dim3 block_size, block_grid;
+
+static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fiber *fibers[BLOCK_THREADS_MAX], *current; /* NULL: threads are called, and have no stacks */
+static jmp_buf scheduler;
+static void (*body)(void *argument);
+static void *body_argument;
+static bool backwards;
+static bool barrier_any, barrier_result;
+/* Two for each thread: a lane may come to its next exchange while others still read what it brought to the last one. */
+static _Alignas(BLOCK_EXCHANGE_MAX) uint8_t exchanged[2][BLOCK_THREADS_MAX][BLOCK_EXCHANGE_MAX];
+
+void block_die(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("emulated: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    abort();
+}
+
+/* ---- fibers; setjmp and longjmp, as swapcontext asks the kernel each time ---- */
+
+static void fiber_wait(void) {
+    if (!_setjmp(current->here))
+        _longjmp(scheduler, 1);
+}
+
+static void fiber_main(void) {
+    for (;;) {
+        body(body_argument);
+        current->state = FIBER_DONE;
+        fiber_wait();
+    }
+}
+
+static struct fiber *fiber_create(void) {
+    struct fiber *fiber = calloc(1, sizeof *fiber);
+    uint8_t *stack = mmap(NULL, stack_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!fiber || stack == MAP_FAILED || mprotect(stack, guard_size, PROT_NONE) || getcontext(&fiber->start))
+        block_die("no memory for a thread's stack");
+    fiber->start.uc_stack.ss_sp = stack;
+    fiber->start.uc_stack.ss_size = stack_size;
+    makecontext(&fiber->start, fiber_main, 0);
+    return fiber;
+}
+
+/* Until it waits or ends. */
+static void fiber_run(unsigned thread) {
+    current = fibers[thread];
+    block_thread.x = thread;
+    if (!_setjmp(scheduler)) {
+        if (current->started)
+            _longjmp(current->here, 1);
+        current->started = true;
+        setcontext(&current->start);
+    }
+    current = NULL;
+}
+
+/* ---- what threads wait for ---- */
+
+bool block_barrier(bool any, const char *where) {
+    if (!current)
+        block_die("%s: thread %u of block %u is at a barrier, the first one had none", where, block_thread.x,
+                  block_index.x);
+    barrier_any |= any;
+    current->where = where;
+    current->state = FIBER_BARRIER;
+    fiber_wait();
+    return barrier_result;
+}
+
+const void *block_exchange(const void *value, size_t bytes, unsigned lane, const char *where) {
+    unsigned first = block_thread.x / BLOCK_WARP * BLOCK_WARP;
+    if (!current || lane >= BLOCK_WARP || bytes > BLOCK_EXCHANGE_MAX)
+        block_die("%s: thread %u of block %u cannot exchange %zu bytes with lane %u", where, block_thread.x,
+                  block_index.x, bytes, lane);
+    unsigned parity = current->exchanges++ % 2;
+    memcpy(exchanged[parity][block_thread.x], value, bytes);
+    current->where = where;
+    current->state = FIBER_EXCHANGE;
+    fiber_wait();
+    return exchanged[parity][first + lane];
+}
+
+/* Whether all of some threads are in a state, and wait at the same place. */
+static bool threads_agree(unsigned begin, unsigned end, int state) {
+    for (unsigned i = begin; i < end; i++)
+        if ((int)fibers[i]->state != state || fibers[i]->where != fibers[begin]->where)
+            return false;
+    return true;
+}
+
+static void threads_ready(unsigned begin, unsigned end) {
+    for (unsigned i = begin; i < end; i++)
+        fibers[i]->state = FIBER_READY;
+}
+
+/* Lets those warps go on whose threads are all at an exchange. */
+static bool block_release_warps(void) {
+    bool any = false;
+    for (unsigned i = 0; i < block_size.x; i += BLOCK_WARP) {
+        unsigned end = block_size.x - i < BLOCK_WARP ? block_size.x : i + BLOCK_WARP;
+        if (threads_agree(i, end, FIBER_EXCHANGE)) {
+            threads_ready(i, end);
+            any = true;
+        }
+    }
+    return any;
+}
+
+__attribute__((noreturn)) static void block_stuck(void) {
+    static const char *const states[] = {"is ready", "waits at a barrier", "waits for its warp", "has left"};
+    for (unsigned i = 0; i < block_size.x; i++)
+        if (i == 0 || fibers[i]->state != fibers[i - 1]->state || fibers[i]->where != fibers[i - 1]->where)
+            fprintf(stderr, "emulated: block %u, thread %u and those behind it: %s, %s\n", block_index.x, i,
+                    states[fibers[i]->state], fibers[i]->state == FIBER_DONE ? "" : fibers[i]->where);
+    block_die("these threads wait for each other");
+}
+
+/* All threads have run until they wait or end; false: all have ended. */
+static bool block_release(void) {
+    if (block_release_warps())
+        return true;
+    if (threads_agree(0, block_size.x, FIBER_BARRIER)) {
+        barrier_result = barrier_any;
+        barrier_any = false;
+        threads_ready(0, block_size.x);
+        return true;
+    }
+    for (unsigned i = 0; i < block_size.x; i++)
+        if (fibers[i]->state != FIBER_DONE)
+            block_stuck();
+    return false;
+}
+
+/* ---- grids ---- */
+
+static unsigned turned(unsigned i, unsigned n, bool back) {
+    return back ? n - 1 - i : i;
+}
+
+static void block_run(void) {
+    bool back = backwards != (block_index.x % 2 == 1);
+    for (unsigned i = 0; i < block_size.x; i++) {
+        if (!fibers[i])
+            fibers[i] = fiber_create();
+        fibers[i]->state = FIBER_READY;
+        fibers[i]->where = NULL;
+        fibers[i]->exchanges = 0;
+    }
+    unsigned first = turned(0, block_size.x, back);
+    fiber_run(first);
+    if (fibers[first]->state == FIBER_DONE) {
+        for (unsigned i = 1; i < block_size.x; i++) {
+            block_thread.x = turned(i, block_size.x, back);
+            body(body_argument);
+        }
+        return;
+    }
+    do {
+        for (unsigned i = 0; i < block_size.x; i++)
+            if (fibers[turned(i, block_size.x, back)]->state == FIBER_READY)
+                fiber_run(turned(i, block_size.x, back));
+    } while (block_release());
+}
+
+void block_launch(dim3 grid, dim3 block, void (*thread)(void *argument), void *argument) {
+    if (grid.x == 0 || grid.x > INT32_MAX || grid.y != 1 || grid.z != 1 || block.x == 0 ||
+        block.x > BLOCK_THREADS_MAX || block.y != 1 || block.z != 1)
+        block_die("a grid of (%u, %u, %u) blocks of (%u, %u, %u) threads", grid.x, grid.y, grid.z, block.x, block.y,
+                  block.z);
+    pthread_mutex_lock(&block_lock);
+    body = thread;
+    body_argument = argument;
+    block_grid = grid;
+    block_size = block;
+    backwards = !backwards;
+    for (unsigned i = 0; i < grid.x; i++) {
+        block_index.x = turned(i, grid.x, backwards);
+        block_run();
+    }
+    pthread_mutex_unlock(&block_lock);
+}

@@ -1,0 +1,592 @@
+#include "tests/stand_ins/fake_daemon.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proto/ops/dtype.h"
+#include "proto/wire/batch.h"
+#include "proto/wire/frame.h"
+
+enum { TENSORS = 1 << 16 };
+
+struct connection {
+    struct fake_daemon *fake;
+    int fd;
+    uint16_t target;
+    uint64_t operations;
+    struct {
+        uint8_t *bytes;
+        uint64_t n, at;
+        struct tensor_type type;
+        bool poison;
+    } tensors[TENSORS]; /* by id; the higher ones are not remembered */
+};
+
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+__attribute__((format(printf, 2, 3))) static void note(struct fake_daemon *fake, const char *format, ...) {
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    size_t bytes = n < (int)sizeof line ? (size_t)n : sizeof line - 1;
+    pthread_mutex_lock(&fake->lock);
+    while (fake->log_bytes + bytes + 1 > fake->log_capacity) {
+        fake->log_capacity = fake->log_capacity ? fake->log_capacity * 2 : 4096;
+        fake->log = realloc(fake->log, fake->log_capacity);
+    }
+    memcpy(fake->log + fake->log_bytes, line, bytes + 1);
+    fake->log_bytes += bytes;
+    pthread_mutex_unlock(&fake->lock);
+}
+
+static bool receive(struct connection *connection, void *out, size_t n) {
+    uint8_t *bytes = out;
+    while (n) {
+        while (connection->fake->hold && !connection->fake->stop)
+            nap();
+        struct pollfd entry = {.fd = connection->fd, .events = POLLIN};
+        if (connection->fake->stop || connection->fake->hang_up)
+            return false;
+        if (poll(&entry, 1, 20) <= 0)
+            continue;
+        ssize_t got = recv(connection->fd, bytes, n, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN))
+            return false;
+        if (got > 0) {
+            bytes += got;
+            n -= (size_t)got;
+        }
+    }
+    return true;
+}
+
+static void send_all(struct connection *connection, const uint8_t *bytes, size_t n) {
+    long budget = connection->fake->budget;
+    bool cut = budget >= 0 && (size_t)budget < n;
+    if (cut)
+        n = (size_t)budget;
+    if (budget >= 0)
+        connection->fake->budget -= (long)n;
+    for (size_t sent = 0; sent < n;) {
+        ssize_t got = send(connection->fd, bytes + sent, n - sent, MSG_NOSIGNAL);
+        if (got <= 0)
+            break;
+        sent += (size_t)got;
+    }
+    if (cut)
+        shutdown(connection->fd, SHUT_RDWR);
+}
+
+static void reply(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
+                  const uint8_t *payload, size_t payload_bytes) {
+    size_t bytes = protobuf_c_message_get_packed_size(message);
+    uint8_t *frame = malloc(FRAME_HEADER_BYTES + bytes + payload_bytes);
+    struct frame_header header = {
+        .type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .payload_bytes = payload_bytes, .sequence = sequence};
+    frame_header_encode(&header, frame);
+    protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
+    if (payload_bytes)
+        memcpy(frame + FRAME_HEADER_BYTES + bytes, payload, payload_bytes);
+    send_all(connection, frame, FRAME_HEADER_BYTES + bytes + payload_bytes);
+    free(frame);
+}
+
+/* A message of the row's type; returns its bytes. */
+static size_t pack_scripted(const struct fake_frame *row, uint8_t *out) {
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
+    Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+    Tensord__DeviceList list = TENSORD__DEVICE_LIST__INIT;
+    Tensord__Device device = TENSORD__DEVICE__INIT, *devices[1] = {&device};
+    Tensord__NameOpened opened = TENSORD__NAME_OPENED__INIT;
+    Tensord__NameList names = TENSORD__NAME_LIST__INIT;
+    int64_t shape[1] = {row->extent};
+    opened.dtype = row->dtype;
+    opened.n_shape = 1;
+    opened.shape = shape;
+    names.more = row->more;
+    opened.error = names.error = row->error ? &error : NULL;
+    error.code = row->error == FAKE_CODE_0 ? 0 : row->error;
+    chunk.offset = row->offset;
+    chunk.total = row->total;
+    chunk.error = done.error = compiled.error = row->error ? &error : NULL;
+    welcome.version = (uint32_t)(PROTOCOL_VERSION_MAX + row->version);
+    welcome.device = device.name = (char *)(uintptr_t)(row->device ? row->device : "cpu:0");
+    welcome.chunk_bytes_max = row->chunk;
+    device.target = row->target;
+    list.n_devices = 1;
+    list.devices = devices;
+    switch (row->type) {
+    case FRAME_FETCH_CHUNK:
+        return protobuf_c_message_pack(&chunk.base, out);
+    case FRAME_ERROR:
+        return protobuf_c_message_pack(&error.base, out);
+    case FRAME_KERNEL_COMPILED:
+        return protobuf_c_message_pack(&compiled.base, out);
+    case FRAME_WELCOME:
+        return protobuf_c_message_pack(&welcome.base, out);
+    case FRAME_DEVICE_LIST:
+        return protobuf_c_message_pack(&list.base, out);
+    case FRAME_NAME_OPENED:
+        return protobuf_c_message_pack(&opened.base, out);
+    case FRAME_NAME_LIST:
+        return protobuf_c_message_pack(&names.base, out);
+    default:
+        return protobuf_c_message_pack(&done.base, out);
+    }
+}
+
+/* The payload of a NAME_LIST; returns its bytes. */
+static size_t pack_names(const struct fake_frame *row, uint8_t *out) {
+    Tensord__Names list = TENSORD__NAMES__INIT;
+    Tensord__Name names[2], *pointers[2] = {&names[0], &names[1]};
+    int64_t shape[1] = {row->extent};
+    list.names = pointers;
+    for (int i = 0; i < 2 && row->names[i]; i++) {
+        tensord__name__init(&names[i]);
+        names[i].name = (char *)(uintptr_t)row->names[i];
+        names[i].dtype = row->dtype;
+        names[i].n_shape = 1;
+        names[i].shape = shape;
+        list.n_names++;
+    }
+    return protobuf_c_message_pack(&list.base, out);
+}
+
+/* What the script says, without regard for what was asked. */
+static void reply_scripted(struct connection *connection, uint64_t sequence, const struct fake_frame *row) {
+    uint8_t frame[4096] = {0};
+    size_t bytes = pack_scripted(row, frame + FRAME_HEADER_BYTES);
+    if (row->garbage)
+        memset(frame + FRAME_HEADER_BYTES, 0xff, bytes = 9);
+    size_t names = row->names[0] ? pack_names(row, frame + FRAME_HEADER_BYTES + bytes) : 0;
+    struct frame_header header = {.type = (uint16_t)row->type,
+                                  .message_bytes = (uint32_t)(bytes + row->more_message),
+                                  .payload_bytes = row->payload + names + row->more_payload,
+                                  .sequence = sequence + (uint64_t)row->sequence};
+    frame_header_encode(&header, frame);
+    if (row->magic)
+        memcpy(frame, &row->magic, sizeof row->magic);
+    send_all(connection, frame, FRAME_HEADER_BYTES + bytes + names + row->payload);
+}
+
+/* Whether there was a script, which has been played then. */
+static bool played(struct connection *connection, const struct fake_frame *_Atomic *place, uint64_t sequence) {
+    const struct fake_frame *script = atomic_exchange(place, NULL);
+    for (int i = 0; script && i < FAKE_FRAMES_MAX && script[i].type; i++)
+        reply_scripted(connection, sequence, &script[i]);
+    return script;
+}
+
+static void on_hello(struct connection *connection, uint64_t sequence) {
+    Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
+    welcome.version = PROTOCOL_VERSION_MAX;
+    welcome.server = "fake";
+    welcome.device = connection->target == PREAMBLE_TARGET_CONTROL ? "" : connection->target ? "cpu:1" : "cpu:0";
+    welcome.kind = "cpu";
+    reply(connection, FRAME_WELCOME, sequence, &welcome.base, NULL, 0);
+}
+
+static void on_list(struct connection *connection, uint64_t sequence) {
+    Tensord__Device devices[2] = {TENSORD__DEVICE__INIT, TENSORD__DEVICE__INIT};
+    Tensord__Device *list[2] = {&devices[0], &devices[1]};
+    for (unsigned i = 0; i < 2; i++) {
+        devices[i].name = i ? "cpu:1" : "cpu:0";
+        devices[i].kind = "cpu";
+        devices[i].state = "ready";
+        devices[i].target = i;
+    }
+    Tensord__DeviceList message = TENSORD__DEVICE_LIST__INIT;
+    message.n_devices = 2;
+    message.devices = list;
+    reply(connection, FRAME_DEVICE_LIST, sequence, &message.base, NULL, 0);
+}
+
+static size_t list_ids(char *text, size_t size, const char *before, const uint64_t *ids, unsigned n, uint32_t mask) {
+    size_t used = 0;
+    bool any = false;
+    for (unsigned i = 0; i < n && used + 24 < size; i++) {
+        if (i < 32 ? !(mask >> i & 1) : mask != UINT32_MAX)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%llu", any ? "," : before, (unsigned long long)ids[i]);
+        any = true;
+    }
+    text[used] = 0;
+    return used;
+}
+
+static void remember(struct connection *connection, const struct batch_op *op, uint64_t id) {
+    const struct tensor_type *types[OP_INPUTS_MAX];
+    struct tensor_type results[OP_OUTPUTS_MAX];
+    if (id + op->n_outputs > TENSORS)
+        return;
+    for (unsigned i = 0; i < op->n_inputs; i++)
+        types[i] = &connection->tensors[op->inputs[i] < TENSORS ? op->inputs[i] : 0].type;
+    struct op_attributes attributes = {
+        .ints = op->ints, .floats = op->floats, .n_ints = op->n_ints, .n_floats = op->n_floats};
+    struct fault fault;
+    int code = op_infer(op->opcode, types, op->n_inputs, &attributes, results, &fault);
+    if (code)
+        note(connection->fake, "bad operation: %s\n", fault.message);
+    for (unsigned i = 0; i < op->n_outputs; i++) {
+        if (!code) {
+            connection->tensors[id + i].type = results[i];
+            connection->tensors[id + i].n = (uint64_t)type_bytes(&results[i]);
+        }
+        connection->tensors[id + i].poison = op->label && !strcmp(op->label, "poison");
+    }
+}
+
+static void on_batch(struct connection *connection, const uint8_t *message, size_t bytes) {
+    struct fake_daemon *fake = connection->fake;
+    Tensord__Batch *batch = tensord__batch__unpack(NULL, bytes, message);
+    struct batch_cursor cursor;
+    struct batch_op op;
+    struct fault fault;
+    batch_cursor_init(&cursor, batch);
+    uint64_t id = batch->first_output;
+    if (batch->first_sequence != connection->operations + 1)
+        note(fake, "bad sequence\n");
+    note(fake, "batch stream %u\n", batch->stream);
+    while (batch_cursor_next(&cursor, &op, &fault) == 1) {
+        char inputs[256], consumed[128], output[32] = "";
+        list_ids(inputs, sizeof inputs, "", op.inputs, op.n_inputs, UINT32_MAX);
+        list_ids(consumed, sizeof consumed, " free ", op.inputs, op.n_inputs, op.consume);
+        if (op.opcode != OP_FREE) {
+            snprintf(output, sizeof output, "=%llu", (unsigned long long)id);
+            remember(connection, &op, id);
+            id += op.n_outputs;
+        }
+        note(fake, "%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, inputs, output, consumed, op.label ? " [" : "",
+             op.label ? op.label : "", op.label ? "]" : "");
+        connection->operations++;
+        atomic_fetch_add(&fake->operations, 1);
+    }
+    tensord__batch__free_unpacked(batch, NULL);
+}
+
+static void on_upload(struct connection *connection, const uint8_t *message, size_t bytes, const uint8_t *payload,
+                      size_t payload_bytes) {
+    Tensord__Upload *upload = tensord__upload__unpack(NULL, bytes, message);
+    struct tensor_type type;
+    uint64_t id = upload->id;
+    if (!type_make(&type, upload->dtype, upload->shape, upload->n_shape, NULL) && id < TENSORS) {
+        connection->tensors[id].type = type;
+        connection->tensors[id].n = (uint64_t)type_bytes(&type);
+        connection->tensors[id].bytes = malloc(connection->tensors[id].n + 1);
+        if (payload_bytes)
+            memcpy(connection->tensors[id].bytes, payload, payload_bytes);
+        connection->tensors[id].at = payload_bytes;
+    }
+    connection->operations++;
+    note(connection->fake, "upload %llu %zu/%llu%s%s\n", (unsigned long long)id, payload_bytes,
+         (unsigned long long)type_bytes(&type), *upload->label ? " " : "", upload->label);
+    tensord__upload__free_unpacked(upload, NULL);
+}
+
+static void on_chunk(struct connection *connection, const uint8_t *message, size_t bytes, const uint8_t *payload,
+                     size_t payload_bytes) {
+    Tensord__UploadChunk *chunk = tensord__upload_chunk__unpack(NULL, bytes, message);
+    uint64_t id = chunk->id;
+    if (id < TENSORS && chunk->offset == connection->tensors[id].at) {
+        memcpy(connection->tensors[id].bytes + chunk->offset, payload, payload_bytes);
+        connection->tensors[id].at += payload_bytes;
+    }
+    note(connection->fake, "chunk %llu at %llu\n", (unsigned long long)id, (unsigned long long)chunk->offset);
+    tensord__upload_chunk__free_unpacked(chunk, NULL);
+}
+
+static Tensord__Error poison(void) {
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    error.code = STATUS_OUT_OF_RANGE;
+    error.message = "index 9 at 0, the extent is 3";
+    error.operation = "take";
+    error.label = "poison";
+    error.sequence = 7;
+    return error;
+}
+
+static void on_fetch(struct connection *connection, uint64_t sequence, uint64_t id) {
+    Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
+    Tensord__Error error = poison();
+    uint64_t n = id < TENSORS ? connection->tensors[id].n : 64;
+    if (id < TENSORS && connection->tensors[id].poison) {
+        chunk.error = &error;
+        reply(connection, FRAME_FETCH_CHUNK, sequence, &chunk.base, NULL, 0);
+        return;
+    }
+    uint8_t *bytes = malloc(n + 1);
+    memset(bytes, (int)(id & 0xff), n);
+    if (id < TENSORS && connection->tensors[id].bytes)
+        memcpy(bytes, connection->tensors[id].bytes, n);
+    chunk.total = n;
+    do {
+        size_t part = n - chunk.offset < FRAME_CHUNK ? n - chunk.offset : FRAME_CHUNK;
+        reply(connection, FRAME_FETCH_CHUNK, sequence, &chunk.base, bytes + chunk.offset, part);
+        chunk.offset += part;
+    } while (chunk.offset < n);
+    free(bytes);
+}
+
+static void on_question(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    Tensord__Wait *wait = tensord__wait__unpack(NULL, header->message_bytes, message);
+    const char *name = header->type == FRAME_FETCH ? "fetch" : header->type == FRAME_WAIT ? "wait" : "sync";
+    note(connection->fake, "%s %llu\n", name, (unsigned long long)wait->id);
+    Tensord__Done done = TENSORD__DONE__INIT;
+    Tensord__Error error = poison();
+    if (wait->id < TENSORS && connection->tensors[wait->id].poison)
+        done.error = &error;
+    if (connection->fake->mute || played(connection, &connection->fake->script, header->sequence))
+        ;
+    else if (header->type == FRAME_FETCH)
+        on_fetch(connection, header->sequence, wait->id);
+    else
+        reply(connection, FRAME_DONE, header->sequence, &done.base, NULL, 0);
+    tensord__wait__free_unpacked(wait, NULL);
+}
+
+static void on_copy(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    if (header->type == FRAME_COPY_OUT) {
+        Tensord__CopyOut *out = tensord__copy_out__unpack(NULL, header->message_bytes, message);
+        note(connection->fake, "copy_out %llu to %s ticket %02x%02x%02x%02x\n", (unsigned long long)out->id,
+             out->device, out->ticket.data[0], out->ticket.data[1], out->ticket.data[2], out->ticket.data[3]);
+        tensord__copy_out__free_unpacked(out, NULL);
+        return;
+    }
+    Tensord__CopyIn *in = tensord__copy_in__unpack(NULL, header->message_bytes, message);
+    connection->operations++;
+    note(connection->fake, "copy_in %llu ticket %02x%02x%02x%02x\n", (unsigned long long)in->id, in->ticket.data[0],
+         in->ticket.data[1], in->ticket.data[2], in->ticket.data[3]);
+    tensord__copy_in__free_unpacked(in, NULL);
+}
+
+/* A source that begins with "wrong" does not compile, and has a log of some length. */
+static void on_compile(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    Tensord__KernelCompile *compile = tensord__kernel_compile__unpack(NULL, header->message_bytes, message);
+    Tensord__KernelCompiled compiled = TENSORD__KERNEL_COMPILED__INIT;
+    Tensord__Error error = TENSORD__ERROR__INIT;
+    static uint8_t log[100000];
+    bool wrong = !strncmp(compile->source, "wrong", 5);
+    note(connection->fake, "compile %llu %s, %zu bytes\n", (unsigned long long)compile->kernel, compile->name,
+         strlen(compile->source));
+    memset(log, 'l', sizeof log);
+    error.code = STATUS_INVALID_ARGUMENT;
+    error.message = "line 1";
+    error.operation = "kernel";
+    compiled.error = wrong ? &error : NULL;
+    if (!played(connection, &connection->fake->script, header->sequence))
+        reply(connection, FRAME_KERNEL_COMPILED, header->sequence, &compiled.base, log, wrong ? sizeof log : 0);
+    tensord__kernel_compile__free_unpacked(compile, NULL);
+}
+
+/* Publish, RemoveName and MoveName are done, every name opens a tensor of two floats, and there are none to list. */
+static void on_names(struct connection *connection, const struct frame_header *header) {
+    struct fake_frame frame = {.type = FRAME_DONE, .dtype = DTYPE_F32, .extent = 2};
+    note(connection->fake, "%s\n", frame_type_name(header->type));
+    if (header->type == FRAME_OPEN_NAME)
+        frame.type = FRAME_NAME_OPENED;
+    else if (header->type == FRAME_LIST_NAMES)
+        frame.type = FRAME_NAME_LIST;
+    if (!played(connection, &connection->fake->script, header->sequence))
+        reply_scripted(connection, header->sequence, &frame);
+}
+
+static void on_launch(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
+    Tensord__KernelLaunch *launch = tensord__kernel_launch__unpack(NULL, header->message_bytes, message);
+    uint64_t id = launch->first_output;
+    size_t type = 0;
+    note(connection->fake, "launch %llu (%u,%u,%u)x(%u,%u,%u)+%u stream %u%s%s:", (unsigned long long)launch->kernel,
+         launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2],
+         launch->shared, launch->stream, *launch->label ? " " : "", launch->label);
+    if (launch->sequence != connection->operations + 1)
+        note(connection->fake, " bad sequence");
+    for (size_t i = 0; i < launch->n_arguments; i++) {
+        note(connection->fake, " %u:%llx", launch->arguments[i], (unsigned long long)launch->values[i]);
+        if (launch->arguments[i] != 2 && launch->arguments[i] != 3)
+            continue;
+        note(connection->fake, "=%llu", (unsigned long long)id);
+        const Tensord__KernelOutput *output = launch->arguments[i] == 2 ? launch->outputs[type++] : NULL;
+        struct tensor_type made;
+        if (id < TENSORS && output && !type_make(&made, output->dtype, output->shape, output->n_shape, NULL)) {
+            connection->tensors[id].type = made;
+            connection->tensors[id].n = (uint64_t)type_bytes(&made);
+        } else if (id < TENSORS && !output) {
+            connection->tensors[id].type = connection->tensors[launch->values[i]].type;
+            connection->tensors[id].n = connection->tensors[launch->values[i]].n;
+        }
+        id++;
+    }
+    note(connection->fake, "\n");
+    connection->operations++;
+    tensord__kernel_launch__free_unpacked(launch, NULL);
+}
+
+static void on_frame(struct connection *connection, const struct frame_header *header, const uint8_t *message,
+                     const uint8_t *payload) {
+    size_t bytes = header->message_bytes, payload_bytes = (size_t)header->payload_bytes;
+    switch (header->type) {
+    case FRAME_HELLO:
+        if (!connection->fake->silent && !played(connection, &connection->fake->greeting, header->sequence))
+            on_hello(connection, header->sequence);
+        break;
+    case FRAME_LIST_DEVICES:
+        if (!connection->fake->silent && !played(connection, &connection->fake->listing, header->sequence))
+            on_list(connection, header->sequence);
+        break;
+    case FRAME_BATCH:
+        if (!connection->fake->quiet)
+            on_batch(connection, message, bytes);
+        break;
+    case FRAME_UPLOAD:
+        on_upload(connection, message, bytes, payload, payload_bytes);
+        break;
+    case FRAME_UPLOAD_CHUNK:
+        on_chunk(connection, message, bytes, payload, payload_bytes);
+        break;
+    case FRAME_FETCH:
+    case FRAME_WAIT:
+    case FRAME_SYNC:
+        on_question(connection, header, message);
+        break;
+    case FRAME_PUBLISH:
+    case FRAME_OPEN_NAME:
+    case FRAME_LIST_NAMES:
+    case FRAME_REMOVE_NAME:
+    case FRAME_MOVE_NAME:
+        on_names(connection, header);
+        break;
+    case FRAME_KERNEL_COMPILE:
+        on_compile(connection, header, message);
+        break;
+    case FRAME_KERNEL_LAUNCH:
+        on_launch(connection, header, message);
+        break;
+    case FRAME_COPY_IN:
+    case FRAME_COPY_OUT:
+        on_copy(connection, header, message);
+        break;
+    default:
+        note(connection->fake, "%s\n", frame_type_name(header->type));
+    }
+}
+
+static void serve_frames(struct connection *connection) {
+    uint8_t head[FRAME_HEADER_BYTES];
+    struct frame_header header;
+    struct fault fault;
+    while (receive(connection, head, sizeof head)) {
+        if (frame_header_decode(head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, &fault)) {
+            note(connection->fake, "bad frame: %s\n", fault.message);
+            return;
+        }
+        uint8_t *message = malloc(header.message_bytes + 1), *payload = malloc(header.payload_bytes + 1);
+        bool whole = receive(connection, message, header.message_bytes) &&
+                     receive(connection, payload, (size_t)header.payload_bytes);
+        bool refused = whole && header.type != FRAME_HELLO && atomic_exchange(&connection->fake->refuse, false);
+        if (refused) {
+            Tensord__Error error = TENSORD__ERROR__INIT;
+            error.code = STATUS_LIMIT;
+            error.message = "the session has too many tensors";
+            reply(connection, FRAME_ERROR, 0, &error.base, NULL, 0);
+        } else if (whole) {
+            on_frame(connection, &header, message, payload);
+        }
+        free(message);
+        free(payload);
+        if (refused || !whole)
+            return;
+    }
+}
+
+static void *serve(void *argument) {
+    struct connection *connection = argument;
+    struct fake_daemon *fake = connection->fake;
+    uint8_t preamble[PREAMBLE_BYTES];
+    if (receive(connection, preamble, sizeof preamble) && !preamble_decode(preamble, &connection->target, NULL))
+        serve_frames(connection);
+    close(connection->fd);
+    for (size_t i = 0; i < TENSORS; i++)
+        free(connection->tensors[i].bytes);
+    free(connection);
+    atomic_fetch_sub(&fake->connections, 1);
+    return NULL;
+}
+
+static void *accept_all(void *argument) {
+    struct fake_daemon *fake = argument;
+    while (!fake->stop) {
+        struct pollfd entry = {.fd = fake->listener, .events = POLLIN};
+        if (poll(&entry, 1, 20) <= 0)
+            continue;
+        struct connection *connection = calloc(1, sizeof *connection);
+        connection->fake = fake;
+        connection->fd = accept4(fake->listener, NULL, NULL, SOCK_CLOEXEC);
+        atomic_fetch_add(&fake->connections, 1);
+        pthread_t thread;
+        pthread_create(&thread, NULL, serve, connection);
+        pthread_detach(thread);
+    }
+    return NULL;
+}
+
+void fake_daemon_start(struct fake_daemon *fake) {
+    static atomic_int count;
+    memset(fake, 0, sizeof *fake);
+    fake->budget = -1;
+    pthread_mutex_init(&fake->lock, NULL);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/tensord-fake-%d-%d.sock", (int)getpid(),
+             atomic_fetch_add(&count, 1));
+    unlink(address.sun_path);
+    fake->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(fake->listener, (struct sockaddr *)&address, sizeof address) || listen(fake->listener, 16)) {
+        perror(address.sun_path);
+        exit(1);
+    }
+    snprintf(fake->url, sizeof fake->url, "unix:%s", address.sun_path);
+    pthread_create(&fake->thread, NULL, accept_all, fake);
+}
+
+void fake_daemon_stop(struct fake_daemon *fake) {
+    fake->stop = true;
+    pthread_join(fake->thread, NULL);
+    while (fake->connections)
+        nap();
+    close(fake->listener);
+    unlink(fake->url + strlen("unix:"));
+    free(fake->log);
+    pthread_mutex_destroy(&fake->lock);
+}
+
+char *fake_daemon_log(struct fake_daemon *fake) {
+    pthread_mutex_lock(&fake->lock);
+    char *copy = strdup(fake->log ? fake->log : "");
+    pthread_mutex_unlock(&fake->lock);
+    return copy;
+}
+
+bool fake_daemon_saw(struct fake_daemon *fake, const char *text) {
+    for (int i = 0; i < 30000; i++) {
+        char *log = fake_daemon_log(fake);
+        bool found = strstr(log, text);
+        free(log);
+        if (found)
+            return true;
+        nap();
+    }
+    return false;
+}

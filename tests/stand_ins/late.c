@@ -1,0 +1,625 @@
+#include "tests/stand_ins/late.h"
+
+#include "engine/device/module.h"
+#include "engine/program/plan.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* What is added to real addresses: x86-64 and AArch64 programs have nothing up there. */
+#define LATE_OFFSET (UINT64_C(1) << 62)
+
+enum { HANG_NONE = -1, HANG_KERNELS = -2 /* clients' kernels */ };
+enum { LATE_KERNEL_BYTES = 4096 }; /* what a client's kernel is said to take of the device */
+
+struct late {
+    struct device device;
+    struct device *cpu;
+    pthread_mutex_t kernels; /* the CPU device runs one launch at a time */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned launches; /* given to streams and not yet run; under the lock */
+    int crash;         /* opcode of launches that end the process; HANG_NONE: none */
+    int hang;          /* opcode of kernels that do not end, or one of those above. Under the lock */
+    bool lost;         /* too */
+};
+
+struct device_event {
+    _Atomic unsigned references;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool reached;
+    uint64_t reached_ns;
+};
+
+struct late_item {
+    struct late_item *next;
+    enum { LATE_LAUNCH, LATE_KERNEL, LATE_RECORD, LATE_WAIT, LATE_END } kind;
+    const struct launch *launch;
+    const struct kernel_launch *kernel;
+    struct device_event *event;
+};
+
+struct device_stream {
+    struct late *late;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct late_item *first, **last;
+};
+
+/* ---- events ---- */
+
+static struct device_event *event_create(void) {
+    struct device_event *event = calloc(1, sizeof *event);
+    atomic_init(&event->references, 2); /* the stream's and the caller's */
+    pthread_mutex_init(&event->lock, NULL);
+    pthread_cond_init(&event->changed, NULL);
+    return event;
+}
+
+static void event_unref(struct device_event *event) {
+    if (atomic_fetch_sub(&event->references, 1) > 1)
+        return;
+    pthread_cond_destroy(&event->changed);
+    pthread_mutex_destroy(&event->lock);
+    free(event);
+}
+
+static void event_reach(struct device_event *event) {
+    pthread_mutex_lock(&event->lock);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    event->reached_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    event->reached = true;
+    pthread_cond_broadcast(&event->changed);
+    pthread_mutex_unlock(&event->lock);
+    event_unref(event);
+}
+
+static void event_await(struct device_event *event) {
+    pthread_mutex_lock(&event->lock);
+    while (!event->reached)
+        pthread_cond_wait(&event->changed, &event->lock);
+    pthread_mutex_unlock(&event->lock);
+    event_unref(event);
+}
+
+/* ---- what a stream does ---- */
+
+static void *real_address(void *data) {
+    return (uintptr_t)data >= LATE_OFFSET ? (uint8_t *)data - LATE_OFFSET : data;
+}
+
+static int late_opcode(const char *operation) {
+    for (unsigned i = 0; operation && i < 65536; i++)
+        if (op_info(i) && !strcmp(op_info(i)->name, operation))
+            return (int)i;
+    return HANG_NONE;
+}
+
+void late_hang(struct device *device, const char *operation) {
+    struct late *late = (struct late *)device;
+    int hang = operation && !strcmp(operation, "user kernels") ? HANG_KERNELS : late_opcode(operation);
+    pthread_mutex_lock(&late->lock);
+    late->hang = hang;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
+void late_lose(struct device *device) {
+    struct late *late = (struct late *)device;
+    pthread_mutex_lock(&late->lock);
+    late->lost = true;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
+/* False: it does not run. */
+static bool late_begin(struct late *late, int opcode) {
+    pthread_mutex_lock(&late->lock);
+    while (!late->lost && late->hang == opcode)
+        pthread_cond_wait(&late->changed, &late->lock);
+    bool runs = !late->lost;
+    pthread_mutex_unlock(&late->lock);
+    return runs;
+}
+
+static void late_run(struct late *late, const struct launch *launch) {
+    struct {
+        _Alignas(struct launch) uint8_t bytes[sizeof(struct launch) + (3 + PLAN_OUTPUTS_MAX - 1) * sizeof(struct operand)];
+    } room;
+    struct launch *real = (struct launch *)room.bytes;
+    struct fault fault;
+    if (!late_begin(late, launch->opcode))
+        return;
+    unsigned operands = launch->n_inputs + launch->further;
+    memcpy(real, launch, sizeof *launch + operands * sizeof(struct operand));
+    real->output.data = real_address(real->output.data);
+    real->workspace = real->workspace ? real_address(real->workspace) : NULL;
+    for (unsigned i = 0; i < operands; i++)
+        real->inputs[i].data = real_address(real->inputs[i].data);
+    pthread_mutex_lock(&late->kernels);
+    int code = late->cpu->vtable->launch(late->cpu, NULL, real, &fault);
+    pthread_mutex_unlock(&late->kernels);
+    if (code != STATUS_OK) {
+        fprintf(stderr, "late: %s\n", fault.message);
+        abort();
+    }
+}
+
+/* ---- user kernels: functions of this file, by name; a source says nothing but whether it compiles ---- */
+
+struct late_kernel {
+    struct device_kernel base;
+    void (*run)(const uint64_t *arguments);
+};
+
+static void *argument_address(uint64_t argument) {
+    return real_address((void *)(uintptr_t)argument);
+}
+
+static float argument_float(uint64_t argument) {
+    float value;
+    memcpy(&value, &argument, sizeof value);
+    return value;
+}
+
+/* (float *z, const float *x, const float *y, float a, int n) */
+static void run_saxpy(const uint64_t *arguments) {
+    float *z = argument_address(arguments[0]), a = argument_float(arguments[3]);
+    const float *x = argument_address(arguments[1]), *y = argument_address(arguments[2]);
+    for (int i = 0; i < (int)arguments[4]; i++)
+        z[i] = a * x[i] + y[i];
+}
+
+/* (int *x, long long first, long long n): adds one to n of x's elements. */
+static void run_count(const uint64_t *arguments) {
+    int32_t *x = argument_address(arguments[0]);
+    for (uint64_t i = 0; i < arguments[2]; i++)
+        x[arguments[1] + i]++;
+}
+
+/* (float *small, float *large, const float *x, int n): one more output than others have. */
+static void run_split(const uint64_t *arguments) {
+    float *small = argument_address(arguments[0]), *large = argument_address(arguments[1]);
+    const float *x = argument_address(arguments[2]);
+    for (int i = 0; i < (int)arguments[3]; i++)
+        *(x[i] < 0 ? &small[i] : &large[i]) = x[i];
+}
+
+/* (double *z, const double *a, const double *b, long long n) */
+static void run_mean(const uint64_t *arguments) {
+    double *z = argument_address(arguments[0]);
+    const double *a = argument_address(arguments[1]), *b = argument_address(arguments[2]);
+    for (uint64_t i = 0; i < arguments[3]; i++)
+        z[i] = (a[i] + b[i]) * 0.5;
+}
+
+static const struct late_function {
+    const char *name;
+    void (*run)(const uint64_t *arguments); /* NULL: a device does not survive it */
+    uint32_t n;
+    uint32_t bytes[8];
+} late_functions[] = {
+    {"saxpy", run_saxpy, 5, {8, 8, 8, 4, 4}}, {"axpy<float>", run_saxpy, 5, {8, 8, 8, 4, 4}},
+    {"count", run_count, 3, {8, 8, 8}},       {"split", run_split, 4, {8, 8, 8, 4}},
+    {"mean", run_mean, 4, {8, 8, 8, 8}},      {"crash", NULL, 1, {8}},
+};
+
+static void late_run_kernel(struct late *late, const struct kernel_launch *launch) {
+    if (late_begin(late, HANG_KERNELS))
+        ((const struct late_kernel *)launch->kernel)->run(launch->arguments);
+}
+
+static const struct late_function *late_find(const char *name) {
+    for (size_t i = 0; i < sizeof late_functions / sizeof *late_functions; i++)
+        if (!strcmp(late_functions[i].name, name))
+            return &late_functions[i];
+    return NULL;
+}
+
+/* "// gate FOLDER" makes a new file there, and waits until there is one whose name is "open". */
+static void late_gate(const char *source, const _Atomic bool *cancelled) {
+    char folder[96], path[128];
+    if (sscanf(source, "// gate %95s", folder) != 1)
+        return;
+    snprintf(path, sizeof path, "%s/begun.XXXXXX", folder);
+    int fd = mkstemp(path);
+    if (fd >= 0)
+        close(fd);
+    snprintf(path, sizeof path, "%s/open", folder);
+    while (access(path, F_OK) && !atomic_load(cancelled))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* A name "endless" takes until nobody waits for it any more; the compiler does not survive "murder". */
+static int late_compile(const struct kernel_source *source, const _Atomic bool *cancelled, struct device_code **code,
+                        char **log, struct fault *fault) {
+    const char *name = source->name;
+    late_gate(source->text, cancelled);
+    while (!strcmp(name, "endless") && !atomic_load(cancelled))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (!strcmp(name, "murder"))
+        raise(SIGSEGV);
+    *log = strdup(strstr(source->text, "#error") ? "kernel.cu(1): error: #error directive\n1 error detected\n"
+                                                 : "a word\n");
+    if (strstr(source->text, "#error"))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "kernel.cu(1): error: #error directive");
+    if (!late_find(name))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the source has no kernel %.100s", name);
+    *code = calloc(1, sizeof **code);
+    (*code)->symbol = late_find(name)->name;
+    return STATUS_OK;
+}
+
+static int late_load(struct device *device, const struct device_code *code, struct device_kernel **result,
+                     struct fault *fault) {
+    const struct late_function *function = late_find(code->symbol);
+    struct late_kernel *kernel = calloc(1, sizeof *kernel);
+    (void)device, (void)fault;
+    kernel->run = function->run;
+    for (int i = 0; i < 3; i++) {
+        kernel->base.grid_max[i] = 65535;
+        kernel->base.block_max[i] = i < 2 ? 1024 : 64;
+    }
+    kernel->base.threads_max = 512;
+    kernel->base.shared_max = 1024;
+    kernel->base.n_parameters = function->n;
+    memcpy(kernel->base.parameter_bytes, function->bytes, sizeof function->bytes);
+    *result = &kernel->base;
+    return STATUS_OK;
+}
+
+/* One that asks for 77 bytes of shared memory is refused as only a device can. */
+static int late_launch_kernel(struct device *device, struct device_stream *stream, const struct kernel_launch *launch,
+                              struct fault *fault);
+
+static void late_release_kernel(struct device *device, struct device_kernel *kernel) {
+    (void)device;
+    free(kernel);
+}
+
+static uint32_t late_target(const struct device *device) {
+    (void)device;
+    return 0;
+}
+
+/* Functions that are there already. */
+static int late_measure(const struct device_code *code, uint64_t *bytes, struct fault *fault) {
+    (void)code, (void)fault;
+    *bytes = LATE_KERNEL_BYTES;
+    return STATUS_OK;
+}
+
+static const struct device_kernels late_kernels = {
+    .target = late_target,
+    .measure = late_measure,
+    .compile = late_compile,
+    .load = late_load,
+    .launch = late_launch_kernel,
+    .release = late_release_kernel,
+};
+
+static struct late_item *stream_pop(struct device_stream *stream) {
+    pthread_mutex_lock(&stream->lock);
+    while (!stream->first)
+        pthread_cond_wait(&stream->changed, &stream->lock);
+    struct late_item *item = stream->first;
+    stream->first = item->next;
+    if (!stream->first)
+        stream->last = &stream->first;
+    pthread_mutex_unlock(&stream->lock);
+    return item;
+}
+
+static void late_tally(struct late *late, int launches) {
+    pthread_mutex_lock(&late->lock);
+    late->launches += (unsigned)launches;
+    pthread_cond_broadcast(&late->changed);
+    pthread_mutex_unlock(&late->lock);
+}
+
+static void *stream_main(void *argument) {
+    struct device_stream *stream = argument;
+    for (bool end = false; !end;) {
+        struct late_item *item = stream_pop(stream);
+        switch (item->kind) {
+        case LATE_LAUNCH:
+            late_run(stream->late, item->launch);
+            late_tally(stream->late, -1);
+            break;
+        case LATE_KERNEL:
+            late_run_kernel(stream->late, item->kernel);
+            late_tally(stream->late, -1);
+            break;
+        case LATE_RECORD:
+            event_reach(item->event);
+            break;
+        case LATE_WAIT:
+            event_await(item->event);
+            break;
+        case LATE_END:
+            end = true;
+            break;
+        }
+        free(item);
+    }
+    return NULL;
+}
+
+static void stream_push_item(struct device_stream *stream, struct late_item filled) {
+    struct late_item *item = malloc(sizeof *item);
+    *item = filled;
+    pthread_mutex_lock(&stream->lock);
+    *stream->last = item;
+    stream->last = &item->next;
+    pthread_cond_signal(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* A lost device does nothing any more, also not what its stream was given before. */
+static void stream_run_dry(struct device_stream *stream) {
+    struct device_event *event = event_create();
+    stream_push_item(stream, (struct late_item){.kind = LATE_RECORD, .event = event});
+    event_await(event);
+}
+
+static int late_launch_kernel(struct device *device, struct device_stream *stream, const struct kernel_launch *launch,
+                              struct fault *fault) {
+    (void)device;
+    if (!((const struct late_kernel *)launch->kernel)->run) {
+        stream_run_dry(stream);
+        return fault_set(fault, STATUS_DEVICE_LOST, "an illegal memory access was encountered");
+    }
+    if (launch->shared == 77) {
+        launch->report->value = 701;
+        atomic_store(&launch->report->code, STATUS_OUT_OF_MEMORY);
+        return STATUS_OK;
+    }
+    late_tally(stream->late, 1);
+    stream_push_item(stream, (struct late_item){.kind = LATE_KERNEL, .kernel = launch});
+    return STATUS_OK;
+}
+
+/* ---- the vtable ---- */
+
+static int late_stream_create(struct device *device, int priority, struct device_stream **result, struct fault *fault) {
+    struct device_stream *stream = calloc(1, sizeof *stream);
+    (void)priority;
+    (void)fault;
+    stream->late = (struct late *)device;
+    stream->last = &stream->first;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->changed, NULL);
+    pthread_create(&stream->thread, NULL, stream_main, stream);
+    *result = stream;
+    return STATUS_OK;
+}
+
+static void late_stream_destroy(struct device *device, struct device_stream *stream) {
+    (void)device;
+    stream_push_item(stream, (struct late_item){.kind = LATE_END});
+    pthread_join(stream->thread, NULL);
+    pthread_cond_destroy(&stream->changed);
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
+}
+
+static int late_event_record(struct device *device, struct device_stream *stream, struct device_event **event,
+                             struct fault *fault) {
+    (void)device;
+    (void)fault;
+    *event = event_create();
+    stream_push_item(stream, (struct late_item){.kind = LATE_RECORD, .event = *event});
+    return STATUS_OK;
+}
+
+static int late_event_wait(struct device *device, struct device_stream *stream, struct device_event *event,
+                           struct fault *fault) {
+    (void)device;
+    (void)fault;
+    atomic_fetch_add(&event->references, 1);
+    stream_push_item(stream, (struct late_item){.kind = LATE_WAIT, .event = event});
+    return STATUS_OK;
+}
+
+static int late_event_reached(struct device *device, struct device_event *event, bool *reached, struct fault *fault) {
+    (void)device;
+    (void)fault;
+    pthread_mutex_lock(&event->lock);
+    *reached = event->reached;
+    pthread_mutex_unlock(&event->lock);
+    return STATUS_OK;
+}
+
+static int late_event_elapsed(struct device *device, struct device_event *from, struct device_event *to, int64_t *ns,
+                              struct fault *fault) {
+    (void)device;
+    (void)fault;
+    pthread_mutex_lock(&from->lock);
+    uint64_t begin = from->reached_ns;
+    pthread_mutex_unlock(&from->lock);
+    pthread_mutex_lock(&to->lock);
+    *ns = (int64_t)(to->reached_ns - begin);
+    pthread_mutex_unlock(&to->lock);
+    return STATUS_OK;
+}
+
+static void late_event_release(struct device *device, struct device_event *event) {
+    (void)device;
+    event_unref(event);
+}
+
+/* As a library does that is broken: it writes where nothing is. */
+__attribute__((noinline)) static void late_crash(void) {
+    volatile int *volatile nowhere = (volatile int *)UINT64_C(0xdead0);
+    *nowhere = 1;
+}
+
+static int late_launch(struct device *device, struct device_stream *stream, const struct launch *launch,
+                       struct fault *fault) {
+    (void)fault;
+    if (launch->opcode == ((struct late *)device)->crash)
+        late_crash();
+    late_tally(stream->late, 1);
+    stream_push_item(stream, (struct late_item){.kind = LATE_LAUNCH, .launch = launch});
+    return STATUS_OK;
+}
+
+static int late_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
+    struct late *late = (struct late *)device;
+    int code = late->cpu->vtable->reserve(late->cpu, bytes, segment, fault);
+    if (code == STATUS_OK)
+        *segment = (uint8_t *)*segment + LATE_OFFSET;
+    return code;
+}
+
+/* As CUDA does it: when everything that is on the device has run. */
+static void late_release(struct device *device, void *segment, size_t bytes) {
+    struct late *late = (struct late *)device;
+    pthread_mutex_lock(&late->lock);
+    while (late->launches && !late->lost)
+        pthread_cond_wait(&late->changed, &late->lock);
+    pthread_mutex_unlock(&late->lock);
+    late->cpu->vtable->release(late->cpu, real_address(segment), bytes);
+}
+
+static int late_host_reserve(struct device *device, size_t bytes, void **segment, struct fault *fault) {
+    (void)device;
+    *segment = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+    return *segment ? STATUS_OK : fault_set(fault, STATUS_OUT_OF_MEMORY, "no host memory");
+}
+
+static void late_host_release(struct device *device, void *segment, size_t bytes) {
+    (void)device;
+    (void)bytes;
+    free(segment);
+}
+
+/* The CPU's kernels, asked for what they say of the CPU device within. */
+static uint32_t late_dtypes(const struct device *device, unsigned opcode) {
+    return ((const struct late *)device)->cpu->dtypes[opcode];
+}
+
+static bool late_converts(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    const struct device *cpu = ((const struct late *)device)->cpu;
+    const struct op_kernel *kernel = cpu->vtable->operations[opcode];
+    return kernel->converts && kernel->converts(cpu, opcode, from, to);
+}
+
+static int late_needs(struct device *device, enum dtype dtype, struct fault *fault) {
+    struct device *cpu = ((struct late *)device)->cpu;
+    return cpu->vtable->operations[OP_MATMUL]->needs(cpu, dtype, fault);
+}
+
+static int late_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    struct device *cpu = ((struct late *)device)->cpu;
+    return cpu->vtable->operations[launch->opcode]->accepts(cpu, launch, fault);
+}
+
+static uint64_t late_workspace(struct device *device, const struct launch *launch) {
+    struct device *cpu = ((struct late *)device)->cpu;
+    return cpu->vtable->operations[launch->opcode]->workspace(cpu, launch);
+}
+
+static const struct op_kernel late_kernel = {.dtypes = late_dtypes, .converts = late_converts},
+                              late_product = {.dtypes = late_dtypes,
+                                              .converts = late_converts,
+                                              .needs = late_needs,
+                                              .accepts = late_accepts,
+                                              .workspace = late_workspace};
+static const struct op_kernel *late_operations[OP_CODE_MAX];
+
+static void late_take_operations(const struct device *cpu) {
+    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++) {
+        const struct op_kernel *kernel = cpu->vtable->operations[opcode];
+        late_operations[opcode] = !kernel || kernel->parts ? kernel : kernel->needs ? &late_product : &late_kernel;
+    }
+}
+
+static void late_workspaces(struct device *device, struct device_workspaces *workspaces) {
+    struct late *late = (struct late *)device;
+    late->cpu->vtable->workspaces(late->cpu, workspaces);
+}
+
+static void late_describe(const struct device *device, struct device_info *info) {
+    device_describe(((const struct late *)device)->cpu, info);
+    snprintf(info->kind, sizeof info->kind, "late");
+    snprintf(info->uuid, sizeof info->uuid, "LATE-1");
+    snprintf(info->bus, sizeof info->bus, "0000:3b:00.0");
+}
+
+static void late_close(struct device *device) {
+    struct late *late = (struct late *)device;
+    device_close(late->cpu);
+    pthread_cond_destroy(&late->changed);
+    pthread_mutex_destroy(&late->lock);
+    pthread_mutex_destroy(&late->kernels);
+    free(late);
+}
+
+static const struct device_async late_async = {
+    .stream_create = late_stream_create,
+    .stream_destroy = late_stream_destroy,
+    .event_record = late_event_record,
+    .event_wait = late_event_wait,
+    .event_reached = late_event_reached,
+    .event_release = late_event_release,
+    .timed_record = late_event_record,
+    .event_elapsed = late_event_elapsed,
+};
+
+static int late_count(unsigned *count, struct fault *fault) {
+    (void)fault;
+    *count = 2;
+    return STATUS_OK;
+}
+
+static const struct device_vtable late_vtable = {
+    .kind = "late",
+    .count = late_count,
+    .open = late_open,
+    .close = late_close,
+    .describe = late_describe,
+    .reserve = late_reserve,
+    .release = late_release,
+    .host_reserve = late_host_reserve,
+    .host_release = late_host_release,
+    .launch = late_launch,
+    .async = &late_async,
+    .workspaces = late_workspaces,
+    .operations = late_operations,
+    .kernels = &late_kernels,
+};
+
+int late_open(const struct device_options *options, struct device **device, struct fault *fault) {
+    struct late *late = calloc(1, sizeof *late);
+    int code = device_open("cpu", options, &late->cpu, fault);
+    if (code != STATUS_OK) {
+        free(late);
+        return code;
+    }
+    late->device.vtable = &late_vtable;
+    late_take_operations(late->cpu);
+    device_note_dtypes(&late->device);
+    pthread_mutex_init(&late->kernels, NULL);
+    pthread_mutex_init(&late->lock, NULL);
+    pthread_cond_init(&late->changed, NULL);
+    late->crash = late_opcode(getenv("TENSORD_LATE_CRASH"));
+    late_hang(&late->device, getenv("TENSORD_LATE_HANG"));
+    *device = &late->device;
+    return STATUS_OK;
+}
+
+/* As a module, for a real daemon. */
+extern const struct device_module tensord_device_module;
+__attribute__((visibility("default"))) const struct device_module tensord_device_module = {
+    .abi = DEVICE_MODULE_ABI,
+    .vtable = &late_vtable,
+};

@@ -1,0 +1,15 @@
+/* A device on which everything happens later and elsewhere, as on a GPU: it runs the CPU device's kernels on threads of its
+ * own, one for each stream, and its memory lies at addresses that the host cannot use. For tests of what the engine does
+ * with such devices. */
+#pragma once
+
+#include "engine/device/device_impl.h"
+
+/* Opens "late" around a CPU device with these options. Kernels of the operation that TENSORD_LATE_HANG names, such as
+ * "tanh", never end; launches of the one that TENSORD_LATE_CRASH names end the process with SIGSEGV. */
+int late_open(const struct device_options *options, struct device **device, struct fault *fault);
+/* From now on kernels of this operation ("user kernels": those of clients) do not end; NULL: all do. */
+void late_hang(struct device *device, const char *operation);
+/* Nothing runs any more, and what hangs ends: before the end of an engine that has given the device up, which keeps no
+ * launches for it. */
+void late_lose(struct device *device);
