@@ -8,13 +8,16 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "proto/net/url.h"
 #include "server/front/config.h"
-#include "server/front/config_check.h"
 #include "server/front/front.h"
 #include "server/front/probe.h"
+#include "server/http/http.h"
 #include "server/process/log.h"
 #include "server/process/loop.h"
-#include "server/users/user_command.h"
+#include "server/process/state_directory.h"
+#include "server/user_command.h"
+#include "server/users/users.h"
 #include "server/worker/compile_child.h"
 #include "server/worker/crash.h"
 #include "server/worker/worker.h"
@@ -56,6 +59,33 @@ static void main_find_devices(struct config *config) {
     snprintf(config->devices_why, sizeof config->devices_why, "%s", fault.message);
 }
 
+/* Checks what a start would check before it listens: the file of users, certificates, addresses, and the directory of
+ * named tensors. Opens no socket and writes nothing. */
+static int main_check(const struct config *config, struct fault *fault) {
+    struct users *users = NULL;
+    struct front_tls_fresh tls;
+    int error = *config->users ? users_read(config->users, &users, fault) : STATUS_OK;
+    users_destroy(users);
+    if (error || (error = front_tls_read(config, &tls, fault)))
+        return error;
+    struct listener_list listeners = {.authenticated = *config->users,
+                                      .plaintext = config->allow_plaintext,
+                                      .have_certificate = tls.context,
+                                      .clients_show_certificates = config_wants_certificates(config)};
+    for (unsigned i = 0; i < config->n_listen && !error; i++)
+        error = listener_check(&listeners, config->listen[i], fault);
+    front_tls_drop(&tls);
+    char url[128];
+    if (!error && !config->n_listen)
+        error = url_default(url, sizeof url, fault);
+    if (!error)
+        error = http_check(config, fault);
+    /* A start makes the directory where it does not exist. */
+    if (!error && *config->state_dir && access(config->state_dir, F_OK) == 0)
+        error = state_directory_check(config->state_dir, fault);
+    return error;
+}
+
 int main(int count, char **arguments) {
     static struct config config;
     enum config_action action;
@@ -84,7 +114,7 @@ int main(int count, char **arguments) {
         return EXIT_SUCCESS;
     }
     if (action == CONFIG_CHECK) {
-        if (config_check(&config, &fault)) {
+        if (main_check(&config, &fault)) {
             fprintf(stderr, "tensord: %s\n", fault.message);
             return EXIT_USAGE;
         }
@@ -97,5 +127,5 @@ int main(int count, char **arguments) {
     log_init((enum log_level)config.log_level, "front");
     log_set_format((enum log_format)config.log_format);
     crash_init();
-    return front_run(&config, count, arguments);
+    return front_run(&config, &http_extension, count, arguments);
 }

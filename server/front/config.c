@@ -161,6 +161,16 @@ static int config_set_log_format(uint64_t *field, const char *value, struct faul
     return STATUS_OK;
 }
 
+static int config_set_client_auth(uint64_t *field, const char *text, struct fault *fault) {
+    static const char *const names[] = {
+        [CONFIG_CLIENT_NONE] = "none", [CONFIG_CLIENT_OPTIONAL] = "optional", [CONFIG_CLIENT_REQUIRED] = "required"};
+    for (unsigned i = CONFIG_CLIENT_NONE; i <= CONFIG_CLIENT_REQUIRED; i++)
+        if (!strcmp(text, names[i])) {
+            *field = i;
+            return STATUS_OK;
+        }
+    return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is none of none, optional, required", text);
+}
 static int config_key_set(struct config *config, const struct config_key *key, const char *value, struct fault *fault) {
     uint64_t *number = (uint64_t *)((char *)config + key->offset);
     switch (key->kind) {
@@ -168,7 +178,7 @@ static int config_key_set(struct config *config, const struct config_key *key, c
         return config_set_urls(config, value, fault);
     case CONFIG_DEVICE_LIST:
         snprintf(config->device_list, sizeof config->device_list, "%s", value);
-        return config->ignore_devices ? STATUS_OK : config_value_devices(config, value, fault);
+        return config->ignore_devices ? STATUS_OK : config_set_devices(config, value, fault);
     case CONFIG_LEVEL:
         return config_set_level(number, value, fault);
     case CONFIG_LOG_FORMAT:
@@ -186,15 +196,15 @@ static int config_key_set(struct config *config, const struct config_key *key, c
     case CONFIG_PRINCIPALS:
         return config_value_principals(value, (char *)number, fault);
     case CONFIG_PATH:
-        return config_value_path(value, (char *)number, fault);
+        return config_value_path(value, (char *)number, CONFIG_PATH_MAX, fault);
     case CONFIG_SWITCH:
         return config_value_switch(value, number, fault);
     case CONFIG_ADDRESS:
-        return config_value_address(value, (char *)number, fault);
+        return config_value_address(value, (char *)number, CONFIG_URL_MAX, fault);
     case CONFIG_HOSTS:
         return config_value_hosts(value, (char *)number, fault);
     case CONFIG_CLIENT_AUTH:
-        return config_value_client_auth(value, number, fault);
+        return config_set_client_auth(number, value, fault);
     }
     return fault_set(fault, STATUS_INTERNAL, "the key %s has no kind", key->name);
 }
@@ -205,6 +215,11 @@ void config_init(struct config *config) {
         if (*key->initial)
             config_key_set(config, key, key->initial, NULL);
     limits_init(&config->limits);
+}
+
+bool config_wants_certificates(const struct config *config) {
+    return config->tls_client_auth == CONFIG_CLIENT_REQUIRED ||
+           (config->tls_client_auth == CONFIG_CLIENT_UNSAID && *config->tls_client_ca);
 }
 
 int config_set(struct config *config, const char *name, const char *value, struct fault *fault) {
@@ -271,7 +286,7 @@ static bool config_key_same(const struct config_key *key, const struct config *a
 
 static void config_key_copy(const struct config_key *key, struct config *to, const struct config *from) {
     bool list = key->kind == CONFIG_PRINCIPALS || key->kind == CONFIG_HOSTS;
-    size_t bytes = list ? CONFIG_PRINCIPALS_MAX : sizeof(uint64_t);
+    size_t bytes = list ? PRINCIPAL_LIST_BYTES : sizeof(uint64_t);
     memcpy((char *)to + key->offset, (const char *)from + key->offset, bytes);
 }
 

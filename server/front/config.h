@@ -6,10 +6,10 @@
 #include <stdio.h>
 
 #include "engine/device/device.h"
-#include "server/users/limits.h"
+#include "server/users/principal.h"
 
 enum { CONFIG_LISTEN_MAX = 16, CONFIG_URL_MAX = 280, CONFIG_DEVICES_MAX = 64, CONFIG_QUARANTINE_MAX = 64 };
-enum { CONFIG_PRINCIPALS_MAX = 512, CONFIG_PATH_MAX = 256 };
+enum { CONFIG_PATH_MAX = 256 };
 /* Of tls-client-auth; not said: required where there is a CA for clients, else none. */
 enum config_client_auth { CONFIG_CLIENT_UNSAID, CONFIG_CLIENT_NONE, CONFIG_CLIENT_OPTIONAL, CONFIG_CLIENT_REQUIRED };
 
@@ -35,10 +35,10 @@ struct config {
      * flags are read. */
     int (*list_devices)(const char *kind, struct device_place *places, unsigned capacity, unsigned *count,
                         struct fault *fault);
-    char http[CONFIG_URL_MAX];              /* address and port to serve HTTP on; "" not at all */
-    char http_hosts[CONFIG_PRINCIPALS_MAX]; /* names of this host in HTTP, with commas between them */
-    uint64_t log_level;                     /* enum log_level */
-    uint64_t log_format;                    /* enum log_format */
+    char http[CONFIG_URL_MAX];             /* address and port to serve HTTP on; "" not at all */
+    char http_hosts[PRINCIPAL_LIST_BYTES]; /* names of this host in HTTP, with commas between them */
+    uint64_t log_level;                    /* enum log_level */
+    uint64_t log_format;                   /* enum log_format */
     uint64_t socket_mode;
     uint64_t memory;  /* bytes of each device; 0: automatic */
     uint64_t staging; /* bytes of host memory for copies to and from a device */
@@ -51,15 +51,15 @@ struct config {
     uint64_t state_timeout;          /* milliseconds for that, at the end */
     /* milliseconds */
     uint64_t hello_timeout, hold_timeout, transfer_timeout, drain_timeout, watchdog_timeout, restart_backoff;
-    uint64_t device_timeout;                  /* 0: never */
-    uint64_t compile_timeout;                 /* 0: never */
-    uint64_t compile_memory;                  /* bytes */
-    uint64_t heartbeat_timeout;               /* 0: never */
-    uint64_t quarantine_after;                /* failures in a minute; 0: never */
-    char user_kernels[CONFIG_PRINCIPALS_MAX]; /* "none", "all", or principals with commas between them */
-    char users[CONFIG_PATH_MAX];              /* the file of users; "": there is none */
-    uint64_t allow_plaintext;                 /* TCP without TLS to other hosts, tokens and tensors in the clear */
-    bool ignore_devices;                      /* the key `devices` is not looked at */
+    uint64_t device_timeout;                 /* 0: never */
+    uint64_t compile_timeout;                /* 0: never */
+    uint64_t compile_memory;                 /* bytes */
+    uint64_t heartbeat_timeout;              /* 0: never */
+    uint64_t quarantine_after;               /* failures in a minute; 0: never */
+    char user_kernels[PRINCIPAL_LIST_BYTES]; /* "none", "all", or principals with commas between them */
+    char users[CONFIG_PATH_MAX];             /* the file of users; "": there is none */
+    uint64_t allow_plaintext;                /* TCP without TLS to other hosts, tokens and tensors in the clear */
+    bool ignore_devices;                     /* the key `devices` is not looked at */
     char tls_certificate[CONFIG_PATH_MAX], tls_key[CONFIG_PATH_MAX], tls_client_ca[CONFIG_PATH_MAX]; /* PEM files */
     uint64_t tls_client_auth;                                                                        /* as above */
     char file[CONFIG_PATH_MAX];       /* read last; "": none */
@@ -83,6 +83,8 @@ enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 void config_init(struct config *config);
 /* Sets one key; `listen` adds. STATUS_INVALID_ARGUMENT names the value and what would be right. */
 int config_set(struct config *config, const char *key, const char *value, struct fault *fault);
+/* Sets the list of devices: "auto", or names such as "cpu" and "cuda:1" with commas between them. */
+int config_set_devices(struct config *config, const char *text, struct fault *fault);
 /* Reads an INI file: `key = value` lines, sections allowed and without meaning. The fault begins with "FILE:LINE: ". */
 int config_read(struct config *config, const char *path, struct fault *fault);
 /* The command line, its --config file first whatever the order: flags win over the file. The fault begins with
@@ -97,8 +99,6 @@ void config_take(struct config *config, const struct config *fresh,
                  void (*changed)(void *owner, const char *key, bool taken), void *owner);
 /* Whether who speaks TLS must show a certificate. */
 bool config_wants_certificates(const struct config *config);
-/* Whether this principal may bring kernels of its own, by such a list. */
-bool config_allows_kernels(const char list[CONFIG_PRINCIPALS_MAX], const char *principal);
 /* The rows in their order, keys and then limits; false past the last. */
 bool config_row(const struct config *config, unsigned number, struct config_row *row);
 /* "default", "flag", or the file's name. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/front/config.h"
 #include "server/users/config_value.h"
 
 /* Those of one kind. Of CPU devices there are as many as there are names for: they share the processors. */
@@ -64,7 +65,7 @@ static int config_add_devices(struct config *config, const char *text, struct fa
     return error;
 }
 
-int config_value_devices(struct config *config, const char *text, struct fault *fault) {
+int config_set_devices(struct config *config, const char *text, struct fault *fault) {
     struct config found = *config;
     char copy[CONFIG_DEVICES_MAX * 16];
     found.devices_auto = !strcmp(text, "auto");

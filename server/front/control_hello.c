@@ -2,10 +2,10 @@
 #include <openssl/crypto.h>
 #include <string.h>
 
+#include "proto/wire/message_fields.h"
 #include "server/front/control_impl.h"
 #include "server/front/front.h"
 #include "server/users/role.h"
-#include "server/worker/request_impl.h"
 
 enum { CONTROL_CLIENT_MAX = 128 /* bytes of Hello's client */ };
 
@@ -95,7 +95,7 @@ int control_hello(struct control *control, const struct frame_header *header, co
     uint32_t version_max = hello->version_max;
     int error = control_check_hello(control, hello, fault);
     if (!error &&
-        request_fields_look(hello->base.descriptor, bytes, header->message_bytes, SIZE_MAX) == REQUEST_FIELDS_NUL)
+        message_fields_look(hello->base.descriptor, bytes, header->message_bytes, SIZE_MAX) == MESSAGE_FIELDS_NUL)
         error = fault_set(fault, STATUS_PROTOCOL, "HELLO: a text with a NUL byte");
     if (!error)
         error = control_login(control, hello->token, fault);

@@ -8,8 +8,8 @@
 #include "server/front/status.h"
 #include "server/front/status_config.h"
 #include "server/front/status_operations.h"
-#include "server/ipc/packet.h"
 #include "server/process/log.h"
+#include "server/process/packet.h"
 #include "server/users/role.h"
 
 /* One that is malformed and one there is no memory for look the same from outside. */

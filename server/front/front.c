@@ -7,7 +7,7 @@
 
 #include "server/process/log.h"
 #include "server/process/loop.h"
-#include "server/worker/state.h"
+#include "server/process/state_directory.h"
 
 enum { FRONT_LEAVE_MS = 20, FRONT_LEAVE_TRIES = 50, FRONT_EXIT_FAILURE = 1, FRONT_EXIT_USAGE = 2 };
 
@@ -23,7 +23,8 @@ static void front_finish_handles(struct front *front) {
     control_list_finish(&front->controls);
     handshakes_finish(&front->handshakes);
     farewell_list_finish(&front->farewells);
-    http_destroy(front->http);
+    if (front->extension)
+        front->extension->stop(front->extension_state);
     supervisor_finish(&front->supervisor);
     front_tls_finish(front);
     uv_close((uv_handle_t *)&front->leaving, NULL);
@@ -207,10 +208,10 @@ static void front_finish(struct front *front) {
     supervisor_free(&front->supervisor);
 }
 
-int front_run(struct config *config, int count, char **arguments) {
+int front_run(struct config *config, const struct front_extension *extension, int count, char **arguments) {
     static struct front front;
     struct fault fault;
-    int error = *config->state_dir ? state_take_directory(config->state_dir, &fault) : STATUS_OK;
+    int error = *config->state_dir ? state_directory_take(config->state_dir, &fault) : STATUS_OK;
     if (error) {
         fprintf(stderr, "tensord: %s\n", fault.message);
         return FRONT_EXIT_USAGE;
@@ -230,8 +231,10 @@ int front_run(struct config *config, int count, char **arguments) {
     error = front_init(&front, config, &fault);
     if (!error)
         error = front_listen(&front, &fault);
-    if (!error && config->http[0])
-        error = http_create(&front, &front.http, &fault);
+    if (!error) {
+        front.extension = extension;
+        error = extension->start(&front, &front.extension_state, &fault);
+    }
     if (!error) {
         if (config->devices_why[0])
             log_event(LOG_LEVEL_INFO, "devices_auto", "devices", "cpu:0", "cause", config->devices_why, NULL);

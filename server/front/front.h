@@ -7,18 +7,27 @@
 #include "server/front/arrival.h"
 #include "server/front/config.h"
 #include "server/front/control.h"
-#include "server/process/farewell.h"
 #include "server/front/front_tls.h"
-#include "server/http/http.h"
 #include "server/front/kill.h"
 #include "server/front/listener.h"
 #include "server/front/login.h"
 #include "server/front/notify.h"
-#include "server/ipc/refusal.h"
 #include "server/front/roster.h"
 #include "server/front/supervisor.h"
+#include "server/ipc/refusal.h"
+#include "server/process/farewell.h"
 
 enum { FRONT_SIGNALS = 3 };
+
+struct front;
+
+/* A part of the daemon that knows the front, and that the front does not know: HTTP (server/http/http.h). */
+struct front_extension {
+    /* Called when the listeners are open; `*state` is what `stop` gets. May find that there is nothing to start. */
+    int (*start)(struct front *front, void **state, struct fault *fault);
+    /* Called at the end: closes handles, which the loop then runs for. Not called where `start` was not. */
+    void (*stop)(void *state);
+};
 
 struct front {
     uv_loop_t loop;
@@ -38,7 +47,8 @@ struct front {
     uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
     struct login login;
     int users; /* what the workers know of them (front_tell_users()); -1: nothing */
-    struct http *http; /* NULL: nobody wants it */
+    const struct front_extension *extension;
+    void *extension_state;
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;
@@ -51,7 +61,7 @@ struct front {
 
 /* Runs the daemon until it has been drained; the exit status: 0, 1 where the system refuses what is asked, 2 where what
  * is asked is wrong. Says why on stderr. */
-int front_run(struct config *config, int count, char **arguments);
+int front_run(struct config *config, const struct front_extension *extension, int count, char **arguments);
 /* Begins to end the daemon; `why` is for the log. */
 void front_drain(struct front *front, const char *why);
 /* What SIGHUP asks for: reads the configuration, the users and what else can change while the daemon runs. All of it is

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "server/front/front.h"
-#include "server/worker/service.h"
+#include "server/process/clock.h"
 
 static void kill_finish(struct kill *kill, const struct fault *fault) {
     LIST_REMOVE(kill, link);
@@ -40,7 +40,7 @@ void kill_start(struct front *front, struct kill *kill, uint64_t session, const 
     snprintf(message.kill.by, sizeof message.kill.by, "%s", by);
     snprintf(message.kill.reason, sizeof message.kill.reason, "%s", reason);
     kill->session = session;
-    kill->deadline_ms = service_now_ms() + KILL_TIMEOUT_MS;
+    kill->deadline_ms = clock_now_ms() + KILL_TIMEOUT_MS;
     LIST_INSERT_HEAD(&front->kills.head, kill, link);
     kill->deaf = NULL;
     for (unsigned i = 0; i < front->supervisor.n_slots; i++) {
@@ -85,7 +85,7 @@ void kill_lost(struct front *front, const struct worker_slot *slot) {
 }
 
 void kill_tick(struct front *front) {
-    uint64_t now = service_now_ms();
+    uint64_t now = clock_now_ms();
     struct fault fault;
     struct kill *next;
     for (struct kill *kill = LIST_FIRST(&front->kills.head); kill; kill = next) {

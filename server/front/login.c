@@ -95,7 +95,7 @@ void login_limits(const struct login *login, const char *name, struct limits *li
 
 /* What the configuration and the user's own settings let it do and take. */
 static void login_allow(const struct login *login, struct principal *principal) {
-    principal->user_kernels = config_allows_kernels(login->config->user_kernels, principal->name);
+    principal->user_kernels = principal_is_listed(login->config->user_kernels, principal->name);
     users_limits(login->users, principal->name, &login->config->limits, &principal->limits);
     if (principal->role == ROLE_ADMIN)
         login_exempt(&principal->limits);
@@ -134,7 +134,7 @@ static enum users_denial login_look(struct login *login, const struct login_requ
     enum users_denial denial = users_by_token(login->users, request->token, principal);
     if (denial == USERS_GRANTED) {
         login_allow(login, principal);
-        login_use_note(&login->use, principal->credential, time(NULL));
+        token_use_note(&login->use, principal->credential, time(NULL));
     }
     return denial;
 }
@@ -254,7 +254,7 @@ int login_init(struct login *login, uv_loop_t *loop, const struct config *config
     LIST_INIT(&login->waiting);
     login->expired = time(NULL);
     if (*config->users)
-        login_use_init(&login->use, config->users);
+        token_use_init(&login->use, config->users);
     return *config->users ? users_read(config->users, &login->users, fault) : STATUS_OK;
 }
 
@@ -262,10 +262,10 @@ void login_finish(struct login *login) {
     while (!LIST_EMPTY(&login->waiting))
         login_waiting_end(LIST_FIRST(&login->waiting));
     if (login->users)
-        login_use_save(&login->use, login->users, time(NULL), true);
+        token_use_save(&login->use, login->users, time(NULL), true);
     users_destroy(login->users);
     login->users = NULL;
-    login_use_finish(&login->use);
+    token_use_finish(&login->use);
 }
 
 void login_tick(struct login *login, users_ended *ended, void *owner) {
@@ -274,7 +274,7 @@ void login_tick(struct login *login, users_ended *ended, void *owner) {
         return;
     users_expire(login->users, login->expired, now, ended, owner);
     login->expired = now;
-    login_use_save(&login->use, login->users, now, false);
+    token_use_save(&login->use, login->users, now, false);
 }
 
 struct users *login_replace_users(struct login *login, struct users *users) {

@@ -8,8 +8,8 @@
 
 #include "server/front/config.h"
 #include "server/front/login_source.h"
-#include "server/front/login_use.h"
 #include "server/ipc/peer.h"
+#include "server/users/token_use.h"
 #include "server/users/users.h"
 
 enum {
@@ -44,7 +44,7 @@ struct login {
     LIST_HEAD(, login_waiting) waiting;
     unsigned n_waiting;
     struct login_counts counts;
-    struct login_use use;
+    struct token_use use;
     int64_t expired; /* until when tokens whose time was over have been told of */
 };
 

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "server/process/clock.h"
 
 enum { PROBE_TIMEOUT_MS = 30000, PROBE_FD = STDOUT_FILENO };
 
@@ -29,18 +30,12 @@ bool probe_worthwhile(void) {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
 }
 
-static int64_t probe_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Everything up to the end, as a string; false where the end does not come in time. */
 static bool probe_read(int fd, char *text, size_t size) {
-    int64_t end = probe_now_ms() + PROBE_TIMEOUT_MS;
+    uint64_t end = clock_now_ms() + PROBE_TIMEOUT_MS;
     size_t used = 0;
     for (;;) {
-        int64_t left = end - probe_now_ms();
+        int64_t left = (int64_t)(end - clock_now_ms());
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         if (left <= 0)
             return false;

@@ -6,7 +6,7 @@
 #include "proto/wire/tensord.pb-c.h"
 #include "server/front/status_names.h"
 #include "server/front/status_principals.h"
-#include "server/ipc/packet.h"
+#include "server/process/packet.h"
 
 static double status_seconds(uint64_t now_ns, uint64_t then_ns) {
     return now_ns > then_ns ? (double)(now_ns - then_ns) / 1e9 : 0;

@@ -5,7 +5,7 @@
 #include "proto/wire/frame.h"
 #include "proto/wire/tensord.pb-c.h"
 #include "server/front/config.h"
-#include "server/ipc/packet.h"
+#include "server/process/packet.h"
 
 /* All rows, with what their texts stand in. */
 struct config_message {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "proto/wire/tensord.pb-c.h"
-#include "server/ipc/packet.h"
+#include "server/process/packet.h"
 
 /* All that the message points to; what one operation needs of it is [n_slots] long. */
 struct operations_message {

@@ -7,8 +7,6 @@
 #include "server/ipc/channel.h"
 #include "server/ipc/stats_page.h"
 
-enum { WORKER_CHANNEL_FD = 3, WORKER_PAGE_FD = 4 };
-
 /* A message that the channel had no room for. */
 struct worker_packet {
     struct channel_message message;

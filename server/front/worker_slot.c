@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "server/process/log.h"
-#include "server/worker/worker.h"
 
 enum {
     WORKER_BACKOFF_MAX_MS = 5000,
@@ -41,23 +40,24 @@ static void worker_slot_enter(struct worker_slot *slot, enum worker_state state)
 
 static void worker_slot_fill_start(const struct worker_slot *slot, struct channel_message *message) {
     const struct config *config = slot->config;
+    struct channel_start *start = &message->start;
     memset(message, 0, sizeof *message);
     message->type = CHANNEL_START;
-    snprintf(message->start.device, sizeof message->start.device, "%s", slot->device.name);
-    snprintf(message->start.kind, sizeof message->start.kind, "%s", slot->device.kind);
-    message->start.index = slot->device.index;
-    message->start.threads = (uint32_t)config->threads;
+    snprintf(start->device, sizeof start->device, "%s", slot->device.name);
+    snprintf(start->kind, sizeof start->kind, "%s", slot->device.kind);
+    start->index = slot->device.index;
+    start->threads = (uint32_t)config->threads;
     for (unsigned i = 0; i < config->n_devices; i++)
-        message->start.sharers += !strcmp(config->devices[i].kind, "cpu");
-    message->start.memory_total = config->memory;
-    message->start.staging_total = config->staging;
-    message->start.epoch = slot->epoch;
-    message->start.log_level = (int32_t)log_level();
-    message->start.log_format = (int32_t)log_format();
-    snprintf(message->start.state_dir, sizeof message->start.state_dir, "%s", config->state_dir);
-    message->start.state_sync_ms = config->state_sync;
-    message->start.state_timeout_ms = config->state_timeout;
-    message->start.limits = (struct channel_limits){
+        start->sharers += !strcmp(config->devices[i].kind, "cpu");
+    start->memory_total = config->memory;
+    start->staging_total = config->staging;
+    start->epoch = slot->epoch;
+    start->log_level = (int32_t)log_level();
+    start->log_format = (int32_t)log_format();
+    snprintf(start->state_dir, sizeof start->state_dir, "%s", config->state_dir);
+    start->state_sync_ms = config->state_sync;
+    start->state_timeout_ms = config->state_timeout;
+    start->limits = (struct channel_limits){
         .each = config->limits,
         .sessions = (uint32_t)config->max_sessions,
         .hello_timeout_ms = (uint32_t)config->hello_timeout,

@@ -1,4 +1,4 @@
-#include "server/http/http.h"
+#include "server/http/http_impl.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include "proto/net/url.h"
-#include "server/front/front.h"
 #include "server/front/listener.h"
-#include "server/http/http_impl.h"
 #include "server/process/log.h"
 
 enum {
@@ -326,30 +324,8 @@ static int http_watch(struct http *http, struct fault *fault) {
     return STATUS_OK;
 }
 
-int http_create(struct front *front, struct http **result, struct fault *fault) {
-    struct http *http = calloc(1, sizeof *http);
-    if (!http)
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for HTTP");
-    http->front = front;
-    http->fd = -1;
-    LIST_INIT(&http->peers);
-    int error = http_history_init(&http->history, front->supervisor.n_slots, fault);
-    if (!error)
-        error = http_bind(http, front->config, fault);
-    if (!error)
-        error = http_start_library(http, fault);
-    if (!error)
-        error = http_watch(http, fault);
-    if (error) {
-        http_destroy(http);
-        return error;
-    }
-    log_event(LOG_LEVEL_INFO, "http", "url", http->name, NULL);
-    *result = http;
-    return STATUS_OK;
-}
-
-void http_destroy(struct http *http) {
+static void http_stop(void *state) {
+    struct http *http = state;
     if (!http)
         return;
     /* The poll handles first: uv_close() takes their descriptors out of the loop while they are still open. */
@@ -372,3 +348,31 @@ void http_destroy(struct http *http) {
         free(http);
     }
 }
+
+static int http_start(struct front *front, void **state, struct fault *fault) {
+    *state = NULL;
+    if (!*front->config->http)
+        return STATUS_OK;
+    struct http *http = calloc(1, sizeof *http);
+    if (!http)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for HTTP");
+    http->front = front;
+    http->fd = -1;
+    LIST_INIT(&http->peers);
+    int error = http_history_init(&http->history, front->supervisor.n_slots, fault);
+    if (!error)
+        error = http_bind(http, front->config, fault);
+    if (!error)
+        error = http_start_library(http, fault);
+    if (!error)
+        error = http_watch(http, fault);
+    if (error) {
+        http_stop(http);
+        return error;
+    }
+    log_event(LOG_LEVEL_INFO, "http", "url", http->name, NULL);
+    *state = http;
+    return STATUS_OK;
+}
+
+const struct front_extension http_extension = {.start = http_start, .stop = http_stop};

@@ -1,7 +1,57 @@
-/* What the files of HTTP share. */
+/* What the files of HTTP share. Front thread only. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/queue.h>
+#include <uv.h>
+
 #include "server/http/http.h"
+#include "server/http/http_history.h"
+#include "server/http/http_library.h"
+#include "server/ipc/peer.h"
+
+struct http_route;
+
+enum { HTTP_ROUTES_MAX = 8, HTTP_CODES = 6 };
+
+/* A connection, known from accept to close. */
+struct http_peer {
+    struct http *http;
+    int fd;
+    struct source source;
+    uint64_t since_ns; /* of its present request, or of its silence */
+    bool answered;     /* has had an answer before */
+    bool answering;    /* one is on its way */
+    bool evicted;      /* its socket is shut down, which the library is about to learn */
+    LIST_ENTRY(http_peer) link;
+};
+
+/* An answer that was made a moment ago, for all who ask now. */
+struct http_answer {
+    struct MHD_Response *response; /* NULL: none */
+    unsigned code;
+    uint64_t made_ns;
+};
+
+struct http {
+    struct front *front;
+    struct http_library library;
+    struct MHD_Daemon *daemon;
+    int fd; /* listens */
+    char name[64];
+    uv_poll_t listen, poll; /* of `fd`, of the library's epoll set */
+    uv_timer_t timer, tick; /* when the library wants to run; once a second */
+    unsigned handles;
+    LIST_HEAD(, http_peer) peers;
+    unsigned n_peers, n_evicted; /* the first with the second */
+    bool ended;
+    size_t held;                                    /* bytes of answers that the library has */
+    struct http_answer answers[HTTP_ROUTES_MAX][2]; /* for everybody, and for admins */
+    bool admin;                                     /* asks now */
+    struct http_history history;
+    uint64_t requests[HTTP_CODES]; /* answered, by the first digit of the code */
+};
 
 /* Writes an answer and returns its code. */
 typedef unsigned http_write(struct http *http, FILE *out);

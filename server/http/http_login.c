@@ -6,7 +6,6 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "server/front/front.h"
 #include "server/http/http_impl.h"
 #include "server/process/log.h"
 

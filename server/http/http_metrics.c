@@ -8,7 +8,6 @@
 
 #include "proto/ops/status.h"
 #include "proto/ops/utf8.h"
-#include "server/front/front.h"
 #include "server/front/status.h"
 #include "server/http/http_impl.h"
 

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "server/front/front.h"
 #include "server/http/http_impl.h"
 
 /* An answer stays the same for so long: it bounds what somebody can cost who asks without a pause. */

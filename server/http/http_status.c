@@ -1,6 +1,5 @@
 /* The answers that are not for Prometheus: health, status and history. */
 #include "proto/files/status_json.h"
-#include "server/front/front.h"
 #include "server/front/status.h"
 #include "server/http/http_impl.h"
 

@@ -6,9 +6,16 @@
 #include <stdint.h>
 
 #include "proto/ops/status.h"
-#include "server/front/config.h"
 #include "server/ipc/peer.h"
+#include "server/process/state_directory.h"
 #include "server/users/token.h"
+
+/* How a worker is started, and how it ends. */
+enum {
+    WORKER_CHANNEL_FD = 3,   /* its end of the channel, */
+    WORKER_PAGE_FD = 4,      /* and its statistics page, as open descriptors */
+    WORKER_EXIT_UNSAVED = 3, /* exit status: some names are not on the disk; the log says which */
+};
 
 /* What a client is told whose place others want before it has said Hello. */
 #define CHANNEL_EVICTED "no Hello had come, and others want the place (max-connections)"
@@ -45,7 +52,7 @@ enum channel_type {
 };
 
 struct channel_limits {
-    struct limits each; /* of those of whom the front says nothing else */
+    struct limits each; /* of a principal for whom the front has set no limits of its own */
     uint32_t sessions;  /* of one device */
     uint32_t hello_timeout_ms;
     uint32_t transfer_timeout_ms; /* for a copy between devices to begin */
@@ -56,22 +63,25 @@ struct channel_limits {
     uint32_t heartbeat_timeout_ms; /* without a sign of life a resumable client loses its connection; 0: never */
 };
 
+/* What a worker needs to start. */
+struct channel_start {
+    char device[32]; /* "cpu:0" */
+    char kind[16];
+    uint32_t index, threads;
+    uint32_t sharers;       /* devices whose memory is the host's */
+    uint64_t memory_total;  /* 0: automatic */
+    uint64_t staging_total; /* 0: automatic */
+    uint64_t epoch;
+    int32_t log_level, log_format;
+    struct channel_limits limits;
+    char state_dir[STATE_PATH_MAX];           /* "": named tensors are not saved */
+    uint64_t state_sync_ms, state_timeout_ms; /* server/process/state_directory.h */
+};
+
 struct channel_message {
     enum channel_type type;
     union {
-        struct {
-            char device[32]; /* "cpu:0" */
-            char kind[16];
-            uint32_t index, threads;
-            uint32_t sharers;       /* devices whose memory is the host's */
-            uint64_t memory_total;  /* 0: automatic */
-            uint64_t staging_total; /* 0: automatic */
-            uint64_t epoch;
-            int32_t log_level, log_format;
-            struct channel_limits limits;
-            char state_dir[256];                      /* "": named tensors are not saved */
-            uint64_t state_sync_ms, state_timeout_ms; /* as in struct state */
-        } start;
+        struct channel_start start;
         struct {
             uint64_t session; /* number for the new session */
             bool kept;        /* it has a place that is kept for one that comes back */
@@ -96,7 +106,7 @@ struct channel_message {
             char reason[128]; /* may be "" */
             bool found;
         } kill;
-        char kernels[CONFIG_PRINCIPALS_MAX];
+        char kernels[PRINCIPAL_LIST_BYTES];
         uint64_t places;
         struct fault fault; /* CHANNEL_FAULT */
         uint64_t taken;     /* as in struct stats_page */

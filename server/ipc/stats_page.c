@@ -3,15 +3,10 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
+
+#include "server/process/clock.h"
 
 enum { STATS_READ_PATIENCE_NS = 1000000 };
-
-static uint64_t stats_page_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void stats_page_begin(struct stats_page *page) {
     uint32_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
@@ -22,7 +17,7 @@ void stats_page_begin(struct stats_page *page) {
 
 void stats_page_end(struct stats_page *page) {
     uint32_t sequence = atomic_load_explicit(&page->sequence, memory_order_relaxed);
-    atomic_store_explicit(&page->written_ns, stats_page_now(), memory_order_relaxed);
+    atomic_store_explicit(&page->written_ns, clock_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&page->sequence, sequence + 1, memory_order_release);
 }
 
@@ -105,7 +100,7 @@ static void stats_copy_principals(const struct stats_page *page, struct stats_co
 static bool stats_page_copy(const struct stats_page *page,
                             void (*take)(const struct stats_page *page, struct stats_copy *copy),
                             struct stats_copy *copy) {
-    uint64_t deadline = stats_page_now() + STATS_READ_PATIENCE_NS;
+    uint64_t deadline = clock_now_ns() + STATS_READ_PATIENCE_NS;
     do {
         uint32_t before = atomic_load_explicit(&page->sequence, memory_order_acquire);
         if (!(before & 1)) {
@@ -116,7 +111,7 @@ static bool stats_page_copy(const struct stats_page *page,
                 return true;
         }
         sched_yield();
-    } while (stats_page_now() < deadline);
+    } while (clock_now_ns() < deadline);
     return false;
 }
 

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/ipc/packet.h"
+#include "server/process/packet.h"
 
 enum { FAREWELL_MS = 1000, FAREWELL_BYTES_MAX = 1 << 20, FAREWELL_MAX = 64 };
 

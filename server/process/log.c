@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "proto/ops/utf8.h"
+#include "server/process/clock.h"
 #include "server/process/log_limit.h"
 
 enum { LOG_LINE_MAX = 1024 };
@@ -268,15 +268,9 @@ void log_event(enum log_level level, const char *event, ...) {
     va_end(fields);
 }
 
-static uint64_t log_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 void log_event_from(enum log_level level, const char *source, const char *event, ...) {
     if (level < log_threshold ||
-        (log_threshold > LOG_LEVEL_DEBUG && !log_limit_take(&log_limits, source, log_now_ns())))
+        (log_threshold > LOG_LEVEL_DEBUG && !log_limit_take(&log_limits, source, clock_now_ns())))
         return;
     va_list fields;
     va_start(fields, event);
@@ -287,7 +281,7 @@ void log_event_from(enum log_level level, const char *source, const char *event,
 void log_tick(void) {
     char source[LOG_LIMIT_NAME_BYTES], lines[LOG_NUMBER_MAX];
     uint64_t count;
-    while (log_limit_tell(&log_limits, log_now_ns(), source, &count))
+    while (log_limit_tell(&log_limits, clock_now_ns(), source, &count))
         log_event(LOG_LEVEL_WARNING, "log_suppressed", "source", source, "lines", log_number(lines, count), NULL);
 }
 

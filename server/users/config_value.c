@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "proto/net/url.h"
-#include "server/worker/state.h"
+#include "server/process/state_directory.h"
 
 struct config_unit {
     const char *suffix;
@@ -144,6 +144,25 @@ int config_value_switch(const char *text, uint64_t *value, struct fault *fault) 
     return STATUS_OK;
 }
 
+/* A comma-separated list without its white space; `wrong` says which part is none, given whether it is the only one. */
+static int config_value_list(const char *text, char list[PRINCIPAL_LIST_BYTES],
+                             bool (*wrong)(const char *part, bool alone), const char *what, struct fault *fault) {
+    char copy[PRINCIPAL_LIST_BYTES], clean[PRINCIPAL_LIST_BYTES];
+    size_t used = 0;
+    if (strlen(text) >= sizeof copy)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list is longer than %zu bytes", sizeof copy - 1);
+    snprintf(copy, sizeof copy, "%s", text);
+    char *rest = copy;
+    for (char *part; (part = strsep(&rest, ","));) {
+        part = config_value_trim(part);
+        if (wrong(part, !used && !rest))
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is no list of %s", text, what);
+        used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
+    }
+    snprintf(list, PRINCIPAL_LIST_BYTES, "%s", clean);
+    return STATUS_OK;
+}
+
 /* The name of a user, or what peers without one are called: a kind, and a name where the kind has such. */
 static bool config_value_is_principal(const char *text) {
     size_t kind = strspn(text, "abcdefghijklmnopqrstuvwxyz");
@@ -156,43 +175,14 @@ static bool config_value_is_principal(const char *text) {
     return kind > 0 && !text[kind + strspn(text + kind, "abcdefghijklmnopqrstuvwxyz0123456789._-")];
 }
 
-/* A comma-separated list without its white space; `wrong` says which part is none, given whether it is the only one. */
-static int config_value_list(const char *text, char *list, bool (*wrong)(const char *part, bool alone),
-                             const char *what, struct fault *fault) {
-    char copy[CONFIG_PRINCIPALS_MAX], clean[CONFIG_PRINCIPALS_MAX];
-    size_t used = 0;
-    if (strlen(text) >= sizeof copy)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list is longer than %zu bytes", sizeof copy - 1);
-    snprintf(copy, sizeof copy, "%s", text);
-    char *rest = copy;
-    for (char *part; (part = strsep(&rest, ","));) {
-        part = config_value_trim(part);
-        if (wrong(part, !used && !rest))
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is no list of %s", text, what);
-        used += (size_t)snprintf(clean + used, sizeof clean - used, "%s%s", used ? "," : "", part);
-    }
-    snprintf(list, CONFIG_PRINCIPALS_MAX, "%s", clean);
-    return STATUS_OK;
-}
-
 static bool config_value_no_principal(const char *part, bool alone) {
     bool all = !strcmp(part, "none") || !strcmp(part, "all");
     return (all && !alone) || !config_value_is_principal(part);
 }
 
-int config_value_principals(const char *text, char *list, struct fault *fault) {
+int config_value_principals(const char *text, char list[PRINCIPAL_LIST_BYTES], struct fault *fault) {
     return config_value_list(text, list, config_value_no_principal,
                              "principals such as uid:1000,uid:1001; or none, or all", fault);
-}
-
-int config_value_address(const char *text, char *address, struct fault *fault) {
-    char copy[CONFIG_URL_MAX];
-    struct url url;
-    if (snprintf(copy, sizeof copy, "tcp://%s", text) >= (int)sizeof copy || url_parse(copy, &url, NULL))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is not an address and port such as 127.0.0.1:8477",
-                         text);
-    snprintf(address, CONFIG_URL_MAX, "%s", text);
-    return STATUS_OK;
 }
 
 static bool config_value_no_host(const char *part, bool alone) {
@@ -200,42 +190,24 @@ static bool config_value_no_host(const char *part, bool alone) {
     return !*part || part[strspn(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")];
 }
 
-int config_value_hosts(const char *text, char *list, struct fault *fault) {
+int config_value_hosts(const char *text, char list[PRINCIPAL_LIST_BYTES], struct fault *fault) {
     return config_value_list(text, list, config_value_no_host, "host names such as gpu1,gpu1.example.org", fault);
 }
 
-int config_value_path(const char *text, char *path, struct fault *fault) {
-    if (strlen(text) >= CONFIG_PATH_MAX)
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %d bytes", CONFIG_PATH_MAX - 1);
-    strcpy(path, text);
+int config_value_address(const char *text, char *address, size_t size, struct fault *fault) {
+    char copy[512];
+    struct url url;
+    if (strlen(text) >= size || snprintf(copy, sizeof copy, "tcp://%s", text) >= (int)sizeof copy ||
+        url_parse(copy, &url, NULL))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is not an address and port such as 127.0.0.1:8477",
+                         text);
+    strcpy(address, text);
     return STATUS_OK;
 }
 
-bool config_wants_certificates(const struct config *config) {
-    return config->tls_client_auth == CONFIG_CLIENT_REQUIRED ||
-           (config->tls_client_auth == CONFIG_CLIENT_UNSAID && *config->tls_client_ca);
-}
-
-bool config_allows_kernels(const char list[CONFIG_PRINCIPALS_MAX], const char *principal) {
-    size_t length = strlen(principal);
-    if (!strcmp(list, "none") || !strcmp(list, "all"))
-        return !strcmp(list, "all");
-    for (const char *at = list; *at;) {
-        size_t part = strcspn(at, ",");
-        if (part == length && !strncmp(at, principal, length))
-            return true;
-        at += part + (at[part] == ',');
-    }
-    return false;
-}
-
-int config_value_client_auth(const char *text, uint64_t *value, struct fault *fault) {
-    static const char *const names[] = {
-        [CONFIG_CLIENT_NONE] = "none", [CONFIG_CLIENT_OPTIONAL] = "optional", [CONFIG_CLIENT_REQUIRED] = "required"};
-    for (unsigned i = CONFIG_CLIENT_NONE; i <= CONFIG_CLIENT_REQUIRED; i++)
-        if (!strcmp(text, names[i])) {
-            *value = i;
-            return STATUS_OK;
-        }
-    return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%.100s\" is none of none, optional, required", text);
+int config_value_path(const char *text, char *path, size_t size, struct fault *fault) {
+    if (strlen(text) >= size)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the path is longer than %zu bytes", size - 1);
+    strcpy(path, text);
+    return STATUS_OK;
 }

@@ -5,7 +5,6 @@
 
 #include "engine/order/turns.h"
 #include "server/users/config_value.h"
-#include "server/worker/names.h"
 
 /* One key. `minimum` and `maximum` are in the field's unit. */
 struct limits_key {
@@ -47,7 +46,7 @@ static const struct limits_key limits_keys[] = {
      "of a principal's share of a device's time"},
     {"named-bytes", LIMITS_BYTES, LIMITS_FIELD(named_bytes), "0", 0, INT64_MAX,
      "named tensors of a principal on a device; 0: principal-bytes"},
-    {"named-tensors", LIMITS_COUNT, LIMITS_FIELD(named_tensors), "4096", 1, NAMES_COUNT_MAX,
+    {"named-tensors", LIMITS_COUNT, LIMITS_FIELD(named_tensors), "4096", 1, LIMITS_NAMED_TENSORS_MAX,
      "names of a principal on a device"},
     {"principal-sessions", LIMITS_PLACES, LIMITS_FIELD(principal_sessions), "quarter", 0, 1u << 20,
      "of a principal on all devices; quarter: of max-sessions, admins any; 0: any"},

@@ -34,12 +34,15 @@ struct limits {
     uint64_t principal_sessions;
     uint64_t principal_connections;
     /* of time */
-    uint64_t idle_timeout;  /* after it a session that nobody uses is closed */
+    uint64_t idle_timeout;   /* after it a session that nobody uses is closed */
     uint64_t operation_time; /* after it an operation that is still being computed is ended */
-    uint64_t session_lease; /* after it a session that has lost its connection is closed */
+    uint64_t session_lease;  /* after it a session that has lost its connection is closed */
 };
 
-enum { LIMITS_KEYS = 19 };
+enum {
+    LIMITS_KEYS = 19,
+    LIMITS_NAMED_TENSORS_MAX = 16384, /* the largest named_tensors: a file of names has room for so many */
+};
 
 /* Every limit at its default. */
 void limits_init(struct limits *limits);

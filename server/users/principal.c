@@ -31,3 +31,16 @@ void principal_key_name(const char *key, char name[PRINCIPAL_NAME_BYTES]) {
 bool principal_same_login(const struct principal *a, const struct principal *b) {
     return !strcmp(a->name, b->name) && !strcmp(a->id, b->id) && !strcmp(a->credential, b->credential);
 }
+
+bool principal_is_listed(const char list[PRINCIPAL_LIST_BYTES], const char *name) {
+    size_t length = strlen(name);
+    if (!strcmp(list, "none") || !strcmp(list, "all"))
+        return !strcmp(list, "all");
+    for (const char *at = list; *at;) {
+        size_t part = strcspn(at, ",");
+        if (part == length && !strncmp(at, name, length))
+            return true;
+        at += part + (at[part] == ',');
+    }
+    return false;
+}

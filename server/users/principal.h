@@ -19,6 +19,10 @@ struct principal {
     struct limits limits;
 };
 
+/* A list of principals as a configuration has it: "none", "all", or names with commas between them. */
+enum { PRINCIPAL_LIST_BYTES = 512 };
+bool principal_is_listed(const char list[PRINCIPAL_LIST_BYTES], const char *name);
+
 /* For one that came from another process, which may have gone wrong. */
 void principal_end_texts(struct principal *principal);
 /* Whose things are whose, beyond a user's life: "alice#5d1c20aa", or the name alone where there is no id. */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "proto/ops/counter.h"
-#include "server/worker/connection.h"
 #include "server/users/users.h"
+#include "server/worker/connection.h"
 
 enum {
     PRINCIPAL_BURST_PART = 5,         /* this part of a second's bytes can be saved up, */
@@ -98,7 +98,7 @@ static int account_create(struct service *service, const char *key, const struct
     account->service = service;
     snprintf(account->key, sizeof account->key, "%s", key);
     principal_key_name(key, account->name);
-    account->refilled_ns = account->measured_ns = service_now_ns();
+    account->refilled_ns = account->measured_ns = clock_now_ns();
     account_recall(account);
     account->limits = *limits;
     account->tokens = (int64_t)account_burst(account);
@@ -135,8 +135,7 @@ static void account_set_session_limits(struct service *service, const struct acc
     for (struct connection *c = service->connections; c; c = c->next)
         if (c->account == account && c->session)
             session_set_limits(c->session, limits->session_bytes, limits->session_host_bytes,
-                               (uint32_t)limits->session_tensors,
-                               (uint32_t)limits->session_streams);
+                               (uint32_t)limits->session_tensors, (uint32_t)limits->session_streams);
 }
 
 void account_change_limits(struct service *service, const char *name, const struct limits *limits) {

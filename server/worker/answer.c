@@ -78,7 +78,7 @@ static void answer_sent(struct reply *reply) {
 
     /* All of a value, and not a failure or what was left of a queue that was cleared. */
     if (answer->kind == ANSWER_FETCH && reply->total && reply->offset >= reply->total)
-        histogram_add(&answer->connection->service->fetch_time, service_now_ns() - answer->asked_ns, 1);
+        histogram_add(&answer->connection->service->fetch_time, clock_now_ns() - answer->asked_ns, 1);
     answer_destroy(answer);
 }
 
@@ -187,7 +187,7 @@ int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id, 
 
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
-    answer->asked_ns = service_now_ns();
+    answer->asked_ns = clock_now_ns();
     answer->reply.hungry = answer_hungry;
     answer->feed.came = answer_came;
     answer->feed.from = offset < INT64_MAX ? (int64_t)offset : INT64_MAX;

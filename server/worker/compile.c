@@ -25,7 +25,7 @@ static void compile_destroy(struct compile *compile) {
 static void compile_log(const struct compile *compile) {
     const struct connection *connection = compile->answer->connection;
     const struct kernel_job *job = &compile->job;
-    uint64_t ms = (service_now_ns() - compile->started_ns) / 1000000u;
+    uint64_t ms = (clock_now_ns() - compile->started_ns) / 1000000u;
     char session[24], took[24];
 
     log_event(compile->compiled ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "kernel_compiled", "session",
@@ -172,7 +172,7 @@ static void compile_begin(struct compile *compile) {
 
     compile->state = COMPILE_RUNNING;
     compile->compiled = true;
-    compile->started_ns = service_now_ns();
+    compile->started_ns = clock_now_ns();
     compile->account->compile_turn = compile->answer->connection->compile_turn = ++queue->turns;
     compile->account->compiling++;
     queue->running++;
@@ -248,7 +248,7 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
     compile->answer = answer;
     compile->kernel = kernel;
     compile->work.data = compile;
-    compile->started_ns = service_now_ns();
+    compile->started_ns = clock_now_ns();
     *result = compile;
     return STATUS_OK;
 }

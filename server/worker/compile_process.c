@@ -12,10 +12,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "server/ipc/compile_message.h"
+#include "server/process/clock.h"
 
 /* One call of compile_process_run(). */
 struct compile_run {
@@ -34,12 +34,6 @@ void compile_process_init(struct compile_process *process) {
 
 void compile_process_finish(struct compile_process *process) {
     pthread_mutex_destroy(&process->lock);
-}
-
-static int64_t compile_process_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* ---- the request ---- */
@@ -173,7 +167,7 @@ static int compile_process_start(struct compile_run *run, const struct kernel_so
 /* Waits for something to read. False: there will be nothing, or not in time. */
 static bool compile_process_await(struct compile_run *run) {
     for (;;) {
-        int64_t left = run->deadline_ms == INT64_MAX ? INT_MAX : run->deadline_ms - compile_process_now_ms();
+        int64_t left = run->deadline_ms == INT64_MAX ? INT_MAX : run->deadline_ms - (int64_t)clock_now_ms();
         struct pollfd readable = {.fd = run->answer, .events = POLLIN};
         if (left <= 0) {
             run->late = true;
@@ -368,7 +362,7 @@ int compile_process_run(struct compile_process *process, const struct compile_pr
     pid_t id;
     *log = NULL;
     if (options->timeout_ms)
-        run.deadline_ms = compile_process_now_ms() + options->timeout_ms;
+        run.deadline_ms = (int64_t)clock_now_ms() + options->timeout_ms;
     int error = compile_process_start(&run, source, &id, fault);
     if (error)
         return error;

@@ -326,8 +326,8 @@ int connection_create(const struct connection_options *options, int fd, struct c
     connection->poll->data = connection;
     connection->number = connection->guest = options->session;
     connection->kept = options->kept;
-    connection->started_ns = service_now_ns();
-    connection->deadline_ms = service_now_ms() + service->limits.hello_timeout_ms;
+    connection->started_ns = clock_now_ns();
+    connection->deadline_ms = clock_now_ms() + service->limits.hello_timeout_ms;
     reply_queue_init(&connection->queue);
     lease_init(&connection->lease);
     link_ends_init(&connection->links);

@@ -204,7 +204,7 @@ static void connection_finish_with(struct connection *connection, const struct f
                        "principal", connection->peer.principal.name, "cause", connection->reason, NULL);
     }
     connection->state = CONNECTION_CLOSING;
-    connection->deadline_ms = service_now_ms() + (connection->poll ? SERVICE_FLUSH_MS : 0);
+    connection->deadline_ms = clock_now_ms() + (connection->poll ? SERVICE_FLUSH_MS : 0);
     reply_queue_end(&connection->queue, last ? &last->reply : NULL);
     service_mark_dirty(connection->service, connection);
 }
@@ -272,7 +272,7 @@ void connection_linger(struct connection *connection) {
     connection_give_session_back(connection);
     connection->state = CONNECTION_LINGER;
     connection->blocked = false;
-    connection->deadline_ms = service_now_ms() + CONNECTION_LINGER_MS;
+    connection->deadline_ms = clock_now_ms() + CONNECTION_LINGER_MS;
     transport_end(&connection->transport);
     if (connection->eof)
         connection_destroy(connection, connection->reason);

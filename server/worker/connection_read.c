@@ -23,8 +23,8 @@ bool connection_is_dead(const struct connection *connection) {
  * would have reset the connection for them. */
 void connection_stay(struct connection *connection) {
     connection->leave_ms =
-        service_now_ms() + (connection->tcp && !connection->blocked ? (uint64_t)CONNECTION_LEAVE_TCP_MS
-                                                                    : connection->service->limits.drain_timeout_ms);
+        clock_now_ms() + (connection->tcp && !connection->blocked ? (uint64_t)CONNECTION_LEAVE_TCP_MS
+                                                                  : connection->service->limits.drain_timeout_ms);
 }
 
 void connection_half_close(struct connection *connection) {
@@ -73,7 +73,7 @@ static int connection_on_message(void *owner, const struct frame_header *header,
 
     connection->heard |= header->type != FRAME_PING;
     if (header->message_bytes > CONNECTION_BUFFER_BYTES)
-        connection->large_ms = service_now_ms();
+        connection->large_ms = clock_now_ms();
     if (status == STATUS_OK && header->payload_bytes == 0) {
         lease_handled(connection, header);
         connection_throttle(connection, header->message_bytes);

@@ -15,8 +15,8 @@
 #include "engine/device/thread.h"
 #include "engine/engine.h"
 #include "server/ipc/stats_page.h"
+#include "server/process/clock.h"
 #include "server/process/log.h"
-#include "server/worker/service.h"
 #include "server/worker/symbols.h"
 
 enum {
@@ -131,7 +131,7 @@ static void crash_tell_operations(const struct engine *engine, struct stats_page
 
 static void crash_tell_device(const struct stats_page *page) {
     const struct engine_stats *stats = &page->device.engine;
-    uint64_t written = atomic_load(&page->written_ns), now = service_now_ns();
+    uint64_t written = atomic_load(&page->written_ns), now = clock_now_ns();
     char age[LOG_NUMBER_MAX], total[LOG_NUMBER_MAX], reserved[LOG_NUMBER_MAX], live[LOG_NUMBER_MAX];
     char queued[LOG_NUMBER_MAX], done[LOG_NUMBER_MAX], sessions[LOG_NUMBER_MAX], stalled[LOG_NUMBER_MAX];
     log_event(LOG_LEVEL_ERROR, "crash_device", "age_ms", log_number(age, now > written ? (now - written) / 1000000 : 0),

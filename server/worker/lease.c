@@ -65,7 +65,7 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
     lease->heartbeat_ms = hello->heartbeat_ms;
     if (lease->heartbeat_ms && lease->heartbeat_ms < LEASE_HEARTBEAT_LEAST_MS)
         lease->heartbeat_ms = LEASE_HEARTBEAT_LEAST_MS;
-    lease->heard_ms = lease->said_ms = service_now_ms();
+    lease->heard_ms = lease->said_ms = clock_now_ms();
 }
 
 void lease_grant(struct connection *connection, const Tensord__Hello *hello) {
@@ -245,7 +245,7 @@ static void lease_detach(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
 
     service_count_detached(connection->service, true); /* its place is kept, */
-    lease->until_ms = service_now_ms() + connection->account->limits.session_lease;
+    lease->until_ms = clock_now_ms() + connection->account->limits.session_lease;
     if (lease->scan.on) {
         lease->scan.transport = connection->transport;
         connection->transport = (struct transport){.fd = -1};
@@ -352,7 +352,7 @@ void lease_take_over(struct connection *fresh) {
     lease->process = fresh->lease.process;
     connection->remote = fresh->remote;
     lease->heartbeat_ms = fresh->lease.heartbeat_ms;
-    lease->heard_ms = lease->said_ms = service_now_ms();
+    lease->heard_ms = lease->said_ms = clock_now_ms();
     connection_adopt(connection, fresh);
     lease_go_on(connection, &cut, fresh->lease.within);
     link_in_extend(connection);

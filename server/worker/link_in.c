@@ -51,7 +51,7 @@ struct link_in {
 
 /* For the other side to come. A client that may reconnect may have to, before it can ask the other device. */
 static uint64_t link_in_deadline(const struct service *service, uint64_t lease_ms) {
-    return service_now_ms() + service->limits.transfer_timeout_ms + lease_ms;
+    return clock_now_ms() + service->limits.transfer_timeout_ms + lease_ms;
 }
 
 static void link_in_closed(uv_handle_t *handle) {
@@ -271,7 +271,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     frame_reader_limits(&link->reader, LINK_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     link->service = service;
     link->fd = fd;
-    link->came_ms = service_now_ms();
+    link->came_ms = clock_now_ms();
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
     snprintf(link->principal, sizeof link->principal, "%s", principal);
     memcpy(link->ticket, ticket, LINK_TICKET_BYTES);

@@ -272,7 +272,7 @@ static bool link_out_ask_for(struct service *service, struct link_out *out) {
     }
     link_out_unqueue(out);
     out->state = LINK_OUT_WANTED;
-    out->deadline_ms = service_now_ms() + LINK_WANTED_MS;
+    out->deadline_ms = clock_now_ms() + LINK_WANTED_MS;
     TAILQ_INSERT_TAIL(&table->wanted, out, turn);
     table->n_wanted++;
     return true;

@@ -435,7 +435,7 @@ static void batch_merge(struct names *names, struct names_batch *batch, struct n
 }
 
 static void batch_bind(struct names *names, struct names_batch *batch, struct name_owner *owner, unsigned added) {
-    uint64_t now = service_now_ns();
+    uint64_t now = clock_now_ns();
 
     for (unsigned i = 0; i < batch->n; i++) {
         struct name_entry *entry = batch->entries[i];

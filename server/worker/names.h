@@ -9,10 +9,7 @@
 #include "server/users/principal.h"
 #include "server/worker/account.h"
 
-enum {
-    NAMES_OWNERS_MAX = 4096, /* principals with names on a device */
-    NAMES_COUNT_MAX = 16384, /* names of a principal on a device, at most: what a file of them has room for */
-};
+enum { NAMES_OWNERS_MAX = 4096 /* principals with names on a device */ };
 
 struct budget;
 struct names;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/wire/batch.h"
+#include "proto/wire/message_fields.h"
 #include "server/process/log.h"
 #include "server/users/role.h"
 #include "server/worker/connection.h"
@@ -515,12 +516,12 @@ static ProtobufCMessage *request_read(const struct connection *connection, const
                                       const struct frame_header *header, const uint8_t *message, struct fault *fault) {
     struct arena *arena = &connection->service->arena;
     bool large = header->message_bytes / 2 > REQUEST_FIELDS_MAX;
-    enum request_fields fields = REQUEST_FIELDS_FINE;
+    enum message_fields fields = MESSAGE_FIELDS_FINE;
     ProtobufCMessage *unpacked;
 
     if (large)
-        fields = request_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
-    if (fields == REQUEST_FIELDS_MANY) {
+        fields = message_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
+    if (fields == MESSAGE_FIELDS_MANY) {
         REQUEST_PROTOCOL(fault, "%s: more than %d fields in one message", frame_type_name(header->type),
                          REQUEST_FIELDS_MAX);
         return NULL;
@@ -540,8 +541,8 @@ static ProtobufCMessage *request_read(const struct connection *connection, const
         return NULL;
     }
     if (!large && request_has_text(unpacked))
-        fields = request_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
-    if (fields != REQUEST_FIELDS_FINE) {
+        fields = message_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
+    if (fields != MESSAGE_FIELDS_FINE) {
         REQUEST_PROTOCOL(fault, "%s: a text with a NUL byte", frame_type_name(header->type));
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* What the handlers of requests share, for request*.c; control_hello.c uses request_fields_look(). Loop thread only. */
+/* What the handlers of requests share, for request*.c. Loop thread only. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
@@ -42,12 +42,3 @@ int request_move_name(struct connection *connection, const struct frame_header *
                       uint8_t **sink, struct fault *fault);
 int request_remove_name(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
-
-enum request_fields {
-    REQUEST_FIELDS_FINE,
-    REQUEST_FIELDS_MANY, /* more than were allowed */
-    REQUEST_FIELDS_NUL,  /* a text has a NUL byte: protobuf-c ends a text at its first one without a word */
-};
-/* Looks through the fields of a message as it was sent; what is malformed in it is the parser's to refuse. */
-enum request_fields request_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
-                                        size_t bytes, size_t most);

@@ -166,7 +166,7 @@ struct request_names {
 static void request_pick_names(struct request_names *names, const struct name_owner *owner, unsigned first, bool all) {
     struct arena *arena = &names->connection->service->arena;
     bool orphan = owner->account->orphan;
-    uint64_t now = service_now_ns();
+    uint64_t now = clock_now_ns();
 
     for (unsigned i = first; i < owner->count && !names->starved; i++) {
         Tensord__Name *name;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "server/worker/answer.h"
 #include "server/worker/compile.h"
@@ -18,17 +17,6 @@ enum {
     SERVICE_ROUNDS = 4, /* of going on with frames in one turn */
     SERVICE_ENDS_STEPS = 4,
 };
-
-uint64_t service_now_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t service_now_ms(void) {
-    return service_now_ns() / 1000000u;
-}
 
 /* ---- waking ---- */
 
@@ -167,7 +155,7 @@ static void service_check_device(struct service *service) {
 }
 
 static void service_check_drain(struct service *service) {
-    uint64_t now = service_now_ms();
+    uint64_t now = clock_now_ms();
     struct connection *connection = service->connections;
     struct fault fault;
 
@@ -236,7 +224,7 @@ static void service_on_check(uv_check_t *check) {
 static void service_on_alarm(uv_timer_t *alarm) {
     struct service *service = alarm->data;
     struct connection *connection = service->connections;
-    uint64_t now = service_now_ms();
+    uint64_t now = clock_now_ms();
 
     while (connection) {
         struct connection *next = connection->next;
@@ -249,7 +237,7 @@ static void service_on_alarm(uv_timer_t *alarm) {
 }
 
 void service_at(struct service *service, uint64_t when_ms) {
-    uint64_t now = service_now_ms(), left = when_ms > now ? when_ms - now : 0;
+    uint64_t now = clock_now_ms(), left = when_ms > now ? when_ms - now : 0;
 
     uv_update_time(service->loop);
     if (!uv_is_active((uv_handle_t *)&service->alarm) || uv_timer_get_due_in(&service->alarm) > left)
@@ -258,7 +246,7 @@ void service_at(struct service *service, uint64_t when_ms) {
 
 static void service_on_timer(uv_timer_t *timer) {
     struct service *service = timer->data;
-    uint64_t now = service_now_ms();
+    uint64_t now = clock_now_ms();
     struct connection *connection = service->connections;
 
     while (connection) {
@@ -267,7 +255,7 @@ static void service_on_timer(uv_timer_t *timer) {
         connection_tick(connection, now);
         connection = next;
     }
-    account_tick(service, service_now_ns());
+    account_tick(service, clock_now_ns());
     link_tick(service, now);
     if (service->trace.connection)
         trace_feed_tick(service);
@@ -384,7 +372,7 @@ void service_drain(struct service *service) {
     if (service->draining)
         return;
     service->draining = true;
-    service->drain_deadline_ms = service_now_ms() + service->limits.drain_timeout_ms;
+    service->drain_deadline_ms = clock_now_ms() + service->limits.drain_timeout_ms;
     while (connection) {
         struct connection *next = connection->next;
 

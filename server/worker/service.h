@@ -15,6 +15,7 @@
 #include "server/ipc/channel.h"
 #include "server/ipc/refusal.h"
 #include "server/ipc/stats_page.h"
+#include "server/process/clock.h"
 #include "server/process/handshake.h"
 #include "server/worker/account.h"
 #include "server/worker/arena.h"
@@ -147,10 +148,6 @@ void service_count_departed(struct service *service, bool kept);
 void service_count_settled(struct service *service);
 /* true: a session has lost its connection. false: a session no longer waits for a connection. */
 void service_count_detached(struct service *service, bool detached);
-/* Looks at leases and at a drain at this time (of service_now_ms()), and not only with the next tick, so that their
+/* Looks at leases and at a drain at this time (of clock_now_ms()), and not only with the next tick, so that their
  * memory is free at once. */
 void service_at(struct service *service, uint64_t when_ms);
-
-uint64_t service_now_ns(void);
-/* Milliseconds of the same clock, for deadlines. */
-uint64_t service_now_ms(void);

@@ -19,14 +19,13 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "server/process/state_directory.h"
 #include "server/worker/disk.h"
 #include "server/worker/names.h"
 
 struct service;
 
-enum { STATE_PATH_MAX = 256, STATE_NAME_MAX = 255, STATE_FILE_MAX = STATE_PATH_MAX + STATE_NAME_MAX + 64 };
-/* Besides milliseconds from a change to its saving; 0: with each change, whose answer waits for that. */
-#define STATE_SYNC_DRAIN UINT64_MAX /* only at the end */
+enum { STATE_NAME_MAX = 255, STATE_FILE_MAX = STATE_PATH_MAX + STATE_NAME_MAX + 64 };
 
 struct state {
     char directory[STATE_PATH_MAX]; /* "": nothing is saved */
@@ -56,14 +55,6 @@ struct state_wait {
     struct state_wait *next, **previous; /* previous NULL: in no list */
     uint64_t revision;
 };
-
-/* For the front, at its start: makes the directory where there is none, with mode 0700, and refuses one that others can
- * look into, or that another daemon has: two would write over each other's files. It is this process's until that ends.
- * STATUS_INVALID_ARGUMENT says why not. */
-int state_take_directory(const char *directory, struct fault *fault);
-
-/* Whether a directory that is there may serve. */
-int state_check_directory(const char *directory, struct fault *fault);
 
 /* `directory` "": nothing is saved, and nothing below does anything. */
 int state_init(struct state *state, struct service *service, const char *directory, struct fault *fault);

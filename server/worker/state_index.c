@@ -123,9 +123,9 @@ static int index_fill(struct index *index, const json_t *root, struct fault *fau
     int code = STATUS_OK;
     if (!json_is_object(names))
         return WRONG(fault, "has no names");
-    if (json_object_size(names) > NAMES_COUNT_MAX)
+    if (json_object_size(names) > LIMITS_NAMED_TENSORS_MAX)
         return fault_set(fault, STATUS_LIMIT, "has %zu names, the limit is %d", json_object_size(names),
-                         NAMES_COUNT_MAX);
+                         LIMITS_NAMED_TENSORS_MAX);
     index->names = calloc(json_object_size(names) + 1, sizeof *index->names);
     if (!index->names)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", json_object_size(names));

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "proto/files/safetensors.h"
-#include "server/worker/cause.h"
 #include "server/process/log.h"
+#include "server/worker/cause.h"
 #include "server/worker/service.h"
 #include "server/worker/state_impl.h"
 
@@ -119,7 +119,7 @@ struct restore {
     size_t n_values, waiting;
     struct held **held; /* of each name */
     struct session *session;
-    struct fault fault; /* the first */
+    struct fault fault;      /* the first */
     struct state_file *kept; /* room for those of the owner */
 };
 
@@ -328,7 +328,7 @@ static int restore_publish(struct restore *restore) {
         code = restore_cut(restore, i);
     }
     limits.named_bytes = 0;
-    limits.named_tensors = NAMES_COUNT_MAX;
+    limits.named_tensors = LIMITS_NAMED_TENSORS_MAX;
     if (code == STATUS_OK && count)
         code = names_publish(&restore->state->service->names, restore->principal, &limits, restore->held, names,
                              (unsigned)count, true, &restore->fault);

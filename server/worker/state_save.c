@@ -123,7 +123,7 @@ void state_changed(struct state *state, struct name_owner *owner) {
     state_count_dirty(state, disk->revision == disk->saved);
     disk->revision++;
     if (!disk->since_ns)
-        disk->since_ns = service_now_ns();
+        disk->since_ns = clock_now_ns();
     if (!state->sync_ms)
         state_go(state);
 }
@@ -246,8 +246,8 @@ static void state_log_unsaved(const struct name_owner *owner, const char *reason
     log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", names_shown(owner), "names",
               log_text(count, sizeof count, "%u", unsaved), "bytes",
               log_text(bytes, sizeof bytes, "%" PRIu64, owner->disk->bytes), "since_s",
-              log_text(age, sizeof age, "%.1f", since ? (double)(service_now_ns() - since) / 1e9 : 0.0), "cause",
-              reason, NULL);
+              log_text(age, sizeof age, "%.1f", since ? (double)(clock_now_ns() - since) / 1e9 : 0.0), "cause", reason,
+              NULL);
 }
 
 static void save_let_entries_go(struct save *save) {
@@ -330,7 +330,7 @@ static void save_failed(struct save *save) {
     struct name_owner *owner = save->owner;
     struct names *names = &save->state->service->names;
     struct fault told;
-    uint64_t now = service_now_ns(), revision = save->revision;
+    uint64_t now = clock_now_ns(), revision = save->revision;
     for (size_t i = 0; plan->values && i < plan->count; i++)
         if (plan->values[i] && plan->values[i]->file == plan->number)
             saved_value_unref(plan->values[i]);
@@ -575,7 +575,7 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
             free(save->gathered);
         }
         free(save);
-        disk->retry_ns = service_now_ns() + (uint64_t)SAVE_RETRY_MS * 1000000;
+        disk->retry_ns = clock_now_ns() + (uint64_t)SAVE_RETRY_MS * 1000000;
         return NULL;
     }
     save->job = (struct disk_job){save_run, save_ran};
@@ -585,7 +585,7 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
     save->ready = true;
     save->revision = disk->revision;
     save->unbound = disk->unbound;
-    save->began_ns = service_now_ns();
+    save->began_ns = clock_now_ns();
     save->left = disk->bytes;
     state_folder_name(state, owner->key, name);
     state_path(state, name, save->plan.folder, sizeof save->plan.folder);
@@ -615,7 +615,7 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
 /* Whose turn it is: every other time the one with least to write, else the one that has waited longest. */
 static struct name_owner *state_pick(struct state *state) {
     bool least = state->turns++ % 2 == 0;
-    uint64_t now = service_now_ns(), best = UINT64_MAX;
+    uint64_t now = clock_now_ns(), best = UINT64_MAX;
     struct name_owner *picked = NULL;
     for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next) {
         const struct save *save = owner->disk ? owner->disk->save : NULL;
@@ -686,14 +686,14 @@ static bool state_tell_left(const struct state *state, const char *reason) {
 
 bool state_save(struct state *state) {
     char reason[96] = "the device was lost";
-    uint64_t deadline = service_now_ms() + state->timeout_ms;
+    uint64_t deadline = clock_now_ms() + state->timeout_ms;
     if (!*state->directory)
         return true;
     for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
         owner->disk->failures = 0; /* each is tried once more */
     state->closing = true;
     state_go(state);
-    while (!state->sealed && !state->service->failed && state_has_work(state) && service_now_ms() < deadline)
+    while (!state->sealed && !state->service->failed && state_has_work(state) && clock_now_ms() < deadline)
         state->turn(state->owner, true);
     if (state->sealed)
         snprintf(reason, sizeof reason, "a folder that was not restored could not be put aside");

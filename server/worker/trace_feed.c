@@ -172,12 +172,12 @@ bool trace_feed_turn(struct service *service) {
     struct trace_feed *feed = &service->trace;
     Tensord__TraceEvents events = TENSORD__TRACE_EVENTS__INIT;
 
-    if (!feed->stopped && service_now_ms() >= feed->until_ms) {
+    if (!feed->stopped && clock_now_ms() >= feed->until_ms) {
         trace_stop(service->engine);
         feed->stopped = true;
     }
     if (feed->in_flight >= TRACE_FEED_IN_FLIGHT) {
-        if (feed->stopped && service_now_ms() >= feed->until_ms + TRACE_FEED_LINGER_MS)
+        if (feed->stopped && clock_now_ms() >= feed->until_ms + TRACE_FEED_LINGER_MS)
             trace_feed_give_up(service);
         return false;
     }
@@ -208,7 +208,7 @@ void trace_feed_tick(struct service *service) {
     Tensord__TraceCounters *counters = room->counter_pointers[room->n_counters] = &room->counters[room->n_counters];
     room->n_counters++;
     tensord__trace_counters__init(counters);
-    counters->at_ns = service_now_ns();
+    counters->at_ns = clock_now_ns();
     clock_gettime(CLOCK_REALTIME, &wall);
     counters->wall_ns = (uint64_t)wall.tv_sec * 1000000000 + (uint64_t)wall.tv_nsec;
     counters->memory_live = stats.memory_live;
@@ -264,7 +264,7 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
     *feed = (struct trace_feed){
         .connection = connection,
         .sequence = sequence,
-        .until_ms = service_now_ms() + milliseconds,
+        .until_ms = clock_now_ms() + milliseconds,
         .room = room,
     };
     trace_feed_tick(service);

@@ -71,7 +71,7 @@ static void worker_on_tick(void *owner) {
     worker_tell_left(worker);
     state_tick(&worker->state);
     worker_stats_tick(&worker->stats, &worker->service);
-    if (worker->deadline_ms && service_now_ms() >= worker->deadline_ms) {
+    if (worker->deadline_ms && clock_now_ms() >= worker->deadline_ms) {
         worker->done = true;
         uv_stop(&worker->loop);
     }
@@ -87,8 +87,8 @@ static void worker_on_held_up(void *owner, bool begins) {
     if (!worker->stats.page)
         return;
     if (!begins)
-        atomic_store_explicit(&worker->stats.page->let_go_ns, service_now_ns(), memory_order_relaxed);
-    atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? service_now_ns() : 0, memory_order_release);
+        atomic_store_explicit(&worker->stats.page->let_go_ns, clock_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? clock_now_ns() : 0, memory_order_release);
 }
 
 static void worker_on_failed(void *owner, const struct fault *fault) {
@@ -97,7 +97,7 @@ static void worker_on_failed(void *owner, const struct fault *fault) {
 
     worker_report(worker->channel, fault);
     worker->status = 1;
-    worker->deadline_ms = service_now_ms() + WORKER_LAST_WORDS_MS;
+    worker->deadline_ms = clock_now_ms() + WORKER_LAST_WORDS_MS;
     fault_set(&lost, STATUS_DEVICE_LOST, "%s was lost: %s", worker->service.device, fault->message);
     service_fail(&worker->service, &lost);
 }
@@ -124,15 +124,15 @@ static void worker_restore_names(struct worker *worker) {
     worker_on_held_up(&worker->service, false);
 }
 
-static int worker_state_init(struct worker *worker, const struct channel_message *start, struct fault *fault) {
+static int worker_state_init(struct worker *worker, const struct channel_start *start, struct fault *fault) {
     worker->state = (struct state){
-        .sync_ms = start->start.state_sync_ms,
-        .timeout_ms = start->start.state_timeout_ms,
+        .sync_ms = start->state_sync_ms,
+        .timeout_ms = start->state_timeout_ms,
         .turn = worker_turn,
         .owner = worker,
         .dirty_page = worker->stats.page ? &worker->stats.page->names_dirty : NULL,
     };
-    return state_init(&worker->state, &worker->service, start->start.state_dir, fault);
+    return state_init(&worker->state, &worker->service, start->state_dir, fault);
 }
 
 /* ---- life ---- */
@@ -153,25 +153,25 @@ static void worker_yield_memory(void) {
     close(fd);
 }
 
-static int worker_receive_start(int channel, struct channel_message *start) {
+static int worker_receive_start(int channel, struct channel_message *message) {
     struct pollfd readable = {.fd = channel, .events = POLLIN};
     int fd = -1, error;
 
     if (poll(&readable, 1, WORKER_START_MS) <= 0)
         return -ETIMEDOUT;
-    error = channel_receive(channel, start, &fd);
+    error = channel_receive(channel, message, &fd);
     if (fd >= 0)
         close(fd);
-    return error ? error : start->type == CHANNEL_START ? 0 : -EPROTO;
+    return error ? error : message->type == CHANNEL_START ? 0 : -EPROTO;
 }
 
-static int worker_open(struct worker *worker, const struct channel_message *start, struct engine **engine,
+static int worker_open(struct worker *worker, const struct channel_start *start, struct engine **engine,
                        struct fault *fault) {
     struct device_options device_options = {
-        .index = start->start.index,
-        .threads = start->start.threads,
-        .memory_total = start->start.memory_total,
-        .sharers = start->start.sharers,
+        .index = start->index,
+        .threads = start->threads,
+        .memory_total = start->memory_total,
+        .sharers = start->sharers,
         .readings = true,
         .preload = true,
         .measure = true,
@@ -180,10 +180,10 @@ static int worker_open(struct worker *worker, const struct channel_message *star
         .wake = service_wake,
         .held_up = worker_on_held_up,
         .owner = &worker->service,
-        .staging_total = start->start.staging_total,
+        .staging_total = start->staging_total,
     };
     struct device *device;
-    int status = device_open(start->start.kind, &device_options, &device, fault);
+    int status = device_open(start->kind, &device_options, &device, fault);
 
     if (status)
         return status;
@@ -193,12 +193,12 @@ static int worker_open(struct worker *worker, const struct channel_message *star
     return status;
 }
 
-static int worker_init(struct worker *worker, const struct channel_message *start, struct fault *fault) {
+static int worker_init(struct worker *worker, const struct channel_start *start, struct fault *fault) {
     struct service_options options = {
-        .device = start->start.device,
-        .kind = start->start.kind,
-        .epoch = start->start.epoch,
-        .limits = start->start.limits,
+        .device = start->device,
+        .kind = start->kind,
+        .epoch = start->epoch,
+        .limits = start->limits,
         .want_link = worker_want_link,
         .left = worker_on_left,
         .greeted = worker_on_greeted,
@@ -273,24 +273,24 @@ static void worker_signals(void) {
 int worker_main(int channel, int stats_page) {
     static struct worker worker;
     const struct channel_message ready = {.type = CHANNEL_READY};
-    struct channel_message start;
+    struct channel_message message;
     struct fault fault = {0};
     int error;
 
     worker_signals();
-    error = worker_receive_start(channel, &start);
+    error = worker_receive_start(channel, &message);
     if (error)
         return 1; /* there is no front to tell */
     worker_yield_memory();
-    log_init(start.start.log_level, start.start.device);
-    log_set_format((enum log_format)start.start.log_format);
+    log_init(message.start.log_level, message.start.device);
+    log_set_format((enum log_format)message.start.log_format);
     crash_init();
     worker.channel = channel;
     error = worker_stats_init(&worker.stats, stats_page);
     if (error)
         fault_set(&fault, STATUS_INTERNAL, "cannot map the stats page: %s", strerror(-error));
     else
-        worker_init(&worker, &start, &fault);
+        worker_init(&worker, &message.start, &fault);
     if (fault.code) {
         worker_report(channel, &fault);
         return 1;

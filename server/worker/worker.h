@@ -2,8 +2,6 @@
  * the messages of the channel (server/ipc/channel.h), and ends when the channel does. */
 #pragma once
 
-enum { WORKER_EXIT_UNSAVED = 3 }; /* some names are not on the disk, which the log has told */
-
 /* `channel`: a SOCK_SEQPACKET socket whose first message is CHANNEL_START; `stats_page`: a file to map, of the size of
  * struct stats_page, or -1. Runs until the worker ends; returns the exit status. */
 int worker_main(int channel, int stats_page);

@@ -220,7 +220,7 @@ static void worker_revoke(struct worker *worker, const struct principal *princip
 /* What is queued already goes on. */
 static void worker_kernels(struct worker *worker, const char *list) {
     for (struct connection *at = worker->service.connections; at; at = at->next)
-        at->peer.principal.user_kernels = config_allows_kernels(list, at->peer.principal.name);
+        at->peer.principal.user_kernels = principal_is_listed(list, at->peer.principal.name);
 }
 
 /* Without room for so many the worker refuses those for whom there is none. */

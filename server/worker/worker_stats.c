@@ -201,7 +201,7 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
 }
 
 void worker_stats_tick(struct worker_stats *stats, struct service *service) {
-    uint64_t now = service_now_ns();
+    uint64_t now = clock_now_ns();
 
     if (!stats->page || (!service->active && now - stats->written_ns < WORKER_STATS_QUIET_NS))
         return;

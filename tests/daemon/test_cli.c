@@ -64,6 +64,24 @@ Test(cli, stray_argument_is_named) {
     refused_with("stray");
 }
 
+/* A wrong command line is told in one line, whichever command it is for. */
+static void refused_in_one_line(const char *text) {
+    const char *end = strchr(command.err, '\n');
+    cr_assert(end && !end[1], "not one line: %s", command.err);
+    refused_with(text);
+}
+
+Test(cli, a_wrong_command_line_is_told_in_one_line) {
+    TENSORD("--no-such-flag");
+    refused_in_one_line("no-such-flag");
+    TENSORD("user", "no-such-command");
+    refused_in_one_line("no-such-command");
+    TENSORD("user", "list", "--no-such-flag", "x");
+    refused_in_one_line("no-such-flag");
+    TENSORD("user", "add", "alice", "--role", "king", "--users", "/nonexistent/users");
+    refused_in_one_line("king");
+}
+
 Test(cli, bad_values_are_named) {
     TENSORD("--log-level", "loud");
     refused_with("loud");

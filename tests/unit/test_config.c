@@ -40,20 +40,20 @@ Test(config, user_kernels_are_for_nobody_until_somebody_is_named) {
     struct config config;
     struct fault fault;
     config_init(&config);
-    cr_assert(!config_allows_kernels(config.user_kernels, "uid:0"));
+    cr_assert(!principal_is_listed(config.user_kernels, "uid:0"));
     cr_assert_eq(config_set(&config, "user-kernels", "uid:1000, uid:10,tcp", &fault), STATUS_OK, "%s", fault.message);
-    cr_assert(config_allows_kernels(config.user_kernels, "uid:1000") &&
-              config_allows_kernels(config.user_kernels, "uid:10"));
-    cr_assert(config_allows_kernels(config.user_kernels, "tcp"));
-    cr_assert(!config_allows_kernels(config.user_kernels, "uid:1") &&
-              !config_allows_kernels(config.user_kernels, "uid:100"));
-    cr_assert(!config_allows_kernels(config.user_kernels, "") &&
-              !config_allows_kernels(config.user_kernels, "uid:1000,uid:10"));
+    cr_assert(principal_is_listed(config.user_kernels, "uid:1000") &&
+              principal_is_listed(config.user_kernels, "uid:10"));
+    cr_assert(principal_is_listed(config.user_kernels, "tcp"));
+    cr_assert(!principal_is_listed(config.user_kernels, "uid:1") &&
+              !principal_is_listed(config.user_kernels, "uid:100"));
+    cr_assert(!principal_is_listed(config.user_kernels, "") &&
+              !principal_is_listed(config.user_kernels, "uid:1000,uid:10"));
     cr_assert_eq(config_set(&config, "user-kernels", "all", &fault), STATUS_OK);
-    cr_assert(config_allows_kernels(config.user_kernels, "uid:1") && config_allows_kernels(config.user_kernels, "tcp"));
+    cr_assert(principal_is_listed(config.user_kernels, "uid:1") && principal_is_listed(config.user_kernels, "tcp"));
     cr_assert_eq(config_set(&config, "user-kernels", "none", &fault), STATUS_OK);
-    cr_assert(!config_allows_kernels(config.user_kernels, "none") &&
-              !config_allows_kernels(config.user_kernels, "uid:0"));
+    cr_assert(!principal_is_listed(config.user_kernels, "none") &&
+              !principal_is_listed(config.user_kernels, "uid:0"));
 }
 
 Test(config, users_are_principals_by_their_names) {
@@ -61,9 +61,9 @@ Test(config, users_are_principals_by_their_names) {
     struct fault fault;
     config_init(&config);
     cr_assert_eq(config_set(&config, "user-kernels", "alice, bob-2.x_y", &fault), STATUS_OK, "%s", fault.message);
-    cr_assert(config_allows_kernels(config.user_kernels, "alice") &&
-              config_allows_kernels(config.user_kernels, "bob-2.x_y"));
-    cr_assert(!config_allows_kernels(config.user_kernels, "ali") && !config_allows_kernels(config.user_kernels, "bob"));
+    cr_assert(principal_is_listed(config.user_kernels, "alice") &&
+              principal_is_listed(config.user_kernels, "bob-2.x_y"));
+    cr_assert(!principal_is_listed(config.user_kernels, "ali") && !principal_is_listed(config.user_kernels, "bob"));
 }
 
 struct changes {
@@ -93,7 +93,7 @@ Test(config, a_running_daemon_takes_over_what_can_change_and_names_the_rest) {
     cr_assert_eq(config_set(&fresh, "allow-plaintext", "yes", &fault), STATUS_OK);
     config_take(&running, &fresh, note_change, &changes);
     cr_assert_str_eq(changes.text, "-listen -memory +max-connections +user-kernels -users -allow-plaintext ");
-    cr_assert(running.max_connections == 7 && config_allows_kernels(running.user_kernels, "alice"));
+    cr_assert(running.max_connections == 7 && principal_is_listed(running.user_kernels, "alice"));
     cr_assert(running.n_listen == 0 && running.memory == 0 && !*running.users && !running.allow_plaintext);
     cr_assert(running.n_devices == 1 && !strcmp(running.devices[0].name, "cpu:0"));
 }
@@ -108,7 +108,7 @@ Test(config, lists_of_principals_that_are_none_are_refused) {
         cr_assert_eq(config_set(&config, "user-kernels", wrong[i], &fault), STATUS_INVALID_ARGUMENT, "%s", wrong[i]);
         cr_assert(strstr(fault.message, "principals"), "%s", fault.message);
     }
-    cr_assert(!config_allows_kernels(config.user_kernels, "uid:1"));
+    cr_assert(!principal_is_listed(config.user_kernels, "uid:1"));
 }
 
 Test(config, a_file_sets_every_kind_of_key) {

@@ -43,7 +43,7 @@ static void expect_asked(unsigned place, const char *to, uint8_t number) {
 }
 
 static void tick(void) {
-    link_out_tick(&service, service_now_ms());
+    link_out_tick(&service, clock_now_ms());
 }
 
 Test(link_out, a_worker_that_takes_no_link_does_not_hold_up_links_to_others) {

@@ -129,19 +129,19 @@ Test(login, the_right_token_is_somebody) {
 
 Test(login, last_uses_of_revoked_tokens_are_forgotten) {
     char id[TOKEN_ID_CHARS + 1];
-    struct login_use read;
+    struct token_use read;
     struct result result = {0};
     cr_assert_eq(try(1, good, &result), STATUS_OK);
     token_text_id(good, id);
-    login_use_note(&login.use, "0badcafe", 1000000000);
-    login_use_save(&login.use, login.users, 2000000000, true);
-    cr_assert_eq(login_use_of(&login.use, "0badcafe"), 0);
-    login_use_init(&read, config.users);
+    token_use_note(&login.use, "0badcafe", 1000000000);
+    token_use_save(&login.use, login.users, 2000000000, true);
+    cr_assert_eq(token_use_of(&login.use, "0badcafe"), 0);
+    token_use_init(&read, config.users);
     cr_assert_eq(read.count, 1);
-    cr_assert_eq(login_use_of(&read, id), login_use_of(&login.use, id));
-    cr_assert_neq(login_use_of(&read, id), 0);
+    cr_assert_eq(token_use_of(&read, id), token_use_of(&login.use, id));
+    cr_assert_neq(token_use_of(&read, id), 0);
     unlink(read.path);
-    login_use_finish(&read);
+    token_use_finish(&read);
 }
 
 Test(login, each_way_to_fail_is_counted_for_itself) {

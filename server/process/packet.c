@@ -1,4 +1,4 @@
-#include "server/ipc/packet.h"
+#include "server/process/packet.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "server/front/login_use.h"
+#include "server/users/token_use.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,20 +10,20 @@
 #include "server/process/log.h"
 #include "server/users/users.h"
 
-enum { LOGIN_USE_STEP_S = 60 };
+enum { TOKEN_USE_STEP_S = 60 };
 
-static struct login_use_entry *login_use_find(const struct login_use *use, const char *id) {
+static struct token_use_entry *token_use_find(const struct token_use *use, const char *id) {
     for (unsigned i = 0; i < use->count; i++)
         if (!strcmp(use->entries[i].id, id))
             return &use->entries[i];
     return NULL;
 }
 
-static void login_use_set(struct login_use *use, const char *id, int64_t at) {
-    struct login_use_entry *entry = login_use_find(use, id);
+static void token_use_set(struct token_use *use, const char *id, int64_t at) {
+    struct token_use_entry *entry = token_use_find(use, id);
     if (!entry && use->count == use->capacity) {
         unsigned capacity = use->capacity ? 2 * use->capacity : 16;
-        struct login_use_entry *grown =
+        struct token_use_entry *grown =
             use->count < USERS_TOKENS_MAX ? realloc(use->entries, capacity * sizeof *grown) : NULL;
         if (!grown)
             return;
@@ -37,35 +37,35 @@ static void login_use_set(struct login_use *use, const char *id, int64_t at) {
     entry->at = at;
 }
 
-void login_use_init(struct login_use *use, const char *users) {
+void token_use_init(struct token_use *use, const char *users) {
     char line[64], id[TOKEN_ID_CHARS + 1], text[TOKEN_TIME_BYTES];
-    *use = (struct login_use){.count = 0};
+    *use = (struct token_use){.count = 0};
     if (snprintf(use->path, sizeof use->path, "%s.used", users) >= (int)sizeof use->path - 8)
         use->path[0] = 0;
     FILE *file = fopen(use->path, "re");
     while (file && fgets(line, sizeof line, file))
         if (sscanf(line, "%8s %20s", id, text) == 2 && token_is_id(id) && token_time_parse(text) > 0)
-            login_use_set(use, id, token_time_parse(text));
+            token_use_set(use, id, token_time_parse(text));
     if (file)
         fclose(file);
 }
 
-void login_use_finish(struct login_use *use) {
+void token_use_finish(struct token_use *use) {
     free(use->entries);
-    *use = (struct login_use){.count = 0};
+    *use = (struct token_use){.count = 0};
 }
 
-int64_t login_use_of(const struct login_use *use, const char *id) {
-    const struct login_use_entry *entry = login_use_find(use, id);
+int64_t token_use_of(const struct token_use *use, const char *id) {
+    const struct token_use_entry *entry = token_use_find(use, id);
     return entry ? entry->at : 0;
 }
 
-void login_use_note(struct login_use *use, const char *id, int64_t now) {
-    login_use_set(use, id, now);
+void token_use_note(struct token_use *use, const char *id, int64_t now) {
+    token_use_set(use, id, now);
     use->changed = true;
 }
 
-static int login_use_write(const struct login_use *use, const char *temporary) {
+static int token_use_write(const struct token_use *use, const char *temporary) {
     char text[TOKEN_TIME_BYTES];
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
@@ -80,7 +80,7 @@ static int login_use_write(const struct login_use *use, const char *temporary) {
 }
 
 /* Those of revoked tokens would fill the table in the end. */
-static void login_use_forget(struct login_use *use, const struct users *users) {
+static void token_use_forget(struct token_use *use, const struct users *users) {
     unsigned kept = 0;
     for (unsigned i = 0; i < use->count; i++)
         if (users_find_token(users, use->entries[i].id))
@@ -88,14 +88,14 @@ static void login_use_forget(struct login_use *use, const struct users *users) {
     use->count = kept;
 }
 
-void login_use_save(struct login_use *use, const struct users *users, int64_t now, bool at_once) {
+void token_use_save(struct token_use *use, const struct users *users, int64_t now, bool at_once) {
     char temporary[sizeof use->path + 8];
-    if (!use->changed || !*use->path || (!at_once && now - use->written < LOGIN_USE_STEP_S))
+    if (!use->changed || !*use->path || (!at_once && now - use->written < TOKEN_USE_STEP_S))
         return;
     snprintf(temporary, sizeof temporary, "%s.new", use->path);
     use->written = now;
-    login_use_forget(use, users);
-    int error = login_use_write(use, temporary);
+    token_use_forget(use, users);
+    int error = token_use_write(use, temporary);
     if (error)
         unlink(temporary);
     use->changed = error;

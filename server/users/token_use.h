@@ -8,9 +8,9 @@
 
 #include "server/users/token.h"
 
-struct login_use {
+struct token_use {
     char path[PATH_MAX];
-    struct login_use_entry {
+    struct token_use_entry {
         char id[TOKEN_ID_CHARS + 1];
         int64_t at;
     } * entries;
@@ -20,11 +20,11 @@ struct login_use {
 };
 
 /* Of this file of users; reads what is known. Without memory nothing is. */
-void login_use_init(struct login_use *use, const char *users);
-void login_use_finish(struct login_use *use);
+void token_use_init(struct token_use *use, const char *users);
+void token_use_finish(struct token_use *use);
 /* 0: never, as far as is known. */
-int64_t login_use_of(const struct login_use *use, const char *id);
-void login_use_note(struct login_use *use, const char *id, int64_t now);
+int64_t token_use_of(const struct token_use *use, const char *id);
+void token_use_note(struct token_use *use, const char *id, int64_t now);
 /* Writes what is new, but not more than once a minute unless `at_once`. Tokens that `users` does not have are forgotten. */
 struct users;
-void login_use_save(struct login_use *use, const struct users *users, int64_t now, bool at_once);
+void token_use_save(struct token_use *use, const struct users *users, int64_t now, bool at_once);

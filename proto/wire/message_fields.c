@@ -1,8 +1,9 @@
+#include "proto/wire/message_fields.h"
+
+#include <stdbool.h>
 #include <string.h>
 
-#include "server/worker/request_impl.h"
-
-static bool request_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+static bool message_varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
     *value = 0;
     for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {
         uint8_t byte = *(*at)++;
@@ -14,19 +15,19 @@ static bool request_varint(const uint8_t **at, const uint8_t *end, uint64_t *val
     return false;
 }
 
-/* Steps over one field of a message. True: it is a text by the descriptor, [*text, *at). What does not parse here is left to
- * the parser to refuse, and *at is then the end. */
-static bool request_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
+/* Steps over one field of a message. True: the descriptor says that the field is a text, which is [*text, *at). Where the
+ * message is malformed *at becomes the end. */
+static bool message_field(const ProtobufCMessageDescriptor *descriptor, const uint8_t **at, const uint8_t *end,
                           const uint8_t **text) {
     enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
     const ProtobufCFieldDescriptor *field;
     uint64_t tag, bytes = 0;
 
-    if (!request_varint(at, end, &tag))
+    if (!message_varint(at, end, &tag))
         goto malformed;
     if ((tag & 7) == VARINT)
-        return request_varint(at, end, &bytes) ? false : (*at = end, false);
-    if ((tag & 7) == LENGTH && !request_varint(at, end, &bytes))
+        return message_varint(at, end, &bytes) ? false : (*at = end, false);
+    if ((tag & 7) == LENGTH && !message_varint(at, end, &bytes))
         goto malformed;
     if ((tag & 7) == FIXED64 || (tag & 7) == FIXED32)
         bytes = (tag & 7) == FIXED64 ? 8 : 4;
@@ -45,16 +46,16 @@ malformed:
     return false;
 }
 
-enum request_fields request_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
+enum message_fields message_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
                                         size_t bytes, size_t most) {
     const uint8_t *at = message, *end = message + bytes, *text;
-    enum request_fields found = REQUEST_FIELDS_FINE;
+    enum message_fields found = MESSAGE_FIELDS_FINE;
 
     for (size_t n = 0; at < end; n++) {
         if (n == most)
-            return REQUEST_FIELDS_MANY;
-        if (request_field(descriptor, &at, end, &text) && memchr(text, 0, (size_t)(at - text)))
-            found = REQUEST_FIELDS_NUL;
+            return MESSAGE_FIELDS_MANY;
+        if (message_field(descriptor, &at, end, &text) && memchr(text, 0, (size_t)(at - text)))
+            found = MESSAGE_FIELDS_NUL;
     }
     return found;
 }

@@ -1,4 +1,4 @@
-#include "server/users/user_command.h"
+#include "server/user_command.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include "proto/ops/utf8.h"
 #include "server/front/config.h"
-#include "server/front/login_use.h"
 #include "server/users/config_value.h"
+#include "server/users/token_use.h"
 #include "server/users/users_edit.h"
 
 enum { USER_OK, USER_FAILED, USER_USAGE, USER_WORDS_MAX = 2, USER_UIDS_MAX = 16 };
@@ -113,16 +113,16 @@ static int user_change_remove(struct users_edit *edit, void *owner, struct fault
 
 /* ---- list ---- */
 
-static void user_print_token(const struct token *token, const struct login_use *use) {
+static void user_print_token(const struct token *token, const struct token_use *use) {
     char expires[TOKEN_TIME_BYTES], used[TOKEN_TIME_BYTES];
     token_time_write(token->expires, expires);
-    token_time_write(login_use_of(use, token->id), used);
+    token_time_write(token_use_of(use, token->id), used);
     bool over = token_expired(token, time(NULL));
     printf("    %s  %s %-20s  used %-20s  %s\n", token->id, over ? "expired" : "expires",
-           token->expires ? expires : "never", login_use_of(use, token->id) ? used : "never", token->comment);
+           token->expires ? expires : "never", token_use_of(use, token->id) ? used : "never", token->comment);
 }
 
-static void user_print(const struct users *users, const struct login_use *use, unsigned number) {
+static void user_print(const struct users *users, const struct token_use *use, unsigned number) {
     const struct user *user = &users->users[number];
     const char *separator = "";
     printf("%-*s %-7s uids=", 20, user->name, role_name(user->role));
@@ -154,11 +154,11 @@ static int user_list(const char *path, struct fault *fault) {
     free(text);
     if (error)
         return error;
-    struct login_use use;
-    login_use_init(&use, path);
+    struct token_use use;
+    token_use_init(&use, path);
     for (unsigned i = 0; i < users->n_users; i++)
         user_print(users, &use, i);
-    login_use_finish(&use);
+    token_use_finish(&use);
     users_destroy(users);
     return STATUS_OK;
 }
@@ -177,14 +177,14 @@ static const struct user_verb {
 /* ---- the command line ---- */
 
 static int user_complain(const char *what, const char *word) {
-    fprintf(stderr, "tensord user: %s%s%.64s\nTry 'tensord user --help'.\n", what, word ? ": " : "", word ? word : "");
+    fprintf(stderr, "tensord user: %s%s%.64s\n", what, word ? ": " : "", word ? word : "");
     return USER_USAGE;
 }
 
 static int user_complain_of(const char *what, const char *word, const char *right) {
     char shown[128];
     utf8_clean(shown, sizeof shown, word);
-    fprintf(stderr, "tensord user: %s \"%s\"%s\nTry 'tensord user --help'.\n", what, shown, right);
+    fprintf(stderr, "tensord user: %s \"%s\"%s\n", what, shown, right);
     return USER_USAGE;
 }
 
