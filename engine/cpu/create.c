@@ -98,7 +98,9 @@ int cpu_full(struct cpu *cpu, const struct launch *launch, struct cpu_job **begu
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
-    job.element = element_make(cpu, job.dtype, launch->ints[1], launch->floats[0]);
+    struct full_attributes attributes;
+    full_attributes_read(&launch->attributes, &attributes);
+    job.element = element_make(cpu, job.dtype, attributes.value.i, attributes.value.f);
     job_run(&job, (size_t)job.size, fill_part, begun);
     return STATUS_OK;
 }
@@ -108,8 +110,8 @@ enum { ARANGE_BLOCK = 256 };
 /* Block by block in i64 or f64, converted as cast does. Element i is start + i·step, not a running sum. */
 static bool arange_part(struct cpu_job *base, struct cpu_lane *lane) {
     const struct job *job = (const struct job *)base;
-    const int64_t *ints = job->launch->ints;
-    const double *floats = job->launch->floats;
+    struct arange_attributes given;
+    arange_attributes_read(&job->launch->attributes, &given);
     int64_t begin = part_begin(job, lane), end = part_end(job, lane);
     bool floating = dtype_kind(job->dtype) == DTYPE_KIND_FLOAT;
     double values[ARANGE_BLOCK];
@@ -117,8 +119,8 @@ static bool arange_part(struct cpu_job *base, struct cpu_lane *lane) {
     for (int64_t i = begin; i < end; i += ARANGE_BLOCK) {
         int64_t n = end - i < ARANGE_BLOCK ? end - i : ARANGE_BLOCK;
         for (int64_t k = 0; k < n; k++) {
-            values[k] = floats[0] + (double)(i + k) * floats[2];
-            integers[k] = (uint64_t)ints[1] + (uint64_t)(i + k) * (uint64_t)ints[3];
+            values[k] = given.start.f + (double)(i + k) * given.step.f;
+            integers[k] = (uint64_t)given.start.i + (uint64_t)(i + k) * (uint64_t)given.step.i;
         }
         convert(job->base.cpu, floating ? DTYPE_F64 : DTYPE_I64, floating ? (void *)values : (void *)integers,
                 job->dtype, job->out + i * job->size, n);
@@ -157,7 +159,9 @@ int cpu_eye(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun
     job.element = (struct element){.size = dtype_size(job.dtype)};
     job.one = element_make(cpu, job.dtype, 1, 1);
     job.columns = launch->output.shape[1];
-    job.diagonal = launch->ints[launch->n_ints - 1];
+    struct eye_attributes attributes;
+    eye_attributes_read(&launch->attributes, &attributes);
+    job.diagonal = attributes.diagonal;
     job_run(&job, (size_t)job.size, eye_part, begun);
     return STATUS_OK;
 }
@@ -173,15 +177,24 @@ int cpu_random(struct cpu *cpu, const struct launch *launch, struct cpu_job **be
     (void)fault;
     job_init(&job, cpu, launch);
     job.random = cpu->kernels->random[launch->opcode][launch->output.dtype];
-    job.parameters = (struct cpu_random){.seed = (uint64_t)launch->ints[1],
-                                         .offset = (uint64_t)launch->ints[2],
-                                         .first = launch->floats[0],
-                                         .second = launch->floats[1],
-                                         .least = launch->floats[0],
-                                         .last = launch->floats[1]};
-    if (launch->opcode == OP_UNIFORM && job.parameters.first < job.parameters.second) {
-        job.parameters.least = dtype_not_below((enum dtype)job.dtype, job.parameters.first);
-        job.parameters.last = dtype_below((enum dtype)job.dtype, job.parameters.second);
+    if (launch->opcode == OP_UNIFORM) {
+        struct uniform_attributes given;
+        uniform_attributes_read(&launch->attributes, &given);
+        job.parameters = (struct cpu_random){.seed = given.seed,
+                                             .offset = (uint64_t)given.offset,
+                                             .first = given.low,
+                                             .second = given.high,
+                                             .least = given.low,
+                                             .last = given.high};
+        if (given.low < given.high) {
+            job.parameters.least = dtype_not_below((enum dtype)job.dtype, given.low);
+            job.parameters.last = dtype_below((enum dtype)job.dtype, given.high);
+        }
+    } else {
+        struct normal_attributes given;
+        normal_attributes_read(&launch->attributes, &given);
+        job.parameters = (struct cpu_random){
+            .seed = given.seed, .offset = (uint64_t)given.offset, .first = given.mean, .second = given.deviation};
     }
     job_run(&job, 32, random_part, begun);
     return STATUS_OK;

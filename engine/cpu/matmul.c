@@ -382,8 +382,10 @@ static void job_linear(struct job *job, const struct launch *launch) {
     bool integers = dtype_kind(job->dtype) == DTYPE_KIND_INT;
     job->bias = launch->n_inputs == 3 ? &launch->inputs[2] : NULL;
     job->finished = integers ? job->dtype : job->packed;
-    if (job->bias || launch->ints[0] != OP_ACTIVATION_NONE) {
-        job->finish = job->base.cpu->kernels->linear[launch->ints[0]][job->finished];
+    struct linear_attributes attributes;
+    linear_attributes_read(&launch->attributes, &attributes);
+    if (job->bias || attributes.activation != OP_ACTIVATION_NONE) {
+        job->finish = job->base.cpu->kernels->linear[attributes.activation][job->finished];
     }
 }
 

@@ -220,7 +220,7 @@ static void job_init_empty(struct job *job, const struct launch *launch) {
 
 static void job_init(struct job *job, const struct launch *launch) {
     const struct operand *x = &launch->inputs[0];
-    int k = (int)launch->ints[0];
+    int k = launch->output.rank;
     if (!x->data) {
         job_init_empty(job, launch);
         return;

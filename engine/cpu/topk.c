@@ -205,7 +205,9 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
 
 int cpu_topk(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *values = &launch->output;
+    struct topk_attributes attributes;
     (void)fault;
+    topk_attributes_read(&launch->attributes, &attributes);
     struct job job = {.base = {.cpu = cpu, .run = job_part},
                       .functions = &functions[x->dtype],
                       .x = x->data,
@@ -216,7 +218,7 @@ int cpu_topk(struct cpu *cpu, const struct launch *launch, struct cpu_job **begu
                       .k = values->shape[1],
                       .inner = x->shape[2],
                       .size = (int64_t)dtype_size((enum dtype)x->dtype),
-                      .flip = launch->ints[0] ? 0 : -1};
+                      .flip = attributes.largest ? 0 : -1};
     double rows = (double)job.outer * (double)job.inner;
     double work = rows * ((double)job.n * 8 + (double)job.k * 256);
     job.base.parts = cpu_parts(cpu, work);

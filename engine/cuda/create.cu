@@ -95,8 +95,10 @@ static unsigned create_blocks(const struct cuda *cuda, int64_t threads) {
 int cuda_full(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     enum dtype dtype = (enum dtype)out->dtype;
+    struct full_attributes attributes;
+    full_attributes_read(&launch->attributes, &attributes);
     struct fill_arguments arguments = {(char *)out->data, operand_elements(out) * (int64_t)dtype_size(dtype),
-                                       number_pattern(dtype, launch->ints[1], launch->floats[0])};
+                                       number_pattern(dtype, attributes.value.i, attributes.value.f)};
     return space_start((const void *)fill_kernel, create_blocks(cuda, arguments.bytes / 64), &arguments, fault,
                        stream->stream);
 }
@@ -120,9 +122,14 @@ static_assert(DTYPE_BOOL == 1 && DTYPE_I64 == 6 && DTYPE_F16 == 7 && DTYPE_F64 =
 
 int cuda_arange(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
-    struct arange_arguments arguments = {
-        out->data,         operand_elements(out), (uint64_t)launch->ints[1], (uint64_t)launch->ints[3],
-        launch->floats[0], launch->floats[2]};
+    struct arange_attributes given;
+    arange_attributes_read(&launch->attributes, &given);
+    struct arange_arguments arguments = {out->data,
+                                         operand_elements(out),
+                                         (uint64_t)given.start.i,
+                                         (uint64_t)given.step.i,
+                                         given.start.f,
+                                         given.step.f};
     return space_start((const void *)arange_functions[out->dtype], create_blocks(cuda, arguments.n / 4), &arguments,
                        fault, stream->stream);
 }
@@ -148,7 +155,9 @@ bool cuda_create_walk(cuda_kernel_seen *seen, void *context) {
 int cuda_eye(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     size_t size = dtype_size((enum dtype)out->dtype);
-    int64_t rows = out->shape[0], columns = out->shape[1], diagonal = launch->ints[launch->n_ints - 1];
+    struct eye_attributes attributes;
+    eye_attributes_read(&launch->attributes, &attributes);
+    int64_t rows = out->shape[0], columns = out->shape[1], diagonal = attributes.diagonal;
     int64_t begin = diagonal < 0 ? -diagonal : 0, end = rows < columns - diagonal ? rows : columns - diagonal;
     CUDA_TRY(fault, cudaMemsetAsync(out->data, 0, (size_t)(rows * columns) * size, stream->stream));
     if (begin >= end) {

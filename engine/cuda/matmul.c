@@ -45,6 +45,9 @@ static void product_init(struct product *product, struct cuda *cuda, struct cuda
                          const struct launch *launch) {
     const struct operand *a = &launch->inputs[0], *b = &launch->inputs[1];
     bool linear = launch->opcode == OP_LINEAR;
+    struct linear_attributes attributes = {.activation = OP_ACTIVATION_NONE};
+    if (linear)
+        linear_attributes_read(&launch->attributes, &attributes);
     *product = (struct product){.cuda = cuda,
                                 .stream = stream,
                                 .dtype = (enum dtype)launch->output.dtype,
@@ -54,7 +57,7 @@ static void product_init(struct product *product, struct cuda *cuda, struct cuda
                                 .batch_rank = a->rank - 2,
                                 .c = launch->output.data,
                                 .bias = linear && launch->n_inputs == 3 ? launch->inputs[2].data : NULL,
-                                .activation = linear ? (unsigned)launch->ints[0] : OP_ACTIVATION_NONE};
+                                .activation = attributes.activation};
     product->tf32 = launch->tf32 && (enum dtype)a->dtype == DTYPE_F32;
     memcpy(product->batch_shape, launch->output.shape, (size_t)product->batch_rank * sizeof *product->batch_shape);
     side_init(&product->a, a, product->m, product->k);

@@ -166,22 +166,32 @@ bool cuda_random_walk(cuda_kernel_seen *seen, void *context) {
 int cuda_random(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     const struct random_row *row = &random_rows[out->dtype - DTYPE_F16];
-    struct random_arguments arguments = {out->data,
-                                         1,
-                                         (uint64_t)launch->ints[1],
-                                         (uint64_t)launch->ints[2],
-                                         launch->floats[0],
-                                         launch->floats[1],
-                                         launch->floats[0],
-                                         launch->floats[1],
-                                         launch->floats[0] == 0 && launch->floats[1] == 1};
+    struct random_arguments arguments = {};
+    arguments.out = out->data;
+    arguments.n = 1;
     for (int i = 0; i < out->rank; i++) {
         arguments.n *= out->shape[i];
     }
-    if (launch->opcode == OP_UNIFORM && arguments.first < arguments.second) {
-        arguments.least = dtype_not_below((enum dtype)out->dtype, arguments.first);
-        arguments.last = dtype_below((enum dtype)out->dtype, arguments.second);
+    if (launch->opcode == OP_UNIFORM) {
+        struct uniform_attributes given;
+        uniform_attributes_read(&launch->attributes, &given);
+        arguments.seed = given.seed;
+        arguments.offset = (uint64_t)given.offset;
+        arguments.first = arguments.least = given.low;
+        arguments.second = arguments.last = given.high;
+        if (given.low < given.high) {
+            arguments.least = dtype_not_below((enum dtype)out->dtype, given.low);
+            arguments.last = dtype_below((enum dtype)out->dtype, given.high);
+        }
+    } else {
+        struct normal_attributes given;
+        normal_attributes_read(&launch->attributes, &given);
+        arguments.seed = given.seed;
+        arguments.offset = (uint64_t)given.offset;
+        arguments.first = given.mean;
+        arguments.second = given.deviation;
     }
+    arguments.plain = arguments.first == 0 && arguments.second == 1;
     unsigned blocks = space_blocks(cuda, arguments.n / (2 * SPACE_THREADS) + 1);
     random_function *kernel = launch->opcode == OP_UNIFORM ? row->uniform : row->normal;
     return space_start((const void *)kernel, blocks, &arguments, fault, stream->stream);

@@ -140,7 +140,7 @@ static void plan_turn(struct reduce_plan *plan, int64_t size) {
 
 static void plan_axes(struct reduce_plan *plan, const struct launch *launch) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
-    int k = (int)launch->ints[0];
+    int k = out->rank;
     plan->in = x->data;
     plan->out = out->data;
     axes_from(&plan->kept, x, 0, k);

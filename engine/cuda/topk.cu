@@ -230,7 +230,9 @@ bool cuda_topk_walk(cuda_kernel_seen *seen, void *context) {
 
 int cuda_topk(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *values = &launch->output;
+    struct topk_attributes attributes;
     struct topk_arguments arguments = {};
+    topk_attributes_read(&launch->attributes, &attributes);
     arguments.x = (const char *)x->data;
     arguments.values = (char *)values->data;
     arguments.positions = (int64_t *)launch_further(launch, 1)->data;
@@ -238,7 +240,7 @@ int cuda_topk(struct cuda *cuda, struct cuda_stream *stream, const struct launch
     arguments.n = x->shape[1];
     arguments.k = values->shape[1];
     arguments.inner = x->shape[2];
-    arguments.flip = launch->ints[0] ? 0 : ~UINT64_C(0);
+    arguments.flip = attributes.largest ? 0 : ~UINT64_C(0);
     for (const struct topk_entry &entry : topk_entries) {
         if (entry.dtype == (enum dtype)x->dtype) {
             return space_start((const void *)entry.kernel, space_blocks(cuda, arguments.rows), &arguments, fault,

@@ -6,12 +6,13 @@
  * reductions, where the input may be empty and the result is the neutral element (max, min, argmax, argmin of nothing are
  * refused by the shape rule).
  *
- *   CREATE       output contiguous, rank 1 but for eye (rank 2); ints and floats as in proto/ops/op.h, extents removed
+ *   CREATE       output contiguous, rank 1 but for eye (rank 2); the attribute `shape` is empty
  *   ELEMENTWISE  all operands have one shape: broadcast (strides 0) and with axes merged wherever that is possible for all
  *                of them at once. Contiguous operands are rank 1 with stride 1. The output may be the very memory of an
- *                input, same layout. COPY and CAST may have a strided output. CAST: ints empty, dtypes say it all
- *   REDUCE       input rank k + r: kept axes first, then reduced axes, each group merged where possible; ints[0] = k.
- *                Output contiguous over the kept axes. argmax: position counted row-major over the reduced axes in
+ *                input, same layout. COPY and CAST may have a strided output. CAST has no
+ *                attributes: the dtypes of its operands say it all
+ *   REDUCE       input rank k + r: kept axes first, then reduced axes, each group merged where possible. Output
+ *                contiguous over the kept axes, of rank k; no attributes. argmax: position counted row-major over the reduced axes in
  *                their order. MEAN's divisor is the number of reduced elements. A reduced group of one element is
  *                possible, as is k = 0
  *   SOFTMAX      both operands rank 2 to 8, same shape, the axis last, the others merged where possible
@@ -19,11 +20,11 @@
  *                where broadcast), and are not just more rows of a; matrices with any strides, k may be 0 (the result
  *                is 0); rank 2 to 8
  *   LINEAR       as MATMUL, b being the weight's transpose; the third input, where there is one, is the bias [n],
- *                contiguous; ints: activation. k = 0: activation(bias)
+ *                contiguous; k = 0: activation(bias)
  *   TAKE         x [outer, n, inner], indices i64 [k], output [outer, k, inner], all contiguous
  *   TAKE_ALONG_AXIS  x [outer, n, inner], indices i64 [outer, k, inner], output the same, all contiguous
  *   TOPK         x [outer, n, inner]; values [outer, k, inner] and, as further output, positions i64 of the same shape, all
- *                contiguous; ints: largest
+ *                contiguous; of the attributes, `axis` means nothing any more
  *   ONE_HOT      indices i64 [n], output [n, classes], contiguous
  *
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. Of a product that is one dtype for all, or f8 of
@@ -67,11 +68,9 @@ struct launch {
     uint16_t factor; /* by which the estimate of its time was corrected, in 256ths */
     uint8_t n_inputs;
     uint8_t further;       /* outputs after the first */
-    uint8_t n_ints, n_floats;
     bool tf32;             /* MATMUL and LINEAR of f32: inputs may be rounded to TF32 */
     struct report *report; /* not NULL for OP_FAMILY_TAKE, and where the launch may be stopped for the time it takes */
-    const int64_t *ints;
-    const double *floats;
+    struct op_attributes attributes; /* what the kernel needs of them, for NAME_attributes_read() */
     void *workspace; /* as many bytes as op_kernel.workspace says, of any content, aligned to 64; NULL: none */
     struct operand output;
     struct operand inputs[]; /* [n_inputs], at most 3; behind them the outputs after the first */

@@ -99,10 +99,8 @@ static int bind_create(struct binding *binding) {
     struct view out;
     view_init(&out, binding->output);
     struct plan plan = bind_plan(binding, &out, NULL, 0);
-    plan.n_ints = binding->info->ints_min; /* without the shape, which is the last one */
-    plan.ints = binding->attributes.ints;
-    plan.n_floats = binding->attributes.n_floats;
-    plan.floats = binding->attributes.floats;
+    plan.attributes = binding->attributes;
+    plan.attributes.n_ints = binding->info->ints_min; /* without the shape, which is the last one */
     plan.weight = plan_weight(binding->engine, &out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
     if (plan.opcode != OP_EYE)
         view_merge((struct view *const[]){&out}, 1);

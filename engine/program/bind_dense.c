@@ -50,8 +50,6 @@ int bind_reduce(struct binding *binding) {
         memcpy(out.shape, in.shape, sizeof out.shape);
         layout_contiguous(out.rank, out.shape, out.strides);
         struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.n_ints = 1;
-        plan.ints = &kept;
         plan.weight = plan_weight(binding->engine, &out, &in) * 2 +
                       (uint64_t)((double)view_elements(&out) * binding->engine->cost.rates.row_ns);
         code = plan_push(binding->stream, &plan, &binding->fault);
@@ -221,8 +219,7 @@ int bind_matmul(struct binding *binding) {
         double rows = (double)out.shape[out.rank - 2], columns = (double)out.shape[out.rank - 1];
         double batches = (double)view_elements(&out) / (rows * columns);
         plan.tf32 = binding->session->limits.allow_tf32;
-        plan.n_ints = linear ? 1 : 0;
-        plan.ints = binding->attributes.ints;
+        plan.attributes = binding->attributes;
         plan.weight =
             cost_product(&binding->engine->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
         code = plan_push(binding->stream, &plan, &binding->fault);

@@ -91,8 +91,7 @@ static int output_clear(struct kernel_binding *binding, struct tensor *out, int6
     struct view view = {.storage = out->storage, .data = out->storage->data, .dtype = DTYPE_U8, .rank = 1};
     view.shape[0] = bytes;
     view.strides[0] = 1;
-    struct plan plan = {
-        .opcode = OP_FULL, .out = &view, .n_ints = 2, .ints = ints, .n_floats = 1, .floats = floats, .tf32 = false};
+    struct plan plan = {.opcode = OP_FULL, .out = &view, .attributes = {ints, floats, 2, 1}};
     plan.weight = plan_weight(binding->stream->engine, &view, NULL);
     return plan_push(binding->stream, &plan, &binding->fault);
 }

@@ -25,15 +25,13 @@ int bind_sort(struct binding *binding) {
     if (code == STATUS_OK)
         code = view_make_contiguous(binding->session, binding->stream, &x, x.dtype, &binding->fault);
     if (code == STATUS_OK) {
-        const int64_t largest = attributes.largest;
         sort_shape(&x, axis);
         sort_shape(&values, axis);
         sort_shape(&positions, axis);
         struct plan plan = bind_plan(binding, &values, &x, 1);
         plan.further = 1;
         plan.outputs[0] = &positions;
-        plan.n_ints = 1;
-        plan.ints = &largest;
+        plan.attributes = binding->attributes;
         plan.weight = plan_weight(binding->engine, &values, &x) * 4;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }

@@ -151,11 +151,8 @@ __attribute__((noinline)) static int plan_ask(struct stream *stream, const struc
     form.launch = (struct launch){.opcode = (uint16_t)plan->opcode,
                                   .n_inputs = (uint8_t)plan->n_inputs,
                                   .further = (uint8_t)plan->further,
-                                  .n_ints = (uint8_t)plan->n_ints,
-                                  .n_floats = (uint8_t)plan->n_floats,
                                   .tf32 = plan->tf32,
-                                  .ints = plan->ints,
-                                  .floats = plan->floats};
+                                  .attributes = plan->attributes};
     form_operand(&form.launch.output, plan->out);
     for (unsigned i = 0; i < plan->n_inputs; i++)
         form_operand(&form.launch.inputs[i], plan->inputs[i]);
@@ -164,6 +161,19 @@ __attribute__((noinline)) static int plan_ask(struct stream *stream, const struc
     int code = kernel->accepts ? kernel->accepts(device, &form.launch, fault) : STATUS_OK;
     uint64_t bytes = code == STATUS_OK && kernel->workspace ? kernel->workspace(device, &form.launch) : 0;
     return bytes ? plan_workspace(stream, plan, bytes, workspace, fault) : code;
+}
+
+static int64_t *launch_attributes(struct op_attributes *attributes, int64_t *room, const struct op_attributes *given) {
+    *attributes = (struct op_attributes){.n_ints = given->n_ints, .n_floats = given->n_floats};
+    if (__builtin_expect(given->n_ints != 0, 0)) {
+        attributes->ints = memcpy(room, given->ints, given->n_ints * sizeof *room);
+        room += given->n_ints;
+    }
+    if (__builtin_expect(given->n_floats != 0, 0)) {
+        attributes->floats = memcpy(room, given->floats, given->n_floats * sizeof(double));
+        room += given->n_floats;
+    }
+    return room;
 }
 
 static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {
@@ -207,7 +217,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     stream->estimated_ns += plan->weight;
     size_t head = offsetof(struct record, launch) + sizeof(struct launch) +
                   (plan->n_inputs + plan->further) * sizeof(struct operand);
-    size_t words = plan->n_ints + plan->n_floats + 2 * (size_t)dims;
+    size_t words = plan->attributes.n_ints + plan->attributes.n_floats + 2 * (size_t)dims;
     size_t bytes = head + words * sizeof(int64_t);
     size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
     const struct view *last = plan->n_inputs ? plan->inputs[plan->n_inputs - 1] : plan->out;
@@ -224,21 +234,13 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     launch->opcode = (uint16_t)plan->opcode;
     launch->n_inputs = (uint8_t)plan->n_inputs;
     launch->further = (uint8_t)plan->further;
-    launch->n_ints = (uint8_t)plan->n_ints;
-    launch->n_floats = (uint8_t)plan->n_floats;
     launch->factor = factor;
     launch->tf32 = plan->tf32;
     launch->report = plan->report ? plan->report : stream->report;
     launch->workspace = workspace ? workspace->data : NULL;
     int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
-    launch->ints = room;
-    if (plan->n_ints)
-        memcpy(room, plan->ints, plan->n_ints * sizeof *room);
-    room += plan->n_ints;
-    launch->floats = (double *)room;
-    if (plan->n_floats)
-        memcpy(room, plan->floats, plan->n_floats * sizeof(double));
-    room = launch_operand(&launch->output, room + plan->n_floats, plan->out);
+    room = launch_attributes(&launch->attributes, room, &plan->attributes);
+    room = launch_operand(&launch->output, room, plan->out);
     for (unsigned i = 0; i < plan->n_inputs; i++)
         room = launch_operand(&launch->inputs[i], room, plan->inputs[i]);
     for (unsigned i = 0; i < plan->further; i++)

@@ -7,11 +7,10 @@ enum { PLAN_OUTPUTS_MAX = 4 };
 
 /* What a launch is made of; `out`, `inputs` and `outputs`, which are those after the first, say shapes and strides as the kernel shall see them. */
 struct plan {
-    unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned opcode, n_inputs;
     unsigned further; /* outputs after the first */
     struct view *out, *inputs[3], *outputs[PLAN_OUTPUTS_MAX - 1];
-    const int64_t *ints;
-    const double *floats;
+    struct op_attributes attributes; /* as launch.h has them */
     struct report *report;
     uint64_t weight;
     bool tf32;

@@ -7,11 +7,10 @@
 #include "tests/device/values.h"
 
 struct reference_request {
-    unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned opcode, n_inputs;
     unsigned output; /* which of the results is wanted */
     const struct values *const *inputs;
-    const int64_t *ints;
-    const double *floats;
+    struct op_attributes attributes; /* as NAME_attributes_read() reads them */
 };
 
 /* NULL for what the operation refuses, an index out of range included. The caller destroys the result. */

@@ -3,12 +3,14 @@
 #include "tests/device/reference.h"
 
 static struct values *create_full(const struct reference_request *r) {
-    struct values *out = values_create((enum dtype)r->ints[0], (int)r->n_ints - 2, r->ints + 2);
+    struct full_attributes given;
+    full_attributes_read(&r->attributes, &given);
+    struct values *out = values_create(given.dtype, (int)given.shape.count, given.shape.values);
     for (int64_t k = 0; k < out->count; k++) {
         if (out->f)
-            out->f[k] = value_round(out->dtype, r->floats[0]);
+            out->f[k] = value_round(out->dtype, given.value.f);
         else
-            out->i[k] = value_wrap(out->dtype, r->ints[1]);
+            out->i[k] = value_wrap(out->dtype, given.value.i);
     }
     return out;
 }
@@ -20,33 +22,37 @@ static int64_t arange_count(__int128 span, __int128 step) {
 }
 
 static struct values *create_arange(const struct reference_request *r) {
-    enum dtype dtype = (enum dtype)r->ints[0];
+    struct arange_attributes given;
+    arange_attributes_read(&r->attributes, &given);
+    enum dtype dtype = given.dtype;
     int64_t count;
     if (value_is_float(dtype)) {
-        double steps = ceil((r->floats[1] - r->floats[0]) / r->floats[2]);
+        double steps = ceil((given.stop.f - given.start.f) / given.step.f);
         count = steps > 0 ? (int64_t)steps : 0;
     } else {
-        count = arange_count((__int128)r->ints[2] - r->ints[1], r->ints[3]);
+        count = arange_count((__int128)given.stop.i - given.start.i, given.step.i);
     }
     struct values *out = values_create(dtype, 1, &count);
     for (int64_t k = 0; k < count; k++) {
         if (out->f)
-            out->f[k] = value_round(dtype, r->floats[0] + (long double)k * r->floats[2]);
+            out->f[k] = value_round(dtype, given.start.f + (long double)k * given.step.f);
         else
-            out->i[k] = value_wrap(dtype, (int64_t)((uint64_t)r->ints[1] + (uint64_t)k * (uint64_t)r->ints[3]));
+            out->i[k] = value_wrap(dtype, (int64_t)((uint64_t)given.start.i + (uint64_t)k * (uint64_t)given.step.i));
     }
     if (out->f && count) {
         values_scaled(out, 1);
         for (int64_t k = 0; k < count; k++)
-            out->scale[k] = fabsl((long double)r->floats[0]) + fabsl((long double)k * r->floats[2]);
+            out->scale[k] = fabsl((long double)given.start.f) + fabsl((long double)k * given.step.f);
     }
     return out;
 }
 
 static struct values *create_eye(const struct reference_request *r) {
-    struct values *out = values_create((enum dtype)r->ints[0], 2, r->ints + 1);
+    struct eye_attributes given;
+    eye_attributes_read(&r->attributes, &given);
+    struct values *out = values_create(given.dtype, 2, (int64_t[]){given.rows, given.columns});
     for (int64_t k = 0; k < out->count; k++) {
-        bool one = k % out->shape[1] - k / out->shape[1] == r->ints[3];
+        bool one = k % out->shape[1] - k / out->shape[1] == given.diagonal;
         if (out->f)
             out->f[k] = one;
         else

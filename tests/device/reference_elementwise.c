@@ -221,9 +221,15 @@ static struct values *elementwise_logical_not(const struct values *given) {
     return x;
 }
 
+static struct values *elementwise_cast(const struct reference_request *r) {
+    struct cast_attributes given;
+    cast_attributes_read(&r->attributes, &given);
+    return reference_cast(r->inputs[0], given.dtype);
+}
+
 struct values *reference_elementwise(const struct reference_request *r) {
     if (r->opcode == OP_CAST)
-        return reference_cast(r->inputs[0], (enum dtype)r->ints[0]);
+        return elementwise_cast(r);
     if (r->opcode == OP_LOGICAL_NOT)
         return elementwise_logical_not(r->inputs[0]);
     if (r->n_inputs == 3)

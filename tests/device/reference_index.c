@@ -37,7 +37,13 @@ static void join_place(struct values *out, const struct values *x, int axis, int
 struct values *reference_join(const struct reference_request *r) {
     const struct values *first = r->inputs[0];
     bool stack = r->opcode == OP_STACK;
-    int axis = reference_axis(r->ints[0], first->rank + stack), rank = 0;
+    struct concat_attributes concat;
+    struct stack_attributes stacked;
+    if (stack)
+        stack_attributes_read(&r->attributes, &stacked);
+    else
+        concat_attributes_read(&r->attributes, &concat);
+    int axis = reference_axis(stack ? stacked.axis : concat.axis, first->rank + stack), rank = 0;
     enum dtype dtype = first->dtype;
     int64_t total = 0, begin = 0, shape[VALUES_RANK_MAX];
     if (axis < 0)
@@ -126,14 +132,25 @@ struct values *reference_take(const struct reference_request *r) {
     if (indices->f || indices->dtype == DTYPE_BOOL)
         return NULL;
     if (r->opcode == OP_ONE_HOT) {
-        if (r->ints[0] < 0 || !index_in_range(indices, r->ints[0]))
+        struct one_hot_attributes given;
+        one_hot_attributes_read(&r->attributes, &given);
+        if (given.classes < 0 || !index_in_range(indices, given.classes))
             return NULL;
-        return one_hot(indices, r->ints[0], (enum dtype)r->ints[1]);
+        return one_hot(indices, given.classes, given.dtype);
     }
-    int axis = reference_axis(r->ints[0], x->rank);
+    int axis;
+    if (r->opcode == OP_TAKE) {
+        struct take_attributes given;
+        take_attributes_read(&r->attributes, &given);
+        axis = reference_axis(given.axis, x->rank);
+    } else if (r->opcode == OP_TAKE_ALONG_AXIS) {
+        struct take_along_axis_attributes given;
+        take_along_axis_attributes_read(&r->attributes, &given);
+        axis = reference_axis(given.axis, x->rank);
+    } else {
+        reference_lacks(r->opcode);
+    }
     if (axis < 0 || !index_in_range(indices, x->shape[axis]))
         return NULL;
-    if (r->opcode != OP_TAKE && r->opcode != OP_TAKE_ALONG_AXIS)
-        reference_lacks(r->opcode);
     return r->opcode == OP_TAKE ? take_slices(x, indices, axis) : take_elements(x, indices, axis);
 }

@@ -38,14 +38,14 @@ static void linear_integer(struct values *out, const struct values *x, const str
     out->i[at] = activation == OP_ACTIVATION_RELU && wrapped < 0 ? 0 : wrapped;
 }
 
-static bool linear_refused(const struct reference_request *r, enum dtype dtype) {
+static bool linear_refused(const struct reference_request *r, enum op_activation activation, enum dtype dtype) {
     const struct values *x = r->inputs[0], *weight = r->inputs[1], *bias = r->n_inputs == 3 ? r->inputs[2] : NULL;
     if (x->rank == 0 || weight->rank < 1 || weight->rank > 2 || dtype == DTYPE_BOOL ||
         x->shape[x->rank - 1] != weight->shape[weight->rank - 1])
         return true;
     if (bias && (bias->rank != weight->rank - 1 || (bias->rank == 1 && bias->shape[0] != weight->shape[0])))
         return true;
-    return r->ints[0] == OP_ACTIVATION_GELU_TANH && !value_is_float(dtype);
+    return activation == OP_ACTIVATION_GELU_TANH && !value_is_float(dtype);
 }
 
 struct values *reference_linear(const struct reference_request *r) {
@@ -53,7 +53,9 @@ struct values *reference_linear(const struct reference_request *r) {
     enum dtype dtype = f8 ? DTYPE_F32 : reference_promote(r->inputs[0]->dtype, r->inputs[1]->dtype);
     if (has_bias)
         dtype = reference_promote(dtype, r->inputs[2]->dtype);
-    if (linear_refused(r, dtype))
+    struct linear_attributes given;
+    linear_attributes_read(&r->attributes, &given);
+    if (linear_refused(r, given.activation, dtype))
         return NULL;
     struct values *x = reference_cast(r->inputs[0], dtype), *weight = reference_cast(r->inputs[1], dtype);
     struct values *bias = has_bias ? reference_cast(r->inputs[2], dtype) : NULL;
@@ -68,7 +70,7 @@ struct values *reference_linear(const struct reference_request *r) {
         values_scaled(out, (double)(k + 1));
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++)
-            (out->f ? linear_float : linear_integer)(out, x, weight, bias, r->ints[0], k, i, j);
+            (out->f ? linear_float : linear_integer)(out, x, weight, bias, given.activation, k, i, j);
     reference_loosen_f8(out, r->inputs[0], r->inputs[1]);
     values_destroy(x);
     values_destroy(weight);

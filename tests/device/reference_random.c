@@ -45,32 +45,41 @@ static long double uniform_value(enum dtype dtype, double u, double low, double 
     return below;
 }
 
-static void uniform_element(struct values *out, const struct reference_request *r, int64_t k) {
+static void uniform_element(struct values *out, const struct uniform_attributes *given, int64_t k) {
     uint32_t word[4];
     bool wide = out->dtype == DTYPE_F64;
-    philox_words((uint64_t)r->ints[1], (uint64_t)(k / (wide ? 2 : 4)) + (uint64_t)r->ints[2], word);
+    philox_words(given->seed, (uint64_t)(k / (wide ? 2 : 4)) + (uint64_t)given->offset, word);
     double u = wide ? unit_wide(word[k % 2 * 2], word[k % 2 * 2 + 1]) : unit_narrow(word[k % 4]);
-    out->f[k] = uniform_value(out->dtype, u, r->floats[0], r->floats[1]);
+    out->f[k] = uniform_value(out->dtype, u, given->low, given->high);
 }
 
-static void normal_element(struct values *out, const struct reference_request *r, int64_t k) {
+static void normal_element(struct values *out, const struct normal_attributes *given, int64_t k) {
     uint32_t word[4];
     bool wide = out->dtype == DTYPE_F64;
-    philox_words((uint64_t)r->ints[1], (uint64_t)(k / (wide ? 2 : 4)) + (uint64_t)r->ints[2], word);
+    philox_words(given->seed, (uint64_t)(k / (wide ? 2 : 4)) + (uint64_t)given->offset, word);
     int pair = (int)(k % 4 / 2) * 2;
     long double u = wide ? unit_wide(word[0], word[1]) : unit_narrow(word[pair]);
     long double v = wide ? unit_wide(word[2], word[3]) : unit_narrow(word[pair + 1]);
     long double radius = sqrtl(-2 * log1pl(-u)), angle = 2 * acosl(-1) * v;
     long double standard = radius * (k % 2 ? sinl(angle) : cosl(angle));
-    out->f[k] = value_round(out->dtype, r->floats[0] + r->floats[1] * standard);
-    out->scale[k] = fabsl((long double)r->floats[0]) + fabsl((long double)r->floats[1]) * (radius + 1);
+    out->f[k] = value_round(out->dtype, given->mean + given->deviation * standard);
+    out->scale[k] = fabsl((long double)given->mean) + fabsl((long double)given->deviation) * (radius + 1);
 }
 
 struct values *reference_random(const struct reference_request *r) {
-    struct values *out = values_create((enum dtype)r->ints[0], (int)r->n_ints - 3, r->ints + 3);
-    if (r->opcode == OP_NORMAL)
+    if (r->opcode == OP_NORMAL) {
+        struct normal_attributes given;
+        normal_attributes_read(&r->attributes, &given);
+        struct values *out = values_create(given.dtype, (int)given.shape.count, given.shape.values);
         values_scaled(out, 1);
+        for (int64_t k = 0; k < out->count; k++)
+            normal_element(out, &given, k);
+        return out;
+    }
+    struct uniform_attributes given;
+    uniform_attributes_read(&r->attributes, &given);
+    struct values *out = values_create(given.dtype, (int)given.shape.count, given.shape.values);
     for (int64_t k = 0; k < out->count; k++)
-        (r->opcode == OP_NORMAL ? normal_element : uniform_element)(out, r, k);
+        uniform_element(out, &given, k);
     return out;
 }

@@ -14,12 +14,11 @@ struct reduction {
     int64_t strides[VALUES_RANK_MAX];
 };
 
-static bool reduce_axes(const struct reference_request *r, bool reduced[VALUES_RANK_MAX]) {
-    int rank = r->inputs[0]->rank;
+static bool reduce_axes(const struct op_ints *axes, int rank, bool reduced[VALUES_RANK_MAX]) {
     for (int i = 0; i < VALUES_RANK_MAX; i++)
-        reduced[i] = r->n_ints == 1;
-    for (unsigned i = 1; i < r->n_ints; i++) {
-        int axis = reference_axis(r->ints[i], rank);
+        reduced[i] = axes->count == 0;
+    for (unsigned i = 0; i < axes->count; i++) {
+        int axis = reference_axis(axes->values[i], rank);
         if (axis < 0 || reduced[axis])
             return false;
         reduced[axis] = true;
@@ -145,7 +144,9 @@ struct values *reference_reduce(const struct reference_request *r) {
     struct reduction reduction = {.opcode = r->opcode, .x = x, .terms = 1};
     int64_t kept[VALUES_RANK_MAX], full[VALUES_RANK_MAX], own[VALUES_RANK_MAX];
     int rank = 0;
-    if (r->n_ints < 1 || (positions && r->n_ints > 2) || !reduce_axes(r, reduced))
+    struct reduction_attributes given;
+    reduction_attributes_read(&r->attributes, &given);
+    if ((positions && given.axes.count > 1) || !reduce_axes(&given.axes, x->rank, reduced))
         return NULL;
     for (int i = 0; i < x->rank; i++) {
         full[i] = reduced[i] ? 1 : x->shape[i];
@@ -163,7 +164,7 @@ struct values *reference_reduce(const struct reference_request *r) {
     for (int i = 0; i < x->rank; i++)
         reduction.strides[i] = reduced[i] ? 0 : own[i];
     reduction.out =
-        values_create(reduce_dtype(r->opcode, x->dtype), r->ints[0] ? x->rank : rank, r->ints[0] ? full : kept);
+        values_create(reduce_dtype(r->opcode, x->dtype), given.keepdims ? x->rank : rank, given.keepdims ? full : kept);
     if (reduce_accumulates(r->opcode, reduction.out))
         values_scaled(reduction.out, (double)reduction.terms);
     struct values *seen = values_create(DTYPE_I64, 1, &reduction.out->count);
@@ -198,7 +199,16 @@ static void softmax_line(const struct values *x, struct values *out, int64_t fir
 
 struct values *reference_softmax(const struct reference_request *r) {
     const struct values *x = r->inputs[0];
-    int axis = reference_axis(r->ints[0], x->rank);
+    int axis;
+    if (r->opcode == OP_SOFTMAX) {
+        struct softmax_attributes given;
+        softmax_attributes_read(&r->attributes, &given);
+        axis = reference_axis(given.axis, x->rank);
+    } else {
+        struct log_softmax_attributes given;
+        log_softmax_attributes_read(&r->attributes, &given);
+        axis = reference_axis(given.axis, x->rank);
+    }
     if (axis < 0 || !x->f)
         return NULL;
     int64_t own[VALUES_RANK_MAX], n = x->shape[axis];

@@ -16,10 +16,11 @@ static int element_order(const struct values *x, int64_t a, int64_t b) {
 /* The place that each element takes is the number of those that come before it. */
 struct values *reference_sort(const struct reference_request *r) {
     const struct values *x = r->inputs[0];
-    int64_t k = r->ints[0], shape[VALUES_RANK_MAX], strides[VALUES_RANK_MAX], to[VALUES_RANK_MAX];
+    struct topk_attributes given;
+    topk_attributes_read(&r->attributes, &given);
+    int64_t k = given.k, shape[VALUES_RANK_MAX], strides[VALUES_RANK_MAX], to[VALUES_RANK_MAX];
     int64_t index[VALUES_RANK_MAX] = {0};
-    int axis = reference_axis(r->ints[1], x->rank);
-    bool largest = r->ints[2];
+    int axis = reference_axis(given.axis, x->rank);
     if (axis < 0 || k < 0 || k > x->shape[axis])
         return NULL;
     memcpy(shape, x->shape, sizeof shape);
@@ -31,7 +32,7 @@ struct values *reference_sort(const struct reference_request *r) {
         int64_t own = index[axis], row = i - own * strides[axis], place = 0;
         for (int64_t j = 0; j < x->shape[axis]; j++) {
             int order = element_order(x, row + j * strides[axis], i);
-            place += (largest ? order > 0 : order < 0) || (order == 0 && j < own);
+            place += (given.largest ? order > 0 : order < 0) || (order == 0 && j < own);
         }
         int64_t at = values_offset(x->rank, index, to) + (place - own) * to[axis];
         if (place < k && r->output)

@@ -4,9 +4,11 @@
 
 static struct values *view_reshape(const struct reference_request *r) {
     const struct values *x = r->inputs[0];
+    struct reshape_attributes given;
+    reshape_attributes_read(&r->attributes, &given);
     int64_t shape[VALUES_RANK_MAX], known = 1, open = -1;
-    for (unsigned i = 0; i < r->n_ints; i++) {
-        shape[i] = r->ints[i];
+    for (unsigned i = 0; i < given.shape.count; i++) {
+        shape[i] = given.shape.values[i];
         if (shape[i] == -1)
             open = i;
         else
@@ -21,12 +23,12 @@ static struct values *view_reshape(const struct reference_request *r) {
     if (known != x->count)
         return NULL;
     struct values *out = values_copy(x);
-    out->rank = (int)r->n_ints;
-    memcpy(out->shape, shape, r->n_ints * sizeof *shape);
+    out->rank = (int)given.shape.count;
+    memcpy(out->shape, shape, given.shape.count * sizeof *shape);
     return out;
 }
 
-static struct values *view_permute(const struct values *x, const int64_t *axes) {
+static struct values *view_axes(const struct values *x, const int64_t *axes) {
     int64_t own[VALUES_RANK_MAX], strides[VALUES_RANK_MAX], shape[VALUES_RANK_MAX];
     values_strides(x->rank, x->shape, own);
     for (int i = 0; i < x->rank; i++) {
@@ -37,13 +39,19 @@ static struct values *view_permute(const struct values *x, const int64_t *axes) 
     return reference_gather(x, x->rank, shape, strides, 0);
 }
 
+static struct values *view_permute(const struct reference_request *r) {
+    struct permute_dims_attributes given;
+    permute_dims_attributes_read(&r->attributes, &given);
+    return view_axes(r->inputs[0], given.axes.values);
+}
+
 static struct values *view_matrix_transpose(const struct values *x) {
     int64_t axes[VALUES_RANK_MAX];
     for (int i = 0; i < x->rank; i++)
         axes[i] = i;
     axes[x->rank - 2] = x->rank - 1;
     axes[x->rank - 1] = x->rank - 2;
-    return view_permute(x, axes);
+    return view_axes(x, axes);
 }
 
 static __int128 slice_bound(int64_t given, int64_t extent, int64_t low, int64_t high) {
@@ -54,10 +62,13 @@ static __int128 slice_bound(int64_t given, int64_t extent, int64_t low, int64_t 
 /* Python: indices start, start + step, … while before stop, clamped to the axis. */
 static struct values *view_slice(const struct reference_request *r) {
     const struct values *x = r->inputs[0];
+    struct slice_attributes given;
+    slice_attributes_read(&r->attributes, &given);
+    const int64_t *ranges = given.ranges.values; /* start, stop and step of each axis */
     int64_t own[VALUES_RANK_MAX], strides[VALUES_RANK_MAX], shape[VALUES_RANK_MAX], offset = 0;
     values_strides(x->rank, x->shape, own);
     for (int i = 0; i < x->rank; i++) {
-        int64_t start = r->ints[3 * i], stop = r->ints[3 * i + 1], step = r->ints[3 * i + 2], n = x->shape[i];
+        int64_t start = ranges[3 * i], stop = ranges[3 * i + 1], step = ranges[3 * i + 2], n = x->shape[i];
         if (step == OP_SLICE_NONE)
             step = 1;
         if (step == 0)
@@ -76,9 +87,11 @@ static struct values *view_slice(const struct reference_request *r) {
 
 static struct values *view_squeeze(const struct reference_request *r) {
     const struct values *x = r->inputs[0];
+    struct squeeze_attributes given;
+    squeeze_attributes_read(&r->attributes, &given);
     bool drop[VALUES_RANK_MAX] = {false};
-    for (unsigned i = 0; i < r->n_ints; i++) {
-        int axis = reference_axis(r->ints[i], x->rank);
+    for (unsigned i = 0; i < given.axes.count; i++) {
+        int axis = reference_axis(given.axes.values[i], x->rank);
         if (axis < 0 || x->shape[axis] != 1 || drop[axis])
             return NULL;
         drop[axis] = true;
@@ -91,8 +104,17 @@ static struct values *view_squeeze(const struct reference_request *r) {
     return out;
 }
 
-static struct values *view_expand_dims(const struct values *x, int64_t where) {
-    int axis = reference_axis(where, x->rank + 1);
+static struct values *view_broadcast(const struct reference_request *r) {
+    struct broadcast_to_attributes given;
+    broadcast_to_attributes_read(&r->attributes, &given);
+    return reference_broadcast_to(r->inputs[0], (int)given.shape.count, given.shape.values);
+}
+
+static struct values *view_expand_dims(const struct reference_request *r) {
+    const struct values *x = r->inputs[0];
+    struct expand_dims_attributes given;
+    expand_dims_attributes_read(&r->attributes, &given);
+    int axis = reference_axis(given.axis, x->rank + 1);
     if (axis < 0)
         return NULL;
     struct values *out = values_copy(x);
@@ -109,17 +131,17 @@ struct values *reference_view(const struct reference_request *r) {
     case OP_RESHAPE:
         return view_reshape(r);
     case OP_PERMUTE_DIMS:
-        return view_permute(x, r->ints);
+        return view_permute(r);
     case OP_MATRIX_TRANSPOSE:
         return view_matrix_transpose(x);
     case OP_SLICE:
         return view_slice(r);
     case OP_BROADCAST_TO:
-        return reference_broadcast_to(x, (int)r->n_ints, r->ints);
+        return view_broadcast(r);
     case OP_SQUEEZE:
         return view_squeeze(r);
     case OP_EXPAND_DIMS:
-        return view_expand_dims(x, r->ints[0]);
+        return view_expand_dims(r);
     default:
         reference_lacks(r->opcode);
     }

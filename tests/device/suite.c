@@ -169,13 +169,11 @@ void suite_run_several(struct suite *suite, const struct suite_call *call, struc
         values[i] = call->inputs[i]->values;
         ids[i] = call->inputs[i]->id;
     }
-    struct reference_request reference = {.opcode = call->opcode,
-                                          .n_inputs = call->n_inputs,
-                                          .inputs = values,
-                                          .n_ints = call->n_ints,
-                                          .ints = call->ints,
-                                          .n_floats = call->n_floats,
-                                          .floats = call->floats};
+    struct reference_request reference = {
+        .opcode = call->opcode,
+        .n_inputs = call->n_inputs,
+        .inputs = values,
+        .attributes = {.ints = call->ints, .floats = call->floats, .n_ints = call->n_ints, .n_floats = call->n_floats}};
     for (; reference.output < n; reference.output++) {
         struct sample *out = &results[reference.output];
         *out = (struct sample){.opcode = call->opcode, .values = reference_run(&reference)};

@@ -86,8 +86,8 @@ Test(reference, the_generator_gives_the_published_words) {
     static const uint32_t words[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
     int64_t ints[] = {DTYPE_F32, 0, 0, 4};
     double floats[] = {0, 1};
-    struct reference_request request = {
-        .opcode = OP_UNIFORM, .n_ints = 4, .ints = ints, .n_floats = 2, .floats = floats};
+    struct reference_request request = {.opcode = OP_UNIFORM,
+                                        .attributes = {.ints = ints, .floats = floats, .n_ints = 4, .n_floats = 2}};
     struct values *values = reference_run(&request);
     for (int i = 0; i < 4; i++)
         cr_assert_eq(values->f[i], (long double)(words[i] >> 8) * 0x1p-24L, "word %d", i);

@@ -192,7 +192,6 @@ static void long_set(struct long_launch *is, struct operand *operand, int which,
 
 static void long_create(struct long_launch *is, uint16_t opcode, uint8_t inputs, enum dtype dtype, int64_t rows,
                         int64_t columns, void *x) {
-    static const int64_t kept_axes = 1;
     if (opcode == OP_SUM) /* of all */
         columns *= rows, rows = 1;
     int64_t out_rows = rows, out_columns = opcode == OP_SUM || opcode == OP_MATMUL ? rows : columns;
@@ -201,12 +200,12 @@ static void long_create(struct long_launch *is, uint16_t opcode, uint8_t inputs,
     is->result = calloc(1, is->bytes);
     is->launch->opcode = opcode;
     is->launch->n_inputs = inputs;
-    is->launch->ints = &kept_axes;
-    is->launch->n_ints = opcode == OP_SUM;
     long_set(is, &is->launch->inputs[0], 0, x, dtype, rows, columns);
     if (inputs == 2)
         long_set(is, &is->launch->inputs[1], 1, x, dtype, columns, rows);
     long_set(is, &is->launch->output, 2, is->result, dtype, out_rows, out_columns);
+    if (opcode == OP_SUM)
+        is->launch->output.rank = 1; /* the axes that are kept */
 }
 
 static void long_destroy(struct long_launch *is) {

@@ -56,8 +56,8 @@ static struct {
 
 /* Each heavy operation is a turn by itself, and tells by its value whose it is. */
 static int order_hook(struct null_device *null, const struct launch *launch) {
-    if (launch->n_floats == 1 && launch->floats[0] != 0 && ran.count < ORDER_MAX)
-        ran.order[ran.count++] = (char)launch->floats[0];
+    if (launch->attributes.n_floats == 1 && launch->attributes.floats[0] != 0 && ran.count < ORDER_MAX)
+        ran.order[ran.count++] = (char)launch->attributes.floats[0];
     return gate_hook(null, launch);
 }
 
