@@ -37,6 +37,7 @@ static void batch_destroy(struct batch *batch) {
     free(batch->ints.data);
     free(batch->floats.data);
     free(batch->labels.data);
+    free(batch->wide.data);
     free(batch->text);
     free(batch);
 }
@@ -63,7 +64,7 @@ void batch_give(struct batch_pool *pool, struct batch *batch) {
         batch_destroy(batch);
         return;
     }
-    batch->heads.n = batch->inputs.n = batch->ints.n = batch->floats.n = batch->labels.n = 0;
+    batch->heads.n = batch->inputs.n = batch->ints.n = batch->floats.n = batch->labels.n = batch->wide.n = 0;
     batch->text_bytes = 0;
     batch->item.bytes = 0;
     batch->item.gate = 0;
@@ -99,6 +100,8 @@ static bool text_reserve(struct batch *batch, size_t more) {
 bool batch_reserve(struct batch *batch, const struct batch_entry *entry) {
     if (entry->label && !(column_reserve(&batch->labels, 1) && text_reserve(batch, entry->label_bytes + 1)))
         return false;
+    if (entry->n_wide && !column_reserve(&batch->wide, entry->n_wide))
+        return false;
     return column_reserve(&batch->heads, 1) && column_reserve(&batch->inputs, entry->n_inputs) &&
            column_reserve(&batch->ints, entry->n_ints) && column_reserve(&batch->floats, entry->n_floats);
 }
@@ -109,6 +112,16 @@ static void label_append(struct batch *batch, const struct batch_entry *entry) {
     memcpy(batch->text + batch->text_bytes, entry->label, entry->label_bytes);
     batch->text[batch->text_bytes + entry->label_bytes] = 0;
     batch->text_bytes += entry->label_bytes + 1;
+}
+
+/* Nothing is consumed so far. */
+static void wide_append(struct batch *batch, const struct batch_entry *entry) {
+    uint64_t *wide = (uint64_t *)batch->wide.data + batch->wide.n;
+    ((uint64_t *)batch->heads.data)[batch->heads.n - 1] |= (uint64_t)BATCH_FLAG_WIDE << 40;
+    memset(wide, 0, entry->n_wide * sizeof *wide);
+    wide[0] = batch_wide(entry->n_inputs, entry->n_ints, entry->n_floats);
+    batch->last_wide = batch->wide.n;
+    batch->wide.n += entry->n_wide;
 }
 
 void batch_append(struct batch *batch, const struct batch_entry *entry) {
@@ -122,6 +135,8 @@ void batch_append(struct batch *batch, const struct batch_entry *entry) {
     column_append(&batch->floats, entry->floats, entry->n_floats);
     if (entry->label)
         label_append(batch, entry);
+    if (entry->n_wide)
+        wide_append(batch, entry);
     batch->item.bytes += entry->bytes;
 }
 
@@ -131,18 +146,24 @@ bool batch_release(struct batch *batch, uint64_t id) {
     uint64_t *head = (uint64_t *)batch->heads.data + batch->heads.n - 1;
     unsigned n = (unsigned)(*head >> 16 & 0xff);
     if ((*head & 0xffff) == OP_FREE) {
-        if (n == OP_INPUTS_MAX || !column_reserve(&batch->inputs, 1))
+        if (n == BATCH_COUNT_MAX || !column_reserve(&batch->inputs, 1))
             return false;
         *head += (uint64_t)1 << 16;
         ((uint64_t *)batch->inputs.data)[batch->inputs.n++] = id;
         batch->item.bytes += 8;
         return true;
     }
+    uint64_t *wide = *head >> 40 & BATCH_FLAG_WIDE ? (uint64_t *)batch->wide.data + batch->last_wide : NULL;
+    if (wide)
+        n |= (unsigned)(*wide & 0xfff) << 8;
     const uint64_t *inputs = (const uint64_t *)batch->inputs.data + batch->inputs.n - n;
-    for (unsigned i = 0; i < n && i < BATCH_CONSUME_MAX; i++) {
+    for (unsigned i = 0; i < n; i++) {
         if (inputs[i] != id)
             continue;
-        *head |= (uint64_t)1 << (48 + i);
+        if (i < BATCH_CONSUME_MAX)
+            *head |= (uint64_t)1 << (48 + i);
+        else
+            wide[1 + (i - BATCH_CONSUME_MAX) / 64] |= (uint64_t)1 << (i - BATCH_CONSUME_MAX) % 64;
         return true;
     }
     return false;
@@ -167,6 +188,8 @@ size_t batch_pack(struct batch *batch, uint8_t *out) {
     message.floats = batch->floats.data;
     message.n_labels = batch->labels.n;
     message.labels = labels;
+    message.n_wide = batch->wide.n;
+    message.wide = batch->wide.data;
     size_t bytes = tensord__batch__pack(&message, out + FRAME_HEADER_BYTES);
     struct frame_header header = {.type = FRAME_BATCH, .message_bytes = (uint32_t)bytes};
     frame_header_encode(&header, out);

@@ -11,9 +11,7 @@
 
 enum {
     BATCH_SEAL_BYTES = 32 << 10, /* a batch of this size is sent */
-    /* An upper bound of a packed batch: the operation that fills it may be the largest one. */
-    BATCH_PACKED_MAX =
-        BATCH_SEAL_BYTES + 8 * (1 + OP_INPUTS_MAX + OP_INTS_MAX + OP_FLOATS_MAX) + BATCH_LABEL_MAX + 1024,
+    BATCH_FIELDS_BYTES = 128,    /* what packing adds to the entries at most: numbers, tags and lengths of the fields */
 };
 
 /* Entries of eight bytes. */
@@ -28,6 +26,8 @@ struct batch {
     uint32_t stream;
     uint64_t first_output, first_sequence;
     struct column heads, inputs, ints, floats;
+    struct column wide;
+    uint32_t last_wide;   /* where the entries of the last wide operation begin */
     struct column labels; /* offsets into `text`; pointers once packed */
     char *text;           /* labels, each with its 0 */
     size_t text_bytes, text_capacity;
@@ -47,7 +47,9 @@ struct batch_entry {
     const double *floats;
     const char *label; /* NULL: none */
     size_t label_bytes;
-    size_t bytes; /* batch_entry_bytes() */
+    /* batch_entry_measure() */
+    unsigned n_wide; /* entries in `wide`; 0: its head has room for all */
+    size_t bytes;
 };
 
 /* An empty one; NULL out of memory. */
@@ -55,9 +57,12 @@ struct batch *batch_take(struct batch_pool *pool);
 void batch_give(struct batch_pool *pool, struct batch *batch);
 void batch_pool_finish(struct batch_pool *pool);
 
-static inline size_t batch_entry_bytes(const struct batch_entry *entry) {
-    return 8 * (size_t)(1 + entry->n_inputs + entry->n_ints + entry->n_floats) +
-           (entry->label ? 8 + entry->label_bytes : 0);
+static inline void batch_entry_measure(struct batch_entry *entry) {
+    bool wide =
+        entry->n_inputs > BATCH_CONSUME_MAX || entry->n_ints > BATCH_COUNT_MAX || entry->n_floats > BATCH_COUNT_MAX;
+    entry->n_wide = wide ? batch_wide_entries(entry->n_inputs) : 0;
+    entry->bytes = 8 * (size_t)(1 + entry->n_inputs + entry->n_ints + entry->n_floats + entry->n_wide) +
+                   (entry->label ? 8 + entry->label_bytes : 0);
 }
 /* Makes room; false out of memory, with nothing changed. */
 bool batch_reserve(struct batch *batch, const struct batch_entry *entry);
@@ -67,5 +72,9 @@ void batch_append(struct batch *batch, const struct batch_entry *entry);
  * operation consumes, or by one more input of a `free`. */
 bool batch_release(struct batch *batch, uint64_t id);
 
-/* Writes header and message to `out` of FRAME_HEADER_BYTES + BATCH_PACKED_MAX bytes; returns how many. */
+/* At most so many bytes are header and message of a batch that is sealed. */
+static inline size_t batch_packed_max(const struct batch *batch) {
+    return FRAME_HEADER_BYTES + BATCH_FIELDS_BYTES + batch->item.bytes;
+}
+/* Writes them to `out`, and returns how many. */
 size_t batch_pack(struct batch *batch, uint8_t *out);

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/lib/connection.h"
@@ -63,15 +64,24 @@ static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) 
                        b->name);
 }
 
+enum { CALL_FEW = 8 }; /* inputs, for which there is room on the stack */
+
 /* The types of the results, by the rules that the daemon applies again. */
 static bool call_infer(const struct batch_entry *call, struct tensor_type *results) {
-    const struct tensor_type *types[OP_INPUTS_MAX];
+    const struct tensor_type *few[CALL_FEW], **types = few;
+    few[0] = NULL; /* for an operation without inputs */
+    if (call->n_inputs > CALL_FEW && !(types = malloc(call->n_inputs * sizeof *types))) {
+        call_refuse(call->opcode, STATUS_NO_HOST_MEMORY, "no memory for %u inputs", call->n_inputs);
+        return false;
+    }
     for (unsigned i = 0; i < call->n_inputs; i++)
         types[i] = &call->inputs[i]->type;
     struct op_attributes attributes = {
         .ints = call->ints, .floats = call->floats, .n_ints = call->n_ints, .n_floats = call->n_floats};
     struct fault fault;
     int code = op_infer(call->opcode, types, call->n_inputs, &attributes, results, &fault);
+    if (types != few)
+        free(types);
     if (!code)
         return true;
     call_refuse(call->opcode, (enum status)code, "%s", fault.message);
@@ -103,6 +113,14 @@ CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **ou
     return true;
 }
 
+static int call_no_room(const td_device *device, const struct batch_entry *call) {
+    const struct queue *queue = &device->queue;
+    if (call->bytes > queue->bytes_max)
+        return error_set(STATUS_LIMIT, "an operation of %zu bytes, and the send queue of %s takes %zu", call->bytes,
+                         device->name, queue->bytes_max);
+    return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name, queue->bytes);
+}
+
 /* Under the lock. Either all of it happens or nothing. */
 CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs, td_tensor **outputs) {
     uint32_t stream;
@@ -114,8 +132,7 @@ CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, uns
     if (device->tensors.released)
         tensor_drain(device);
     if (!queue_room(&device->queue, call->bytes))
-        return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
-                         device->queue.bytes);
+        return call_no_room(device, call);
     uint64_t gate = call_gate(device, call);
     struct batch *open = device->open;
     if (open && open->heads.n && (open->stream != stream || open->item.gate < gate))
@@ -170,7 +187,7 @@ CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, un
             return td_last_error()->code;
         call->label = label_current(&call->label_bytes);
     }
-    call->bytes = batch_entry_bytes(call);
+    batch_entry_measure(call);
     bool wake = false;
     pthread_mutex_lock(&device->lock);
     int code = call_push(device, call, n_outputs, outputs);

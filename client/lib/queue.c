@@ -11,8 +11,7 @@
 #include "client/lib/trace.h"
 
 enum {
-    SMALL_MAX = 8 << 10, /* larger frames are not copied into the journal */
-    PACK_MAX = FRAME_HEADER_BYTES + BATCH_PACKED_MAX,
+    SMALL_MAX = 8 << 10,  /* larger frames are not copied into the journal */
     LOAD_FRAMES_MAX = 20, /* behind a batch; of one system call's parts */
     CHUNK_MESSAGE_MAX = 32,
 };
@@ -66,8 +65,15 @@ static bool queue_first_open(const struct queue *queue) {
     return queue->first && queue->first->gate <= queue->tickets_sent;
 }
 
+/* Whether the journal has room for the next load. */
+static bool queue_load_fits(const struct queue *queue) {
+    const struct item *first = queue->first;
+    bool batch = first && first->kind == ITEM_BATCH;
+    return journal_room(&queue->journal, batch ? batch_packed_max((const struct batch *)first) : SMALL_MAX);
+}
+
 static bool queue_loadable(const struct queue *queue) {
-    return (queue->uploads || queue_first_open(queue)) && journal_room(&queue->journal, PACK_MAX);
+    return (queue->uploads || queue_first_open(queue)) && queue_load_fits(queue);
 }
 
 /* Something has been loaded that the socket does not have. */
@@ -84,8 +90,7 @@ bool queue_idle(const struct queue *queue) {
 }
 
 bool queue_stuck(const struct queue *queue) {
-    return queue->journal.keeps && !queue->broken && (queue->uploads || queue->first) &&
-           !journal_room(&queue->journal, PACK_MAX);
+    return queue->journal.keeps && !queue->broken && (queue->uploads || queue->first) && !queue_load_fits(queue);
 }
 
 static void completion_upload(struct completion *completion) {
@@ -172,7 +177,7 @@ static void load_batch(td_device *device) {
     struct queue *queue = &device->queue;
     struct batch *batch = (struct batch *)queue_pop(queue);
     struct journal_entry entry = {.counted = true};
-    uint8_t *place = journal_reserve(&queue->journal, PACK_MAX);
+    uint8_t *place = journal_reserve(&queue->journal, batch_packed_max(batch));
     queue->sender.charge += batch->item.bytes;
     pthread_mutex_unlock(&device->lock);
     entry.bytes = (uint32_t)batch_pack(batch, place);

@@ -282,8 +282,9 @@ static struct cause submit_refusal(struct session *session, const struct op_requ
 }
 
 static void submit_consume(struct session *session, const struct op_request *request) {
-    for (unsigned i = 0; i < request->n_inputs && request->consume >> i; i++)
-        if ((request->consume >> i & 1) && request->inputs[i] - request->output > request->further)
+    for (unsigned i = 0; i < request->n_inputs; i++)
+        if (op_consumes(request->consume, request->consume_more, i) &&
+            request->inputs[i] - request->output > request->further)
             session_unbind(session, request->inputs[i]);
 }
 
@@ -321,8 +322,6 @@ static int submit_check(struct binding *binding, struct cause *cause) {
     if (request->further + 1 != binding->info->n_outputs)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%s has %u outputs, not %u", binding->info->name,
                          binding->info->n_outputs, request->further + 1);
-    if (request->n_inputs > OP_INPUTS_MAX)
-        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u inputs are too many", request->n_inputs);
     int code = submit_lookup(binding, cause);
     if (code != STATUS_OK)
         return code;
@@ -366,6 +365,23 @@ static int submit_operation(struct binding *binding, struct cause *cause) {
     return code;
 }
 
+enum { SUBMIT_FEW = 8 }; /* inputs, for which there is room on the stack */
+
+/* With room for more of them. */
+static __attribute__((noinline)) int submit_many(struct binding *binding, struct cause *cause) {
+    unsigned n = binding->request->n_inputs;
+    void **room = malloc(2 * (size_t)n * sizeof *room);
+    if (!room) {
+        session_end_operation(binding->session, NULL, 0);
+        return fault_set(&binding->fault, STATUS_NO_HOST_MEMORY, "no host memory for %u inputs", n);
+    }
+    binding->inputs = (struct tensor **)room;
+    binding->types = (const struct tensor_type **)(room + n);
+    int code = submit_operation(binding, cause);
+    free(room);
+    return code;
+}
+
 int session_submit(struct session *session, const struct op_request *request) {
     uint64_t last_id = session->last_id;
     session->engine->refused = NULL;
@@ -374,8 +390,12 @@ int session_submit(struct session *session, const struct op_request *request) {
         session_end_operation(session, NULL, 0);
         return submit_free(session, request);
     }
+    struct tensor *inputs[SUBMIT_FEW];
+    const struct tensor_type *types[SUBMIT_FEW];
     struct binding binding;
     struct cause cause = {0};
+    binding.inputs = inputs;
+    binding.types = types;
     binding.session = session;
     binding.engine = session->engine;
     binding.request = request;
@@ -386,7 +406,7 @@ int session_submit(struct session *session, const struct op_request *request) {
     binding.outputs.n = request->further < OP_OUTPUTS_MAX ? 1 + request->further : OP_OUTPUTS_MAX;
     int code = outputs_bind(session, &binding.outputs, &binding.fault);
     if (code == STATUS_OK)
-        code = submit_operation(&binding, &cause);
+        code = request->n_inputs <= SUBMIT_FEW ? submit_operation(&binding, &cause) : submit_many(&binding, &cause);
     else if (session_put_off(session, code))
         code = STATUS_AGAIN;
     else
@@ -400,7 +420,7 @@ int session_submit(struct session *session, const struct op_request *request) {
         code = (int)cause.failure->code;
         outputs_fail(session, &binding.outputs, cause);
     }
-    if (request->consume)
+    if (request->consume || request->consume_more)
         submit_consume(session, request);
     return code;
 }

@@ -42,7 +42,8 @@ struct op_request {
     unsigned opcode;
     uint32_t stream;
     unsigned n_inputs, n_ints, n_floats;
-    uint16_t consume; /* bit i: input i is released by this operation */
+    uint16_t consume;             /* bit i: input i is released by this operation; */
+    const uint64_t *consume_more; /* the inputs from 16 on, 64 in a word; NULL: none of them */
     const uint64_t *inputs;
     const int64_t *ints;
     const double *floats;

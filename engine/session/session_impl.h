@@ -1,8 +1,8 @@
 /* The session's inside, for the files of this room. */
 #pragma once
 
-#include "engine/engine_impl.h"
 #include "engine/device/layout.h"
+#include "engine/engine_impl.h"
 #include "engine/session/session.h"
 #include "engine/session/tenant_impl.h"
 
@@ -160,7 +160,7 @@ bool session_has_stream(const struct session *session, const struct stream *stre
 struct outputs {
     uint64_t first;
     unsigned n;
-    int code;                              /* why some of them are not bound; STATUS_OK: all are */
+    int code;                               /* why some of them are not bound; STATUS_OK: all are */
     struct tensor *tensors[OP_OUTPUTS_MAX]; /* [n]; NULL: its id could not be bound */
 };
 /* Binds `n` ids from `first` on. A failure is the first one's. Where memory comes later (session_memory_comes), the others have not
@@ -183,12 +183,12 @@ struct binding {
     const struct op_request *request;
     const struct op_info *info;
     struct op_attributes attributes;
-    struct tensor *inputs[OP_INPUTS_MAX];
-    const struct tensor_type *types[OP_INPUTS_MAX];
+    struct tensor **inputs; /* and their types: as many as the request has */
+    const struct tensor_type **types;
     struct outputs outputs; /* all bound; types set, storage and the rest to be set */
     struct tensor *output;  /* the first one */
-    struct check *check;   /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
-    struct taint *step;    /* while the taints of many inputs are settled */
+    struct check *check;    /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
+    struct taint *step;     /* while the taints of many inputs are settled */
     struct fault fault;
 };
 /* STATUS_OK with each output's storage, layout and point set; or a code with `binding->fault`, and nothing of it will run. */

@@ -48,7 +48,7 @@ TYPES = {
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
           "prototypes", "tolerance", "flop", "formula", "derivative"}
 OUTPUT_DTYPE_RULES = ["position", "same"]
-INPUTS_MAX = 255
+INPUTS_MAX = 8192
 OUTPUTS_MAX = 64
 
 
@@ -165,10 +165,6 @@ class Operation:
     @property
     def inputs_min(self):
         return sum(not each.optional for each in self.inputs)
-
-    @property
-    def inputs_max(self):
-        return INPUTS_MAX if self.variadic else len(self.inputs)
 
     @property
     def scalars(self):

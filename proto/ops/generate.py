@@ -201,6 +201,7 @@ def rows(files):
     operations = describe.operations_of(files)
     print(NOTE)
     print('#include "proto/ops/op_rules.h"\n')
+    print(f'_Static_assert(OP_INPUTS_MAX == {describe.INPUTS_MAX}, "what contracts say");')
     print("#define BIT(name) (UINT32_C(1) << DTYPE_##name)")
     for name, of in describe.DTYPE_SETS.items():
         print(f"#define DTYPES_{name.upper().replace(' ', '_')} ({mask(of)})")
@@ -236,7 +237,7 @@ def print_row(each):
     print(f"    [OP_{each.id}] = {{")
     print(f'        .name = "{each.name}", .family = OP_FAMILY_{each.family.upper()}, .dtype = OP_DTYPE_{each.dtype.upper()},')
     print(f"        .dtypes = DTYPES_{each.dtypes.upper().replace(' ', '_')}, .shape = op_rule_{each.shape},")
-    print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {each.inputs_max}, .n_outputs = {len(each.outputs)},")
+    print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {'OP_INPUTS_MAX' if each.variadic else len(each.inputs)}, .n_outputs = {len(each.outputs)},")
     if len(each.outputs) > 1:
         print(f"        .further = {each.name}_further,")
     if any(roles.values()):
@@ -427,7 +428,7 @@ def attribute_words(each):
 def input_words(each):
     kind = {"bool": "bool", "integer": "integers", None: ""}[each.dtypes]
     words = [kind] if kind else []
-    words += ["may be left out"] if each.optional else ["1 to 255"] if each.variadic else []
+    words += ["may be left out"] if each.optional else [f"1 to {describe.INPUTS_MAX}"] if each.variadic else []
     return each.name + (f" ({', '.join(words)})" if words else "")
 
 

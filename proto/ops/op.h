@@ -12,10 +12,13 @@
 #include "proto/ops/shape.h"
 
 enum {
-    OP_INPUTS_MAX = 255, /* concat and stack; a count is a byte on the wire */
+    /* So many make an operation of some milliseconds for the thread that binds it, which serves others meanwhile. */
+    OP_INPUTS_MAX = 8192,
     OP_OUTPUTS_MAX = 64, /* those after the first are counted in six bits on the wire */
-    OP_INTS_MAX = 32,    /* slice of rank 8 takes 24 */
-    OP_FLOATS_MAX = 4,
+    OP_INTS_MAX = 1024,
+    OP_FLOATS_MAX = 1024,
+    OP_PACKED_INTS = 32, /* slice of rank 8 takes 24 */
+    OP_PACKED_FLOATS = 4,
     OP_VARIES = -1, /* a count that the rule itself checks */
 };
 
@@ -78,10 +81,10 @@ struct op_attributes {
     unsigned n_ints, n_floats;
 };
 
-/* The same with room of its own, for who makes them. */
+/* The same with room of its own, for whoever makes those of an operation that has few. */
 struct op_packed {
-    int64_t ints[OP_INTS_MAX];
-    double floats[OP_FLOATS_MAX];
+    int64_t ints[OP_PACKED_INTS];
+    double floats[OP_PACKED_FLOATS];
     unsigned n_ints, n_floats;
 };
 
@@ -94,6 +97,14 @@ struct op_scalar {
     int64_t i;
     double f;
 };
+
+/* Whether an operation releases its input `i`: by its masks for the first 16 inputs and for the others, in words of 64 (NULL: it
+ * releases none of them). */
+static inline bool op_consumes(uint16_t first, const uint64_t *others, unsigned i) {
+    if (i < 16)
+        return first >> i & 1;
+    return others && (others[(i - 16) / 64] >> (i - 16) % 64 & 1);
+}
 
 /* The list must fit. */
 static inline void op_packed_append(struct op_packed *packed, const struct op_ints *list) {

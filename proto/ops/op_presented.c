@@ -31,7 +31,7 @@ static void presented_types(const struct presented_try *this, unsigned n, struct
 
 /* With these attributes; the dtype that is presented then, DTYPE_INVALID where the operation does not take them. */
 static enum dtype presented_with(const struct presented_try *this, const int64_t *ints, unsigned n_ints) {
-    static const double floats[OP_FLOATS_MAX] = {0, 1, 1, 1};
+    static const double floats[OP_PACKED_FLOATS] = {0, 1, 1, 1};
     struct tensor_type types[PRESENTED_INPUTS_MAX], out[OP_OUTPUTS_MAX];
     const struct tensor_type *inputs[PRESENTED_INPUTS_MAX];
     unsigned n = (unsigned)this->info->inputs_min;
@@ -48,9 +48,9 @@ static enum dtype presented_with(const struct presented_try *this, const int64_t
 /* A dtype first, as what creates or casts has it; a dtype second, as one_hot; or zeros: axes, and truth values. */
 static uint32_t presented_try(const struct presented_try *this) {
     const int64_t dtype = (int64_t)this->dtype;
-    const int64_t ints[][OP_INTS_MAX] = {{dtype, 0, 1, 1}, {1, dtype, 1, 1}, {0}};
+    const int64_t ints[][OP_PACKED_INTS] = {{dtype, 0, 1, 1}, {1, dtype, 1, 1}, {0}};
     int exact = this->info->ints;
-    for (unsigned n = exact == OP_VARIES ? 0 : (unsigned)exact; n <= 4 && n <= OP_INTS_MAX; n++) {
+    for (unsigned n = exact == OP_VARIES ? 0 : (unsigned)exact; n <= 4 && n <= OP_PACKED_INTS; n++) {
         for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
             enum dtype presented = presented_with(this, ints[i], n);
             if (dtype_valid((int)presented))

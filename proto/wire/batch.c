@@ -1,5 +1,6 @@
 #include "proto/wire/batch.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch) {
@@ -35,10 +36,11 @@ static int finish(const struct batch_cursor *cursor, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     size_t inputs = batch->n_inputs - cursor->input, ints = batch->n_ints - cursor->integer;
     size_t floats = batch->n_floats - cursor->floating, labels = batch->n_labels - cursor->label;
-    if (inputs | ints | floats | labels) {
+    size_t wide = batch->n_wide - cursor->wide;
+    if (inputs | ints | floats | labels | wide) {
         fault_set(fault, STATUS_PROTOCOL,
-                  "%zu inputs, %zu ints, %zu floats and %zu labels of the batch belong to no operation", inputs, ints,
-                  floats, labels);
+                  "%zu inputs, %zu ints, %zu floats, %zu labels and %zu wide of the batch belong to no operation",
+                  inputs, ints, floats, labels, wide);
         return -1;
     }
     return 0;
@@ -59,6 +61,50 @@ static int take_label(struct batch_cursor *cursor, struct batch_op *op, struct f
     return 1;
 }
 
+static int check_wide(const struct batch_cursor *cursor, const struct batch_op *op, uint64_t counts,
+                      struct fault *fault) {
+    if (counts >> 36) {
+        fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch has unknown bits in its wide head: 0x%" PRIx64,
+                  cursor->op, counts);
+        return -1;
+    }
+    if (op->n_inputs > OP_INPUTS_MAX || op->n_ints > OP_INTS_MAX || op->n_floats > OP_FLOATS_MAX) {
+        fault_set(fault, STATUS_PROTOCOL,
+                  "operation %zu of the batch has %u inputs, %u ints and %u floats; at most %d, %d and %d are possible",
+                  cursor->op, op->n_inputs, op->n_ints, op->n_floats, OP_INPUTS_MAX, OP_INTS_MAX, OP_FLOATS_MAX);
+        return -1;
+    }
+    return 0;
+}
+
+/* What a head has no room for. */
+static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault) {
+    size_t left = cursor->batch->n_wide - cursor->wide;
+    if (!left) {
+        return overrun("wide", cursor->op, 1, 0, fault);
+    }
+    const uint64_t *wide = cursor->batch->wide + cursor->wide;
+    op->n_inputs |= (unsigned)(*wide & 0xfff) << 8;
+    op->n_ints |= (unsigned)(*wide >> 12 & 0xfff) << 8;
+    op->n_floats |= (unsigned)(*wide >> 24 & 0xfff) << 8;
+    op->n_wide = batch_wide_entries(op->n_inputs);
+    if (check_wide(cursor, op, *wide, fault) < 0) {
+        return -1;
+    }
+    if (op->n_wide > left) {
+        return overrun("wide", cursor->op, op->n_wide, left, fault);
+    }
+    unsigned last = op->n_wide > 1 ? (op->n_inputs - BATCH_CONSUME_MAX) % 64 : 0;
+    if (last && wide[op->n_wide - 1] >> last) {
+        fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch consumes inputs after its %u", cursor->op,
+                  op->n_inputs);
+        return -1;
+    }
+    op->consume_more = op->n_wide > 1 ? wide + 1 : NULL;
+    cursor->wide += op->n_wide;
+    return 0;
+}
+
 int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     if (cursor->op >= batch->n_heads) {
@@ -72,14 +118,19 @@ int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct f
     op->n_ints = (unsigned)(head >> 24 & 0xff);
     op->n_floats = (unsigned)(head >> 32 & 0xff);
     op->consume = (uint16_t)(head >> 48);
+    op->n_wide = 0;
+    op->consume_more = NULL;
     op->label = NULL;
+    if (flags & BATCH_FLAG_WIDE && take_wide(cursor, op, fault) < 0) {
+        return -1;
+    }
     if (op->n_inputs > batch->n_inputs - cursor->input || op->n_ints > batch->n_ints - cursor->integer ||
         op->n_floats > batch->n_floats - cursor->floating) {
         return explain_overrun(cursor, op, fault);
     }
-    if (flags & ~(unsigned)BATCH_FLAG_LABEL || (op->n_inputs < BATCH_CONSUME_MAX && op->consume >> op->n_inputs)) {
-        fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch has flags 0x%x and consumes 0x%x of %u inputs",
-                  cursor->op, flags, op->consume, op->n_inputs);
+    if (op->n_inputs < BATCH_CONSUME_MAX && op->consume >> op->n_inputs) {
+        fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch consumes 0x%x of %u inputs", cursor->op,
+                  op->consume, op->n_inputs);
         return -1;
     }
     if (flags & BATCH_FLAG_LABEL && take_label(cursor, op, fault) < 0) {

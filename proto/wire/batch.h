@@ -10,24 +10,41 @@
 #include "proto/wire/frame.h"
 #include "proto/wire/tensord.pb-c.h"
 
-enum { BATCH_FLAG_LABEL = 1, BATCH_CONSUME_MAX = 16, BATCH_LABEL_MAX = 128 };
+enum {
+    BATCH_FLAG_LABEL = 1,
+    BATCH_FLAG_WIDE = 2,
+    BATCH_COUNT_MAX = 255,  /* that a head has room for */
+    BATCH_CONSUME_MAX = 16, /* inputs in a head's consume mask */
+    BATCH_LABEL_MAX = 128,
+};
 
-/* Of an operation with one output, or none; batch_head_outputs() says that there are more. */
+/* Of an operation with one output, or none; batch_head_outputs() says that there are more. Of larger counts only the low bits: the
+ * others are in batch_wide(). */
 static inline uint64_t batch_head(unsigned opcode, unsigned inputs, unsigned ints, unsigned floats, unsigned flags,
                                   uint16_t consume) {
-    return (uint64_t)opcode | (uint64_t)inputs << 16 | (uint64_t)ints << 24 | (uint64_t)floats << 32 |
-           (uint64_t)flags << 40 | (uint64_t)consume << 48;
+    return (uint64_t)opcode | (uint64_t)(inputs & 0xff) << 16 | (uint64_t)(ints & 0xff) << 24 |
+           (uint64_t)(floats & 0xff) << 32 | (uint64_t)flags << 40 | (uint64_t)consume << 48;
 }
 
 static inline uint64_t batch_head_outputs(unsigned outputs) {
     return outputs > 1 ? (uint64_t)(outputs - 1) << 42 : 0;
 }
 
+/* The first entry in `wide` of a wide operation, and the number of its entries. */
+static inline uint64_t batch_wide(unsigned inputs, unsigned ints, unsigned floats) {
+    return (uint64_t)(inputs >> 8) | (uint64_t)(ints >> 8) << 12 | (uint64_t)(floats >> 8) << 24;
+}
+static inline unsigned batch_wide_entries(unsigned inputs) {
+    return 1 + (inputs > BATCH_CONSUME_MAX ? (inputs - BATCH_CONSUME_MAX + 63) / 64 : 0);
+}
+
 /* One operation as it lies in the columns; the pointers point into them. */
 struct batch_op {
     unsigned opcode, n_inputs, n_outputs, n_ints, n_floats;
-    uint16_t consume;
-    const char *label; /* NULL: none */
+    uint16_t consume;             /* of inputs 0 to 15, */
+    unsigned n_wide;              /* entries in `wide` */
+    const uint64_t *consume_more; /* and of the others, in words of 64; NULL: none is released */
+    const char *label;            /* NULL: none */
     const uint64_t *inputs;
     const int64_t *ints;
     const double *floats;
@@ -40,11 +57,11 @@ struct batch_cursor {
     const uint64_t *inputs;
     const int64_t *ints;
     const double *floats;
-    size_t op, input, integer, floating, label; /* what comes next in each */
+    size_t op, input, integer, floating, label, wide; /* what comes next in each */
 };
 void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch);
-/* 1: `op` is the next one. 0: the end, and every column is used up. -1: malformed (columns too short
- * or left over, unknown flags, consumed inputs that are not there, labels above BATCH_LABEL_MAX), `fault` says how. */
+/* 1: `op` is the next one. 0: the end, and every column is used up. -1: malformed (columns too short or left over, consumed inputs that
+ * are not there, counts above OP_INPUTS_MAX and the like, labels above BATCH_LABEL_MAX), `fault` says how. */
 int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault);
 
 /* Prints any message readably, one line: TENSORD_DEBUG=wire. `arrow` is "->" or "<-". A batch prints one line for each

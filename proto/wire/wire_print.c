@@ -244,8 +244,8 @@ static void print_op(FILE *out, const struct batch_op *op, uint64_t sequence, ui
     print_op_arguments(out, op);
     fputc(')', out);
     const char *separator = " free ";
-    for (unsigned i = 0; i < op->n_inputs && i < BATCH_CONSUME_MAX; i++) {
-        if (op->consume & 1U << i) {
+    for (unsigned i = 0; i < op->n_inputs; i++) {
+        if (op_consumes(op->consume, op->consume_more, i)) {
             fprintf(out, "%s%%%" PRIu64, separator, op->inputs[i]);
             separator = ", ";
         }

@@ -227,13 +227,14 @@ static int request_batch_begin(struct connection *connection, const Tensord__Bat
                                 "a batch of %zu operations from number %lu came where %zu from %lu were due again",
                                 message->n_heads, message->first_sequence, batch->heads, batch->first);
     if (batch->op > message->n_heads || batch->input > message->n_inputs || batch->integer > message->n_ints ||
-        batch->floating > message->n_floats || batch->label > message->n_labels)
+        batch->floating > message->n_floats || batch->label > message->n_labels || batch->wide > message->n_wide)
         return REQUEST_PROTOCOL(fault, "a batch came again with less in it");
     cursor->op = batch->op;
     cursor->input = batch->input;
     cursor->integer = batch->integer;
     cursor->floating = batch->floating;
     cursor->label = batch->label;
+    cursor->wide = batch->wide;
     return STATUS_OK;
 }
 
@@ -244,6 +245,7 @@ static void request_batch_back(struct batch_cursor *cursor, const struct batch_o
     cursor->integer -= op->n_ints;
     cursor->floating -= op->n_floats;
     cursor->label -= op->label != NULL;
+    cursor->wide -= op->n_wide;
 }
 
 /* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
@@ -256,6 +258,7 @@ static int request_batch_put_off(struct connection *connection, const struct bat
     batch->integer = cursor->integer;
     batch->floating = cursor->floating;
     batch->label = cursor->label;
+    batch->wide = cursor->wide;
     return request_later(connection, STATUS_AGAIN);
 }
 
@@ -296,6 +299,7 @@ static int request_batch(struct connection *connection, const struct frame_heade
         request.n_ints = op.n_ints;
         request.n_floats = op.n_floats;
         request.consume = op.consume;
+        request.consume_more = op.consume_more;
         request.inputs = op.inputs;
         request.ints = op.ints;
         request.floats = op.floats;

@@ -16,7 +16,7 @@ struct request_batch {
     bool begun;
     uint64_t first; /* sequence of its first operation, */
     size_t heads;   /* and how many it has */
-    size_t op, input, integer, floating, label;
+    size_t op, input, integer, floating, label, wide;
     uint64_t sequence, output; /* of the next operation */
 };
 

@@ -176,6 +176,30 @@ Test(job, an_operation_may_have_several_results) {
     client_expect(values, (float[]){0, 1}, 2);
 }
 
+/* More than the head of an operation has room for, and released at once: some by the operation itself. */
+Test(job, an_operation_may_have_a_thousand_inputs) {
+    enum { N = 1000 };
+    td_tensor *parts[N], *one = client_ramp(client.device, 2, 1);
+    float expected[2 * N], rows[N][2];
+    for (int i = 0; i < N; i++) {
+        parts[i] = i % 10 == 3 ? one : td_full(client.device, TD_F32, TD_SHAPE(2), i);
+        for (int k = 0; k < 2; k++)
+            expected[2 * i + k] = i % 10 == 3 ? (float)(1 + k) : (float)i;
+    }
+    td_tensor *joined = td_concat(parts, N, 0), *stacked = td_stack(parts, N, 0);
+    cr_assert(joined && stacked, "%s", td_last_error()->message);
+    for (int i = N - 1; i >= 0; i--)
+        if (parts[i] != one)
+            td_release(parts[i]);
+    client_expect(joined, expected, 2 * N);
+    cr_assert_eq(td_fetch(stacked, rows, sizeof rows), 0, "%s", td_last_error()->message);
+    cr_assert_eq(memcmp(rows, expected, sizeof expected), 0);
+    client_expect(one, (float[]){1, 2}, 2);
+    for (int i = 0; i < N; i++) /* some of them fail */
+        parts[i] = i % 100 < 99 ? one : td_take(one, td_full(client.device, TD_I64, TD_SHAPE(2), 9), 0);
+    client_expect_failure(td_concat(parts, N, 0), TD_E_OUT_OF_RANGE);
+}
+
 Test(job, failure_names_operation_label_and_scope) {
     td_tensor *x = client_ramp(client.device, 4, 0);
     td_tensor *indices = td_full(client.device, TD_I64, TD_SHAPE(2), 9);

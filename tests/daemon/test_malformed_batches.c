@@ -17,6 +17,8 @@ struct columns {
     uint64_t heads[2];
     size_t n_heads, n_inputs, n_ints, n_floats, n_labels;
     uint64_t first_output, first_sequence;
+    uint64_t wide[3];
+    size_t n_wide;
 };
 
 static void send_columns(struct wire *wire, const struct columns *columns) {
@@ -37,6 +39,8 @@ static void send_columns(struct wire *wire, const struct columns *columns) {
     batch.floats = floats;
     batch.n_labels = columns->n_labels;
     batch.labels = labels;
+    batch.n_wide = columns->n_wide;
+    batch.wide = (uint64_t *)columns->wide;
     wire_send(wire, FRAME_BATCH, &batch, NULL, 0);
 }
 
@@ -64,12 +68,43 @@ COLUMNS(labels_without_operations, .n_labels = 2)
 COLUMNS(inputs_without_operations, .n_inputs = 8)
 COLUMNS(counts_of_255, {HEAD(OP_CONCAT, 255, 255, 255, 0)}, 1, 8, 8, 8)
 COLUMNS(no_operations, .n_heads = 0)
-COLUMNS(unknown_flags, {HEAD(OP_ADD, 2, 0, 0, 2)}, 1, 2)
+#define WIDE(n_inputs, n_ints, n_floats) HEAD(OP_CONCAT, n_inputs, n_ints, n_floats, BATCH_FLAG_WIDE)
+COLUMNS(wide_missing, {WIDE(2, 1, 0)}, 1, 2, 1)
+COLUMNS(wide_left_over, {HEAD(OP_CONCAT, 2, 1, 0, 0)}, 1, 2, 1, .n_wide = 1)
+COLUMNS(wide_of_few, {WIDE(2, 1, 0)}, 1, 2, 1, .n_wide = 1)
+COLUMNS(wide_consume_missing, {WIDE(100, 1, 0)}, 1, 8, 8, .n_wide = 1)
+COLUMNS(wide_inputs_missing, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {1}, .n_wide = 5)
+COLUMNS(wide_unknown_bits, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {UINT64_C(1) << 40}, .n_wide = 1)
+COLUMNS(wide_too_many, {WIDE(2, 1, 0)}, 1, 2, 1, .wide = {UINT64_MAX >> 28}, .n_wide = 1)
+COLUMNS(wide_ints_of_an_add, {WIDE(2, 8, 0) - OP_CONCAT + OP_ADD}, 1, 2, 8, .n_wide = 1)
 COLUMNS(head_of_all_ones, {UINT64_MAX}, 1, 8, 8, 8, 2)
 COLUMNS(ids_that_wrap_around, {FULL, ADD}, 2, 2, 3, 1, 0, UINT64_MAX)
 COLUMNS(largest_sequence, {FULL, ADD}, 2, 2, 3, 1, 0, NEXT, UINT64_MAX)
 COLUMNS(sequence_from_the_past, {FULL}, 1, 0, 3, 1, 0, NEXT, 1)
 COLUMNS(sequence_with_a_gap, {FULL}, 1, 0, 3, 1, 0, NEXT, 1000)
+
+/* One operation of a thousand inputs; the last one is consumed, and another tensor than the others. */
+static void many_inputs_consumed(struct wire *wire) {
+    enum { N = 1000, LAST = N - 1 - BATCH_CONSUME_MAX };
+    uint64_t head = HEAD(OP_CONCAT, N & 0xff, 1, 0, BATCH_FLAG_WIDE), inputs[N];
+    uint64_t wide[1 + (N - BATCH_CONSUME_MAX + 63) / 64] = {0};
+    int64_t axis = 0;
+    Tensord__Batch batch = TENSORD__BATCH__INIT;
+    for (int i = 0; i < N; i++)
+        inputs[i] = i == N - 1 ? SPARE : KEPT;
+    wide[0] = batch_wide(N, 1, 0);
+    wide[1 + LAST / 64] = UINT64_C(1) << LAST % 64;
+    batch.first_output = batch.first_sequence = NEXT;
+    batch.n_heads = 1;
+    batch.heads = &head;
+    batch.n_inputs = N;
+    batch.inputs = inputs;
+    batch.n_ints = 1;
+    batch.ints = &axis;
+    batch.n_wide = sizeof wide / sizeof *wide;
+    batch.wide = wide;
+    wire_send(wire, FRAME_BATCH, &batch, NULL, 0);
+}
 
 static void many_frees_of_nothing(struct wire *wire) {
     enum { N = 50000 };
@@ -251,7 +286,15 @@ static const struct hostile_row rows[] = {
     ROW(inputs_without_operations, CLOSES, STATUS_PROTOCOL, 0),
     ROW(counts_of_255, CLOSES, STATUS_PROTOCOL, 0),
     ROW(no_operations, EITHER, 0, 0),
-    ROW(unknown_flags, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_missing, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_left_over, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_of_few, LIVES, 0, 0),
+    ROW(wide_consume_missing, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_inputs_missing, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_unknown_bits, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_too_many, CLOSES, STATUS_PROTOCOL, 0),
+    ROW(wide_ints_of_an_add, FAILS, STATUS_INVALID_ARGUMENT, NEXT),
+    ROW(many_inputs_consumed, FAILS, STATUS_UNKNOWN_ID, SPARE),
     ROW(head_of_all_ones, CLOSES, STATUS_PROTOCOL, 0),
     ROW(ids_that_wrap_around, EITHER, 0, 0),
     ROW(largest_sequence, EITHER, 0, 0),

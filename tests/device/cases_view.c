@@ -91,7 +91,7 @@ enum { VIEW_KINDS = sizeof view_kinds / sizeof *view_kinds };
 
 /* Takes a view of x by this kind, where its rank allows, in place of x. The base's id is freed. */
 static void view_step(struct suite *suite, struct sample *x, int kind) {
-    int64_t ints[OP_INTS_MAX] = {0};
+    int64_t ints[OP_PACKED_INTS] = {0};
     if (x->values->rank < view_kinds[kind].rank_min || x->values->rank > view_kinds[kind].rank_max)
         return;
     unsigned n = view_kinds[kind].attributes(suite, x->values, ints);

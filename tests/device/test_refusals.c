@@ -182,7 +182,7 @@ Test(refusals, f8_is_not_computed_in) {
                 continue;
             uint64_t ids[] = {x.id, x.id, x.id}, result;
             struct failure failure = {0};
-            int64_t create[] = {dtype, 0, 0, 5}, first[OP_INTS_MAX] = {0};
+            int64_t create[] = {dtype, 0, 0, 5}, first[OP_PACKED_INTS] = {0};
             bool creates = info->family == OP_FAMILY_CREATE;
             struct op_request request = {.opcode = opcode,
                                          .n_inputs = (unsigned)info->inputs_min,
@@ -192,7 +192,7 @@ Test(refusals, f8_is_not_computed_in) {
                                                                              : (unsigned)info->ints,
                                          .ints = creates ? create : first,
                                          .n_floats = (unsigned)info->floats,
-                                         .floats = (double[OP_FLOATS_MAX]){0, 1, 1},
+                                         .floats = (double[OP_PACKED_FLOATS]){0, 1, 1},
                                          .further = info->n_outputs > 1 ? info->n_outputs - 1 : 0};
             int code = suite_submit(&suite, &request, &result);
             cr_assert_eq(code, STATUS_DTYPE, "%s: %s", info->name, status_name(code));

@@ -62,10 +62,15 @@ def hello(low=1, high=1, client=b"seed", token=b""):
 
 
 def head(opcode, inputs=0, ints=0, floats=0, flags=0, consume=0):
-    return opcode | inputs << 16 | ints << 24 | floats << 32 | flags << 40 | consume << 48
+    return opcode | (inputs & 255) << 16 | (ints & 255) << 24 | (floats & 255) << 32 | flags << 40 | consume << 48
 
 
-def batch(first, heads, inputs=(), ints=(), floats=(), labels=(), stream=0, sequence=None):
+def wide(inputs=0, ints=0, consume=0):
+    entries = 1 + (max(inputs - 16, 0) + 63) // 64
+    return [inputs >> 8 | ints >> 8 << 12] + [consume >> 64 * i & (1 << 64) - 1 for i in range(entries - 1)]
+
+
+def batch(first, heads, inputs=(), ints=(), floats=(), labels=(), stream=0, sequence=None, wide=()):
     message = fixed(1, first) + fixed(2, first if sequence is None else sequence)
     if stream:
         message += number(3, stream)
@@ -76,7 +81,8 @@ def batch(first, heads, inputs=(), ints=(), floats=(), labels=(), stream=0, sequ
         message += data(6, struct.pack(f"<{len(ints)}q", *ints))
     if floats:
         message += data(7, struct.pack(f"<{len(floats)}d", *floats))
-    return message + b"".join(data(8, label) for label in labels)
+    message += b"".join(data(8, label) for label in labels)
+    return message + (data(9, struct.pack(f"<{len(wide)}Q", *wide)) if wide else b"")
 
 
 def upload(identity, dtype, shape, sequence, label=b""):
@@ -164,7 +170,13 @@ def malformed_messages():
     yield "label_missing", BATCH, batch(1, [head(ADD, 2, flags=1)], inputs=[1, 1]), b""
     yield "label_long", BATCH, batch(1, [head(ADD, 2, flags=1)], inputs=[1, 1], labels=[b"l" * 400]), b""
     yield "label_nul", BATCH, batch(1, [head(ADD, 2, flags=1)], inputs=[1, 1], labels=[b"a\0b"]), b""
-    yield "flags", BATCH, batch(1, [head(ADD, 2, flags=0x80)], inputs=[1, 1]), b""
+    yield "wide_missing", BATCH, batch(1, [head(ADD, 2, flags=2)], inputs=[1, 1]), b""
+    yield "wide_left", BATCH, batch(1, [head(ADD, 2)], inputs=[1, 1], wide=[0]), b""
+    yield "wide", BATCH, batch(2, [head(CONCAT, 300, 1, flags=2)], inputs=[1] * 300, ints=[0],
+                               wide=wide(300, 1, 1 << 283)), b""
+    yield "wide_ints", BATCH, batch(2, [head(RESHAPE, 1, 300, flags=2)], inputs=[1], ints=[1] * 300, wide=wide(1, 300)), b""
+    yield "wide_ones", BATCH, batch(1, [head(ADD, 2, flags=2)], inputs=[1, 1], wide=[(1 << 64) - 1] * 70), b""
+    yield "wide_many", BATCH, batch(1, [head(FREE, 255, flags=2)], inputs=[1] * 8447, wide=[32] + [0] * 133), b""
     yield "head_ones", BATCH, batch(1, [(1 << 64) - 1], inputs=[1]), b""
     yield "empty_batch", BATCH, b"", b""
     yield "id_zero", BATCH, full(0), b""

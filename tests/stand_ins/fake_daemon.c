@@ -216,13 +216,15 @@ static void on_list(struct connection *connection, uint64_t sequence) {
     reply(connection, FRAME_DEVICE_LIST, sequence, &message.base, NULL, 0);
 }
 
-static size_t list_ids(char *text, size_t size, const char *before, const uint64_t *ids, unsigned n, uint32_t mask) {
+/* Of all inputs, or of those that the operation consumes: as many as there is room for. */
+static size_t list_ids(char *text, size_t size, const char *before, const struct batch_op *op, bool all) {
     size_t used = 0;
     bool any = false;
-    for (unsigned i = 0; i < n && used + 24 < size; i++) {
-        if (i < 32 ? !(mask >> i & 1) : mask != UINT32_MAX)
+    for (unsigned i = 0; i < op->n_inputs && used + 24 < size; i++) {
+        if (!all && !op_consumes(op->consume, op->consume_more, i))
             continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%llu", any ? "," : before, (unsigned long long)ids[i]);
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%llu", any ? "," : before, (unsigned long long)op->inputs[i]);
         any = true;
     }
     text[used] = 0;
@@ -264,8 +266,8 @@ static void on_batch(struct connection *connection, const uint8_t *message, size
     note(fake, "batch stream %u\n", batch->stream);
     while (batch_cursor_next(&cursor, &op, &fault) == 1) {
         char inputs[256], consumed[128], output[32] = "";
-        list_ids(inputs, sizeof inputs, "", op.inputs, op.n_inputs, UINT32_MAX);
-        list_ids(consumed, sizeof consumed, " free ", op.inputs, op.n_inputs, op.consume);
+        list_ids(inputs, sizeof inputs, "", &op, true);
+        list_ids(consumed, sizeof consumed, " free ", &op, false);
         if (op.opcode != OP_FREE) {
             snprintf(output, sizeof output, "=%llu", (unsigned long long)id);
             remember(connection, &op, id);

@@ -7,8 +7,8 @@ struct infer_case {
     unsigned opcode;
     const char *inputs; /* "f32(2,3) i64(3)"; "" for none */
     unsigned n_ints, n_floats;
-    int64_t ints[OP_INTS_MAX];
-    double floats[OP_FLOATS_MAX];
+    int64_t ints[OP_PACKED_INTS];
+    double floats[OP_PACKED_FLOATS];
     const char *result; /* "f32(2,3)", or NULL where it must fail */
     const char *words;  /* its message has them; NULL: any */
     enum status status; /* with this code */

@@ -125,15 +125,99 @@ Test(batch, a_column_that_is_not_used_up_is_malformed) {
     }
 }
 
-Test(batch, unknown_flags_and_consumed_inputs_that_are_not_there_are_malformed) {
+Test(batch, consumed_inputs_that_are_not_there_are_malformed) {
     struct fault fault;
     Tensord__Batch batch = sample();
-    heads[0] = batch_head(OP_ADD, 2, 0, 0, BATCH_FLAG_LABEL | 2, 0);
-    cr_assert_eq(walk(&batch, &fault), -1);
     heads[0] = batch_head(OP_ADD, 2, 0, 0, BATCH_FLAG_LABEL, 4);
     cr_assert_eq(walk(&batch, &fault), -1);
     heads[0] = batch_head(OP_ADD, 2, 0, 0, BATCH_FLAG_LABEL, 3);
     cr_assert_eq(walk(&batch, &fault), 0);
+}
+
+/* A wide concat of so many inputs, then the sample's full. */
+enum { WIDE_INPUTS = 16 + 64 + 3, MANY_INPUTS = 1000 };
+static uint64_t wide[1 + (OP_INPUTS_MAX - 16) / 64 + 1], many[OP_INPUTS_MAX + 256];
+static int64_t many_ints[OP_INTS_MAX + 256];
+
+static Tensord__Batch wide_sample(unsigned n) {
+    Tensord__Batch batch = sample();
+    heads[0] = batch_head(OP_CONCAT, n, 300, 0, BATCH_FLAG_WIDE, 1);
+    memset(wide, 0, sizeof wide);
+    wide[0] = batch_wide(n, 300, 0);
+    batch.n_heads = 2;
+    batch.n_inputs = n;
+    batch.inputs = many;
+    batch.n_ints = 303;
+    batch.ints = many_ints;
+    batch.n_labels = 0;
+    batch.n_wide = batch_wide_entries(n);
+    batch.wide = wide;
+    return batch;
+}
+
+Test(batch, wide_operations_have_more_than_a_head_has_room_for) {
+    const unsigned counts[] = {0, 1, 16, 17, 80, 81, 255, 256, MANY_INPUTS, OP_INPUTS_MAX};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        Tensord__Batch batch = wide_sample(counts[i]);
+        struct batch_cursor cursor;
+        struct batch_op op;
+        struct fault fault;
+        heads[0] &= ~(UINT64_C(0xffff) << 48); /* nothing is consumed */
+        batch_cursor_init(&cursor, &batch);
+        cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1, "%s", fault.message);
+        cr_assert(op.opcode == OP_CONCAT && op.n_inputs == counts[i] && op.n_ints == 300 && op.n_floats == 0);
+        cr_assert_eq(op.n_wide, batch.n_wide);
+        cr_assert_eq(op.consume_more, counts[i] > 16 ? wide + 1 : NULL);
+        cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1, "%s", fault.message);
+        cr_assert(op.opcode == OP_FULL && op.n_wide == 0 && !op.consume_more && op.ints == many_ints + 300);
+        cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 0);
+    }
+}
+
+Test(batch, wide_operations_consume_any_of_their_inputs) {
+    Tensord__Batch batch = wide_sample(WIDE_INPUTS);
+    struct batch_cursor cursor;
+    struct batch_op op;
+    struct fault fault;
+    wide[1] = UINT64_C(1) << 63; /* input 79 */
+    wide[2] = 4;                 /* input 82, the last one */
+    batch_cursor_init(&cursor, &batch);
+    cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1);
+    for (unsigned i = 0; i < WIDE_INPUTS; i++)
+        cr_assert_eq(op_consumes(op.consume, op.consume_more, i), i == 0 || i == 79 || i == 82, "%u", i);
+    wide[2] = 8;
+    cr_assert_eq(walk(&batch, &fault), -1);
+    cr_assert_str_eq(fault.message, "operation 0 of the batch consumes inputs after its 83");
+}
+
+Test(batch, wide_heads_that_do_not_fit_are_malformed) {
+    struct fault fault;
+    Tensord__Batch batch = wide_sample(WIDE_INPUTS);
+    batch.n_wide = 0;
+    cr_assert_eq(walk(&batch, &fault), -1);
+    cr_assert_str_eq(fault.message, "operation 0 of the batch owns 1 wide, 0 are left");
+    batch.n_wide = 2;
+    cr_assert_eq(walk(&batch, &fault), -1);
+    cr_assert_str_eq(fault.message, "operation 0 of the batch owns 3 wide, 2 are left");
+    batch.n_wide = 4;
+    cr_assert_eq(walk(&batch, &fault), -1);
+    cr_assert_not_null(strstr(fault.message, "1 wide of the batch belong to no operation"));
+    batch.n_wide = 3;
+    batch.n_inputs--;
+    cr_assert_eq(walk(&batch, &fault), -1);
+    cr_assert_str_eq(fault.message, "operation 0 of the batch owns 83 inputs, 82 are left");
+    batch = wide_sample(WIDE_INPUTS);
+    wide[0] |= UINT64_C(1) << 36;
+    cr_assert_eq(walk(&batch, &fault), -1);
+    cr_assert_not_null(strstr(fault.message, "unknown bits in its wide head"));
+    const uint64_t counts[] = {batch_wide(OP_INPUTS_MAX + 256, 0, 0), batch_wide(0, OP_INTS_MAX + 256, 0),
+                               batch_wide(0, 0, OP_FLOATS_MAX + 256), (UINT64_C(1) << 36) - 1};
+    for (int i = 0; i < 4; i++) {
+        batch = wide_sample(WIDE_INPUTS);
+        wide[0] = counts[i];
+        cr_assert_eq(walk(&batch, &fault), -1);
+        cr_assert_not_null(strstr(fault.message, "at most 8192, 1024 and 1024 are possible"));
+    }
 }
 
 Test(batch, long_labels_are_malformed) {

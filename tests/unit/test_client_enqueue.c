@@ -127,6 +127,22 @@ static void fails_with(td_tensor *tensor, int code, const char *words) {
 }
 
 /* An error that a program has handled did not make this NULL. */
+Test(client_enqueue, wide_operation_releases_any_of_its_inputs) {
+    enum { N = 300 };
+    td_tensor *parts[N];
+    for (int i = 0; i < N; i++)
+        parts[i] = vector();
+    td_tensor *joined = td_concat(parts, N, 0);
+    td_release(parts[0]);
+    td_release(parts[16]);
+    td_release(parts[N - 1]);
+    cr_assert_eq(td_wait(joined), 0, "%s", td_last_error()->message);
+    cr_assert(fake_daemon_saw(&fake, "=301 free 1,17,300\n"));
+    td_release(parts[1]); /* in a batch of its own */
+    cr_assert_eq(td_sync(device), 0);
+    cr_assert(fake_daemon_saw(&fake, "free(2)\n"));
+}
+
 Test(client_enqueue, null_of_nobodys_making_is_an_error_by_itself) {
     td_device *other;
     float out;

@@ -16,7 +16,8 @@ Test(op_table, every_row_is_found_and_sane) {
             cr_assert(info->inputs_min >= 0 && info->inputs_min <= info->inputs_max);
             cr_assert(info->n_outputs <= OP_OUTPUTS_MAX && (info->n_outputs > 0) == (opcode != OP_FREE));
             cr_assert(info->n_outputs < 2 || info->further);
-            cr_assert(info->inputs_max <= OP_INPUTS_MAX && info->ints <= OP_INTS_MAX && info->floats <= OP_FLOATS_MAX);
+            cr_assert(info->inputs_max <= OP_INPUTS_MAX && info->ints <= OP_PACKED_INTS &&
+                      info->floats <= OP_PACKED_FLOATS);
         }
     }
     cr_assert_gt(rows, 50u);
@@ -104,8 +105,8 @@ Test(op_table, whatever_is_asked_the_answer_is_a_fault_or_a_valid_type) {
     for (int round = 0; round < 300000; round++) {
         struct tensor_type types[4], out[OP_OUTPUTS_MAX] = {{.dtype = DTYPE_INVALID}};
         const struct tensor_type *inputs[4];
-        int64_t ints[OP_INTS_MAX + 1];
-        double floats[OP_FLOATS_MAX + 1];
+        int64_t ints[OP_PACKED_INTS + 1];
+        double floats[OP_PACKED_FLOATS + 1];
         struct op_attributes attributes = {ints, floats, 0, 0};
         struct fault fault = {.code = STATUS_OK};
         unsigned opcode = (unsigned)(random_next(&state) % (OP_CODE_MAX + 2));
@@ -113,7 +114,7 @@ Test(op_table, whatever_is_asked_the_answer_is_a_fault_or_a_valid_type) {
         unsigned n = info && info->inputs_min == info->inputs_max ? (unsigned)info->inputs_min
                                                                   : (unsigned)(random_next(&state) % 5);
         attributes.n_ints =
-            info && info->ints >= 0 ? (unsigned)info->ints : (unsigned)(random_next(&state) % (OP_INTS_MAX + 2));
+            info && info->ints >= 0 ? (unsigned)info->ints : (unsigned)(random_next(&state) % (OP_PACKED_INTS + 2));
         attributes.n_floats = info && info->floats >= 0 ? (unsigned)info->floats : 0;
         for (unsigned i = 0; i < attributes.n_ints; i++) {
             ints[i] = random_number(&state);
