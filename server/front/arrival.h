@@ -9,8 +9,8 @@
 #include <uv.h>
 
 #include "proto/wire/frame.h"
-#include "server/front/lobby.h"
 #include "server/front/places.h"
+#include "server/front/roster.h"
 #include "server/ipc/peer.h"
 
 struct front;

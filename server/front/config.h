@@ -83,8 +83,6 @@ enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION, CONFIG_CHECK };
 void config_init(struct config *config);
 /* Sets one key; `listen` adds. STATUS_INVALID_ARGUMENT names the value and what would be right. */
 int config_set(struct config *config, const char *key, const char *value, struct fault *fault);
-/* Sets the list of devices: "auto", or names such as "cpu" and "cuda:1" with commas between them. */
-int config_set_devices(struct config *config, const char *text, struct fault *fault);
 /* Reads an INI file: `key = value` lines, sections allowed and without meaning. The fault begins with "FILE:LINE: ". */
 int config_read(struct config *config, const char *path, struct fault *fault);
 /* The command line, its --config file first whatever the order: flags win over the file. The fault begins with

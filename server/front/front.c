@@ -1,13 +1,235 @@
 #include "server/front/front.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "server/process/log.h"
 #include "server/process/loop.h"
 #include "server/process/state_directory.h"
+
+/* ---- what the workers know of users ---- */
+
+/* Lines with their keys (principal_key()), the first after an end of line, too; and for those whose limits of names are their
+ * own a line of " KEY NAMED-BYTES NAMED-TENSORS": they may be given names before they have been here. */
+static char *front_users_text(const struct users *users, const struct limits *everybody, size_t *bytes) {
+    char *text = NULL, key[PRINCIPAL_NAME_BYTES];
+    struct limits limits;
+    FILE *out = open_memstream(&text, bytes);
+    if (!out)
+        return NULL;
+    fputc('\n', out);
+    for (unsigned i = 0; users && i < users->n_users; i++) {
+        struct principal principal = {.role = ROLE_NONE};
+        snprintf(principal.name, sizeof principal.name, "%s", users->users[i].name);
+        snprintf(principal.id, sizeof principal.id, "%s", users->users[i].id);
+        principal_key(&principal, key);
+        fprintf(out, "%s\n", key);
+        users_limits(users, principal.name, everybody, &limits);
+        if (limits.named_bytes != everybody->named_bytes || limits.named_tensors != everybody->named_tensors)
+            fprintf(out, " %s %" PRIu64 " %" PRIu64 "\n", key, limits.named_bytes, limits.named_tensors);
+    }
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static void front_tell_users(struct front *front) {
+    size_t bytes = 0;
+    char *text = front_users_text(front->login.users, &front->config->limits, &bytes);
+    int fd = text ? memfd_create("tensord-users", MFD_CLOEXEC) : -1;
+    if (fd < 0 || write(fd, text, bytes) != (ssize_t)bytes) {
+        log_event(LOG_LEVEL_ERROR, "users_untold", "cause", strerror(errno), NULL);
+    } else {
+        int before = front->users;
+        front->users = fd;
+        supervisor_set_users(&front->supervisor, fd);
+        fd = before;
+    }
+    if (fd >= 0)
+        close(fd);
+    free(text);
+}
+
+/* ---- logins ---- */
+
+/* From here on the connection counts for whom it has turned out to be. */
+static int front_count_login(struct front *front, uint64_t session, const struct principal *principal,
+                             struct fault *fault) {
+    int error = roster_identify(&front->roster, session, principal->name, &principal->limits, fault);
+    if (error == STATUS_LIMIT)
+        front->refusals[strstr(fault->message, "principal-sessions") ? REFUSAL_PRINCIPAL_SESSIONS
+                                                                     : REFUSAL_PRINCIPAL_CONNECTIONS]++;
+    return error;
+}
+
+static void front_answer_login(void *owner, uint64_t session, int status, const struct principal *principal,
+                               const struct fault *fault) {
+    struct worker_slot *slot = owner;
+    struct front *front = slot->owner;
+    struct channel_message message;
+    struct fault over;
+    if (!status && (status = front_count_login(front, session, principal, &over)))
+        fault = &over;
+    memset(&message, 0, sizeof message);
+    message.type = status ? CHANNEL_DENIED : CHANNEL_GRANTED;
+    message.login.session = session;
+    if (status)
+        message.login.fault = *fault;
+    else
+        message.login.principal = *principal;
+    /* Where the worker is another one by now, or takes no more, the connection is gone or its time for Hello runs out. */
+    worker_slot_send(slot, &message, -1);
+}
+
+static void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message) {
+    struct front *front = owner;
+    struct peer peer = message->login.peer;
+    struct principal principal;
+    struct fault fault = {0};
+    char token[sizeof message->login.token];
+    memcpy(token, message->login.token, sizeof token);
+    token[sizeof token - 1] = 0;
+    peer.address[sizeof peer.address - 1] = 0;
+    principal_end_texts(&peer.principal);
+    peer.certificate[sizeof peer.certificate - 1] = 0;
+    if (peer.tls && *peer.certificate)
+        login_certify(&front->login, &peer);
+    struct login_request request = {
+        .peer = &peer,
+        .token = token,
+        .done = front_answer_login,
+        .owner = slot,
+        .number = message->login.session,
+    };
+    int status = login_check(&front->login, &request, &principal, &fault);
+    if (status != STATUS_AGAIN)
+        front_answer_login(slot, request.number, status, &principal, &fault);
+    OPENSSL_cleanse(token, sizeof token);
+}
+
+static void front_revoke(void *owner, const struct principal *was, const struct principal *is) {
+    struct front *front = owner;
+    bool same = is && !strcmp(is->name, was->name);
+    if (same)
+        log_event(LOG_LEVEL_INFO, "role_changed", "principal", was->name, "credential", was->credential, "from",
+                  role_name(was->role), "to", role_name(is->role), NULL);
+    else
+        log_event(LOG_LEVEL_INFO, "revoked", "principal", was->name, "credential", was->credential,
+                  is ? "means_now" : NULL, is ? is->name : NULL, NULL);
+    supervisor_revoke(&front->supervisor, was);
+    control_revoke(front, was);
+}
+
+/* ---- reload ---- */
+
+/* The places of which a principal may have a quarter by default. */
+static void front_set_places(struct front *front) {
+    front->roster.places = front->config->max_connections;
+    front->roster.session_places = front->config->max_sessions * front->config->n_devices;
+}
+
+/* All that a reload reads. What is added here is read by reload_read() and takes effect in reload_apply(). */
+struct reload {
+    struct config config;
+    struct users *users; /* NULL: the configuration names no file of users */
+    struct front_tls_fresh tls;
+};
+
+/* Changes nothing but the room for connections, and says what is wrong. */
+static int reload_read(struct front *front, struct reload *reload, struct fault *fault) {
+    enum config_action action;
+    config_init(&reload->config);
+    reload->config.ignore_devices = true;
+    reload->users = NULL;
+    int error = config_read_flags(&reload->config, front->n_arguments, front->arguments, &action, fault);
+    /* The path of the file of users changes only by a restart, so this reads the path of the present configuration. */
+    if (!error && *front->config->users)
+        error = users_read(front->config->users, &reload->users, fault);
+    /* The paths of certificates change only by a restart, too. */
+    if (!error)
+        error = front_tls_read(front->config, &reload->tls, fault);
+    if (!error) {
+        error = loop_raise_descriptors(&front->loop, reload->config.max_connections, fault);
+        if (error)
+            front_tls_drop(&reload->tls);
+    }
+    if (error) {
+        users_destroy(reload->users);
+        reload->users = NULL;
+    }
+    return error;
+}
+
+static void reload_tell(void *owner, const char *key, bool taken) {
+    (void)owner;
+    if (taken)
+        log_event(LOG_LEVEL_INFO, "config_changed", "key", key, NULL);
+    else
+        log_event(LOG_LEVEL_WARNING, "config_ignored", "key", key, "cause", "it takes a restart to change", NULL);
+}
+
+/* Those who are here, and whose limits are others now. */
+static void reload_tell_limits(struct front *front, const struct users *before, const struct limits *everybody) {
+    const struct users *users = front->login.users;
+    const struct limits *now = &front->config->limits;
+    struct limits was, is;
+    if (memcmp(everybody, now, sizeof *now) != 0)
+        supervisor_set_limits(&front->supervisor, "", now);
+    for (unsigned i = 0; users && i < users->n_users; i++) {
+        const char *name = users->users[i].name;
+        users_limits(before, name, everybody, &was);
+        users_limits(users, name, now, &is);
+        if (!memcmp(&was, &is, sizeof is))
+            continue;
+        supervisor_set_limits(&front->supervisor, name, &is);
+        log_event(LOG_LEVEL_INFO, "limits_changed", "principal", name, NULL);
+    }
+}
+
+/* Cannot fail. The configuration first: the rights of users are worked out from it. Whoever may not stay is told so
+ * before anybody's limits change. */
+static void reload_apply(struct front *front, struct reload *reload) {
+    struct config *config = front->config;
+    struct limits everybody = config->limits;
+    struct users *before = NULL;
+    bool more = reload->config.max_connections > config->max_connections;
+    bool other_kernels = strcmp(reload->config.user_kernels, config->user_kernels) != 0;
+    config_take(config, &reload->config, reload_tell, NULL);
+    front_set_places(front);
+    if (more)
+        supervisor_set_places(&front->supervisor, config->max_connections);
+    if (other_kernels)
+        supervisor_set_kernels(&front->supervisor, config->user_kernels);
+    if (reload->users) {
+        before = login_replace_users(&front->login, reload->users);
+        users_compare(before, reload->users, front->login.expired, front_revoke, front);
+        front_tell_users(front);
+    }
+    reload_tell_limits(front, before, &everybody);
+    users_destroy(before);
+    front_tls_take(front, &reload->tls);
+}
+
+static void front_reload(struct front *front) {
+    static struct reload reload; /* large, and one thread */
+    struct fault fault;
+    char users[24];
+    if (reload_read(front, &reload, &fault)) {
+        log_event(LOG_LEVEL_ERROR, "reload_failed", "cause", fault.message, "kept", "the old settings", NULL);
+    } else {
+        reload_apply(front, &reload);
+        log_event(LOG_LEVEL_INFO, "reloaded", "users",
+                  log_text(users, sizeof users, "%u", front->login.users ? front->login.users->n_users : 0), NULL);
+    }
+}
 
 enum { FRONT_LEAVE_MS = 20, FRONT_LEAVE_TRIES = 50, FRONT_EXIT_FAILURE = 1, FRONT_EXIT_USAGE = 2 };
 
@@ -154,11 +376,6 @@ static int front_listen(struct front *front, struct fault *fault) {
             return error;
     }
     return inherited || config->n_listen ? STATUS_OK : listener_open_default(&front->listeners, fault);
-}
-
-void front_set_places(struct front *front) {
-    front->roster.places = front->config->max_connections;
-    front->roster.session_places = front->config->max_sessions * front->config->n_devices;
 }
 
 static void front_watch_signals(struct front *front) {

@@ -64,16 +64,3 @@ struct front {
 int front_run(struct config *config, const struct front_extension *extension, int count, char **arguments);
 /* Begins to end the daemon; `why` is for the log. */
 void front_drain(struct front *front, const char *why);
-/* What SIGHUP asks for: reads the configuration, the users and what else can change while the daemon runs. All of it is
- * read first, and where anything is wrong nothing changes, and the log says why. */
-void front_reload(struct front *front);
-
-/* The places of which by default a principal may have a quarter: as many as the configuration says now. */
-void front_set_places(struct front *front);
-/* A worker asks who a client of its is; answers it, maybe later. */
-void front_login(void *owner, struct worker_slot *slot, const struct channel_message *message);
-/* The users are others now. */
-void front_tell_users(struct front *front);
-/* Whoever was let in as `was`, by its credential, may not stay, here and at the workers; `is`: what that means now (NULL:
- * nothing). */
-void front_revoke(void *owner, const struct principal *was, const struct principal *is);

@@ -7,7 +7,6 @@
 #include <uv.h>
 
 #include "server/front/config.h"
-#include "server/front/login_source.h"
 #include "server/ipc/peer.h"
 #include "server/users/token_use.h"
 #include "server/users/users.h"
@@ -15,6 +14,27 @@
 enum {
     LOGIN_WAITING_MAX = 256,      /* failed logins whose answer is put off, of all sources */
     LOGIN_SOURCE_WAITING_MAX = 8, /* and of one */
+};
+
+/* Where failed logins came from, and for how long whoever comes from there has to wait: a delay that doubles with each
+ * failure, until a minute has gone without one. */
+enum {
+    LOGIN_SOURCES_MAX = 1024, /* that are remembered; then the oldest is forgotten */
+    LOGIN_FREE_FAILURES = 3,  /* before a source is slowed down */
+    LOGIN_DELAY_MS = 100,     /* at first, doubled with each failure, */
+    LOGIN_DELAY_MAX_MS = 2000,
+};
+
+struct login_source {
+    struct source source;
+    unsigned failures;
+    uint64_t last_ns; /* of the last one */
+};
+
+/* All zeroes: no failures. */
+struct login_source_table {
+    struct login_source sources[LOGIN_SOURCES_MAX];
+    unsigned n_sources;
 };
 
 struct login_counts {

@@ -1,14 +1,14 @@
 /* Places for connections (max-connections). A session that has lost its connection keeps its place until its client comes
  * back or its lease is over; a client that comes back says so in its preamble, and takes a kept place where no other is
  * free. So the preamble is read, for a moment, also of those that come when all is taken. Before that those that have not
- * said Hello give their places up, the oldest first (lobby.h). Some places are kept for those whom the system vouches for,
+ * said Hello give their places up, the oldest first (struct lobby). Some places are kept for those whom the system vouches for,
  * some of them for admins, and some beyond all others for control connections of admins, who are to look and to help when
  * all is taken. Front thread only. */
 #pragma once
 
 #include <stdbool.h>
 
-#include "server/front/lobby.h"
+#include "server/front/roster.h"
 #include "server/ipc/peer.h"
 
 struct front;

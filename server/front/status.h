@@ -13,3 +13,7 @@ int status_append(struct front *front, uint64_t sequence, const struct principal
  * of them, NULL none. */
 int status_use(struct front *front, const struct principal *viewer,
                int (*use)(void *owner, const Tensord__Status *status), void *owner);
+/* The operations, and the devices that have each. */
+int status_append_operations(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size);
+/* The configuration in force. */
+int status_append_config(const struct config *config, uint64_t sequence, uint8_t **bytes, size_t *size);

@@ -1,7 +1,9 @@
 #include "server/http/http_impl.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +12,32 @@
 #include "proto/net/url.h"
 #include "server/front/listener.h"
 #include "server/process/log.h"
+
+/* ---- the library ---- */
+
+#define HTTP_LIBRARY_FILE "libmicrohttpd.so.12"
+
+static int http_library_load(struct http_library *library, struct fault *fault) {
+    static const struct {
+        const char *name;
+        size_t offset;
+    } symbols[] = {
+#define X(name) {"MHD_" #name, offsetof(struct http_library, name)},
+        HTTP_LIBRARY_TABLE(X)
+#undef X
+    };
+    void *file = dlopen(HTTP_LIBRARY_FILE, RTLD_NOW | RTLD_LOCAL);
+    if (!file)
+        return fault_set(fault, STATUS_UNSUPPORTED, "http: it needs libmicrohttpd: %s", dlerror());
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *address = dlsym(file, symbols[i].name);
+        if (!address)
+            return fault_set(fault, STATUS_UNSUPPORTED, "http: %s has no %s: it is too old", HTTP_LIBRARY_FILE,
+                             symbols[i].name);
+        *(void **)((char *)library + symbols[i].offset) = address;
+    }
+    return STATUS_OK;
+}
 
 enum {
     HTTP_PEERS_MAX = 64,

@@ -1,6 +1,7 @@
 /* What the files of HTTP share. Front thread only. */
 #pragma once
 
+#include <microhttpd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/queue.h>
@@ -8,8 +9,31 @@
 
 #include "server/http/http.h"
 #include "server/http/http_history.h"
-#include "server/http/http_library.h"
 #include "server/ipc/peer.h"
+
+/* libmicrohttpd, loaded when HTTP is asked for: with all that it stands on, it would cost every start of the front and of
+ * each worker milliseconds and memory, and a daemon without HTTP runs where it is not installed. */
+/* X(name): the function MHD_name. */
+#define HTTP_LIBRARY_TABLE(X)                                                                                          \
+    X(start_daemon)                                                                                                    \
+    X(stop_daemon)                                                                                                     \
+    X(run)                                                                                                             \
+    X(get_timeout)                                                                                                     \
+    X(get_daemon_info)                                                                                                 \
+    X(add_connection)                                                                                                  \
+    X(get_connection_info)                                                                                             \
+    X(lookup_connection_value)                                                                                         \
+    X(queue_response)                                                                                                  \
+    X(create_response_from_buffer)                                                                                     \
+    X(create_response_from_buffer_with_free_callback_cls)                                                              \
+    X(add_response_header)                                                                                             \
+    X(destroy_response)
+
+struct http_library {
+#define X(name) __typeof__(&MHD_##name) name;
+    HTTP_LIBRARY_TABLE(X)
+#undef X
+};
 
 struct http_route;
 
@@ -64,15 +88,7 @@ bool http_is_busy(const struct http *http);
 /* Forgets the answers that were kept. */
 void http_route_finish(struct http *http);
 
-/* Whether a page of another site may not have sent this: a browser that was talked into taking another site's name for
- * this address (DNS rebinding) still sends that name. Addresses cannot be names of others; `hosts` are this one's. */
-bool http_host_is_ours(const char *host, const char *hosts);
-
-/* Whether the request shows a token that may read status, where such are needed (then http->admin is set): MHD_HTTP_OK, MHD_HTTP_UNAUTHORIZED, or
- * MHD_HTTP_TOO_MANY_REQUESTS after failures from the same address, and for how many seconds more. */
-unsigned http_login_check(struct http *http, struct MHD_Connection *connection, unsigned *wait_s);
-
-http_write http_write_metrics, http_write_status, http_write_healthz, http_write_readyz, http_write_history;
+http_write http_write_metrics;
 
 /* The dashboard: one page, made part of the program by embed.py. */
 extern const char http_dashboard[], http_dashboard_policy[];

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "proto/net/tls.h"
+#include "proto/wire/tensord.pb-c.h"
 #include "server/users/principal.h"
 
 /* What failed logins are counted for: an IPv4 address, an IPv6 network of 64 bits, which is what one host has as a rule,
@@ -35,3 +36,15 @@ struct peer {
     bool tls;                           /* speaks TLS from the preamble on */
     char certificate[TLS_NAME_MAX + 1]; /* the name in the one that it showed; "" before, and where it showed none */
 };
+
+/* Where a client runs: its process and its host, for whoever looks at a status. A Unix socket knows its peer's process; what
+ * comes over TCP can only say what it is. */
+enum { REMOTE_HOST_BYTES = 64 };
+
+struct remote {
+    uint32_t pid;                 /* 0: not known */
+    bool claimed;                 /* by the client alone */
+    char host[REMOTE_HOST_BYTES]; /* as the client calls it; "": this one, or not known */
+};
+
+void remote_find(struct remote *remote, int fd, bool tcp, const Tensord__Hello *hello);

@@ -5,21 +5,39 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "engine/device/device.h"
 #include "engine/session/session.h"
-#include "server/users/principal.h"
+#include "proto/ops/op.h"
+#include "server/ipc/peer.h"
 #include "server/ipc/refusal.h"
-#include "server/ipc/remote.h"
-#include "server/ipc/stats_operations.h"
+#include "server/users/principal.h"
 
 enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
+
+/* What a worker's device has of the table of operations: part of its stats page, written once, before the worker says that
+ * it is ready; so outside the page's lock. */
+enum { STATS_REASON_MAX = 112 };
+
+struct stats_operations {
+    struct stats_operation {
+        uint32_t supported;            /* bit DTYPE_F32 set: f32, of those of op_presented() */
+        char reason[STATS_REASON_MAX]; /* why one of these is missing; "" where none is */
+    } rows[OP_CODE_MAX];               /* by opcode */
+};
+
+/* In the worker. Touches pages of what is missing only. */
+void stats_operations_write(struct stats_operations *operations, struct device *device);
+/* In the front, which believes no text in the page to end by itself. */
+void stats_operations_read(const struct stats_operations *page, struct stats_operations *copy);
 
 /* Named tensors: the sums, and the principals that have the most bytes of them. */
 struct stats_names {
     uint64_t count, bytes;
     char fault[256]; /* why saved ones could not be restored; "": they could */
-    uint64_t unsaved, unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there is none, or no disk */
-    uint32_t failing;                   /* owners whose last saving failed */
-    char save_fault[256];               /* why not, where saving failed; "": it did not */
+    uint64_t unsaved,
+        unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there is none, or no disk */
+    uint32_t failing;     /* owners whose last saving failed */
+    char save_fault[256]; /* why not, where saving failed; "": it did not */
     unsigned n_owners;
     struct stats_owner {
         char principal[64];
@@ -92,7 +110,7 @@ struct stats_page {
     /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
      * left them when the worker dies. Outside the lock. */
     _Atomic uint64_t taken;
-    struct stats_places places; /* outside the lock */
+    struct stats_places places;   /* outside the lock */
     _Atomic uint32_t names_dirty; /* owners of names with changes that are not on the disk; outside the lock */
     /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
      * is not. Outside the lock. */

@@ -12,7 +12,6 @@
 #include "proto/net/transport.h"
 #include "proto/wire/frame.h"
 #include "server/ipc/peer.h"
-#include "server/ipc/remote.h"
 #include "server/worker/answer.h"
 #include "server/worker/lease.h"
 #include "server/worker/reply.h"
