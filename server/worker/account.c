@@ -244,10 +244,10 @@ void account_close_session(struct connection *connection, const struct account_w
     account_add_work(&account->ended, work);
 
     account->sessions--;
-    account->operations -= connection->operations_seen;
-    connection->operations_seen = 0;
-    account->waiting -= connection->wait_principal;
-    connection->wait_principal = false;
+    account->operations -= connection->hold.operations;
+    connection->hold.operations = 0;
+    account->waiting -= connection->hold.principal;
+    connection->hold.principal = false;
     account_wake(account); /* there is its room now */
 }
 
@@ -256,8 +256,8 @@ void account_close_session(struct connection *connection, const struct account_w
 static void account_note(struct connection *connection, uint64_t queued) {
     struct account *account = connection->account;
 
-    account->operations += queued - connection->operations_seen;
-    connection->operations_seen = queued;
+    account->operations += queued - connection->hold.operations;
+    connection->hold.operations = queued;
 }
 
 static struct connection *account_next(const struct account *account, struct connection *connection) {
@@ -272,7 +272,7 @@ static struct connection *account_look(struct account *account) {
 
     for (; at; at = account_next(account, at->next)) {
         account_note(at, session_queued(at->session));
-        if (!fullest || at->operations_seen > fullest->operations_seen)
+        if (!fullest || at->hold.operations > fullest->hold.operations)
             fullest = at;
     }
     return fullest;
@@ -286,12 +286,12 @@ static void account_on_room(void *owner) {
 static void account_wait(struct connection *connection, struct connection *fullest) {
     struct account *account = connection->account;
 
-    if (!connection->wait_principal)
+    if (!connection->hold.principal)
         account->service->refusals[REFUSAL_PRINCIPAL_OPERATIONS]++;
-    account->waiting += !connection->wait_principal;
-    connection->wait_principal = true;
-    if (!fullest->wait_room)
-        session_notify_room(fullest->session, fullest->operations_seen / 2, account_on_room, fullest);
+    account->waiting += !connection->hold.principal;
+    connection->hold.principal = true;
+    if (!fullest->hold.room)
+        session_notify_room(fullest->session, fullest->hold.operations / 2, account_on_room, fullest);
 }
 
 bool account_over(struct connection *connection, uint64_t queued) {
@@ -305,8 +305,8 @@ bool account_over(struct connection *connection, uint64_t queued) {
         account_wait(connection, fullest);
         return true;
     }
-    account->waiting -= connection->wait_principal;
-    connection->wait_principal = false;
+    account->waiting -= connection->hold.principal;
+    connection->hold.principal = false;
     return false;
 }
 
@@ -314,9 +314,9 @@ void account_wake(struct account *account) {
     struct connection *at = account->waiting ? account_next(account, account->service->connections) : NULL;
 
     for (; at; at = account_next(account, at->next)) {
-        if (!at->wait_principal)
+        if (!at->hold.principal)
             continue;
-        at->wait_principal = false;
+        at->hold.principal = false;
         service_mark_more(account->service, at);
     }
     account->waiting = 0;
@@ -335,8 +335,8 @@ size_t account_allowance(const struct connection *connection) {
 
     if (!account_is_limited(connection))
         return SIZE_MAX;
-    if (connection->grant < tokens)
-        tokens = connection->grant;
+    if (connection->hold.grant < tokens)
+        tokens = connection->hold.grant;
     return tokens > 0 ? (size_t)tokens : 0;
 }
 
@@ -347,7 +347,7 @@ void account_spend(struct connection *connection, size_t bytes) {
     if (!account_is_limited(connection))
         return;
     account->tokens -= (int64_t)bytes;
-    connection->grant -= (int64_t)bytes;
+    connection->hold.grant -= (int64_t)bytes;
 }
 
 static void account_refill(struct account *account, uint64_t now_ns) {
@@ -372,7 +372,7 @@ static void account_grant(struct connection *connection) {
         if (part < PRINCIPAL_GRANT_LEAST)
             part = PRINCIPAL_GRANT_LEAST;
     }
-    connection->grant = part;
+    connection->hold.grant = part;
 }
 
 static void account_measure_rate(struct account *account, uint64_t now_ns) {
@@ -412,7 +412,7 @@ void account_tick(struct service *service, uint64_t now_ns) {
             account_grant(c);
     for (struct connection *c = service->connections, *next; c; c = next) {
         next = c->next;
-        if (c->wait_rate && account_allowance(c) > 0)
-            connection_on_rate(c);
+        if (c->hold.rate && account_allowance(c) > 0)
+            throttle_on_rate(c);
     }
 }

@@ -33,7 +33,7 @@ struct account {
     struct tenant *tenant;
     unsigned connections, sessions;
     unsigned copies; /* that its sessions wait for from other devices */
-    unsigned kept; /* by whoever else needs it to be here */
+    unsigned kept;   /* by whoever else needs it to be here */
     /* Of user kernels (compile.h): asked for and not done, of these in a compiler now, and when one began last. */
     unsigned compiles, compiling;
     uint64_t compile_turn;

@@ -17,6 +17,30 @@ void answer_print(const struct connection *connection, const struct reply *reply
         wire_print(stderr, "->", &header, reply->head + FRAME_HEADER_BYTES);
 }
 
+void answer_charge(struct connection *connection, uint64_t cost) {
+    connection->out.cost += cost;
+}
+
+void answer_discharge(struct connection *connection, uint64_t cost) {
+    connection->out.cost -= cost;
+    if (connection->hold.output && connection->out.cost <= connection->account->limits.session_out_bytes / 2) {
+        connection->hold.output = false;
+        service_mark_more(connection->service, connection);
+    }
+}
+
+/* The cost of fetching tensor `id`: its size, but never more than a quarter of the window of reply bytes, so that requests are
+ * still read while a large tensor is on its way. (The bytes themselves are the session's own device memory, which is limited
+ * elsewhere.) */
+static uint64_t answer_fetch_cost(const struct connection *connection, uint64_t id) {
+    uint64_t most = connection->account->limits.session_out_bytes / 4, bytes = 0;
+    struct tensor_type type;
+
+    if (session_type(connection->session, id, &type))
+        bytes = (uint64_t)type_bytes(&type);
+    return bytes < most ? bytes : most;
+}
+
 /* Queues the reply that has been put into `answer`. */
 static void answer_queue(struct answer *answer) {
     struct connection *connection = answer->connection;
@@ -24,13 +48,13 @@ static void answer_queue(struct answer *answer) {
     answer_print(connection, &answer->reply);
     if (answer->once)
         outcome_remember(&connection->lease.outcomes, &answer->reply);
-    reply_queue_add(&connection->queue, &answer->reply);
+    reply_queue_add(&connection->out.queue, &answer->reply);
     service_mark_dirty(connection->service, connection);
 }
 
 static void answer_unlink(struct answer *answer) {
-    if (answer->connection->publishing == answer)
-        answer->connection->publishing = NULL;
+    if (answer->connection->request.publishing == answer)
+        answer->connection->request.publishing = NULL;
     if (!answer->previous)
         return;
     *answer->previous = answer->next;
@@ -51,7 +75,7 @@ static void answer_free(struct service *service, struct answer *answer) {
 static void answer_drop_compile(struct answer *answer) {
     const struct connection *connection = answer->connection;
 
-    if (connection->state != CONNECTION_OPEN || !connection->unplugging || !compile_leave(answer->compile))
+    if (connection->state != CONNECTION_OPEN || !connection->end.unplugging || !compile_leave(answer->compile))
         compile_let_go(answer->compile);
 }
 
@@ -69,7 +93,7 @@ static void answer_destroy(struct answer *answer) {
     else if (answer->kind == ANSWER_DATA)
         free(answer->data);
     answer_unlink(answer);
-    connection_discharge(answer->connection, answer->cost);
+    answer_discharge(answer->connection, answer->cost);
     answer_free(answer->connection->service, answer);
 }
 
@@ -91,7 +115,7 @@ static void answer_init(struct answer *answer, struct connection *connection, in
     answer->kind = kind;
     answer->sequence = sequence;
     answer->cost = sizeof *answer + bytes;
-    connection_charge(connection, answer->cost);
+    answer_charge(connection, answer->cost);
 }
 
 static struct answer *answer_create(struct connection *connection, int kind, uint64_t sequence, uint64_t bytes) {
@@ -105,11 +129,11 @@ static struct answer *answer_create(struct connection *connection, int kind, uin
 static void answer_link(struct answer *answer) {
     struct connection *connection = answer->connection;
 
-    answer->next = connection->pending;
-    answer->previous = &connection->pending;
+    answer->next = connection->out.pending;
+    answer->previous = &connection->out.pending;
     if (answer->next)
         answer->next->previous = &answer->next;
-    connection->pending = answer;
+    connection->out.pending = answer;
 }
 
 int answer_message(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
@@ -183,7 +207,7 @@ static void answer_hungry(struct reply *reply) {
 }
 
 int answer_fetch(struct connection *connection, uint64_t sequence, uint64_t id, uint64_t offset) {
-    struct answer *answer = answer_create(connection, ANSWER_FETCH, sequence, connection_fetch_cost(connection, id));
+    struct answer *answer = answer_create(connection, ANSWER_FETCH, sequence, answer_fetch_cost(connection, id));
 
     if (!answer)
         return STATUS_NO_HOST_MEMORY;
@@ -256,7 +280,7 @@ static size_t answer_keep_log(struct answer *answer, struct kernel_job *job) {
         job->source = NULL;
     }
     answer->cost += bytes;
-    connection_charge(answer->connection, bytes);
+    answer_charge(answer->connection, bytes);
     return bytes;
 }
 
@@ -300,16 +324,16 @@ int answer_publish(struct connection *connection, uint64_t sequence, const Tenso
         answer_destroy(answer);
         return STATUS_NO_HOST_MEMORY;
     }
-    connection->publishing = answer;
+    connection->request.publishing = answer;
     return answer_publish_on(connection);
 }
 
 int answer_publish_on(struct connection *connection) {
-    struct publish *publish = connection->publishing->publish;
+    struct publish *publish = connection->request.publishing->publish;
 
     if (publish_hold_some(publish) == STATUS_AGAIN)
         return STATUS_AGAIN;
-    connection->publishing = NULL;
+    connection->request.publishing = NULL;
     publish_step(publish);
     return STATUS_OK;
 }
@@ -371,16 +395,16 @@ int answer_data(struct connection *connection, unsigned type, uint64_t sequence,
 }
 
 bool answer_cancel_some(struct connection *connection) {
-    while (connection->pending) {
-        answer_destroy(connection->pending);
-        if (budget_spent(connection->service->budget, CONNECTION_ANSWER_STEPS))
+    while (connection->out.pending) {
+        answer_destroy(connection->out.pending);
+        if (budget_spent(connection->service->budget, CONNECTION_REPLY_STEPS))
             break;
     }
-    return !connection->pending;
+    return !connection->out.pending;
 }
 
 void answer_fail(struct connection *connection, const struct fault *fault) {
-    struct answer *answer = connection->pending;
+    struct answer *answer = connection->out.pending;
     unsigned type = FRAME_DONE;
 
     if (answer->kind == ANSWER_FETCH) {

@@ -32,6 +32,16 @@ struct answer {
     };
 };
 
+/* What a connection is to send. */
+struct answers {
+    struct reply_queue queue;
+    struct answer *pending; /* the requests that have no reply yet */
+    uint64_t cost;          /* bytes of replies, asked for and not yet sent */
+};
+/* Charge and give back bytes of replies. */
+void answer_charge(struct connection *connection, uint64_t cost);
+void answer_discharge(struct connection *connection, uint64_t cost);
+
 /* These queue a reply at once or later. STATUS_NO_HOST_MEMORY without memory for it. */
 int answer_message(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message);
 /* The bytes from `offset` on. */

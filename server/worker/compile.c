@@ -105,7 +105,7 @@ static void compile_return(struct compile *compile) {
     while (*at != compile)
         at = &(*at)->next;
     *at = compile->next;
-    connection_discharge(compile->left, compile->left_cost);
+    answer_discharge(compile->left, compile->left_cost);
     compile->left = NULL;
 }
 
@@ -296,7 +296,7 @@ bool compile_leave(struct compile *compile) {
         return false;
     compile->left = compile->answer->connection;
     compile->left_cost = strlen(compile->job.source) + strlen(compile->job.name);
-    connection_charge(compile->left, compile->left_cost);
+    answer_charge(compile->left, compile->left_cost);
     compile->answer = NULL;
     compile->next = queue->left;
     queue->left = compile;

@@ -60,8 +60,8 @@ static pid_t lease_process(int fd, uint32_t claimed) {
 static void lease_meet(struct connection *connection, const Tensord__Hello *hello) {
     struct lease *lease = &connection->lease;
 
-    lease->process = lease_process(connection->transport.fd, hello->process);
-    remote_find(&connection->remote, connection->transport.fd, connection->tcp, hello);
+    lease->process = lease_process(connection->socket.transport.fd, hello->process);
+    remote_find(&connection->remote, connection->socket.transport.fd, connection->socket.tcp, hello);
     lease->heartbeat_ms = hello->heartbeat_ms;
     if (lease->heartbeat_ms && lease->heartbeat_ms < LEASE_HEARTBEAT_LEAST_MS)
         lease->heartbeat_ms = LEASE_HEARTBEAT_LEAST_MS;
@@ -100,7 +100,7 @@ static void lease_acked(struct reply *reply) {
     struct connection *connection = (struct connection *)((char *)lease - offsetof(struct connection, lease));
 
     lease->acking = false;
-    if (lease->ack_due && connection->poll && connection->state == CONNECTION_OPEN)
+    if (lease->ack_due && connection->socket.poll && connection->state == CONNECTION_OPEN)
         lease_ack(connection);
 }
 
@@ -118,7 +118,7 @@ void lease_ack(struct connection *connection) {
     lease->ack.sent = lease_acked;
     reply_message(&lease->ack, FRAME_ACK, 0, &ack.base);
     answer_print(connection, &lease->ack);
-    reply_queue_add(&connection->queue, &lease->ack);
+    reply_queue_add(&connection->out.queue, &lease->ack);
     service_mark_dirty(connection->service, connection);
 }
 
@@ -153,9 +153,9 @@ static const struct frame_handler lease_scan_handler = {lease_scan_message, NULL
 static size_t lease_left(const struct connection *connection) {
     int bytes = 0;
 
-    if (ioctl(connection->transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
+    if (ioctl(connection->socket.transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
         bytes = LEASE_SCAN_BYTES;
-    return (size_t)bytes + (connection->transport.tls ? LEASE_SCAN_AHEAD : 0);
+    return (size_t)bytes + (connection->socket.transport.tls ? LEASE_SCAN_AHEAD : 0);
 }
 
 /* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
@@ -164,7 +164,7 @@ static size_t lease_left(const struct connection *connection) {
 static void lease_scan_begin(struct connection *connection) {
     struct lease_scan *scan = &connection->lease.scan;
 
-    if (connection->eof || frame_reader_copy(&connection->reader, &scan->reader))
+    if (connection->socket.eof || frame_reader_copy(&connection->in.reader, &scan->reader))
         return;
     scan->on = true;
     scan->left = lease_left(connection);
@@ -180,7 +180,7 @@ static void lease_scan_read(struct connection *connection) {
     ssize_t got;
 
     frame_reader_want(&scan->reader, &place, &want);
-    got = transport_read(connection->poll ? &connection->transport : &scan->transport, place, want);
+    got = transport_read(connection->socket.poll ? &connection->socket.transport : &scan->transport, place, want);
     if (got > 0)
         account_spend(connection, (size_t)got);
     if (got <= 0 || frame_reader_advance(&scan->reader, (size_t)got, &lease_scan_handler, connection, NULL))
@@ -208,7 +208,7 @@ bool lease_scan_some(struct connection *connection) {
 /* What has come of a frame that will be counted is kept for a client that goes on within it. */
 static void lease_cut(struct connection *connection) {
     struct lease *lease = &connection->lease;
-    struct frame_reader *reader = &connection->reader;
+    struct frame_reader *reader = &connection->in.reader;
 
     lease->cut_bytes = frame_reader_begun(reader);
     if (lease->cut_bytes == 0 || !request_counted(reader->header.type) || reader->stopped)
@@ -247,8 +247,8 @@ static void lease_detach(struct connection *connection, const char *reason) {
     service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = clock_now_ms() + connection->account->limits.session_lease;
     if (lease->scan.on) {
-        lease->scan.transport = connection->transport;
-        connection->transport = (struct transport){.fd = -1};
+        lease->scan.transport = connection->socket.transport;
+        connection->socket.transport = (struct transport){.fd = -1};
     }
     lease_unplug(connection); /* and only then its connection's given back */
     link_in_extend(connection);
@@ -310,9 +310,9 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     if (!lease_presented(connection, fresh, &hello->resume_secret))
         return fault_set(fault, STATUS_DENIED, "session %lu is another's: the secret or the user is not its own",
                          hello->resume_session);
-    if (connection->poll) /* the client knows better than we that it is of no use */
+    if (connection->socket.poll) /* the client knows better than we that it is of no use */
         lease_detach(connection, "its client has another connection");
-    if (connection->unplugging) {
+    if (connection->end.unplugging) {
         service_mark_more(service, fresh);
         return STATUS_AGAIN;
     }
@@ -321,15 +321,15 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     fresh->lease.claim_sequence = sequence;
     fresh->lease.version = hello->version_max;
     fresh->lease.within = hello->resume_within;
-    frame_reader_pause(&fresh->reader);
+    frame_reader_pause(&fresh->in.reader);
     return STATUS_OK;
 }
 
 /* After the session has a socket again: its reader goes on within the frame that was cut, or that comes once more. */
 static void lease_go_on(struct connection *connection, struct frame_reader *cut, bool within) {
-    if (within && cut->buffer && frame_reader_follow(cut, &connection->reader) == STATUS_OK) {
-        frame_reader_finish(&connection->reader);
-        connection->reader = *cut;
+    if (within && cut->buffer && frame_reader_follow(cut, &connection->in.reader) == STATUS_OK) {
+        frame_reader_finish(&connection->in.reader);
+        connection->in.reader = *cut;
         return;
     }
     connection->lease.cut_bytes = 0;
@@ -372,9 +372,9 @@ static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
     char reason[64];
 
     /* While nothing is read nothing can be heard. */
-    if (lease->heard || connection->reader.paused || connection->draining || connection->wait_rate)
+    if (lease->heard || connection->in.reader.paused || connection->in.draining || connection->hold.rate)
         lease->heard_ms = now_ms;
-    if (lease->said || connection->blocked)
+    if (lease->said || connection->socket.blocked)
         lease->said_ms = now_ms;
     lease->heard = lease->said = false;
     if (timeout_ms && now_ms - lease->heard_ms >= timeout_ms) {
@@ -394,7 +394,7 @@ bool lease_tick(struct connection *connection, uint64_t now_ms) {
 
     if (!lease->granted || connection->state != CONNECTION_OPEN)
         return true;
-    if (connection->poll)
+    if (connection->socket.poll)
         return lease_heartbeat(connection, now_ms);
     if (lease_orphaned(lease))
         connection_destroy(connection, "the client's process has ended");

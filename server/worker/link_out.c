@@ -184,7 +184,7 @@ static void link_out_destroy(struct link_out *out) {
     link_out_leave_route(out);
     LIST_REMOVE(out, own);
     feed_finish(&out->feed);
-    connection_discharge(out->connection, out->cost);
+    answer_discharge(out->connection, out->cost);
     if (out->state == LINK_OUT_OPEN) {
         uv_close((uv_handle_t *)&out->poll, link_out_free);
         close(out->fd);
@@ -317,7 +317,7 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
     out->reply.hungry = link_out_hungry;
     /* Not the tensor's bytes: they leave by the link, so a client that does not read cannot hold them up. */
     out->cost = sizeof *out + sizeof *route;
-    connection_charge(connection, out->cost);
+    answer_charge(connection, out->cost);
     reply_queue_init(&out->queue);
     snprintf(out->device, sizeof out->device, "%s", device);
     memcpy(out->ticket, ticket, LINK_TICKET_BYTES);

@@ -60,7 +60,7 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
 }
 
 static void request_log_open(const struct connection *connection) {
-    const char *cipher = transport_cipher(&connection->transport);
+    const char *cipher = transport_cipher(&connection->socket.transport);
     char number[24];
 
     log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_open", "session",
@@ -98,7 +98,7 @@ static int request_hello(struct connection *connection, const struct frame_heade
                          hello->version_min, hello->version_max, PROTOCOL_VERSION_MIN, PROTOCOL_VERSION_MAX);
     if (strlen(hello->client) > BATCH_LABEL_MAX)
         return REQUEST_PROTOCOL(fault, "the client's name has more than %d bytes", BATCH_LABEL_MAX);
-    if (connection->kept && !hello->resume_session) {
+    if (connection->socket.kept && !hello->resume_session) {
         connection->service->refusals[REFUSAL_MAX_CONNECTIONS]++;
         return fault_set(fault, STATUS_LIMIT,
                          "the daemon's places are taken but for sessions that come back, and this "
@@ -113,9 +113,9 @@ static int request_hello(struct connection *connection, const struct frame_heade
     if (status)
         return status;
     snprintf(connection->client, sizeof connection->client, "%s", hello->client);
-    remote_find(&connection->remote, connection->transport.fd, connection->tcp, hello);
-    connection->deadline_ms = 0;
-    frame_reader_limits(&connection->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
+    remote_find(&connection->remote, connection->socket.transport.fd, connection->socket.tcp, hello);
+    connection->end.deadline_ms = 0;
+    frame_reader_limits(&connection->in.reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     request_log_open(connection);
     connection_greet(connection);
     lease_grant(connection, hello);
@@ -208,7 +208,7 @@ void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape
  * to reconnect meanwhile. */
 static int request_batch_begin(struct connection *connection, const Tensord__Batch *message,
                                struct batch_cursor *cursor, struct fault *fault) {
-    struct request_batch *batch = &connection->batch;
+    struct request_batch *batch = &connection->request.batch;
 
     batch_cursor_init(cursor, message);
     if (!batch->begun) {
@@ -250,7 +250,7 @@ static void request_batch_back(struct batch_cursor *cursor, const struct batch_o
 
 /* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
 static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
-    struct request_batch *batch = &connection->batch;
+    struct request_batch *batch = &connection->request.batch;
 
     batch->begun = true;
     batch->op = cursor->op;
@@ -288,8 +288,8 @@ static int request_batch(struct connection *connection, const struct frame_heade
     if (request_batch_begin(connection, batch, &cursor, fault))
         return STATUS_PROTOCOL;
     request_batch_share(connection, header);
-    request.sequence = connection->batch.sequence;
-    request.output = connection->batch.output;
+    request.sequence = connection->request.batch.sequence;
+    request.output = connection->request.batch.output;
     while ((more = batch_cursor_next(&cursor, &op, fault)) > 0) {
         if (op.label && request_label(op.label, fault))
             return STATUS_PROTOCOL;
@@ -310,14 +310,14 @@ static int request_batch(struct connection *connection, const struct frame_heade
             request.output += op.n_outputs;
         }
         if (again || (budget_spent(budget, REQUEST_OPERATION_STEPS) && cursor.op < batch->n_heads)) {
-            connection->batch.sequence = request.sequence;
-            connection->batch.output = request.output;
+            connection->request.batch.sequence = request.sequence;
+            connection->request.batch.output = request.output;
             if (again)
                 request_batch_back(&cursor, &op);
             return request_batch_put_off(connection, &cursor);
         }
     }
-    connection->batch.begun = false;
+    connection->request.batch.begun = false;
     connection->operations = request.sequence - 1;
     if (more < 0)
         return STATUS_PROTOCOL;
@@ -530,7 +530,7 @@ static ProtobufCMessage *request_read(const struct connection *connection, const
                          REQUEST_FIELDS_MAX);
         return NULL;
     }
-    if (connection->service->wire && !connection->batch.begun)
+    if (connection->service->wire && !connection->request.batch.begun)
         wire_print(stderr, "<-", header, message);
     arena_reset(arena);
     unpacked = protobuf_c_message_unpack(descriptor, &arena->allocator, header->message_bytes, message);
@@ -557,24 +557,24 @@ int request_handle(struct connection *connection, const struct frame_header *hea
                    uint8_t **sink, struct fault *fault) {
     const struct request_row *row = request_row(connection, header, fault);
     const struct arena *arena = &connection->service->arena;
-    ProtobufCMessage *unpacked = connection->put_off_at == arena->resets ? connection->put_off : NULL;
+    ProtobufCMessage *unpacked = connection->request.message_at == arena->resets ? connection->request.message : NULL;
     int status;
 
     if (!row)
         return (int)fault->code;
     /* A Publish that has been put off has copied its message: parsing it again each turn would cost more than the values. */
-    if (connection->publishing)
+    if (connection->request.publishing)
         return request_later(connection, answer_publish_on(connection));
     if (!unpacked)
         unpacked = request_read(connection, row->descriptor, header, message, fault);
-    connection->put_off = NULL;
+    connection->request.message = NULL;
     if (!unpacked)
         return (int)fault->code;
     status = row->once ? request_once(connection, row, header, unpacked, sink, fault)
                        : row->handle(connection, header, unpacked, sink, fault);
-    if (status == STATUS_AGAIN && connection->batch.begun) {
-        connection->put_off = unpacked;
-        connection->put_off_at = arena->resets;
+    if (status == STATUS_AGAIN && connection->request.batch.begun) {
+        connection->request.message = unpacked;
+        connection->request.message_at = arena->resets;
     }
     if (status == STATUS_NO_HOST_MEMORY && fault && !fault->code)
         fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to answer %s", frame_type_name(header->type));

@@ -3,13 +3,16 @@
  * thread only. */
 #pragma once
 
+#include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/ops/status.h"
 #include "proto/wire/frame.h"
 
+struct answer;
 struct connection;
+struct request_upload;
 
 /* Where a Batch goes on whose operations were more than its turn had time for. */
 struct request_batch {
@@ -18,6 +21,19 @@ struct request_batch {
     size_t heads;   /* and how many it has */
     size_t op, input, integer, floating, label, wide;
     uint64_t sequence, output; /* of the next operation */
+};
+
+/* Requests of a connection that are not finished. */
+struct request_progress {
+    struct request_upload *uploads, *receiving; /* begun; the one whose chunk is coming in now */
+    struct request_upload *again; /* the frame of its chunk was put off, or was cut, and comes again; else NULL */
+    unsigned n_uploads;
+    struct request_batch batch; /* the rest of a batch that was put off, or was cut */
+    /* The message of a frame that was put off, as it was parsed into the service's arena; NULL: none. It is still there
+     * while the arena has been reset so many times. */
+    ProtobufCMessage *message;
+    uint64_t message_at;
+    struct answer *publishing; /* to a Publish that was put off; else NULL */
 };
 
 /* One frame's message. Where tensor bytes follow, *sink is set to where they belong. */

@@ -18,7 +18,7 @@ static int request_kernel_allowed(const struct connection *connection, struct fa
 static unsigned request_compiles(const struct connection *connection) {
     unsigned n = 0;
 
-    for (const struct answer *answer = connection->pending; answer; answer = answer->next)
+    for (const struct answer *answer = connection->out.pending; answer; answer = answer->next)
         n += answer->kind == ANSWER_COMPILE;
     return n;
 }

@@ -28,14 +28,14 @@ static void request_upload_remove(struct connection *connection, struct request_
     *upload->previous = upload->next;
     if (upload->next)
         upload->next->previous = upload->previous;
-    connection->n_uploads--;
+    connection->request.n_uploads--;
     host_give(connection->session, sizeof *upload);
     free(upload);
 }
 
 /* There is memory for the chunk that has been put off. */
 static void request_upload_room(struct upload *upload) {
-    connection_on_staging(
+    throttle_on_staging(
         ((struct request_upload *)((char *)upload - offsetof(struct request_upload, upload)))->connection);
 }
 
@@ -89,15 +89,15 @@ static int request_upload_expect(struct connection *connection, struct request_u
                                 payload, upload->chunk);
     if (payload > 0 && !upload->place) {
         upload->place = upload->bound ? upload_chunk(&upload->upload, upload->received, (int64_t)payload) : NULL;
-        connection->wait_staging = upload->bound && upload->upload.later;
-        connection->held = connection->wait_staging ? upload : NULL;
-        if (connection->wait_staging)
+        connection->hold.staging = upload->bound && upload->upload.later;
+        connection->request.again = connection->hold.staging ? upload : NULL;
+        if (connection->hold.staging)
             return STATUS_AGAIN;
     }
-    connection->held = NULL;
+    connection->request.again = NULL;
     if (payload > 0) {
         upload->chunk = payload;
-        connection->receiving = upload;
+        connection->request.receiving = upload;
         *sink = upload->place;
     } else if (upload->total == 0) {
         request_upload_end(upload, NULL);
@@ -109,7 +109,7 @@ static int request_upload_expect(struct connection *connection, struct request_u
 int request_upload(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                    uint8_t **sink, struct fault *fault) {
     const Tensord__Upload *upload = (const Tensord__Upload *)message;
-    struct request_upload *entry = connection->held;
+    struct request_upload *entry = connection->request.again;
 
     if (entry && entry->id != upload->id)
         return REQUEST_PROTOCOL(fault, "upload %lu came where %lu was due again", upload->id, entry->id);
@@ -117,18 +117,18 @@ int request_upload(struct connection *connection, const struct frame_header *hea
         return request_upload_expect(connection, entry, header->payload_bytes, sink, fault);
     if (request_sequence(connection, upload->sequence, fault) || request_label(upload->label, fault))
         return STATUS_PROTOCOL;
-    if (connection->n_uploads >= REQUEST_UPLOADS_MAX)
+    if (connection->request.n_uploads >= REQUEST_UPLOADS_MAX)
         return fault_set(fault, STATUS_LIMIT, "%d uploads are under way already", REQUEST_UPLOADS_MAX);
     entry = calloc(1, sizeof *entry);
     if (!entry)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
     entry->connection = connection;
-    entry->next = connection->uploads;
-    entry->previous = &connection->uploads;
+    entry->next = connection->request.uploads;
+    entry->previous = &connection->request.uploads;
     if (entry->next)
         entry->next->previous = &entry->next;
-    connection->uploads = entry;
-    connection->n_uploads++;
+    connection->request.uploads = entry;
+    connection->request.n_uploads++;
     host_note(connection->session, sizeof *entry);
     if (!request_upload_bind(connection, upload, entry)) {
         request_upload_remove(connection, entry);
@@ -140,7 +140,7 @@ int request_upload(struct connection *connection, const struct frame_header *hea
 int request_upload_chunk(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__UploadChunk *chunk = (const Tensord__UploadChunk *)message;
-    struct request_upload *upload = connection->uploads;
+    struct request_upload *upload = connection->request.uploads;
 
     while (upload && upload->id != chunk->id)
         upload = upload->next;
@@ -155,11 +155,11 @@ int request_upload_chunk(struct connection *connection, const struct frame_heade
 }
 
 int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault) {
-    struct request_upload *upload = connection->receiving;
+    struct request_upload *upload = connection->request.receiving;
     uint64_t bytes = header->payload_bytes;
 
     (void)fault;
-    connection->receiving = NULL;
+    connection->request.receiving = NULL;
     connection->service->bytes_in += bytes;
     /* Kernels may rely on a bool being 0 or 1. */
     if (upload->dtype == DTYPE_BOOL && upload->place)
@@ -177,23 +177,23 @@ int request_payload(struct connection *connection, const struct frame_header *he
 }
 
 void request_cut(struct connection *connection) {
-    if (connection->receiving)
-        connection->held = connection->receiving;
-    connection->receiving = NULL;
+    if (connection->request.receiving)
+        connection->request.again = connection->request.receiving;
+    connection->request.receiving = NULL;
 }
 
 bool request_drop_uploads(struct connection *connection) {
     const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the data had come"};
     bool over = false;
 
-    while (connection->uploads && !over) {
-        request_upload_end(connection->uploads, &gone);
-        request_upload_remove(connection, connection->uploads);
+    while (connection->request.uploads && !over) {
+        request_upload_end(connection->request.uploads, &gone);
+        request_upload_remove(connection, connection->request.uploads);
         over = budget_spent(connection->service->budget, REQUEST_UPLOAD_STEPS);
     }
-    if (connection->uploads)
+    if (connection->request.uploads)
         return false;
-    connection->receiving = connection->held = NULL;
-    connection->wait_staging = false;
+    connection->request.receiving = connection->request.again = NULL;
+    connection->hold.staging = false;
     return true;
 }

@@ -54,31 +54,31 @@ bool service_is_late(const struct service *service) {
 
 /* Small replies are not held up by large ones of others. */
 void service_mark_dirty(struct service *service, struct connection *connection) {
-    if (connection->dirty || connection->state == CONNECTION_ENDED)
+    if (connection->turn.dirty || connection->state == CONNECTION_ENDED)
         return;
-    connection->dirty = true;
-    if (connection->queue.bulk)
-        TAILQ_INSERT_TAIL(&service->dirty, connection, dirty_link);
+    connection->turn.dirty = true;
+    if (connection->out.queue.bulk)
+        TAILQ_INSERT_TAIL(&service->dirty, connection, turn.dirty_link);
     else
-        TAILQ_INSERT_HEAD(&service->dirty, connection, dirty_link);
+        TAILQ_INSERT_HEAD(&service->dirty, connection, turn.dirty_link);
 }
 
 void service_mark_more(struct service *service, struct connection *connection) {
-    if (connection->more || connection->state == CONNECTION_ENDED)
+    if (connection->turn.more || connection->state == CONNECTION_ENDED)
         return;
-    connection->more = connection->used_ns < SERVICE_LIGHT_NS ? &service->light : &service->heavy;
-    TAILQ_INSERT_TAIL(connection->more, connection, more_link);
+    connection->turn.more = connection->turn.used_ns < SERVICE_LIGHT_NS ? &service->light : &service->heavy;
+    TAILQ_INSERT_TAIL(connection->turn.more, connection, turn.more_link);
 }
 
 void service_mark_ending(struct service *service, struct connection *connection) {
-    TAILQ_INSERT_TAIL(&service->ending, connection, more_link);
+    TAILQ_INSERT_TAIL(&service->ending, connection, turn.more_link);
 }
 
 void service_mark_giving_up(struct service *service, struct connection *connection) {
-    if (connection->ends_some)
+    if (connection->end.listed)
         return;
-    connection->ends_some = true;
-    TAILQ_INSERT_TAIL(&service->giving_up, connection, end_link);
+    connection->end.listed = true;
+    TAILQ_INSERT_TAIL(&service->giving_up, connection, turn.end_link);
 }
 
 /* All that is small, and of what is large as much as the turn's time allows. */
@@ -87,11 +87,11 @@ static void service_flush(struct service *service) {
     bool some = false;
 
     while ((connection = TAILQ_FIRST(&service->dirty))) {
-        if (connection->queue.bulk && some && (budget_look(service->budget), service_is_late(service)))
+        if (connection->out.queue.bulk && some && (budget_look(service->budget), service_is_late(service)))
             return;
-        some |= connection->queue.bulk != NULL;
-        TAILQ_REMOVE(&service->dirty, connection, dirty_link);
-        connection->dirty = false;
+        some |= connection->out.queue.bulk != NULL;
+        TAILQ_REMOVE(&service->dirty, connection, turn.dirty_link);
+        connection->turn.dirty = false;
         connection_flush(connection);
     }
 }
@@ -103,8 +103,8 @@ static void service_resume_queue(struct service *service, struct connection_queu
 
     while (!end && (connection = TAILQ_FIRST(queue))) {
         end = connection == last;
-        TAILQ_REMOVE(queue, connection, more_link);
-        connection->more = NULL;
+        TAILQ_REMOVE(queue, connection, turn.more_link);
+        connection->turn.more = NULL;
         connection_resume(connection);
         end |= service_is_late(service);
     }
@@ -127,9 +127,9 @@ static void service_end_some(struct service *service) {
         over = budget_spent(budget, SERVICE_ENDS_STEPS);
     }
     while (!over && (connection = TAILQ_FIRST(&service->ending))) {
-        TAILQ_REMOVE(&service->ending, connection, more_link);
+        TAILQ_REMOVE(&service->ending, connection, turn.more_link);
         if (!connection_end_some(connection)) {
-            TAILQ_INSERT_HEAD(&service->ending, connection, more_link);
+            TAILQ_INSERT_HEAD(&service->ending, connection, turn.more_link);
             return;
         }
         over = budget_spent(budget, SERVICE_ENDS_STEPS);
@@ -229,7 +229,7 @@ static void service_on_alarm(uv_timer_t *alarm) {
     while (connection) {
         struct connection *next = connection->next;
 
-        if (!connection->poll) /* nobody's at the moment: its lease runs */
+        if (!connection->socket.poll) /* nobody's at the moment: its lease runs */
             lease_tick(connection, now);
         connection = next;
     }

@@ -32,6 +32,14 @@ struct publish;
 TAILQ_HEAD(connection_queue, connection);
 TAILQ_HEAD(publish_queue, publish);
 
+/* A connection's places in the queues of its service. */
+struct service_turn {
+    TAILQ_ENTRY(connection) dirty_link, more_link, end_link;
+    bool dirty;
+    struct connection_queue *more; /* the queue where it waits with frames; NULL: none */
+    uint64_t used_ns;              /* of the loop's time since the last tick */
+};
+
 enum {
     SERVICE_TICK_MS = 100,
     SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is being closed */

@@ -151,7 +151,7 @@ static bool trace_feed_send(struct service *service, const Tensord__TraceEvents 
     reply_message_data(&frame->reply, FRAME_TRACE_DATA, feed->sequence, &data.base, frame->payload, bytes);
     frame->reply.bulk = true; /* small ones would overtake large ones */
     feed->in_flight++;
-    reply_queue_add(&feed->connection->queue, &frame->reply);
+    reply_queue_add(&feed->connection->out.queue, &frame->reply);
     service_mark_dirty(service, feed->connection);
     return true;
 }

@@ -127,7 +127,7 @@ static void worker_evict(struct worker *worker, uint64_t session) {
     struct connection *connection = worker->service.connections;
     struct fault fault;
 
-    while (connection && connection->guest != session)
+    while (connection && connection->socket.guest != session)
         connection = connection->next;
     if (!connection)
         return;
@@ -139,7 +139,7 @@ static void worker_evict(struct worker *worker, uint64_t session) {
     fault_set(&fault, STATUS_LIMIT, "%s", CHANNEL_EVICTED);
     worker->service.rejections[STATUS_LIMIT]++;
     if (!connection->peer.tls)
-        farewell_send(connection->transport.fd, &fault);
+        farewell_send(connection->socket.transport.fd, &fault);
     connection_destroy(connection, fault.message);
 }
 

@@ -110,8 +110,8 @@ static void worker_stats_session(struct connection *connection, uint64_t now, st
     memcpy(out->last_failure, session.last_failure, sizeof out->last_failure);
     memcpy(out->label, session.label, sizeof out->label);
     out->allow_tf32 = session.allow_tf32;
-    snprintf(out->tls_cipher, sizeof out->tls_cipher, "%s", transport_cipher(&connection->transport));
-    out->tls_resumed = transport_resumed(&connection->transport);
+    snprintf(out->tls_cipher, sizeof out->tls_cipher, "%s", transport_cipher(&connection->socket.transport));
+    out->tls_resumed = transport_resumed(&connection->socket.transport);
     out->lease_until_ns = connection->lease.until_ms * 1000000u;
     out->reconnects = connection->lease.reconnects;
     out->live_limit = connection->account->limits.session_bytes;
@@ -186,7 +186,7 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
     worker_stats_work(service, now);
     names_stats(&service->names, &device.names);
     for (const struct connection *at = service->connections; at; at = at->next)
-        device.connections += at->poll != NULL;
+        device.connections += at->socket.poll != NULL;
     stats_page_begin(page);
     page->device = device;
     for (struct connection *at = service->connections; at && n < STATS_SESSIONS_MAX; at = at->next)

@@ -55,8 +55,8 @@ static int harness_login(void *owner, const struct connection *connection, const
 /* Put off by the front, the connection has to ask again of its own accord. */
 static bool harness_is_to_be_asked(void) {
     const struct connection *connection = service.connections;
-    return asked.again && connection && connection->state == CONNECTION_OPEN && !connection->leave_ms &&
-           connection->reader.held && connection->login == CONNECTION_STRANGER;
+    return asked.again && connection && connection->state == CONNECTION_OPEN && !connection->socket.leave_ms &&
+           connection->in.reader.held && connection->login == CONNECTION_STRANGER;
 }
 
 static void harness_answer(void) {

@@ -60,7 +60,7 @@ Test(service_turns, a_publish_that_takes_many_turns_is_read_once) {
     send_publish(2, MANY);
     while (!publishes_read)
         turn();
-    for (; connection->publishing && turns < TURNS_MAX; turns++)
+    for (; connection->request.publishing && turns < TURNS_MAX; turns++)
         turn();
     cr_assert_gt(turns, 10, "%u turns", turns);
     cr_assert_eq(publishes_read, 1, "%u times in %u turns", publishes_read, turns);
@@ -270,7 +270,7 @@ Test(service_turns, many_requests_of_a_client_that_breaks_the_protocol_are_dropp
     ask_often();
     send_garbage();
     TURNS_UNTIL(connection->state != CONNECTION_OPEN);
-    cr_assert_gt(TURNS_UNTIL(!connection->pending), 10);
+    cr_assert_gt(TURNS_UNTIL(!connection->out.pending), 10);
     expect_last_words();
     open_gate();
     close_service();
@@ -287,11 +287,11 @@ Test(service_turns, many_uploads_of_a_connection_that_closes_are_dropped_in_turn
         upload.id = upload.sequence = i;
         send_message(FRAME_UPLOAD, 0, &upload.base);
     }
-    TURNS_UNTIL(connection->n_uploads == CROWD);
+    TURNS_UNTIL(connection->request.n_uploads == CROWD);
     send_garbage();
     TURNS_UNTIL(connection->state == CONNECTION_CLOSING);
     expect_last_words(); /* before all of them have gone */
-    cr_assert_gt(connection->n_uploads, 0);
+    cr_assert_gt(connection->request.n_uploads, 0);
     cr_assert_gt(TURNS_UNTIL(connection->state == CONNECTION_LINGER), 10);
     cr_assert_null(connection->session);
     close_service();
@@ -309,10 +309,10 @@ Test(service_turns, many_requests_of_a_lost_connection_are_dropped_in_turns) {
     close_gate();
     ask_often();
     close(client);
-    TURNS_UNTIL(!connection->poll);
+    TURNS_UNTIL(!connection->socket.poll);
     cr_assert_not_null(connection->session);
-    cr_assert_gt(TURNS_UNTIL(!connection->unplugging), 10);
-    cr_assert_null(connection->pending);
+    cr_assert_gt(TURNS_UNTIL(!connection->end.unplugging), 10);
+    cr_assert_null(connection->out.pending);
     client = -1;
     service_drain(&service); /* its lease is long */
     open_gate();
@@ -354,7 +354,7 @@ Test(service_turns, a_goodbye_is_looked_for_in_turns) {
     open_resumable(&(struct limits){.session_lease = 60000, .session_out_bytes = 1 << 16});
     close_gate();
     wait.id = 1;
-    for (uint64_t i = 0; !connection->wait_output; i++) {
+    for (uint64_t i = 0; !connection->hold.output; i++) {
         send_message(FRAME_WAIT, 2 + i, &wait.base);
         turn();
     }
@@ -364,7 +364,7 @@ Test(service_turns, a_goodbye_is_looked_for_in_turns) {
     }
     cr_assert_eq(send(client, frames, sizeof frames, MSG_NOSIGNAL), sizeof frames);
     close(client);
-    TURNS_UNTIL(!connection->poll);
+    TURNS_UNTIL(!connection->socket.poll);
     cr_assert_eq(service.connections, connection, "the goodbye has not been found yet");
     cr_assert(connection->lease.scan.on);
     cr_assert_geq(TURNS_UNTIL(!service.connections), 1);
