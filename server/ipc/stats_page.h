@@ -40,7 +40,7 @@ struct stats_names {
     char save_fault[256]; /* why not, where saving failed; "": it did not */
     unsigned n_owners;
     struct stats_owner {
-        char principal[64];
+        char principal[PRINCIPAL_NAME_BYTES];
         uint64_t count, bytes;
         uint64_t unsaved;
     } owners[STATS_OWNERS_MAX];

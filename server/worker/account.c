@@ -26,14 +26,12 @@ static void account_set_limits(struct account *account, const struct limits *lim
         .weight = (uint32_t)limits->weight,
         .operation_ns = limits->operation_time * 1000000,
     };
-
     account->limits = *limits;
     tenant_set_limits(account->tenant, &tenant);
 }
 
 static uint64_t account_burst(const struct account *account) {
     uint64_t part = account->limits.principal_rate / PRINCIPAL_BURST_PART;
-
     return part > PRINCIPAL_BURST_LEAST ? part : PRINCIPAL_BURST_LEAST;
 }
 
@@ -49,7 +47,6 @@ enum { ACCOUNT_PASTS_MAX = 1024 /* the oldest goes */ };
 static void account_remember(const struct account *account) {
     struct account_past **link = &account->service->pasts, *past = malloc(sizeof *past);
     unsigned count = 1;
-
     if (!past)
         return;
     *past = (struct account_past){.next = *link, .work = account->ended, .bytes = account->bytes};
@@ -63,7 +60,6 @@ static void account_remember(const struct account *account) {
 
 static void account_recall(struct account *account) {
     struct account_past **link = &account->service->pasts, *past;
-
     while (*link && strcmp((*link)->key, account->key) != 0)
         link = &(*link)->next;
     past = *link;
@@ -87,7 +83,6 @@ static int account_create(struct service *service, const char *key, const struct
                           struct account **result, struct fault *fault) {
     struct account *account = calloc(1, sizeof *account);
     int status;
-
     if (!account)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a principal");
     status = tenant_create(service->engine, key, &(struct tenant_limits){0}, &account->tenant, fault);
@@ -115,7 +110,6 @@ int account_join(struct service *service, const char *key, const struct limits *
                  struct fault *fault) {
     struct account *account = service->accounts;
     int status;
-
     while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
@@ -131,7 +125,6 @@ int account_join(struct service *service, const char *key, const struct limits *
 
 static void account_set_session_limits(struct service *service, const struct account *account) {
     const struct limits *limits = &account->limits;
-
     for (struct connection *c = service->connections; c; c = c->next)
         if (c->account == account && c->session)
             session_set_limits(c->session, limits->session_bytes, limits->session_host_bytes,
@@ -172,12 +165,10 @@ void account_leave(struct account *account) {
 int account_keep(struct service *service, const char *key, const struct limits *limits, struct account **result,
                  struct fault *fault) {
     struct account *account = service->accounts;
-
     while (account && strcmp(account->key, key) != 0)
         account = account->next;
     if (!account) {
         int status = account_create(service, key, limits, &account, fault);
-
         if (status)
             return status;
         account_set_limits(account, limits);
@@ -201,7 +192,6 @@ void account_let_go(struct account *account) {
 
 int account_open_session(struct account *account, struct fault *fault) {
     uint64_t limit = limits_of_places(account->limits.principal_sessions, account->service->limits.sessions);
-
     if (limit && account->sessions >= limit) {
         account->service->refusals[REFUSAL_PRINCIPAL_SESSIONS]++;
         return fault_set(fault, STATUS_LIMIT, "%s has %u session%s on %s, and may have no more than %" PRIu64,
@@ -220,7 +210,6 @@ static void account_add_work(struct account_work *to, const struct account_work 
 
 struct account_work account_work_of(const struct session_stats *stats) {
     struct account_work work = {.ops = stats->ops_done, .device_ns = stats->device_ns};
-
     for (unsigned code = 1; code < STATUS_COUNT; code++)
         work.failures += stats->failures[code];
     return work;
@@ -229,7 +218,6 @@ struct account_work account_work_of(const struct session_stats *stats) {
 void account_measure_work(struct account_rates *rates, const struct account_work *work, uint64_t now_ns) {
     uint64_t ns = now_ns - rates->measured_ns;
     double seconds = rates->measured_ns ? (double)ns / 1e9 : 0;
-
     if (rates->measured_ns && ns < PRINCIPAL_SECOND_NS)
         return;
     rates->ops_per_s = counter_rate(rates->measured.ops, work->ops, seconds);
@@ -240,9 +228,7 @@ void account_measure_work(struct account_rates *rates, const struct account_work
 
 void account_close_session(struct connection *connection, const struct account_work *work) {
     struct account *account = connection->account;
-
     account_add_work(&account->ended, work);
-
     account->sessions--;
     account->operations -= connection->hold.operations;
     connection->hold.operations = 0;
@@ -255,7 +241,6 @@ void account_close_session(struct connection *connection, const struct account_w
 
 static void account_note(struct connection *connection, uint64_t queued) {
     struct account *account = connection->account;
-
     account->operations += queued - connection->hold.operations;
     connection->hold.operations = queued;
 }
@@ -269,7 +254,6 @@ static struct connection *account_next(const struct account *account, struct con
 /* Looks at each session; returns the one with most in flight. */
 static struct connection *account_look(struct account *account) {
     struct connection *fullest = NULL, *at = account_next(account, account->service->connections);
-
     for (; at; at = account_next(account, at->next)) {
         account_note(at, session_queued(at->session));
         if (!fullest || at->hold.operations > fullest->hold.operations)
@@ -285,7 +269,6 @@ static void account_on_room(void *owner) {
 /* It waits for the fullest session to become half as full, unless that one's own connection waits for the same. */
 static void account_wait(struct connection *connection, struct connection *fullest) {
     struct account *account = connection->account;
-
     if (!connection->hold.principal)
         account->service->refusals[REFUSAL_PRINCIPAL_OPERATIONS]++;
     account->waiting += !connection->hold.principal;
@@ -297,7 +280,6 @@ static void account_wait(struct connection *connection, struct connection *fulle
 bool account_over(struct connection *connection, uint64_t queued) {
     struct account *account = connection->account;
     struct connection *fullest = NULL;
-
     account_note(connection, queued);
     if (account->operations > account->limits.principal_operations)
         fullest = account_look(account);
@@ -312,7 +294,6 @@ bool account_over(struct connection *connection, uint64_t queued) {
 
 void account_wake(struct account *account) {
     struct connection *at = account->waiting ? account_next(account, account->service->connections) : NULL;
-
     for (; at; at = account_next(account, at->next)) {
         if (!at->hold.principal)
             continue;
@@ -332,7 +313,6 @@ static bool account_is_limited(const struct connection *connection) {
 
 size_t account_allowance(const struct connection *connection) {
     int64_t tokens = connection->account->tokens;
-
     if (!account_is_limited(connection))
         return SIZE_MAX;
     if (connection->hold.grant < tokens)
@@ -342,7 +322,6 @@ size_t account_allowance(const struct connection *connection) {
 
 void account_spend(struct connection *connection, size_t bytes) {
     struct account *account = connection->account;
-
     account->bytes += bytes;
     if (!account_is_limited(connection))
         return;
@@ -353,7 +332,6 @@ void account_spend(struct connection *connection, size_t bytes) {
 static void account_refill(struct account *account, uint64_t now_ns) {
     uint64_t rate = account->limits.principal_rate, burst = account_burst(account);
     uint64_t ns = now_ns - account->refilled_ns;
-
     if (ns > PRINCIPAL_SECOND_NS)
         ns = PRINCIPAL_SECOND_NS; /* more than fits in any case, and no overflow */
     account->refilled_ns = now_ns;
@@ -366,7 +344,6 @@ static void account_refill(struct account *account, uint64_t now_ns) {
 static void account_grant(struct connection *connection) {
     struct account *account = connection->account;
     int64_t part = account->tokens;
-
     if (account->throttled > 1) {
         part /= account->throttled;
         if (part < PRINCIPAL_GRANT_LEAST)
@@ -377,7 +354,6 @@ static void account_grant(struct connection *connection) {
 
 static void account_measure_rate(struct account *account, uint64_t now_ns) {
     uint64_t ns = now_ns - account->measured_ns;
-
     if (ns < PRINCIPAL_SECOND_NS)
         return;
     account->bytes_per_s = counter_rate(account->measured, account->bytes, (double)ns / 1e9);

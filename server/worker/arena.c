@@ -14,7 +14,6 @@ struct arena_block {
 
 static struct arena_block *arena_block_create(size_t bytes) {
     struct arena_block *block = malloc(sizeof *block + bytes);
-
     if (block)
         *block = (struct arena_block){.bytes = bytes};
     return block;
@@ -44,7 +43,6 @@ int arena_init(struct arena *arena, size_t block, size_t limit) {
 static void arena_free_from(struct arena_block *block) {
     while (block) {
         struct arena_block *next = block->next;
-
         free(block);
         block = next;
     }
@@ -59,7 +57,6 @@ void arena_finish(struct arena *arena) {
 static struct arena_block *arena_grow(struct arena *arena, size_t bytes) {
     size_t room = arena->limit - arena->total, size = bytes > arena->first->bytes ? bytes : arena->first->bytes;
     struct arena_block *block;
-
     if (arena->total > arena->limit || bytes > room)
         return NULL;
     if (size > room)
@@ -79,7 +76,6 @@ static struct arena_block *arena_grow(struct arena *arena, size_t bytes) {
 void *arena_allocate(struct arena *arena, size_t bytes) {
     struct arena_block *block = arena->current;
     void *memory;
-
     if (bytes > SIZE_MAX - ARENA_ALIGN)
         return NULL;
     bytes = (bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);

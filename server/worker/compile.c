@@ -27,7 +27,6 @@ static void compile_log(const struct compile *compile) {
     const struct kernel_job *job = &compile->job;
     uint64_t ms = (clock_now_ns() - compile->started_ns) / 1000000u;
     char session[24], took[24];
-
     log_event(compile->compiled ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "kernel_compiled", "session",
               log_text(session, sizeof session, "%lu", connection->number), "principal",
               connection->peer.principal.name, "kernel", job->name, "status", status_name(job->status), "ms",
@@ -69,14 +68,12 @@ static void compile_work_done(struct service *service) {
 
 static void compile_run_load(uv_work_t *work) {
     struct compile *compile = work->data;
-
     kernel_job_load(&compile->job);
 }
 
 static void compile_loaded(uv_work_t *work, int status) {
     struct compile *compile = work->data;
     struct service *service = compile->service;
-
     (void)status; /* nothing that runs is cancelled in the pool */
     compile_work_done(service);
     compile_turn_over(compile);
@@ -88,7 +85,6 @@ static void compile_loaded(uv_work_t *work, int status) {
 /* Loads what is compiled, if the session has room for it. */
 static int compile_load(struct compile *compile) {
     int status = kernel_job_charge(&compile->job, compile->answer->connection->session);
-
     if (status)
         return status;
     compile->state = COMPILE_LOADING;
@@ -99,7 +95,6 @@ static int compile_load(struct compile *compile) {
 /* It is none of those left any more. */
 static void compile_return(struct compile *compile) {
     struct compile **at = &compile->service->compiles.left;
-
     if (!compile->left)
         return;
     while (*at != compile)
@@ -119,20 +114,17 @@ static int compile_apart(struct kernel_job *job, const struct kernel_source *sou
         .memory = service->limits.compile_memory,
         .timeout_ms = service->limits.compile_timeout_ms,
     };
-
     return compile_process_run(&compile->process, &options, source, code, log, fault);
 }
 
 static void compile_run(uv_work_t *work) {
     struct compile *compile = work->data;
-
     kernel_job_compile(&compile->job);
 }
 
 static void compile_ran(uv_work_t *work, int status) {
     struct compile *compile = work->data;
     struct service *service = compile->service;
-
     (void)status; /* nothing that runs is cancelled in the pool */
     compile_work_done(service);
     compile_return(compile);
@@ -154,7 +146,6 @@ static bool compile_precedes(const struct compile *a, const struct compile *b) {
 /* Takes the one whose turn it is out of the queue. NULL: there is none now. */
 static struct compile *compile_take(struct compile_queue *queue) {
     struct compile **best = NULL, *compile;
-
     for (struct compile **at = &queue->first; *at; at = &(*at)->next)
         if (!(*at)->account->compiling && (!best || compile_precedes(*at, *best)))
             best = at;
@@ -169,7 +160,6 @@ static struct compile *compile_take(struct compile_queue *queue) {
 
 static void compile_begin(struct compile *compile) {
     struct compile_queue *queue = &compile->service->compiles;
-
     compile->state = COMPILE_RUNNING;
     compile->compiled = true;
     compile->started_ns = clock_now_ns();
@@ -182,7 +172,6 @@ static void compile_begin(struct compile *compile) {
 static void compile_next(struct service *service) {
     struct compile_queue *queue = &service->compiles;
     struct compile *compile;
-
     while (queue->running < COMPILE_RUNNING_MAX && (compile = compile_take(queue))) {
         if (!kernel_job_compiled(&compile->job)) /* by another one meanwhile */
             compile_begin(compile);
@@ -195,13 +184,11 @@ static void compile_next(struct service *service) {
 
 static void compile_run_release(uv_work_t *work) {
     struct service *service = work->data;
-
     kernel_unused_release(service->engine, service->compiles.unused);
 }
 
 static void compile_released(uv_work_t *work, int status) {
     struct service *service = work->data;
-
     (void)status; /* nothing that runs is cancelled in the pool */
     compile_work_done(service);
     service->compiles.releases = false;
@@ -210,7 +197,6 @@ static void compile_released(uv_work_t *work, int status) {
 
 void compile_release_unused(struct service *service) {
     struct compile_queue *queue = &service->compiles;
-
     if (queue->releases || !(queue->unused = kernel_unused_take(service->engine)))
         return;
     queue->releases = true;
@@ -226,7 +212,6 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
     struct service *service = connection->service;
     struct compile *compile = calloc(1, sizeof *compile);
     int status;
-
     if (!compile)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to compile a kernel");
     status = kernel_job_init(&compile->job, service->engine, source, name, fault);
@@ -258,7 +243,6 @@ int compile_start(struct answer *answer, uint64_t kernel, const char *source, co
     struct service *service = answer->connection->service;
     struct compile *compile = NULL;
     int status = compile_create(answer, kernel, source, name, &compile, fault);
-
     if (status)
         return status;
     if (kernel_job_compiled(&compile->job)) {
@@ -281,7 +265,6 @@ int compile_start(struct answer *answer, uint64_t kernel, const char *source, co
 static void compile_unqueue(struct compile *compile) {
     struct compile_queue *queue = &compile->service->compiles;
     struct compile **at = &queue->first;
-
     while (*at != compile)
         at = &(*at)->next;
     *at = compile->next;
@@ -291,7 +274,6 @@ static void compile_unqueue(struct compile *compile) {
 
 bool compile_leave(struct compile *compile) {
     struct compile_queue *queue = &compile->service->compiles;
-
     if (compile->state != COMPILE_RUNNING)
         return false;
     compile->left = compile->answer->connection;
@@ -305,7 +287,6 @@ bool compile_leave(struct compile *compile) {
 
 void compile_abandon(const struct connection *connection) {
     struct compile *compile = connection->service->compiles.left, *next;
-
     for (; compile; compile = next) {
         next = compile->next;
         if (compile->left != connection)

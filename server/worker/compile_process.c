@@ -77,7 +77,6 @@ static int compile_process_request(const struct compile_process_options *options
 static const char *const compile_process_variables[] = {
     "LD_LIBRARY_PATH=", "TMPDIR=", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS="};
 enum { COMPILE_VARIABLES = sizeof compile_process_variables / sizeof *compile_process_variables };
-
 static void compile_process_environment(char *list[COMPILE_VARIABLES + 1]) {
     unsigned kept = 0;
     for (char **at = environ; *at; at++)

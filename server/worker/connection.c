@@ -15,7 +15,6 @@
 static void connection_check_use(struct connection *connection, uint64_t now_ms) {
     uint64_t limit = connection->account->limits.idle_timeout;
     struct fault fault;
-
     if (!limit || !connection->session || connection->state != CONNECTION_OPEN)
         return;
     if (connection->in.heard || !connection->idle_ms || !connection_idle(connection) ||
@@ -31,7 +30,6 @@ static void connection_check_use(struct connection *connection, uint64_t now_ms)
 
 void connection_tick(struct connection *connection, uint64_t now_ms) {
     struct fault fault;
-
     connection->turn.used_ns = 0;
     if (now_ms - connection->in.large_ms >= CONNECTION_LARGE_MS)
         frame_reader_shrink(&connection->in.reader, CONNECTION_BUFFER_BYTES);
@@ -75,7 +73,6 @@ bool connection_idle(const struct connection *connection) {
 }
 void connection_count_host(struct connection *connection) {
     uint64_t bytes = sizeof *connection + connection->in.reader.capacity + connection->lease.cut.capacity;
-
     if (!connection->session || bytes == connection->host)
         return;
     host_give(connection->session, connection->host);
@@ -87,7 +84,6 @@ void connection_count_host(struct connection *connection) {
 
 static void connection_list(struct connection *connection) {
     struct service *service = connection->service;
-
     connection->next = service->connections;
     connection->previous = &service->connections;
     if (connection->next)
@@ -101,7 +97,6 @@ static int connection_identify(struct connection *connection, const struct princ
     char key[PRINCIPAL_NAME_BYTES];
     struct account *account;
     int status;
-
     limits_fill(&limits);
     principal_key(principal, key);
     status = account_join(connection->service, key, &limits, &account, fault);
@@ -118,7 +113,6 @@ static int connection_identify(struct connection *connection, const struct princ
 
 void connection_granted(struct connection *connection, const struct principal *principal) {
     struct fault fault;
-
     if (connection->state != CONNECTION_OPEN || connection->login != CONNECTION_LOGGING_IN)
         return;
     connection->login = CONNECTION_LOGGED_IN;
@@ -138,7 +132,6 @@ int connection_create(const struct connection_options *options, int fd, struct c
     struct connection *connection = calloc(1, sizeof *connection);
     uv_poll_t *poll = malloc(sizeof *poll);
     int error;
-
     if (!connection || !poll || frame_reader_init(&connection->in.reader, CONNECTION_BUFFER_BYTES)) {
         free(poll);
         free(connection);

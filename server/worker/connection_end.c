@@ -15,7 +15,6 @@ static void connection_end_session(struct connection *connection) {
     struct session_stats stats;
     struct account_work work;
     char number[24], operations[24], failed[24];
-
     trace_feed_drop(connection);
     connection->hold.room = false;
     if (!connection->session)
@@ -78,7 +77,6 @@ void connection_unmark(struct connection *connection) {
 
 static void connection_unlist(struct connection *connection) {
     struct service *service = connection->service;
-
     if (connection->turn.dirty)
         TAILQ_REMOVE(&service->dirty, connection, turn.dirty_link);
     if (connection->turn.more)
@@ -119,7 +117,6 @@ bool connection_end_some(struct connection *connection) {
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
 static void connection_finish_with(struct connection *connection, const struct fault *fault) {
     struct answer *last = answer_fault(connection, FRAME_ERROR, 0, fault);
-
     trace_feed_drop(connection); /* or its frames would come behind the last one */
     snprintf(connection->end.reason, sizeof connection->end.reason, "%s", fault->message);
     /* Failed logins are logged by the front, and not as often as strangers like. */
@@ -208,10 +205,8 @@ void connection_linger(struct connection *connection) {
 
 void connection_discard(struct connection *connection) {
     static uint8_t nowhere[64 << 10];
-
     for (unsigned i = 0; i < 16; i++) {
         ssize_t got = recv(connection->socket.transport.fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
-
         if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
             connection_destroy(connection, connection->end.reason);
             return;

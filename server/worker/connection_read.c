@@ -34,7 +34,6 @@ static int connection_on_message(void *owner, const struct frame_header *header,
                                  struct fault *fault) {
     struct connection *connection = owner;
     int status = request_handle(connection, header, message, sink, fault);
-
     connection->in.heard |= header->type != FRAME_PING;
     if (header->message_bytes > CONNECTION_BUFFER_BYTES)
         connection->in.large_ms = clock_now_ms();
@@ -48,7 +47,6 @@ static int connection_on_message(void *owner, const struct frame_header *header,
 static int connection_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
     struct connection *connection = owner;
     int status = request_payload(connection, header, fault);
-
     if (status == STATUS_OK) {
         lease_handled(connection, header);
         connection_throttle(connection, header->message_bytes);
@@ -68,13 +66,11 @@ void connection_read_on(struct connection *connection) {
 static bool connection_read_share(struct connection *connection) {
     struct budget *budget = connection->service->budget;
     size_t left = CONNECTION_READ_BYTES;
-
     while (left > 0 && !connection->in.reader.paused) {
         struct fault fault = {0};
         uint8_t *place;
         size_t want, most = account_allowance(connection);
         ssize_t got;
-
         if (most == 0) {
             throttle_hold_rate(connection);
             break;
@@ -116,7 +112,6 @@ static bool connection_read_share(struct connection *connection) {
 static void connection_end_share(struct connection *connection) {
     struct budget *budget = connection->service->budget;
     uint64_t began_ns = budget->until_ns - SERVICE_SHARE_NS;
-
     budget_look(budget);
     connection->turn.used_ns += budget->now_ns - began_ns;
 }
@@ -134,7 +129,6 @@ bool connection_read(struct connection *connection) {
 /* With what the reader has, and had put off. False: the connection is gone. */
 static bool connection_go_on(struct connection *connection) {
     struct fault fault = {0};
-
     budget_go_on(connection->service->budget, SERVICE_SHARE_NS);
     if (frame_reader_resume(&connection->in.reader, &connection_handler, connection, &fault))
         connection_fail(connection, &fault);

@@ -16,7 +16,6 @@ void connection_watch(struct connection *connection) {
      * for and cannot be masked out either, the end of both sides: the poll handle reports that as what it was asked for.
      */
     int events = connection->socket.leave_ms || connection->socket.handshake ? UV_PRIORITIZED : UV_DISCONNECT;
-
     if (!connection->socket.poll)
         return;
     if (!connection->socket.eof && !connection->socket.handshake &&
@@ -52,7 +51,6 @@ bool connection_is_opening(const struct connection *connection) {
 static void connection_opened(void *owner, int error) {
     struct connection *connection = owner;
     struct fault fault;
-
     service_busy(connection->service);
     connection->socket.handshake = NULL;
     if (error == EAGAIN) {
@@ -62,7 +60,6 @@ static void connection_opened(void *owner, int error) {
         connection_linger(connection); /* it has no session, and no requests */
     } else {
         const char *name = transport_peer_name(&connection->socket.transport);
-
         snprintf(connection->peer.certificate, sizeof connection->peer.certificate, "%s", name);
         connection->socket.blocked = false;
         connection->in.unread = true; /* Hello may have come along, and will not show again */
@@ -91,7 +88,6 @@ bool connection_owes(const struct connection *connection) {
 
 bool connection_is_dead(const struct connection *connection) {
     struct pollfd state = {.fd = connection->socket.transport.fd};
-
     return poll(&state, 1, 0) > 0 && state.revents & (POLLHUP | POLLERR);
 }
 
@@ -119,7 +115,6 @@ void connection_flush(struct connection *connection) {
     uint64_t before = connection->out.queue.written;
     struct fault fault;
     int left;
-
     if (connection->socket.blocked || !connection->socket.poll || connection_is_opening(connection))
         return;
     if (budget == 0 && !reply_queue_empty(&connection->out.queue)) {
@@ -153,7 +148,6 @@ void connection_flush(struct connection *connection) {
 
 static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     struct connection *connection = poll->data;
-
     service_busy(connection->service);
     if (status < 0) {
         lease_lost(connection, "the connection was reset");
@@ -202,7 +196,6 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
 
 void connection_greet(struct connection *connection) {
     struct service *service = connection->service;
-
     if (service->options.greeted && connection->socket.guest)
         service->options.greeted(service->options.owner, connection->socket.guest);
 }
@@ -215,7 +208,6 @@ void connection_settle(struct connection *connection) {
 
 void connection_leave(struct connection *connection) {
     struct service *service = connection->service;
-
     if (!connection->socket.guest)
         return;
     service_count_departed(service, connection->socket.kept);

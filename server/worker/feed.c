@@ -5,7 +5,6 @@
 static void feed_part_came(struct fetch_part *part, const struct failure *failure) {
     struct feed_part *entry = (struct feed_part *)part;
     struct feed *feed = entry->feed;
-
     entry->ready = !failure;
     if (failure && !feed->failed)
         feed->failure = *failure;
@@ -22,7 +21,6 @@ static void feed_ask(struct feed *feed) {
         struct feed_part *entry = &feed->parts[(feed->first + feed->n_parts) % FEED_PARTS];
         int64_t left = feed->fetch.bytes - feed->asked, bytes = left < FRAME_CHUNK ? left : FRAME_CHUNK;
         int64_t offset = feed->asked;
-
         entry->feed = feed;
         entry->ready = false;
         entry->part.done = feed_part_came;
@@ -34,7 +32,6 @@ static void feed_ask(struct feed *feed) {
 
 static void feed_came(struct fetch *fetch, const struct failure *failure) {
     struct feed *feed = (struct feed *)fetch;
-
     if (!failure && feed->from > 0 && feed->from >= fetch->bytes) {
         feed->failure = (struct failure){.code = STATUS_OUT_OF_RANGE};
         snprintf(feed->failure.message, sizeof feed->failure.message, "there is no byte %ld of %ld", feed->from,
@@ -59,14 +56,12 @@ void feed_reply(struct feed *feed, struct reply *reply, unsigned type, uint64_t 
     const uint8_t *data = feed->parted       ? feed->parts[feed->first].part.data
                           : feed->fetch.data ? feed->fetch.data + feed->from
                                              : NULL;
-
     reply_data(reply, type, sequence, data, (uint64_t)feed->from, (uint64_t)feed->fetch.bytes);
     reply->parted = feed->parted;
 }
 
 enum feed_state feed_next(struct feed *feed) {
     struct feed_part *sent = &feed->parts[feed->first];
-
     fetch_part_release(&sent->part);
     feed->first = (feed->first + 1) % FEED_PARTS;
     feed->n_parts--;

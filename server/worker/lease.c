@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
@@ -14,7 +15,70 @@
 #include "server/process/log.h"
 #include "server/worker/connection.h"
 #include "server/worker/link_in.h"
+#include "server/worker/reply.h"
 #include "server/worker/request.h"
+
+/* ---- outcomes ---- */
+
+static void outcome_drop_first(struct outcome_list *list) {
+    struct outcome *outcome = list->first;
+    list->first = outcome->next;
+    if (!list->first)
+        list->last = NULL;
+    list->count--;
+    free(outcome);
+}
+
+static void outcome_forget(struct outcome_list *list, uint64_t sequence) {
+    struct outcome **at = &list->first, **last = NULL, *outcome;
+    while (*at && (*at)->sequence != sequence) {
+        last = &(*at)->next;
+        at = last;
+    }
+    outcome = *at;
+    if (!outcome)
+        return;
+    *at = outcome->next;
+    if (!outcome->next)
+        list->last = last;
+    list->count--;
+    free(outcome);
+}
+
+static void outcome_add(struct outcome_list *list, const struct outcome *what, const void *data) {
+    struct outcome *outcome = malloc(sizeof *outcome + what->bytes);
+    outcome_forget(list, what->sequence);
+    if (!outcome)
+        return;
+    *outcome = *what;
+    memcpy(outcome->frame, data, what->bytes);
+    *(list->last ? list->last : &list->first) = outcome;
+    list->last = &outcome->next;
+    if (++list->count > OUTCOMES_MAX)
+        outcome_drop_first(list);
+}
+
+void outcome_remember(struct outcome_list *list, const struct reply *reply) {
+    outcome_add(list, &(struct outcome){.sequence = reply->sequence, .type = reply->type, .bytes = reply->head_bytes},
+                reply->head);
+}
+
+void outcome_changed(struct outcome_list *list, uint64_t sequence, const char *principal) {
+    outcome_add(list, &(struct outcome){.sequence = sequence, .changed = true, .bytes = strlen(principal) + 1},
+                principal);
+}
+
+const struct outcome *outcome_find(const struct outcome_list *list, uint64_t sequence) {
+    const struct outcome *outcome = list->first;
+    while (outcome && outcome->sequence != sequence)
+        outcome = outcome->next;
+    return outcome;
+}
+
+void outcome_list_finish(struct outcome_list *list) {
+    while (list->first)
+        outcome_drop_first(list);
+}
 
 void lease_init(struct lease *lease) {
     *lease = (struct lease){.pidfd = -1, .scan.transport.fd = -1};
@@ -32,7 +96,6 @@ static void lease_scan_end(struct lease_scan *scan) {
 
 void lease_finish(struct connection *connection) {
     struct lease *lease = &connection->lease;
-
     if (lease->pidfd >= 0)
         close(lease->pidfd);
     lease->pidfd = -1;
@@ -50,7 +113,6 @@ void lease_finish(struct connection *connection) {
 static pid_t lease_process(int fd, uint32_t claimed) {
     struct ucred credentials;
     socklen_t size = sizeof credentials;
-
     if (claimed == 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size))
         return 0;
     return credentials.pid > 0 && (uint32_t)credentials.pid == claimed ? credentials.pid : 0;
@@ -59,7 +121,6 @@ static pid_t lease_process(int fd, uint32_t claimed) {
 /* What belongs to the present socket. */
 static void lease_meet(struct connection *connection, const Tensord__Hello *hello) {
     struct lease *lease = &connection->lease;
-
     lease->process = lease_process(connection->socket.transport.fd, hello->process);
     remote_find(&connection->remote, connection->socket.transport.fd, connection->socket.tcp, hello);
     lease->heartbeat_ms = hello->heartbeat_ms;
@@ -70,7 +131,6 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
 
 void lease_grant(struct connection *connection, const Tensord__Hello *hello) {
     struct lease *lease = &connection->lease;
-
     if (!hello->resumable || !connection->account->limits.session_lease)
         return;
     if (getrandom(lease->secret, sizeof lease->secret, 0) != sizeof lease->secret)
@@ -82,7 +142,6 @@ void lease_grant(struct connection *connection, const Tensord__Hello *hello) {
 void lease_welcome(const struct connection *connection, Tensord__Welcome *welcome) {
     const struct lease *lease = &connection->lease;
     const struct channel_limits *limits = &connection->service->limits;
-
     if (!lease->granted)
         return;
     welcome->resume_secret = (ProtobufCBinaryData){sizeof lease->secret, (uint8_t *)lease->secret};
@@ -98,7 +157,6 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
 static void lease_acked(struct reply *reply) {
     struct lease *lease = (struct lease *)((char *)reply - offsetof(struct lease, ack));
     struct connection *connection = (struct connection *)((char *)lease - offsetof(struct connection, lease));
-
     lease->acking = false;
     if (lease->ack_due && connection->socket.poll && connection->state == CONNECTION_OPEN)
         lease_ack(connection);
@@ -108,7 +166,6 @@ static void lease_acked(struct reply *reply) {
 void lease_ack(struct connection *connection) {
     struct lease *lease = &connection->lease;
     Tensord__Ack ack = TENSORD__ACK__INIT;
-
     lease->ack_due = lease->acking;
     if (lease->acking)
         return;
@@ -124,7 +181,6 @@ void lease_ack(struct connection *connection) {
 
 void lease_handled(struct connection *connection, const struct frame_header *header) {
     struct lease *lease = &connection->lease;
-
     if (!lease->granted || !request_counted(header->type))
         return;
     lease->frames++;
@@ -140,7 +196,6 @@ void lease_handled(struct connection *connection, const struct frame_header *hea
 static int lease_scan_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                               struct fault *fault) {
     struct connection *connection = owner;
-
     (void)message, (void)sink, (void)fault;
     if (header->type == FRAME_GOODBYE)
         connection->lease.goodbye = true;
@@ -152,7 +207,6 @@ static const struct frame_handler lease_scan_handler = {lease_scan_message, NULL
 /* How much of what the client has sent lies there: what it sends from now on is not waited for. */
 static size_t lease_left(const struct connection *connection) {
     int bytes = 0;
-
     if (ioctl(connection->socket.transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
         bytes = LEASE_SCAN_BYTES;
     return (size_t)bytes + (connection->socket.transport.tls ? LEASE_SCAN_AHEAD : 0);
@@ -163,7 +217,6 @@ static size_t lease_left(const struct connection *connection) {
  * there is time, and charged to the principal's rate afterwards. The session's own reader stays within the frame in hand. */
 static void lease_scan_begin(struct connection *connection) {
     struct lease_scan *scan = &connection->lease.scan;
-
     if (connection->socket.eof || frame_reader_copy(&connection->in.reader, &scan->reader))
         return;
     scan->on = true;
@@ -178,7 +231,6 @@ static void lease_scan_read(struct connection *connection) {
     uint8_t *place;
     size_t want;
     ssize_t got;
-
     frame_reader_want(&scan->reader, &place, &want);
     got = transport_read(connection->socket.poll ? &connection->socket.transport : &scan->transport, place, want);
     if (got > 0)
@@ -191,10 +243,8 @@ static void lease_scan_read(struct connection *connection) {
 
 bool lease_scan_some(struct connection *connection) {
     struct lease_scan *scan = &connection->lease.scan;
-
     while (scan->on && scan->left > 0 && !connection->lease.goodbye) {
         size_t before = scan->left;
-
         lease_scan_read(connection);
         if (budget_spent(connection->service->budget, 1 + (int)((before - scan->left) / LEASE_SCAN_STEP_BYTES)))
             break;
@@ -209,7 +259,6 @@ bool lease_scan_some(struct connection *connection) {
 static void lease_cut(struct connection *connection) {
     struct lease *lease = &connection->lease;
     struct frame_reader *reader = &connection->in.reader;
-
     lease->cut_bytes = frame_reader_begun(reader);
     if (lease->cut_bytes == 0 || !request_counted(reader->header.type) || reader->stopped)
         return;
@@ -227,7 +276,6 @@ static void lease_unplug(struct connection *connection) {
 
 static void lease_log(const struct connection *connection, const char *event, const char *reason) {
     char number[24], left[24];
-
     log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), event, "session",
                    log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
                    "principal", connection->peer.principal.name, "cause", reason, "frames",
@@ -237,13 +285,11 @@ static void lease_log(const struct connection *connection, const char *event, co
 /* Whether the client's process is known to have ended. */
 static bool lease_orphaned(struct lease *lease) {
     struct pollfd end = {.fd = lease->pidfd, .events = POLLIN};
-
     return lease->pidfd >= 0 && poll(&end, 1, 0) > 0;
 }
 
 static void lease_detach(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
-
     service_count_detached(connection->service, true); /* its place is kept, */
     lease->until_ms = clock_now_ms() + connection->account->limits.session_lease;
     if (lease->scan.on) {
@@ -262,7 +308,6 @@ static void lease_detach(struct connection *connection, const char *reason) {
 
 void lease_lost(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
-
     if (connection->state == CONNECTION_OPEN && lease->granted && !lease->goodbye) {
         lease_scan_begin(connection);
         lease_scan_some(connection);
@@ -277,7 +322,6 @@ void lease_lost(struct connection *connection, const char *reason) {
 
 static struct connection *lease_find(const struct service *service, uint64_t session) {
     struct connection *at = service->connections;
-
     while (at && (at->number != session || !at->session || !at->lease.granted || at->lease.goodbye ||
                   at->state != CONNECTION_OPEN))
         at = at->next;
@@ -288,7 +332,6 @@ static struct connection *lease_find(const struct service *service, uint64_t ses
 static bool lease_presented(const struct connection *connection, const struct connection *fresh,
                             const ProtobufCBinaryData *secret) {
     unsigned difference = 0;
-
     if (secret->len != LEASE_SECRET_BYTES || strcmp(connection->peer.principal.name, fresh->peer.principal.name) != 0)
         return false;
     for (unsigned i = 0; i < LEASE_SECRET_BYTES; i++)
@@ -299,7 +342,6 @@ static bool lease_presented(const struct connection *connection, const struct co
 int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t sequence, struct fault *fault) {
     struct service *service = fresh->service;
     struct connection *connection = lease_find(service, hello->resume_session);
-
     if (hello->resume_epoch != service->epoch)
         return fault_set(fault, STATUS_DEVICE_LOST, "device %s was restarted; session %lu and its tensors are lost",
                          service->device, hello->resume_session);
@@ -342,7 +384,6 @@ void lease_take_over(struct connection *fresh) {
     struct lease *lease = &connection->lease;
     struct frame_reader cut;
     char reason[64];
-
     /* Before the place of the other one is free, or there seems to be one more for a moment. */
     connection_settle(fresh);
     cut = lease->cut;
@@ -370,7 +411,6 @@ static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
     struct lease *lease = &connection->lease;
     uint32_t timeout_ms = connection->service->limits.heartbeat_timeout_ms;
     char reason[64];
-
     /* While nothing is read nothing can be heard. */
     if (lease->heard || connection->in.reader.paused || connection->in.draining || connection->hold.rate)
         lease->heard_ms = now_ms;
@@ -391,7 +431,6 @@ static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
 
 bool lease_tick(struct connection *connection, uint64_t now_ms) {
     struct lease *lease = &connection->lease;
-
     if (!lease->granted || connection->state != CONNECTION_OPEN)
         return true;
     if (connection->socket.poll)

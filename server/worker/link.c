@@ -9,7 +9,6 @@
 /* In a time that tells nothing: who knows a ticket may write into another client's tensor. */
 bool link_ticket_equal(const uint8_t *a, const uint8_t *b) {
     unsigned difference = 0;
-
     for (unsigned i = 0; i < LINK_TICKET_BYTES; i++)
         difference |= a[i] ^ b[i];
     return difference == 0;
@@ -17,7 +16,6 @@ bool link_ticket_equal(const uint8_t *a, const uint8_t *b) {
 
 int link_watch(struct service *service, uv_poll_t *poll, int fd, void *owner) {
     int error;
-
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     error = uv_poll_init(service->loop, poll, fd);
     poll->data = owner;

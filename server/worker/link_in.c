@@ -11,8 +11,8 @@
 #include "engine/memory/host.h"
 #include "proto/wire/frame.h"
 #include "server/process/log.h"
-#include "server/worker/cause.h"
 #include "server/worker/connection.h"
+#include "server/worker/reply.h"
 
 enum {
     LINK_MESSAGE_MAX = 4 << 10,
@@ -60,7 +60,6 @@ static void link_in_closed(uv_handle_t *handle) {
 
 static void link_in_destroy(struct link_in *link) {
     struct link_table *table = &link->service->links;
-
     if (!link->copy)
         table->n_idle--;
     else
@@ -76,7 +75,6 @@ static void link_in_destroy(struct link_in *link) {
 /* The copy is over, complete or with a cause; its link goes with it. */
 static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     struct link_table *table = &copy->connection->service->links;
-
     if (copy->link)
         link_in_destroy(copy->link);
     *copy->previous = copy->next;
@@ -93,7 +91,6 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
 
 static void copy_in_fail(struct copy_in *copy, const struct fault *fault) {
     struct failure cause;
-
     cause_set(&cause, fault);
     copy_in_finish(copy, &cause);
 }
@@ -101,7 +98,6 @@ static void copy_in_fail(struct copy_in *copy, const struct fault *fault) {
 /* The root cause goes on unchanged, as if the operation had failed here. */
 static int link_in_source_failure(const Tensord__Error *error, struct failure *cause) {
     bool known = error->code > STATUS_OK && error->code < STATUS_COUNT;
-
     *cause = (struct failure){
         .code = known ? (enum status)error->code : STATUS_INTERNAL,
         .sequence = error->sequence,
@@ -115,7 +111,6 @@ static int link_in_source_failure(const Tensord__Error *error, struct failure *c
 static int link_in_check(struct link_in *link, const Tensord__LinkData *data, uint64_t payload, struct fault *fault) {
     const struct copy_in *copy = link->copy;
     uint64_t bytes = (uint64_t)copy->upload.bytes;
-
     if (data->error)
         return link_in_source_failure(data->error, &link->cause);
     if (data->total != bytes)
@@ -133,7 +128,6 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
     struct arena *arena = &link->service->arena;
     Tensord__LinkData *data;
     int status;
-
     if (header->type != FRAME_LINK_DATA)
         return fault_set(fault, STATUS_INTERNAL, "%s sent %s over a link", link->device, frame_type_name(header->type));
     arena_reset(arena);
@@ -152,7 +146,6 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
 
 static int link_in_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
     struct link_in *link = owner;
-
     (void)fault;
     upload_chunk_done(&link->copy->upload);
     link->copy->received += (int64_t)header->payload_bytes;
@@ -165,7 +158,6 @@ static const struct frame_handler link_in_handler = {link_in_on_message, link_in
 /* A tensor without bytes is complete with its first frame, any other one with its last byte. */
 static bool link_in_complete(const struct link_in *link) {
     const struct copy_in *copy = link->copy;
-
     return link->begun && copy->received == copy->upload.bytes && link->reader.state == FRAME_READER_HEADER;
 }
 
@@ -173,7 +165,6 @@ static ssize_t link_in_read(struct link_in *link, struct fault *fault) {
     uint8_t *place;
     size_t want;
     ssize_t got;
-
     frame_reader_want(&link->reader, &place, &want);
     do
         got = recv(link->fd, place, want, MSG_DONTWAIT);
@@ -190,7 +181,6 @@ static ssize_t link_in_read(struct link_in *link, struct fault *fault) {
 /* Nothing more comes: for what the source has said, or for what went wrong here. */
 static void link_in_broken(struct link_in *link, const struct fault *fault) {
     struct failure cause = link->cause;
-
     if (cause.code == STATUS_OK)
         cause_set(&cause, fault);
     copy_in_finish(link->copy, &cause);
@@ -200,7 +190,6 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
     struct link_in *link = poll->data;
     struct fault fault = {0};
     size_t read = 0;
-
     (void)events;
     service_busy(link->service);
     if (status < 0) {
@@ -210,7 +199,6 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
     }
     while (read < LINK_TURN_BYTES && !link->reader.paused) {
         ssize_t got = link_in_read(link, &fault);
-
         if (got == 0)
             return;
         if (got < 0) {
@@ -232,7 +220,6 @@ static void copy_in_room(struct upload *upload) {
     struct copy_in *copy = (struct copy_in *)((char *)upload - offsetof(struct copy_in, upload));
     struct link_in *link = copy->link;
     struct fault fault = {0};
-
     if (frame_reader_resume(&link->reader, &link_in_handler, link, &fault))
         link_in_broken(link, &fault);
     else if (link_in_complete(link))
@@ -245,7 +232,6 @@ static void copy_in_room(struct upload *upload) {
 
 static void link_in_match(struct link_in *link, struct copy_in *copy) {
     struct fault fault;
-
     link->service->links.n_idle--;
     link->copy = copy;
     copy->link = link;
@@ -261,7 +247,6 @@ static struct link_in *link_in_create(struct service *service, const char *devic
                                       const uint8_t *ticket, int fd) {
     struct link_table *table = &service->links;
     struct link_in *link = calloc(1, sizeof *link);
-
     if (!link || frame_reader_init(&link->reader, LINK_BUFFER_BYTES) || link_watch(service, &link->poll, fd, link)) {
         if (link)
             frame_reader_finish(&link->reader);
@@ -288,7 +273,6 @@ static struct link_in *link_in_create(struct service *service, const char *devic
  * others. */
 static bool link_in_has_room(const struct link_table *table, const char *principal) {
     unsigned own = 0;
-
     for (const struct link_in *link = table->links; link; link = link->next)
         own += !link->copy && !strcmp(link->principal, principal);
     return table->n_idle < LINK_IDLE_MAX && own < LINK_IDLE_MAX / LINK_PRINCIPAL_PART;
@@ -300,7 +284,6 @@ void link_in_accept(struct service *service, const char *device, const char *pri
     struct copy_in *copy = table->copies;
     struct link_in *link = NULL;
     struct fault fault;
-
     while (copy && (copy->link || !link_ticket_equal(copy->ticket, ticket)))
         copy = copy->next;
     if (fd >= 0 && (copy || link_in_has_room(table, principal)))
@@ -322,7 +305,6 @@ void link_in_accept(struct service *service, const char *device, const char *pri
 void link_in_peer_lost(struct service *service, const char *device) {
     struct copy_in *next;
     struct fault fault;
-
     fault_set(&fault, STATUS_DEVICE_LOST, "%s was lost before it had sent its tensor", device);
     for (struct copy_in *copy = service->links.copies; copy; copy = next) {
         next = copy->next;
@@ -335,7 +317,6 @@ void link_in_peer_lost(struct service *service, const char *device) {
 static int copy_in_check(const struct connection *connection, const uint8_t *ticket, const struct copy_in *copy,
                          struct fault *fault) {
     const struct link_table *table = &connection->service->links;
-
     if (!copy)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to receive a copy");
     if (connection->links.n_copies >= LINK_COPIES_MAX / LINK_SESSION_PART)
@@ -373,7 +354,6 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
     struct upload stillborn, *upload = copy ? &copy->upload : &stillborn;
     struct failure cause;
     struct fault fault;
-
     if (!refused && copy_in_check(connection, ticket, copy, &fault))
         refused = &fault;
     int status = session_upload(connection->session, request, upload);
@@ -415,7 +395,6 @@ static bool link_in_may_return(const struct service *service, const char *princi
  * of a copy does not wait for leases that nobody has. */
 static bool link_in_over(const struct service *service, const struct link_in *link, uint64_t now_ms) {
     uint64_t waited_ms = now_ms > link->came_ms ? now_ms - link->came_ms : 0;
-
     if (link->copy || waited_ms < service->limits.transfer_timeout_ms)
         return false;
     return waited_ms >= service->limits.transfer_timeout_ms + service->limits.each.session_lease ||
@@ -426,7 +405,6 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
     struct copy_in *next_copy;
     struct link_in *next_link;
     struct fault fault;
-
     for (struct copy_in *copy = service->links.copies; copy; copy = next_copy) {
         next_copy = copy->next;
         if (copy->link || now_ms < copy->deadline_ms)
@@ -446,14 +424,12 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
 void link_in_extend(struct connection *connection) {
     uint64_t deadline_ms = link_in_deadline(connection->service, connection->account->limits.session_lease);
     struct copy_in *copy;
-
     LIST_FOREACH(copy, &connection->links.copies, own)
     copy->deadline_ms = deadline_ms;
 }
 
 bool link_in_drop_connection(struct connection *connection) {
     const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the copy had come"};
-
     while (!LIST_EMPTY(&connection->links.copies)) {
         copy_in_finish(LIST_FIRST(&connection->links.copies), &gone);
         if (budget_spent(connection->service->budget, LINK_DROP_STEPS))

@@ -69,7 +69,6 @@ static void link_destination_let_go(struct link_table *table, struct link_destin
 /* A client may name devices that there are not: what comes when there are many names already shares one destination. */
 static struct link_destination *link_destination_find(struct link_table *table, const char *device) {
     struct link_destination *destination;
-
     LIST_FOREACH(destination, &table->destinations, entry)
     if (!strcmp(destination->device, device))
         return destination;
@@ -90,7 +89,6 @@ static struct link_route *link_route_find(struct connection *connection, const c
     struct link_table *table = &connection->service->links;
     struct link_destination *destination = link_destination_find(table, device);
     struct link_route *route;
-
     if (!destination)
         return NULL;
     LIST_FOREACH(route, &connection->links.routes, own)
@@ -112,7 +110,6 @@ static struct link_route *link_route_find(struct connection *connection, const c
 /* Those for whose copies the front can be asked have their turns. */
 static void link_route_queue(struct link_route *route) {
     struct link_ends *ends = &route->connection->links;
-
     if (TAILQ_EMPTY(&ends->asking))
         TAILQ_INSERT_TAIL(&route->connection->service->links.turns, route->connection, links.turn);
     TAILQ_INSERT_TAIL(&ends->asking, route, turn);
@@ -120,7 +117,6 @@ static void link_route_queue(struct link_route *route) {
 
 static void link_route_unqueue(struct link_route *route) {
     struct link_ends *ends = &route->connection->links;
-
     if (route->parked) {
         TAILQ_REMOVE(&route->destination->parked, route, turn);
         route->parked = false;
@@ -142,7 +138,6 @@ static void link_route_park(struct link_route *route) {
 /* Into its route, where it waits to be asked for; `again`: before those that have not been. */
 static void link_out_queue(struct link_out *out, bool again) {
     struct link_route *route = out->route;
-
     if (TAILQ_EMPTY(&route->copies))
         link_route_queue(route);
     out->state = LINK_OUT_NEW;
@@ -155,7 +150,6 @@ static void link_out_queue(struct link_out *out, bool again) {
 /* Out of the list for its state. */
 static void link_out_unqueue(struct link_out *out) {
     struct link_table *table = &out->connection->service->links;
-
     if (out->state == LINK_OUT_NEW) {
         TAILQ_REMOVE(&out->route->copies, out, turn);
         if (TAILQ_EMPTY(&out->route->copies))
@@ -169,7 +163,6 @@ static void link_out_unqueue(struct link_out *out) {
 /* It needs a link no more. */
 static void link_out_leave_route(struct link_out *out) {
     struct link_route *route = out->route;
-
     out->route = NULL;
     if (!route || --route->outs)
         return;
@@ -204,14 +197,12 @@ static void link_out_write(struct link_out *out) {
     struct transport transport = {.fd = out->fd}; /* between processes of one daemon: in the clear */
     int left = reply_queue_write(&out->queue, &transport, CONNECTION_WRITE_BYTES, &out->connection->service->bytes_out);
     int events = out->hungry ? UV_DISCONNECT : UV_WRITABLE | UV_DISCONNECT;
-
     if (left < 0 || (left == 0 && !out->hungry) || uv_poll_start(&out->poll, events, link_out_on_poll) < 0)
         link_out_destroy(out);
 }
 
 static void link_out_on_poll(uv_poll_t *poll, int status, int events) {
     struct link_out *out = poll->data;
-
     service_busy(out->connection->service);
     if (status < 0 || events & UV_DISCONNECT)
         link_out_destroy(out);
@@ -225,9 +216,7 @@ static void link_out_sent(struct reply *reply) {
 
 static void link_out_hungry(struct reply *reply) {
     struct link_out *out = (struct link_out *)((char *)reply - offsetof(struct link_out, reply));
-
     enum feed_state state = feed_next(&out->feed);
-
     out->hungry = state == FEED_WAITING;
     if (out->hungry)
         return;
@@ -240,7 +229,6 @@ static void link_out_hungry(struct reply *reply) {
 
 static void link_out_came(struct feed *feed, const struct failure *failure) {
     struct link_out *out = (struct link_out *)((char *)feed - offsetof(struct link_out, feed));
-
     if (failure)
         reply_failure(&out->reply, FRAME_LINK_DATA, 0, failure);
     else if (!out->begun)
@@ -261,7 +249,6 @@ static bool link_out_ask_for(struct service *service, struct link_out *out) {
     int error = service->options.want_link ? service->options.want_link(service->options.owner, out->device,
                                                                         out->connection->account->name, out->ticket)
                                            : -ENOTSUP;
-
     if (error == -EAGAIN)
         return false;
     if (error) {
@@ -282,10 +269,8 @@ static bool link_out_ask_for(struct service *service, struct link_out *out) {
 static void link_out_ask(struct service *service) {
     struct link_table *table = &service->links;
     struct connection *connection;
-
     while (table->n_wanted < LINK_WANTED_MAX && (connection = TAILQ_FIRST(&table->turns))) {
         struct link_route *route = TAILQ_FIRST(&connection->links.asking);
-
         if (route->destination->crowded) {
             link_route_park(route);
             continue;
@@ -304,7 +289,6 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
     struct link_ends *ends = &connection->links;
     struct link_out *out = calloc(1, sizeof *out);
     struct link_route *route = out ? link_route_find(connection, device) : NULL;
-
     if (!route) {
         free(out);
         log_event_from(LOG_LEVEL_WARNING, device, "link_failed", "device", device, "cause", "no memory", NULL);
@@ -343,7 +327,6 @@ static void link_out_put_back(struct link_out *out) {
 void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
                       const struct fault *fault) {
     struct link_out *out;
-
     TAILQ_FOREACH(out, &service->links.wanted, turn)
     if (link_ticket_equal(out->ticket, ticket))
         break;
@@ -375,7 +358,6 @@ void link_out_tick(struct service *service, uint64_t now_ms) {
     struct link_destination *destination, *next;
     struct link_route *route;
     struct link_out *out;
-
     /* In the order in which they were asked for. */
     while ((out = TAILQ_FIRST(&service->links.wanted)) && now_ms >= out->deadline_ms)
         link_out_destroy(out);
@@ -402,7 +384,6 @@ bool link_out_drop_connection(struct connection *connection) {
 
 void link_out_finish(struct service *service) {
     struct link_destination *destination;
-
     while ((destination = LIST_FIRST(&service->links.destinations))) {
         destination->crowded = false;
         link_destination_let_go(&service->links, destination);

@@ -1,12 +1,15 @@
 #include "server/worker/names.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "proto/wire/name.h"
+#include "server/users/users.h"
 #include "server/worker/service.h"
 #include "server/worker/state.h"
+#include "server/worker/state_impl.h"
 
 enum { NAMES_MAKE_STEPS = 3 }; /* of the budget, for a name that is looked at and copied */
 
@@ -18,7 +21,6 @@ void names_init(struct names *names, struct service *service) {
 
 struct name_owner *names_owner(const struct names *names, const char *principal) {
     struct name_owner *owner = names->owners;
-
     while (owner && strcmp(owner->key, principal) != 0)
         owner = owner->next;
     return owner;
@@ -26,10 +28,8 @@ struct name_owner *names_owner(const struct names *names, const char *principal)
 
 void names_let_go(struct names *names) {
     struct name_owner **at = &names->owners;
-
     while (*at) {
         struct name_owner *owner = *at;
-
         if (owner->count || owner->bytes.bytes || !state_owner_idle(owner->disk)) {
             at = &owner->next;
             continue;
@@ -47,7 +47,6 @@ static int names_add_owner(struct names *names, const char *principal, const str
                            struct name_owner **result, struct fault *fault) {
     struct name_owner *owner;
     int status;
-
     names_let_go(names);
     if (names->n_owners >= NAMES_OWNERS_MAX)
         return fault_set(fault, STATUS_LIMIT, "%u principals have named tensors here, and no more may",
@@ -79,7 +78,6 @@ static int names_add_owner(struct names *names, const char *principal, const str
 int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
                      struct name_owner **result, struct fault *fault) {
     int status = STATUS_OK;
-
     *result = names_owner(names, principal);
     if (!*result)
         status = names_add_owner(names, principal, limits, result, fault);
@@ -96,7 +94,6 @@ static bool owner_seek_between(const struct name_owner *owner, unsigned low, uns
     while (low < high) {
         unsigned middle = low + (high - low) / 2;
         int order = strcmp(owner->entries[middle]->name, name);
-
         if (order == 0) {
             *position = middle;
             return true;
@@ -116,13 +113,11 @@ static bool owner_seek(const struct name_owner *owner, const char *name, unsigne
 
 unsigned names_after(const struct name_owner *owner, const char *name) {
     unsigned position;
-
     return owner_seek(owner, name, &position) ? position + 1 : position;
 }
 
 struct name_entry *names_entry(const struct name_owner *owner, const char *name) {
     unsigned position;
-
     return owner_seek(owner, name, &position) ? owner->entries[position] : NULL;
 }
 
@@ -142,7 +137,6 @@ int names_find(const struct names *names, const char *principal, const char *nam
                struct fault *fault) {
     const struct name_owner *owner = names_owner(names, principal);
     unsigned position;
-
     if (!owner || !owner_seek(owner, name, &position))
         return names_unknown(name, fault);
     *held = owner->entries[position]->held;
@@ -153,7 +147,6 @@ int names_remove(struct names *names, const char *principal, const char *name, s
     struct name_owner *owner = names_owner(names, principal);
     struct name_entry *entry;
     unsigned position;
-
     if (!owner || !owner_seek(owner, name, &position))
         return names_unknown(name, fault);
     entry = owner->entries[position];
@@ -170,7 +163,6 @@ int names_remove(struct names *names, const char *principal, const char *name, s
 void names_remove_all(struct names *names, struct name_owner *owner) {
     while (owner->count) {
         struct name_entry *entry = owner->entries[--owner->count];
-
         state_unbound(owner, entry, false);
         name_entry_unref(names, entry);
     }
@@ -193,7 +185,6 @@ void names_finish(struct names *names) {
 
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait) {
     struct name_owner *owner = names_owner(names, principal);
-
     return owner && state_wait(names->state, owner, wait);
 }
 
@@ -203,7 +194,6 @@ bool names_wait(const struct names *names, const char *principal, struct state_w
 static void stats_insert(struct stats_names *stats, const struct name_owner *owner) {
     unsigned place = stats->n_owners;
     uint64_t since;
-
     while (place > 0 && stats->owners[place - 1].bytes < owner->bytes.bytes)
         place--;
     if (place == STATS_OWNERS_MAX)
@@ -225,7 +215,6 @@ void names_stats(const struct names *names, struct stats_names *stats) {
     for (const struct name_owner *owner = names->owners; owner; owner = owner->next) {
         uint64_t since;
         unsigned unsaved = state_unsaved(owner, &since);
-
         stats->count += owner->count;
         stats->bytes += owner->bytes.bytes;
         stats->unsaved += unsaved;
@@ -258,7 +247,6 @@ struct names_batch {
 
 struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n) {
     struct names_batch *batch = malloc(sizeof *batch);
-
     if (!batch)
         return NULL;
     *batch = (struct names_batch){.texts = texts, .values = values, .n = n, .width = 1, .right = 1};
@@ -287,7 +275,6 @@ static int batch_make(struct names_batch *batch, struct fault *fault) {
     size_t length = strlen(text) + 1;
     struct name_entry *entry;
     int status = name_check(text, fault);
-
     if (status)
         return status;
     entry = calloc(1, sizeof *entry + length);
@@ -307,7 +294,6 @@ static unsigned batch_bound(const struct names_batch *batch, unsigned place) {
 static int batch_merge_one(struct names_batch *batch, unsigned middle, unsigned high, struct fault *fault) {
     unsigned place = batch->left + batch->right - middle;
     int order = batch->left == middle ? 1 : batch->right == high ? -1 : 0;
-
     if (!order) {
         order = strcmp(batch->entries[batch->left]->name, batch->entries[batch->right]->name);
         if (!order)
@@ -323,10 +309,8 @@ static int batch_sort_some(struct names_batch *batch, struct budget *budget, str
     while (batch->width < batch->n) {
         unsigned middle = batch_bound(batch, batch->low + batch->width);
         unsigned high = batch_bound(batch, batch->low + 2 * batch->width);
-
         while (batch->left < middle || batch->right < high) {
             int status = batch_merge_one(batch, middle, high, fault);
-
             if (status)
                 return status;
             if (budget && budget_spent(budget, 1))
@@ -335,7 +319,6 @@ static int batch_sort_some(struct names_batch *batch, struct budget *budget, str
         batch->low = high;
         if (high == batch->n) {
             struct name_entry **merged = batch->merged;
-
             batch->merged = batch->entries;
             batch->entries = merged;
             batch->width *= 2;
@@ -350,7 +333,6 @@ static int batch_sort_some(struct names_batch *batch, struct budget *budget, str
 int names_batch_some(struct names_batch *batch, struct budget *budget, struct fault *fault) {
     while (batch->made < batch->n) {
         int status = batch_make(batch, fault);
-
         if (status)
             return status;
         if (budget && budget_spent(budget, NAMES_MAKE_STEPS))
@@ -362,7 +344,6 @@ int names_batch_some(struct names_batch *batch, struct budget *budget, struct fa
 /* Both are in order: looks from the last place on in steps that grow, so that neither many names nor few take long. */
 static bool batch_seek(const struct name_owner *owner, unsigned low, const char *name, unsigned *position) {
     unsigned high = low;
-
     for (unsigned step = 1; high < owner->count && strcmp(owner->entries[high]->name, name) < 0; step *= 2) {
         low = high + 1;
         high += step;
@@ -374,12 +355,10 @@ static bool batch_seek(const struct name_owner *owner, unsigned low, const char 
 static int batch_survey(struct names_batch *batch, const struct name_owner *owner, unsigned count_max, bool only_new,
                         unsigned *added, uint64_t *spare, struct fault *fault) {
     unsigned at = 0;
-
     *added = 0;
     *spare = 0;
     for (unsigned i = 0; i < batch->n; i++) {
         struct batch_place *place = &batch->places[i];
-
         place->replaces = batch_seek(owner, at, batch->entries[i]->name, &place->position);
         at = place->position + place->replaces;
         if (place->replaces && only_new)
@@ -399,7 +378,6 @@ static int batch_survey(struct names_batch *batch, const struct name_owner *owne
 static int owner_reserve(struct name_owner *owner, unsigned added, struct fault *fault) {
     unsigned needed = owner->count + added, capacity = needed + needed / 2 + 8;
     struct name_entry **entries;
-
     if (needed <= owner->capacity)
         return STATUS_OK;
     entries = realloc(owner->entries, capacity * sizeof *entries);
@@ -413,13 +391,11 @@ static int owner_reserve(struct name_owner *owner, unsigned added, struct fault 
 /* The last one first, so that each entry which is there already moves once at most. */
 static void batch_merge(struct names *names, struct names_batch *batch, struct name_owner *owner, unsigned added) {
     unsigned left = owner->count, end = owner->count + added; /* what is not in its place yet, and places for it */
-
     for (unsigned i = batch->n; i-- > 0;) {
         unsigned position = batch->places[i].position;
         bool replaces = batch->places[i].replaces;
         struct name_entry *replaced = replaces ? owner->entries[position] : NULL;
         unsigned after = left - position - replaces;
-
         end -= after;
         memmove(&owner->entries[end], &owner->entries[position + replaces], after * sizeof *owner->entries);
         owner->entries[--end] = batch->entries[i];
@@ -436,10 +412,8 @@ static void batch_merge(struct names *names, struct names_batch *batch, struct n
 
 static void batch_bind(struct names *names, struct names_batch *batch, struct name_owner *owner, unsigned added) {
     uint64_t now = clock_now_ns();
-
     for (unsigned i = 0; i < batch->n; i++) {
         struct name_entry *entry = batch->entries[i];
-
         entry->since_ns = now;
         entry->references = 1;
         held_ref(entry->held);
@@ -453,7 +427,6 @@ static int names_bind_batch(struct names *names, struct name_owner *owner, const
     unsigned added;
     uint64_t spare;
     int status = batch_survey(batch, owner, (unsigned)limits->named_tensors, only_new, &added, &spare, fault);
-
     if (status == STATUS_OK)
         status = owner_reserve(owner, added, fault);
     if (status == STATUS_OK)
@@ -468,7 +441,6 @@ int names_bind(struct names *names, struct name_owner *owner, const struct limit
     struct names_batch *batch = names_batch_create(values, texts, n);
     int status = batch ? names_batch_some(batch, NULL, fault)
                        : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", n);
-
     if (status == STATUS_OK)
         status = names_bind_batch(names, owner, limits, batch, only_new, fault);
     names_batch_destroy(batch);
@@ -479,7 +451,6 @@ int names_publish_batch(struct names *names, const char *principal, const struct
                         struct names_batch *batch, bool only_new, struct fault *fault) {
     struct name_owner *owner;
     int status = names_take_owner(names, principal, limits, &owner, fault);
-
     if (status == STATUS_OK)
         status = names_bind_batch(names, owner, limits, batch, only_new, fault);
     if (status)
@@ -491,10 +462,228 @@ int names_publish(struct names *names, const char *principal, const struct limit
                   const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
     struct name_owner *owner;
     int status = names_take_owner(names, principal, limits, &owner, fault);
-
     if (status == STATUS_OK)
         status = names_bind(names, owner, limits, values, texts, n, only_new, fault);
     if (status)
         names_let_go(names);
     return status;
+}
+
+/* ---- names in the hands of an administrator: whose they are ---- */
+
+/* The line that begins with this text and then `end`; NULL: there is none. */
+static const char *names_find_user(const struct names *names, const char *text, char end) {
+    char line[PRINCIPAL_NAME_BYTES + 4];
+    snprintf(line, sizeof line, "\n%.*s%c", PRINCIPAL_NAME_BYTES, text, end);
+    const char *found = names->users ? strstr(names->users, line) : NULL;
+    return found ? found + 1 : NULL;
+}
+
+static bool names_orphaned(const struct names *names, const char *key) {
+    char name[PRINCIPAL_NAME_BYTES];
+    principal_key_name(key, name);
+    return users_is_name(name) && !names_find_user(names, key, '\n');
+}
+
+void names_know_owner(const struct names *names, struct name_owner *owner) {
+    owner->account->orphan = names_orphaned(names, owner->key);
+}
+
+void names_set_users(struct names *names, char *users) {
+    free(names->users);
+    names->users = users;
+    for (struct name_owner *owner = names->owners; owner; owner = owner->next)
+        names_know_owner(names, owner);
+}
+
+const char *names_shown(const struct name_owner *owner) {
+    return owner->account->orphan ? owner->key : owner->account->name;
+}
+
+/* The key of the present user of this name; false: there is none. */
+static bool names_present_key(const struct names *names, const char *name, char key[PRINCIPAL_NAME_BYTES]) {
+    const char *line = names_find_user(names, name, '#');
+    if (!line)
+        line = names_find_user(names, name, '\n');
+    if (!line)
+        return false;
+    snprintf(key, PRINCIPAL_NAME_BYTES, "%.*s", (int)strcspn(line, "\n"), line);
+    return true;
+}
+
+/* Whether somebody may come who is called that, and is no user; or is one. */
+static bool names_can_be(const struct names *names, const char *words, const char *name) {
+    bool uid = !strncmp(words, "uid:", 4) && words[4] && words[4 + strspn(words + 4, "0123456789")] == 0;
+    if (users_is_name(name))
+        return !names_orphaned(names, words);
+    return uid || (!strncmp(words, "cert:", 5) && words[5]) || !strcmp(words, "tcp") || !strcmp(words, "unix");
+}
+
+int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
+                  struct fault *fault) {
+    char present[PRINCIPAL_NAME_BYTES], name[PRINCIPAL_NAME_BYTES];
+    if (strlen(words) >= PRINCIPAL_NAME_BYTES)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "nobody is called \"%.100s\"", words);
+    bool user = users_is_name(words) && names_present_key(names, words, present);
+    if (user && (given || names_owner(names, present) || !names_owner(names, words))) {
+        memcpy(key, present, sizeof present);
+        return STATUS_OK;
+    }
+    principal_key_name(words, name);
+    if (given && !names_can_be(names, words, name))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "there is no user \"%s\"", words);
+    snprintf(key, PRINCIPAL_NAME_BYTES, "%s", words);
+    return STATUS_OK;
+}
+
+/* ---- what is moved ---- */
+
+static int names_find_own(const struct names *names, const char *key, const char *name, struct name_owner **owner,
+                          struct fault *fault) {
+    *owner = names_owner(names, key);
+    if (*owner && (*owner)->count && (!name || names_entry(*owner, name)))
+        return STATUS_OK;
+    if (!name || !*owner || !(*owner)->count)
+        return fault_set(fault, STATUS_UNKNOWN_ID, "%s has no named tensors here", key);
+    return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor of %s here has the name \"%.100s\"", key, name);
+}
+
+/* Names that would stay, with the same memory: who would pay for it? */
+static unsigned names_count_sharing(const struct name_owner *owner, const struct name_entry *moved) {
+    const void *storage = held_place(moved->held).storage;
+    unsigned count = 0;
+    for (unsigned i = 0; storage && i < owner->count; i++)
+        count += owner->entries[i] != moved && held_place(owner->entries[i]->held).storage == storage;
+    return count;
+}
+
+/* By an account that is here, or as the front says (front_users.c). */
+static void names_limits(const struct names *names, const char *key, struct limits *limits) {
+    char line[PRINCIPAL_NAME_BYTES + 4];
+    *limits = names->service->limits.each;
+    int length = snprintf(line, sizeof line, "\n %s ", key);
+    const char *own = names->users ? strstr(names->users, line) : NULL;
+    if (own)
+        sscanf(own + length, "%" SCNu64 " %" SCNu64, &limits->named_bytes, &limits->named_tensors);
+    for (const struct account *at = names->service->accounts; at; at = at->next)
+        if (!strcmp(at->key, key))
+            *limits = at->limits;
+}
+
+struct names_moving {
+    struct names *names;
+    struct name_owner *from, *to;
+    struct held **values;
+    const char **texts;
+    unsigned n;
+    struct limits limits; /* of whom they go to */
+};
+
+static int moving_fill(struct names_moving *moving, const char *name, const char *new_name, struct fault *fault) {
+    struct name_owner *from = moving->from;
+    moving->n = name ? 1 : from->count;
+    moving->values = calloc(moving->n, sizeof *moving->values);
+    moving->texts = calloc(moving->n, sizeof *moving->texts);
+    if (!moving->values || !moving->texts)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", moving->n);
+    for (unsigned i = 0; i < moving->n; i++) {
+        const struct name_entry *entry = name ? names_entry(from, name) : from->entries[i];
+        moving->values[i] = entry->held;
+        moving->texts[i] = new_name ? new_name : entry->name;
+    }
+    return STATUS_OK;
+}
+
+/* The memory becomes the other one's, with the names. */
+static void moving_charge(const struct names_moving *moving, bool back) {
+    struct held_account *from = &moving->from->bytes, *to = &moving->to->bytes;
+    for (unsigned i = 0; i < moving->n && from != to; i++)
+        held_transfer(moving->values[i], back ? to : from, back ? from : to);
+}
+
+static int moving_bind(struct names_moving *moving, struct fault *fault) {
+    struct limits limits = moving->limits;
+    uint64_t limit = limits.named_bytes;
+    moving_charge(moving, false);
+    if (moving->from == moving->to)
+        limits.named_tensors++; /* for a moment there are two */
+    int code = STATUS_OK;
+    if (limit && moving->from != moving->to && moving->to->bytes.bytes > limit)
+        code = fault_set(fault, STATUS_LIMIT, "the limit of %lu bytes in named tensors is reached: %s would have %lu",
+                         limit, moving->to->key, moving->to->bytes.bytes);
+    if (code == STATUS_OK)
+        code = names_bind(moving->names, moving->to, &limits, moving->values, moving->texts, moving->n, true, fault);
+    if (code != STATUS_OK)
+        moving_charge(moving, true);
+    return code;
+}
+
+/* What is saved under the old name is saved under the new one, too. */
+static void moving_keep(const struct names_moving *moving, const char *name) {
+    const struct name_entry *before = names_entry(moving->from, name);
+    struct name_entry *after = names_entry(moving->to, moving->texts[0]);
+    if (moving->from != moving->to || !before->saved)
+        return;
+    after->saved = before->saved;
+    after->saved->references++;
+}
+
+int names_remove_of(struct names *names, const char *key, const char *name, struct fault *fault) {
+    struct name_owner *owner;
+    int code = names_find_own(names, key, name, &owner, fault);
+    if (code != STATUS_OK)
+        return code;
+    if (name)
+        return names_remove(names, key, name, fault);
+    names_remove_all(names, owner);
+    return STATUS_OK;
+}
+
+static int moving_carry_out(struct names_moving *moving, const char *name, const char *to, const char *new_name,
+                            struct fault *fault) {
+    struct names *names = moving->names;
+    int code = names_take_owner(names, to, &moving->limits, &moving->to, fault);
+    if (code == STATUS_OK)
+        code = moving_fill(moving, name, new_name, fault);
+    if (code == STATUS_OK)
+        code = moving_bind(moving, fault);
+    if (code != STATUS_OK)
+        return code;
+    if (name)
+        moving_keep(moving, name);
+    if (moving->from != moving->to)
+        state_order(moving->from, moving->to);
+    char key[PRINCIPAL_NAME_BYTES];
+    memcpy(key, moving->from->key, sizeof key);
+    return names_remove_of(names, key, name, fault);
+}
+
+int names_move(struct names *names, const char *from, const char *name, const char *to, const char *new_name,
+               struct fault *fault) {
+    struct names_moving moving = {.names = names};
+    int code = names_find_own(names, from, name, &moving.from, fault);
+    if (code != STATUS_OK)
+        return code;
+    unsigned sharing =
+        name && strcmp(from, to) != 0 ? names_count_sharing(moving.from, names_entry(moving.from, name)) : 0;
+    if (sharing)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "\"%.100s\" shares its memory with %u other name%s of %s, which it cannot leave alone", name,
+                         sharing, sharing == 1 ? "" : "s", from);
+    if (!strcmp(from, to) && (!new_name || !strcmp(name, new_name)))
+        return STATUS_OK; /* it is there already */
+    if (strcmp(from, to) != 0)
+        code = state_check_order(names->state, moving.from, names_owner(names, to), fault);
+    if (code != STATUS_OK)
+        return code;
+    names_limits(names, to, &moving.limits);
+    if (names->state)
+        names->state->paused = true;
+    code = moving_carry_out(&moving, name, to, new_name, fault);
+    if (names->state)
+        state_resume(names->state);
+    free(moving.values);
+    free(moving.texts);
+    names_let_go(names);
+    return code;
 }

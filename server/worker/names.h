@@ -91,7 +91,7 @@ void names_let_go(struct names *names);
 int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
                      struct name_owner **result, struct fault *fault);
 
-/* ---- names of others (names_move.c). Here a principal is its key, principal_key(). ---- */
+/* ---- names of others . Here a principal is its key, principal_key(). ---- */
 
 /* Takes `users`, malloc'ed. */
 void names_set_users(struct names *names, char *users);

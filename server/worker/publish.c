@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/worker/cause.h"
 #include "server/worker/connection.h"
+#include "server/worker/reply.h"
 #include "server/worker/state.h"
 
 enum { PUBLISH_STEPS = 4 }; /* of the budget, for a value */
@@ -33,7 +33,6 @@ struct publish {
 
 static size_t publish_text_bytes(const Tensord__Publish *message) {
     size_t bytes = 0;
-
     for (size_t i = 0; i < message->n_names; i++)
         bytes += sizeof(char *) + strlen(message->names[i]) + 1;
     return bytes;
@@ -45,7 +44,6 @@ uint64_t publish_cost(const Tensord__Publish *message) {
 
 static void publish_copy_names(struct publish *publish, const Tensord__Publish *message) {
     char *at = (char *)(publish->names + publish->n);
-
     for (unsigned i = 0; i < publish->n; i++) {
         publish->names[i] = at;
         at = stpcpy(at, message->names[i]) + 1;
@@ -54,7 +52,6 @@ static void publish_copy_names(struct publish *publish, const Tensord__Publish *
 
 static void publish_saved(struct state_wait *wait, const struct fault *fault) {
     struct publish *publish = (struct publish *)((char *)wait - offsetof(struct publish, saved));
-
     if (fault)
         cause_set(&publish->failure, fault);
     answer_published(publish->answer, fault ? &publish->failure : NULL);
@@ -96,7 +93,6 @@ static bool publish_name_some(struct publish *publish) {
     struct connection *connection = publish->answer->connection;
     struct fault fault = {0};
     int status = names_batch_some(publish->batch, connection->service->budget, &fault);
-
     if (status == STATUS_AGAIN)
         return false;
     if (status == STATUS_OK)
@@ -109,7 +105,6 @@ static bool publish_name_some(struct publish *publish) {
 /* One after the other, so that each finds what the one before has made of the names. */
 void publish_turn(struct service *service) {
     struct publish *publish;
-
     while ((publish = TAILQ_FIRST(&service->publishes)) && publish_name_some(publish))
         continue;
 }
@@ -119,7 +114,6 @@ static void publish_name(struct publish *publish) {
     struct service *service = publish->answer->connection->service;
     bool first = TAILQ_EMPTY(&service->publishes);
     struct fault fault;
-
     publish->values = malloc(publish->n * sizeof(struct held *));
     for (unsigned i = 0; publish->values && i < publish->n; i++)
         publish->values[i] = publish->items[i].hold.held;
@@ -146,7 +140,6 @@ void publish_step(struct publish *publish) {
 
 static void publish_held(struct hold *hold, const struct failure *failure) {
     struct publish *publish = ((struct publish_item *)hold)->publish;
-
     if (failure && !publish->failed) {
         publish->failed = true;
         publish->failure = *failure;
@@ -156,7 +149,6 @@ static void publish_held(struct hold *hold, const struct failure *failure) {
 
 struct publish *publish_create(struct answer *answer, const Tensord__Publish *message) {
     struct publish *publish = calloc(1, sizeof *publish + message->n_ids * sizeof *publish->items);
-
     if (publish)
         publish->names = malloc(publish_text_bytes(message) + 1);
     if (!publish || !publish->names) {
@@ -176,10 +168,8 @@ struct publish *publish_create(struct answer *answer, const Tensord__Publish *me
 int publish_hold_some(struct publish *publish) {
     struct connection *connection = publish->answer->connection;
     struct budget *budget = connection->service->budget;
-
     while (publish->held < publish->n) {
         struct publish_item *item = &publish->items[publish->held];
-
         if (publish->failed) { /* it stays so, whatever the others are */
             publish->left -= publish->n - publish->held;
             publish->held = publish->n;

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "server/worker/cause.h"
-
 /* Replies taken along by one sendmsg; each has at most two parts. */
 enum { REPLY_GATHER_MAX = 48 };
 
@@ -20,7 +18,6 @@ static void reply_head(struct reply *reply, const ProtobufCMessage *message, siz
         .payload_bytes = payload,
         .sequence = reply->sequence,
     };
-
     frame_header_encode(&header, reply->head);
     reply->head_bytes = FRAME_HEADER_BYTES + bytes;
     reply->chunk = payload;
@@ -61,16 +58,13 @@ void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, c
 static void reply_chunk(struct reply *reply) {
     uint64_t left = reply->total - reply->offset;
     size_t chunk = left < FRAME_CHUNK ? (size_t)left : FRAME_CHUNK;
-
     if (reply->type == FRAME_LINK_DATA) {
         Tensord__LinkData message = TENSORD__LINK_DATA__INIT;
-
         message.offset = reply->offset;
         message.total = reply->total;
         reply_head(reply, &message.base, chunk);
     } else {
         Tensord__FetchChunk message = TENSORD__FETCH_CHUNK__INIT;
-
         message.offset = reply->offset;
         message.total = reply->total;
         reply_head(reply, &message.base, chunk);
@@ -101,7 +95,6 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
     Tensord__NameOpened opened = TENSORD__NAME_OPENED__INIT;
     Tensord__TraceData trace = TENSORD__TRACE_DATA__INIT;
     const ProtobufCMessage *message = &error.base;
-
     error.code = failure->code;
     error.message = (char *)failure->message;
     error.operation = (char *)failure->operation;
@@ -126,7 +119,6 @@ void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const 
 
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault) {
     struct failure failure;
-
     cause_set(&failure, fault);
     reply_failure(reply, type, sequence, &failure);
 }
@@ -140,7 +132,6 @@ void reply_queue_init(struct reply_queue *queue) {
 static struct reply *reply_queue_take(struct reply_queue *queue, bool bulk) {
     struct reply **list = bulk ? &queue->bulk : &queue->small, ***tail = bulk ? &queue->bulk_tail : &queue->small_tail;
     struct reply *reply = *list;
-
     *list = reply->next;
     if (!*list)
         *tail = list;
@@ -150,7 +141,6 @@ static struct reply *reply_queue_take(struct reply_queue *queue, bool bulk) {
 
 void reply_queue_clear_one(struct reply_queue *queue) {
     struct reply *final = queue->final;
-
     queue->current = NULL;
     if (queue->small || queue->bulk) {
         struct reply *reply = reply_queue_take(queue, !queue->small);
@@ -167,7 +157,6 @@ bool reply_queue_empty(const struct reply_queue *queue) {
 
 void reply_queue_add(struct reply_queue *queue, struct reply *reply) {
     struct reply ***tail = reply->bulk ? &queue->bulk_tail : &queue->small_tail;
-
     reply->next = NULL;
     **tail = reply;
     *tail = &reply->next;
@@ -175,7 +164,6 @@ void reply_queue_add(struct reply_queue *queue, struct reply *reply) {
 
 void reply_queue_end(struct reply_queue *queue, struct reply *final) {
     struct reply *kept = queue->current && queue->current->bulk ? reply_queue_take(queue, true) : NULL;
-
     while (queue->bulk) {
         struct reply *reply = reply_queue_take(queue, true);
         reply->sent(reply);
@@ -202,7 +190,6 @@ static void reply_gather_part(struct reply_gather *gather, const uint8_t *data, 
 
 static void reply_gather_add(struct reply_gather *gather, struct reply *reply) {
     size_t payload_done = 0;
-
     if (reply->done < reply->head_bytes)
         reply_gather_part(gather, reply->head + reply->done, reply->head_bytes - reply->done);
     else
@@ -244,7 +231,6 @@ static void reply_queue_consume(struct reply_queue *queue, const struct reply_ga
     for (unsigned i = 0; i < gather->n_replies; i++) {
         struct reply *reply = gather->replies[i];
         size_t left = reply->head_bytes + reply->chunk - reply->done;
-
         if (bytes < left) {
             if (bytes > 0 || reply->done > 0)
                 queue->current = reply;
@@ -260,17 +246,14 @@ static void reply_queue_consume(struct reply_queue *queue, const struct reply_ga
 /* The queue is empty, but what was taken from it may not have left yet. */
 static int reply_flush(struct transport *transport) {
     int error = transport_flush(transport);
-
     return error == EAGAIN ? 1 : -error;
 }
 
 int reply_queue_write(struct reply_queue *queue, struct transport *transport, size_t budget, uint64_t *payload) {
     struct reply_gather gather;
     size_t written = 0;
-
     while (written < budget) {
         ssize_t sent;
-
         if (!queue->small && !queue->bulk) {
             if (!queue->final)
                 return reply_flush(transport);

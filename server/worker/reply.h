@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "engine/order/failure.h"
 #include "proto/net/transport.h"
@@ -56,6 +57,12 @@ void reply_data_next(struct reply *reply, const uint8_t *data);
  * error set. */
 void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure);
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault);
+
+/* A fault of the server's as the cause of a tensor's failure: without operation, which the engine then names. */
+static inline void cause_set(struct failure *cause, const struct fault *fault) {
+    *cause = (struct failure){.code = fault->code};
+    snprintf(cause->message, sizeof cause->message, "%s", fault->message);
+}
 
 struct reply_queue {
     struct reply *small, **small_tail;

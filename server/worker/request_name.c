@@ -12,7 +12,6 @@ enum { REQUEST_NAMES_BYTES = 512 << 10, REQUEST_NAMES_MAX = 16384 }; /* of names
 
 static int request_done(struct connection *connection, uint64_t sequence, const struct fault *wrong) {
     const Tensord__Done done = TENSORD__DONE__INIT;
-
     if (!wrong)
         return answer_message(connection, FRAME_DONE, sequence, &done.base);
     return answer_fault(connection, FRAME_DONE, sequence, wrong) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
@@ -21,10 +20,8 @@ static int request_done(struct connection *connection, uint64_t sequence, const 
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                     uint8_t **sink, struct fault *fault) {
     const Tensord__Publish *publish = (const Tensord__Publish *)message;
-
     uint64_t most = connection->account->limits.named_tensors;
     struct fault wrong;
-
     (void)sink;
     if (publish->n_ids == 0 || publish->n_ids != publish->n_names)
         return REQUEST_PROTOCOL(fault, "a Publish with %zu ids and %zu names", publish->n_ids, publish->n_names);
@@ -44,7 +41,6 @@ int request_open_name(struct connection *connection, const struct frame_header *
     struct held *held = NULL;
     struct fault wrong;
     int status = names_find(&connection->service->names, connection->account->key, open->name, &held, &wrong);
-
     (void)sink, (void)fault;
     if (status == STATUS_OK)
         status = session_bind_held(connection->session, open->id, held, &wrong);
@@ -64,7 +60,6 @@ int request_open_name(struct connection *connection, const struct frame_header *
 static int request_owner(const struct connection *connection, const char *words, bool given,
                          char key[PRINCIPAL_NAME_BYTES], struct fault *fault) {
     const struct principal *principal = &connection->peer.principal;
-
     snprintf(key, PRINCIPAL_NAME_BYTES, "%s", connection->account->key);
     if (!*words || !strcmp(words, key) || !strcmp(words, principal->name))
         return STATUS_OK;
@@ -104,7 +99,6 @@ int request_remove_name(struct connection *connection, const struct frame_header
     char key[PRINCIPAL_NAME_BYTES];
     struct fault wrong;
     int status = request_owner(connection, remove->owner, false, key, &wrong);
-
     (void)sink, (void)fault;
     if (status == STATUS_OK)
         status = request_which(remove->name, remove->all, &name, &wrong);
@@ -122,7 +116,6 @@ int request_move_name(struct connection *connection, const struct frame_header *
     char from[PRINCIPAL_NAME_BYTES], to[PRINCIPAL_NAME_BYTES];
     struct fault wrong;
     int status = request_owner(connection, move->owner, false, from, &wrong);
-
     (void)sink, (void)fault;
     memcpy(to, from, sizeof to);
     if (status == STATUS_OK && *move->new_owner)
@@ -143,7 +136,6 @@ int request_move_name(struct connection *connection, const struct frame_header *
 
 static void request_fill_name(Tensord__Name *name, const struct name_entry *entry, bool saves, uint64_t now) {
     const struct tensor_type *type = held_type(entry->held);
-
     tensord__name__init(name);
     name->name = (char *)(uintptr_t)entry->name;
     name->dtype = type->dtype;
@@ -167,10 +159,8 @@ static void request_pick_names(struct request_names *names, const struct name_ow
     struct arena *arena = &names->connection->service->arena;
     bool orphan = owner->account->orphan;
     uint64_t now = clock_now_ns();
-
     for (unsigned i = first; i < owner->count && !names->starved; i++) {
         Tensord__Name *name;
-
         names->more = names->bytes >= REQUEST_NAMES_BYTES || names->list.n_names == names->capacity;
         if (names->more)
             return;
@@ -199,7 +189,6 @@ static void request_pick_all(struct request_names *picked, const struct names *n
     struct name_owner **owners =
         arena_allocate(&picked->connection->service->arena, (names->n_owners + 1) * sizeof *owners);
     unsigned n = 0;
-
     picked->starved = !owners;
     for (struct name_owner *owner = names->owners; owner && owners; owner = owner->next)
         if (strcmp(owner->key, after_owner) >= 0)
@@ -208,7 +197,6 @@ static void request_pick_all(struct request_names *picked, const struct names *n
         qsort(owners, n, sizeof *owners, request_compare_owners);
     for (unsigned i = 0; i < n && !picked->more && !picked->starved; i++) {
         bool begun = !strcmp(owners[i]->key, after_owner);
-
         request_pick_names(picked, owners[i], begun ? names_after(owners[i], after) : 0, true);
     }
 }
@@ -217,7 +205,6 @@ static int request_answer_names(const struct request_names *names, uint64_t sequ
     Tensord__NameList list = TENSORD__NAME_LIST__INIT;
     uint8_t *data = names->starved ? NULL : malloc(names->bytes + 1);
     size_t bytes;
-
     if (!data)
         return STATUS_NO_HOST_MEMORY;
     bytes = tensord__names__pack(&names->list, data);
@@ -230,7 +217,6 @@ static int request_deny_names(struct connection *connection, uint64_t sequence) 
     Tensord__NameList list = TENSORD__NAME_LIST__INIT;
     Tensord__Error error = TENSORD__ERROR__INIT;
     struct fault wrong;
-
     fault_set(&wrong, STATUS_DENIED, "names of others take the role admin; %s has %s", principal->name,
               role_name(principal->role));
     error.code = wrong.code;
@@ -246,7 +232,6 @@ int request_list_names(struct connection *connection, const struct frame_header 
     const struct name_owner *owner = names_owner(&service->names, connection->account->key);
     struct request_names names = {
         .connection = connection, .list = TENSORD__NAMES__INIT, .capacity = REQUEST_NAMES_MAX};
-
     (void)sink, (void)fault;
     if (request->all && connection->peer.principal.role < ROLE_ADMIN)
         return request_deny_names(connection, header->sequence);

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "engine/memory/host.h"
-#include "server/worker/cause.h"
 #include "server/worker/connection.h"
+#include "server/worker/reply.h"
 #include "server/worker/request.h"
 #include "server/worker/request_impl.h"
 
@@ -59,7 +59,6 @@ static bool request_upload_bind(struct connection *connection, const Tensord__Up
         .sequence = message->sequence,
         .label = message->label[0] ? message->label : NULL,
     };
-
     request_type(&type, message->dtype, message->shape, message->n_shape, &bad);
     upload->id = message->id;
     upload->dtype = type.dtype;
@@ -110,7 +109,6 @@ int request_upload(struct connection *connection, const struct frame_header *hea
                    uint8_t **sink, struct fault *fault) {
     const Tensord__Upload *upload = (const Tensord__Upload *)message;
     struct request_upload *entry = connection->request.again;
-
     if (entry && entry->id != upload->id)
         return REQUEST_PROTOCOL(fault, "upload %lu came where %lu was due again", upload->id, entry->id);
     if (entry) /* it has been begun, and waited for staging memory, or was cut */
@@ -141,7 +139,6 @@ int request_upload_chunk(struct connection *connection, const struct frame_heade
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__UploadChunk *chunk = (const Tensord__UploadChunk *)message;
     struct request_upload *upload = connection->request.uploads;
-
     while (upload && upload->id != chunk->id)
         upload = upload->next;
     if (!upload)
@@ -157,7 +154,6 @@ int request_upload_chunk(struct connection *connection, const struct frame_heade
 int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault) {
     struct request_upload *upload = connection->request.receiving;
     uint64_t bytes = header->payload_bytes;
-
     (void)fault;
     connection->request.receiving = NULL;
     connection->service->bytes_in += bytes;
@@ -185,7 +181,6 @@ void request_cut(struct connection *connection) {
 bool request_drop_uploads(struct connection *connection) {
     const struct failure gone = {.code = STATUS_CANCELLED, .message = "the connection ended before the data had come"};
     bool over = false;
-
     while (connection->request.uploads && !over) {
         request_upload_end(connection->request.uploads, &gone);
         request_upload_remove(connection, connection->request.uploads);

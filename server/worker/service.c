@@ -22,7 +22,6 @@ enum {
 
 void service_wake(void *owner) {
     struct service *service = owner;
-
     if (!atomic_exchange(&service->awake, true))
         uv_async_send(&service->async);
 }
@@ -85,7 +84,6 @@ void service_mark_giving_up(struct service *service, struct connection *connecti
 static void service_flush(struct service *service) {
     struct connection *connection;
     bool some = false;
-
     while ((connection = TAILQ_FIRST(&service->dirty))) {
         if (connection->out.queue.bulk && some && (budget_look(service->budget), service_is_late(service)))
             return;
@@ -100,7 +98,6 @@ static void service_flush(struct service *service) {
 static void service_resume_queue(struct service *service, struct connection_queue *queue) {
     struct connection *connection, *last = TAILQ_LAST(queue, connection_queue);
     bool end = !last;
-
     while (!end && (connection = TAILQ_FIRST(queue))) {
         end = connection == last;
         TAILQ_REMOVE(queue, connection, turn.more_link);
@@ -120,7 +117,6 @@ static void service_end_some(struct service *service) {
     struct budget *budget = service->budget;
     struct connection *connection;
     bool over = false;
-
     while (!over && (connection = TAILQ_FIRST(&service->giving_up))) {
         if (!connection_give_up_some(connection))
             return;
@@ -146,7 +142,6 @@ static bool service_has_more(const struct service *service) {
 
 static void service_check_device(struct service *service) {
     struct fault fault = {0};
-
     if (service->failed || engine_fault(service->engine, &fault) == STATUS_OK)
         return;
     service->failed = true;
@@ -158,13 +153,11 @@ static void service_check_drain(struct service *service) {
     uint64_t now = clock_now_ms();
     struct connection *connection = service->connections;
     struct fault fault;
-
     if (now < service->drain_deadline_ms)
         service_at(service, service->drain_deadline_ms);
     fault_set(&fault, STATUS_DRAINING, "%s is shutting down", service->device);
     while (connection) {
         struct connection *next = connection->next;
-
         if (now >= service->drain_deadline_ms || connection_idle(connection))
             connection_give_up(connection, &fault);
         connection = next;
@@ -188,7 +181,6 @@ static void service_on_check(uv_check_t *check) {
     struct service *service = check->data;
     struct budget *budget = service->budget;
     unsigned rounds = 0;
-
     do {
         engine_kick(service->engine);
         /* What completes from here on wakes the loop; what completed before is found by this poll. */
@@ -225,10 +217,8 @@ static void service_on_alarm(uv_timer_t *alarm) {
     struct service *service = alarm->data;
     struct connection *connection = service->connections;
     uint64_t now = clock_now_ms();
-
     while (connection) {
         struct connection *next = connection->next;
-
         if (!connection->socket.poll) /* nobody's at the moment: its lease runs */
             lease_tick(connection, now);
         connection = next;
@@ -238,7 +228,6 @@ static void service_on_alarm(uv_timer_t *alarm) {
 
 void service_at(struct service *service, uint64_t when_ms) {
     uint64_t now = clock_now_ms(), left = when_ms > now ? when_ms - now : 0;
-
     uv_update_time(service->loop);
     if (!uv_is_active((uv_handle_t *)&service->alarm) || uv_timer_get_due_in(&service->alarm) > left)
         uv_timer_start(&service->alarm, service_on_alarm, left, 0);
@@ -248,10 +237,8 @@ static void service_on_timer(uv_timer_t *timer) {
     struct service *service = timer->data;
     uint64_t now = clock_now_ms();
     struct connection *connection = service->connections;
-
     while (connection) {
         struct connection *next = connection->next;
-
         connection_tick(connection, now);
         connection = next;
     }
@@ -302,7 +289,6 @@ static void service_limits(struct channel_limits *limits) {
 
 int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault) {
     const char *debug = getenv("TENSORD_DEBUG");
-
     *service = (struct service){.loop = loop, .epoch = options->epoch, .limits = options->limits, .options = *options};
     if (answer_reserve(service) || arena_init(&service->arena, SERVICE_ARENA_BYTES, SERVICE_ARENA_MAX))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read messages into");
@@ -334,7 +320,6 @@ int service_init(struct service *service, uv_loop_t *loop, const struct service_
 
 int service_start(struct service *service, struct engine *engine, struct fault *fault) {
     int error = uv_check_start(&service->check, service_on_check);
-
     service->engine = engine;
     service->budget = engine_budget(engine);
     if (!error)
@@ -368,14 +353,12 @@ void service_finish(struct service *service) {
 
 void service_drain(struct service *service) {
     struct connection *connection = service->connections;
-
     if (service->draining)
         return;
     service->draining = true;
     service->drain_deadline_ms = clock_now_ms() + service->limits.drain_timeout_ms;
     while (connection) {
         struct connection *next = connection->next;
-
         connection_drain(connection);
         connection = next;
     }

@@ -43,7 +43,7 @@ struct state_owner {
 /* So many more owners, or fewer, have changes that are not on the disk. */
 void state_count_dirty(struct state *state, int more);
 
-/* ---- names of files (state.c) ---- */
+/* ---- names of files (state_folder.c) ---- */
 
 /* The folder's name for an owner's names on this worker's device. */
 void state_folder_name(const struct state *state, const char *principal, char name[STATE_NAME_MAX + 1]);
@@ -60,7 +60,7 @@ int state_sync_folder(const char *folder, struct fault *fault);
  * last one did not need any more. `files` NULL: the index, too, and the folder itself where nothing else is left. */
 void state_sweep_folder(const char *folder, const struct state_file *files, size_t n_files);
 
-/* ---- names.json (state_index.c) ---- */
+/* ---- names.json (state_folder.c) ---- */
 
 /* One name in it. */
 struct index_name {

@@ -10,7 +10,7 @@
 
 #include "proto/files/safetensors.h"
 #include "server/process/log.h"
-#include "server/worker/cause.h"
+#include "server/worker/reply.h"
 #include "server/worker/service.h"
 #include "server/worker/state_impl.h"
 

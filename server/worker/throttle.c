@@ -4,7 +4,6 @@
 
 void throttle_on_room(void *owner) {
     struct connection *connection = owner;
-
     connection->hold.room = false;
     service_mark_more(connection->service, connection);
     account_wake(connection->account);
@@ -18,7 +17,6 @@ void throttle_on_staging(struct connection *connection) {
 bool throttle_holds(struct connection *connection) {
     const struct limits *limits = &connection->account->limits;
     uint64_t *refusals = connection->service->refusals, queued;
-
     if (connection->login == CONNECTION_LOGGING_IN)
         return true; /* Hello waits for the answer */
     if (!connection->session)

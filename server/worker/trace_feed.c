@@ -52,7 +52,6 @@ static uint64_t trace_feed_host_bytes(void) {
 /* No frame of it is sent any more, or all are on their way. */
 static void trace_feed_finish(struct service *service) {
     struct trace_feed *feed = &service->trace;
-
     if (!feed->stopped)
         trace_stop(service->engine);
     trace_rest(service->engine);
@@ -65,7 +64,6 @@ static void trace_feed_sent(struct reply *reply) {
     struct trace_feed_frame *frame =
         (struct trace_feed_frame *)((char *)reply - offsetof(struct trace_feed_frame, reply));
     struct service *service = frame->connection->service;
-
     if (service->trace.connection == frame->connection && service->trace.sequence == frame->sequence)
         service->trace.in_flight--;
     free(frame);
@@ -74,7 +72,6 @@ static void trace_feed_sent(struct reply *reply) {
 /* The client is told whose session it is, once. One that has gone already stays a number. */
 static void trace_feed_meet(const struct service *service, struct trace_feed_room *room, uint64_t session) {
     const struct connection *connection = service->connections;
-
     for (unsigned i = 0; i < TRACE_FEED_SESSIONS; i++)
         if (room->known[i] == session)
             return;
@@ -94,7 +91,6 @@ static void trace_feed_meet(const struct service *service, struct trace_feed_roo
 static void trace_feed_operands(struct trace_feed_room *room, size_t n) {
     struct trace_event *event = &room->events[n];
     Tensord__TraceEvent *message = &room->messages[n];
-
     for (unsigned i = 0; i < event->n_operands; i++) {
         room->dtypes[n][i] = event->dtypes[i];
         room->ranks[n][i] = event->ranks[i];
@@ -109,11 +105,9 @@ static void trace_feed_operands(struct trace_feed_room *room, size_t n) {
 static size_t trace_feed_collect(struct service *service, struct trace_feed_room *room) {
     uint64_t last = 0;
     size_t n = 0;
-
     for (; n < TRACE_FEED_EVENTS && trace_next(service->engine, &room->events[n]); n++) {
         const struct trace_event *event = &room->events[n];
         Tensord__TraceEvent *message = room->pointers[n] = &room->messages[n];
-
         tensord__trace_event__init(message);
         message->name = (char *)event->name;
         message->label = (char *)event->label;
@@ -138,7 +132,6 @@ static bool trace_feed_send(struct service *service, const Tensord__TraceEvents 
     size_t bytes = tensord__trace_events__get_packed_size(events);
     struct trace_feed_frame *frame = malloc(sizeof *frame + bytes);
     Tensord__TraceData data = TENSORD__TRACE_DATA__INIT;
-
     if (!frame)
         return false;
     memset(&frame->reply, 0, sizeof frame->reply);
@@ -162,7 +155,6 @@ static void trace_feed_give_up(struct service *service) {
     struct connection *connection = service->trace.connection;
     uint64_t sequence = service->trace.sequence;
     struct fault fault;
-
     trace_feed_finish(service);
     fault_set(&fault, STATUS_CANCELLED, "the trace has ended: what was sent of it was not read in time");
     answer_fault(connection, FRAME_TRACE_DATA, sequence, &fault);
@@ -171,7 +163,6 @@ static void trace_feed_give_up(struct service *service) {
 bool trace_feed_turn(struct service *service) {
     struct trace_feed *feed = &service->trace;
     Tensord__TraceEvents events = TENSORD__TRACE_EVENTS__INIT;
-
     if (!feed->stopped && clock_now_ms() >= feed->until_ms) {
         trace_stop(service->engine);
         feed->stopped = true;
@@ -201,7 +192,6 @@ void trace_feed_tick(struct service *service) {
     struct trace_feed_room *room = service->trace.room;
     struct engine_stats stats;
     struct timespec wall;
-
     if (room->n_counters == TRACE_FEED_COUNTERS)
         return;
     engine_stats(service->engine, &stats);
@@ -224,7 +214,6 @@ static int trace_feed_make_room(struct service *service, const struct connection
     struct connection *connection = service->trace.connection;
     uint64_t sequence = service->trace.sequence;
     struct fault ended;
-
     if (!connection)
         return STATUS_OK;
     if (!trace_feed_is_admin(newcomer) || trace_feed_is_admin(connection))
@@ -242,7 +231,6 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
     struct trace_feed *feed = &service->trace;
     bool all = trace_feed_is_admin(connection);
     uint32_t most = all ? TRACE_FEED_MS_MAX : TRACE_FEED_OWN_MS_MAX;
-
     if (milliseconds == 0 || milliseconds > most)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "a trace takes 1 to %u ms%s, not %u", most,
                          all ? "" : " with the role run", milliseconds);

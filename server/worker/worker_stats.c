@@ -17,7 +17,6 @@
 
 int worker_stats_init(struct worker_stats *stats, int file) {
     void *page;
-
     *stats = (struct worker_stats){0};
     if (file < 0)
         return 0;
@@ -49,7 +48,6 @@ static void worker_stats_rates(struct worker_stats *stats, struct stats_device *
     struct worker_stats_sample *at = &stats->samples[stats->n_samples % WORKER_STATS_SAMPLES];
     const struct worker_stats_sample *oldest = stats->n_samples < WORKER_STATS_SAMPLES ? &stats->samples[0] : at;
     double seconds = stats->n_samples ? (double)(now - oldest->at_ns) / 1e9 : 0;
-
     device->ops_per_s = worker_stats_idle(stats, device, now) ? 0 : counter_rate(oldest->ops, sample.ops, seconds);
     device->busy_ratio = counter_rate(oldest->busy_ns, sample.busy_ns, seconds) / 1e9;
     if (device->busy_ratio > 1) /* by what the two clocks' looks are apart */
@@ -67,7 +65,6 @@ static void worker_stats_process(struct worker_stats *stats, struct stats_device
     struct rusage usage;
     unsigned long long pages, resident;
     FILE *file;
-
     if (!stats->process_ns || now - stats->process_ns >= WORKER_STATS_PROCESS_NS) {
         stats->process_ns = now;
         if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -86,7 +83,6 @@ static void worker_stats_process(struct worker_stats *stats, struct stats_device
 static void worker_stats_session(struct connection *connection, uint64_t now, struct stats_session *out) {
     struct session_stats session;
     struct account_work work;
-
     session_stats(connection->session, &session);
     work = account_work_of(&session);
     account_measure_work(&connection->rates, &work, now);
@@ -126,7 +122,6 @@ static void worker_stats_work(struct service *service, uint64_t now) {
     for (const struct connection *at = service->connections; at; at = at->next) {
         struct session_stats session;
         struct account_work work;
-
         if (!at->session)
             continue;
         session_stats(at->session, &session);
@@ -142,7 +137,6 @@ static void worker_stats_work(struct service *service, uint64_t now) {
 
 static void worker_stats_principal(const struct account *account, struct stats_principal *out) {
     struct tenant_stats tenant;
-
     tenant_stats(account->tenant, &tenant);
     /* Who has gone is told from a later user of the name. */
     memcpy(out->name, account->orphan ? account->key : account->name, sizeof out->name);
@@ -175,7 +169,6 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
         .fetch_time = service->fetch_time,
     };
     uint32_t n = 0;
-
     account_measure(service, now);
     memcpy(device.rejections, service->rejections, sizeof device.rejections);
     engine_stats(service->engine, &device.engine);
@@ -202,7 +195,6 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
 
 void worker_stats_tick(struct worker_stats *stats, struct service *service) {
     uint64_t now = clock_now_ns();
-
     if (!stats->page || (!service->active && now - stats->written_ns < WORKER_STATS_QUIET_NS))
         return;
     service->active = false;

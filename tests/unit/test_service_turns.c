@@ -120,10 +120,10 @@ Test(service_turns, a_batch_is_read_again_after_messages_of_others) {
     look_ns = SERVICE_SHARE_NS / 2;
     client = first_client;
     send_batch(MANY);
-    for (unsigned turns = 0; !first->batch.begun && turns < TURNS_MAX; turns++)
+    for (unsigned turns = 0; !first->request.batch.begun && turns < TURNS_MAX; turns++)
         turn();
-    cr_assert(first->batch.begun);
-    for (uint64_t sequence = 2; first->batch.begun && sequence < 6; sequence++) {
+    cr_assert(first->request.batch.begun);
+    for (uint64_t sequence = 2; first->request.batch.begun && sequence < 6; sequence++) {
         client = second_client;
         send_message(FRAME_PING, sequence, &ping.base);
         cr_assert_eq(receive_message(bytes, sizeof bytes).type, FRAME_PONG);
@@ -329,9 +329,9 @@ Test(service_turns, a_client_that_comes_back_meanwhile_is_not_told_of_what_it_ha
     uint64_t number = welcomed.session;
     open_connection();
     send_hello(true, true);
-    TURNS_UNTIL(session->unplugging);
-    cr_assert_gt(TURNS_UNTIL(session->poll), 10);
-    cr_assert_null(session->pending);
+    TURNS_UNTIL(session->end.unplugging);
+    cr_assert_gt(TURNS_UNTIL(session->socket.poll), 10);
+    cr_assert_null(session->out.pending);
     receive_welcome();
     cr_assert_eq(welcomed.session, number);
     open_gate();
