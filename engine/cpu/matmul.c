@@ -446,10 +446,11 @@ static int64_t rounded(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
 }
 
-/* Blocks of rectangles that have at most so many rows and columns. */
+/* Blocks of rectangles that have so many rows and columns, or one less. Those with one less may be deeper. */
 static void job_blocks(struct job *job, int64_t height, int64_t width) {
-    int64_t a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, height * job->k);
-    int64_t b = least((int64_t)BLOCK_DEPTH * BLOCK_COLUMNS, job->k * width);
+    int64_t depth = least(job->k, block_depth(height > 1 ? height - 1 : 1, width > 1 ? width - 1 : 1));
+    int64_t a = least((int64_t)BLOCK_ROWS * BLOCK_DEPTH, height * depth);
+    int64_t b = least((int64_t)BLOCK_DEPTH * BLOCK_COLUMNS, depth * width);
     job->b_block = rounded(a * job->packed_size);
     job->c_block = job->b_block + rounded(b * job->packed_size);
     job->blocks = job->c_block + rounded(height * width * job->packed_size);
@@ -497,6 +498,7 @@ static void job_plan(struct job *job) {
     double rectangles = (double)job->batches * (double)job->grid_rows * (double)job->grid_columns;
     job->base.run = job_part;
     job->base.parts = rectangles < parts ? (unsigned)rectangles : parts;
+    job->threads = job->threads < job->base.parts ? job->threads : job->base.parts;
     job->base.lanes_most = job->direct ? 0 : job->threads;
 }
 

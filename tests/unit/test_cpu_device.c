@@ -65,6 +65,65 @@ Test(cpu_device, products_that_are_packed_have_a_workspace) {
     device_close(device);
 }
 
+Test(cpu_device, a_product_with_few_results_has_a_small_workspace) {
+    const int64_t deep = INT64_C(1) << 36;
+    struct device *device = open_cpu(false);
+    cr_assert_eq(workspace_of(device, DTYPE_F64, 1, 1, deep, false), 32768 + 32768 + 64,
+                 "4096 elements of each vector, for the one thread that computes the one result");
+    cr_assert_leq(workspace_of(device, DTYPE_BF16, 1, 500, 500, false), THREADS * (2048 + 500 * 500 * 4 + 1024 + 64),
+                  "a row and the columns that it is multiplied by");
+    device_close(device);
+}
+
+/* The product of a matrix of ones and one of twos, views that BLAS cannot read, in memory of exactly the size that it says. */
+static void check_within_workspace(struct device *device, enum dtype dtype, int64_t m, int64_t n, int64_t k) {
+    enum { GUARD = 4096, MARK = 0xa5 };
+    const int64_t a_shape[] = {m, k}, b_shape[] = {k, n}, c_shape[] = {m, n}, none[] = {0, 0}, c_strides[] = {n, 1};
+    int32_t integers[] = {1, 2};
+    float floats[] = {1, 2};
+    char *values = dtype == DTYPE_I32 ? (char *)integers : (char *)floats;
+    void *workspace, *result = calloc((size_t)(m * n), 4);
+    struct launch *launch = calloc(1, sizeof *launch + 2 * sizeof *launch->inputs);
+    launch->opcode = OP_MATMUL;
+    launch->n_inputs = 2;
+    launch->output = (struct operand){result, c_shape, c_strides, (uint8_t)dtype, (uint8_t)dtype, 2};
+    launch->inputs[0] = (struct operand){values, a_shape, none, (uint8_t)dtype, (uint8_t)dtype, 2};
+    launch->inputs[1] = (struct operand){values + 4, b_shape, none, (uint8_t)dtype, (uint8_t)dtype, 2};
+    size_t bytes = device->vtable->operations[OP_MATMUL]->workspace(device, launch);
+    cr_assert_gt(bytes, 0);
+    cr_assert_eq(posix_memalign(&workspace, 64, bytes + GUARD), 0);
+    uint8_t *guard = (uint8_t *)workspace + bytes;
+    memset(guard, MARK, GUARD);
+    launch->workspace = workspace;
+    struct device_begun *begun = NULL;
+    struct fault fault;
+    do
+        cr_assert_eq(device->vtable->launch_part(device, launch, &(struct device_turn){0}, &begun, &fault), STATUS_OK);
+    while (begun);
+    for (int i = 0; i < GUARD; i++)
+        cr_assert_eq(guard[i], MARK, "%d by %d, depth %d: byte %d after its workspace", (int)m, (int)n, (int)k, i);
+    for (int64_t i = 0; i < m * n; i++) {
+        double got = dtype == DTYPE_I32 ? (double)((int32_t *)result)[i] : (double)((float *)result)[i];
+        cr_assert_eq(got, 2 * (double)k, "%d by %d, depth %d: %g at %d", (int)m, (int)n, (int)k, got, (int)i);
+    }
+    free(launch);
+    free(workspace);
+    free(result);
+}
+
+Test(cpu_device, packed_products_stay_within_their_workspaces) {
+    static const int64_t sizes[][3] = {{1, 1, 100000},  {1, 600, 5000},   {3, 513, 4100},
+                                       {257, 2, 9000},  {257, 513, 1000}, {300, 700, 500},
+                                       {49, 97, 20000}, {511, 1, 12345},  {7, 5, 30}};
+    struct device *device = open_cpu(false);
+    load_blas(device);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        check_within_workspace(device, DTYPE_F32, sizes[i][0], sizes[i][1], sizes[i][2]);
+        check_within_workspace(device, DTYPE_I32, sizes[i][0], sizes[i][1], sizes[i][2]);
+    }
+    device_close(device);
+}
+
 /* ---- rates ---- */
 
 Test(cpu_device, rates_are_the_usual_ones_where_none_are_measured) {
