@@ -121,8 +121,9 @@ struct bench_long {
 };
 extern const struct bench_long bench_longs[];
 extern const size_t bench_longs_count;
-/* Makes results, some in advance, until one fails. Calls `started`, which may be NULL, when the first ones are on their way. */
-void bench_long_keep_busy(const struct bench_long *work, td_device *device, void (*started)(td_device *device));
+/* Makes results, some in advance, until the session ends; exits with a message where one fails before. With `told`, a pipe's
+ * end, not negative: also takes the memory that they leave, down to pieces of 4 MiB, and then writes a byte there. */
+void bench_long_keep_busy(const struct bench_long *work, td_device *device, int told);
 
 double bench_now(void);        /* seconds of CLOCK_MONOTONIC */
 double bench_thread_cpu(void); /* seconds of this thread */

@@ -1,4 +1,6 @@
 /* Operations that keep a device at work for long, each in a way of its own. */
+#include <unistd.h>
+
 #include "tests/bench/bench.h"
 
 static td_tensor *one(td_device *device, td_dtype dtype) {
@@ -43,6 +45,12 @@ static td_tensor *make_argmax(td_device *device, td_tensor *const x[3]) {
 static void open_giant_product(td_device *device, td_tensor *x[3]) {
     x[0] = view(device, TD_F32, TD_SHAPE(1024, INT64_C(1) << 26));
     x[1] = view(device, TD_F32, TD_SHAPE(INT64_C(1) << 26, 1024));
+}
+
+/* The same in a kernel of our own, with a workspace larger than the pieces that memory is taken in. */
+static void open_giant_integer_product(td_device *device, td_tensor *x[3]) {
+    x[0] = view(device, TD_I64, TD_SHAPE(1024, INT64_C(1) << 24));
+    x[1] = view(device, TD_I64, TD_SHAPE(INT64_C(1) << 24, 1024));
 }
 
 static void open_vectors(td_device *device, td_tensor *x[3]) {
@@ -131,6 +139,7 @@ const struct bench_long bench_longs[] = {
     {"a sum of 1e13 elements of a view", open_sum, make_sum},
     {"sums over 1e11 rows of a view", open_column_sum, make_column_sum},
     {"an argmax of 1e12 elements of a view", open_argmax, make_argmax},
+    {"a product of depth 2^24, i64", open_giant_integer_product, make_product},
     {"a product of depth 2^26, f32", open_giant_product, make_product},
     {"a product of two vectors of 2^36, f64", open_vectors, make_product},
     {"2^24 products of 1 by 1", open_small_products, make_product},
@@ -146,20 +155,113 @@ const struct bench_long bench_longs[] = {
 };
 const size_t bench_longs_count = sizeof bench_longs / sizeof *bench_longs;
 
-void bench_long_keep_busy(const struct bench_long *work, td_device *device, void (*started)(td_device *device)) {
-    enum { AHEAD = 4 };
+/* ---- keeping busy ---- */
+
+enum { AHEAD = 4, LARGEST_BYTES = 256 << 20, PIECE_BYTES = 4 << 20, PIECES_MAX = 1024, PATIENCE_S = 10 };
+
+/* The memory that the work leaves, in pieces. A piece may be given memory that the work still uses, such as its workspace, and
+ * is then computed behind the work, after hours perhaps: so while the work runs nobody waits for a piece. */
+struct fill {
+    td_stream *stream;
+    td_tensor *computed; /* something small that is there already */
+    td_tensor *pieces[PIECES_MAX];
+    size_t count;
+};
+
+/* The worker answers in order: with the reply to a later request it is known whether there was memory for `made`, also
+ * while it has not been computed. */
+static bool refused(td_tensor *made, td_tensor *computed) {
+    uint8_t byte;
+    td_test(made); /* asks */
+    return td_fetch(computed, &byte, 1) == TD_OK && td_test(made) && td_wait(made) == TD_E_OUT_OF_MEMORY;
+}
+
+static void fill_open(struct fill *fill, td_device *device) {
+    bench_check(td_stream_open(device, 0, &fill->stream), "stream_open");
+    fill->computed = one(device, TD_U8);
+    bench_check(td_wait(fill->computed), "wait");
+}
+
+/* Down to pieces of PIECE_BYTES, the largest first. */
+static void fill_take(struct fill *fill, td_device *device, int64_t largest) {
+    bench_check(td_stream_set(device, fill->stream), "stream_set");
+    for (int64_t bytes = largest; bytes >= PIECE_BYTES && fill->count < PIECES_MAX;) {
+        td_tensor *piece = bench_made(td_full(device, TD_U8, TD_SHAPE(bytes), 1), "full");
+        if (refused(piece, fill->computed)) {
+            td_release(piece);
+            bytes /= 2;
+        } else {
+            fill->pieces[fill->count++] = piece;
+        }
+    }
+    bench_check(td_stream_set(device, NULL), "stream_set");
+}
+
+/* The memory of a session that has just ended comes back when its work has stopped: until then who is refused tries again. */
+static bool patient(double since) {
+    usleep(1000);
+    return bench_now() < since + PATIENCE_S;
+}
+
+static void open_work(const struct bench_long *work, td_device *device, td_tensor *x[3], const struct fill *fill) {
+    double since = bench_now();
+    for (;;) {
+        bool without = false;
+        work->open(device, x);
+        for (int i = 0; i < 3; i++)
+            without |= x[i] && refused(x[i], fill->computed);
+        if (!without || !patient(since))
+            return;
+        td_release(x[0]);
+        td_release(x[1] == x[0] ? NULL : x[1]);
+    }
+}
+
+/* The next result of the work. It has the memory of as many pieces as it needs, those first that were taken last: these have
+ * what was free between the work's own. */
+static td_tensor *make_beside(const struct bench_long *work, td_device *device, td_tensor *const x[3],
+                              struct fill *fill) {
+    double since = bench_now();
+    for (;;) {
+        td_tensor *made = work->make(device, x);
+        if (!made || !refused(made, fill->computed) || (!fill->count && !patient(since)))
+            return made;
+        td_release(made);
+        if (fill->count)
+            td_release(fill->pieces[--fill->count]);
+    }
+}
+
+/* A work that fails by itself must not pass for one that was stopped with its session. */
+static void check_ended(const struct bench_long *work, td_device *device) {
+    td_error error = *td_last_error();
+    bool ended = error.code == TD_E_CANCELLED || error.code == TD_E_DRAINING || td_flush(device) != TD_OK;
+    if (!ended)
+        bench_fail("%s: %s", work->name, error.message);
+}
+
+void bench_long_keep_busy(const struct bench_long *work, td_device *device, int told) {
+    static struct fill fill;
     td_tensor *x[3] = {0}, *made[AHEAD] = {0};
-    work->open(device, x);
+    fill_open(&fill, device);
+    open_work(work, device, x, &fill);
+    if (told >= 0) {
+        fill_take(&fill, device, LARGEST_BYTES);
+        bench_check(td_sync(device), "sync"); /* nothing else is at work yet */
+    }
     for (size_t i = 0;; i = (i + 1) % AHEAD) {
-        if (made[i] && started) {
-            started(device);
-            started = NULL;
+        if (made[i] && told >= 0) {
+            fill_take(&fill, device, PIECE_BYTES); /* what the results have left of the pieces given back for them */
+            if (write(told, "!", 1) != 1)
+                bench_fail("%s: nobody wants to know that it runs", work->name);
+            told = -1;
         }
         if (made[i] && td_wait(made[i]) != TD_OK)
-            return;
+            break;
         td_release(made[i]);
-        made[i] = work->make(device, x);
+        made[i] = make_beside(work, device, x, &fill);
         if (!made[i] || td_flush(device) != TD_OK)
-            return;
+            break;
     }
+    check_ended(work, device);
 }

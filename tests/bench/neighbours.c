@@ -146,12 +146,11 @@ static void many_connections(const struct bench_daemon *daemon) {
         close(raw_open(daemon->url));
 }
 
-/* Its session ends with it. */
 static void work_long(const struct bench_daemon *daemon, const struct bench_long *work) {
     struct bench_client client;
     bench_client_open(&client, daemon->url, &(td_options){.reconnect_ms = TD_NEVER});
-    bench_long_keep_busy(work, client.device, NULL);
-    _exit(0);
+    bench_long_keep_busy(work, client.device, -1);
+    bench_fail("%s: its session has ended", work->name);
 }
 
 static const struct {
@@ -223,8 +222,11 @@ static void measure_beside(const struct bench_daemon *daemon, const char *name,
     measure(name, &client);
     for (int k = 0; k < processes; k++)
         kill(pids[k], SIGKILL);
-    for (int k = 0; k < processes; k++)
-        waitpid(pids[k], NULL, 0);
+    for (int k = 0; k < processes; k++) {
+        int status;
+        if (waitpid(pids[k], &status, 0) == pids[k] && work && WIFEXITED(status))
+            bench_fail("%s: the work ended while it was measured", name);
+    }
     bench_client_close(&client);
 }
 
