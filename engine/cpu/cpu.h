@@ -28,20 +28,34 @@ struct cpu {
     bool rates_measured;
 };
 
-/* The driver of each family of operations: runs a launch whose kernel is known to exist, or makes a job of it that the
- * caller continues. */
+/* Runs a launch whose kernel is known to exist, or makes a job of it that the caller continues. */
 typedef int cpu_driver(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault);
-cpu_driver cpu_elementwise, cpu_cast, cpu_reduce, cpu_softmax, cpu_matmul; /* by file */
-cpu_driver cpu_full, cpu_arange, cpu_eye, cpu_random;                      /* create.c */
-cpu_driver cpu_take, cpu_take_along_axis, cpu_one_hot;                     /* take.c */
-cpu_driver cpu_topk;
+
+/* What the device has for an operation: cpu_kernel_NAME, defined beside its driver. */
+struct cpu_kernel {
+    struct op_kernel base;
+    cpu_driver *driver;
+};
+#define CPU_KERNEL(ID, name) extern const struct cpu_kernel cpu_kernel_##name;
+OP_KERNELS(CPU_KERNEL)
+CPU_KERNEL(, elementwise)
+#undef CPU_KERNEL
+
+/* op_kernel.dtypes where a driver looks its kernel up by dtype: those that have one. */
+#define CPU_KERNELS_FOUND(table)                                                                                       \
+    static uint32_t table##_found(const struct device *device, unsigned opcode) {                                      \
+        uint32_t found = 0;                                                                                            \
+        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {                                                            \
+            found |= (uint32_t)(((const struct cpu *)device)->kernels->table[opcode][dtype] != NULL) << dtype;         \
+        }                                                                                                              \
+        return found;                                                                                                  \
+    }
+
+/* op_kernel.converts of drivers that read their input tile by tile, through a buffer in the first-level cache. */
+bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to);
 
 /* What the device does in a nanosecond, in rates.c; by the owner thread. First usual figures, or measured ones, which takes a few
  * milliseconds; then those of products by BLAS, which has just been loaded. */
 void cpu_rates_init(struct cpu *cpu, bool measure);
 void cpu_rates_of_blas(struct cpu *cpu);
 void cpu_rates(const struct device *device, struct device_rates *rates);
-
-/* struct op_kernel of products, in matmul.c. */
-int cpu_matmul_accepts(struct device *device, const struct launch *launch, struct fault *fault);
-uint64_t cpu_matmul_workspace(struct device *device, const struct launch *launch);

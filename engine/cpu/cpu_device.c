@@ -37,97 +37,18 @@ const struct cpu_kernels *cpu_kernels_choose(void) {
 
 /* ---- operations ---- */
 
-struct cpu_kernel {
-    struct op_kernel base;
-    cpu_driver *driver;
-};
-
-/* Of drivers that look their kernel up by dtype: those that have one. The others take every dtype. */
-#define KERNELS_FOUND(table)                                                                                           \
-    static uint32_t table##_found(const struct device *device, unsigned opcode) {                                      \
-        uint32_t found = 0;                                                                                            \
-        for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {                                                            \
-            found |= (uint32_t)(((const struct cpu *)device)->kernels->table[opcode][dtype] != NULL) << dtype;         \
-        }                                                                                                              \
-        return found;                                                                                                  \
-    }
-KERNELS_FOUND(elementwise)
-KERNELS_FOUND(reductions)
-KERNELS_FOUND(softmax)
-KERNELS_FOUND(random)
-
-/* Tile by tile, through a buffer in the first-level cache. */
-static bool converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+bool cpu_converts_tiles(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
     (void)opcode;
     return ((const struct cpu *)device)->kernels->cast[from][to] != NULL;
 }
 
-/* Of operations that read positions, the positions. */
-static bool converts_positions(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
-    (void)device;
-    (void)opcode;
-    return to == DTYPE_I64 && dtype_kind(from) == DTYPE_KIND_INT;
-}
+/* concat and stack. */
+const struct cpu_kernel cpu_kernel_concat = {.base.parts = OP_PARTS_COPIES};
+const struct cpu_kernel cpu_kernel_stack = {.base.parts = OP_PARTS_COPIES};
 
-/* Products of floats are OpenBLAS'. */
-static int needs_blas(struct device *device, enum dtype dtype, struct fault *fault) {
-    struct cpu *cpu = (struct cpu *)device;
-    if (dtype_kind(dtype) != DTYPE_KIND_FLOAT || cpu->blas.library) {
-        return STATUS_OK;
-    }
-    int code = blas_load(&cpu->blas, fault);
-    if (code == STATUS_OK) {
-        cpu_rates_of_blas(cpu);
-    }
-    return code;
-}
-
-static const struct cpu_kernel full = {.driver = cpu_full};
-static const struct cpu_kernel arange = {.driver = cpu_arange};
-static const struct cpu_kernel eye = {.driver = cpu_eye};
-static const struct cpu_kernel random_kernel = {{.dtypes = random_found}, cpu_random};
-static const struct cpu_kernel cast = {.driver = cpu_cast};
-static const struct cpu_kernel elementwise = {{.dtypes = elementwise_found, .converts = converts_tiles},
-                                              cpu_elementwise};
-static const struct cpu_kernel reduction = {{.dtypes = reductions_found, .converts = converts_tiles}, cpu_reduce};
-static const struct cpu_kernel softmax = {{.dtypes = softmax_found}, cpu_softmax};
-static const struct cpu_kernel product = {
-    {.needs = needs_blas, .accepts = cpu_matmul_accepts, .workspace = cpu_matmul_workspace}, cpu_matmul};
-static const struct cpu_kernel take = {{.converts = converts_positions}, cpu_take};
-static const struct cpu_kernel take_along_axis = {{.converts = converts_positions}, cpu_take_along_axis};
-static const struct cpu_kernel one_hot = {{.converts = converts_positions}, cpu_one_hot};
-static const struct cpu_kernel topk = {.driver = cpu_topk};
-static const struct cpu_kernel copies = {.base.parts = OP_PARTS_COPIES};
-
-#define CPU_KERNELS(K)                                                                                                 \
-    K(FULL, full)                                                                                                      \
-    K(ARANGE, arange)                                                                                                  \
-    K(EYE, eye)                                                                                                        \
-    K(UNIFORM, random_kernel)                                                                                          \
-    K(NORMAL, random_kernel)                                                                                           \
-    K(CAST, cast)                                                                                                      \
-    K(COPY, elementwise)                                                                                               \
-    OP_ELEMENTWISE_AS(K, elementwise)                                                                                  \
-    K(SUM, reduction)                                                                                                  \
-    K(PROD, reduction)                                                                                                 \
-    K(MEAN, reduction)                                                                                                 \
-    K(MAX, reduction)                                                                                                  \
-    K(MIN, reduction)                                                                                                  \
-    K(ANY, reduction)                                                                                                  \
-    K(ALL, reduction)                                                                                                  \
-    K(ARGMAX, reduction)                                                                                               \
-    K(ARGMIN, reduction)                                                                                               \
-    K(SOFTMAX, softmax)                                                                                                \
-    K(LOG_SOFTMAX, softmax)                                                                                            \
-    K(MATMUL, product)                                                                                                 \
-    K(LINEAR, product)                                                                                                 \
-    K(CONCAT, copies)                                                                                                  \
-    K(STACK, copies)                                                                                                   \
-    K(TAKE, take)                                                                                                      \
-    K(TAKE_ALONG_AXIS, take_along_axis)                                                                                \
-    K(ONE_HOT, one_hot)                                                                                                \
-    K(TOPK, topk)
-OP_KERNEL_TABLE(cpu_operations, CPU_KERNELS);
+#define OTHER(ID, name) [OP_##ID] = &cpu_kernel_##name.base,
+#define ELEMENTWISE(ID, inputs, flop) [OP_##ID] = &cpu_kernel_elementwise.base,
+static const struct op_kernel *const cpu_operations[OP_CODE_MAX] = {OP_KERNELS(OTHER) OP_ELEMENTWISE(ELEMENTWISE)};
 
 /* A launch that has begun is known by its job, and the one in the spare place by an odd number: it may end in another's turn,
  * and leave the place to a third. */

@@ -94,7 +94,7 @@ static bool fill_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-int cpu_full(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int full_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
@@ -128,7 +128,7 @@ static bool arange_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-int cpu_arange(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int arange_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
@@ -152,7 +152,7 @@ static bool eye_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-int cpu_eye(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int eye_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
@@ -172,7 +172,7 @@ static bool random_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-int cpu_random(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int random_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
@@ -199,3 +199,11 @@ int cpu_random(struct cpu *cpu, const struct launch *launch, struct cpu_job **be
     job_run(&job, 32, random_part, begun);
     return STATUS_OK;
 }
+
+CPU_KERNELS_FOUND(random)
+
+const struct cpu_kernel cpu_kernel_full = {.driver = full_run};
+const struct cpu_kernel cpu_kernel_arange = {.driver = arange_run};
+const struct cpu_kernel cpu_kernel_eye = {.driver = eye_run};
+const struct cpu_kernel cpu_kernel_uniform = {{.dtypes = random_found}, random_run};
+const struct cpu_kernel cpu_kernel_normal = {{.dtypes = random_found}, random_run};

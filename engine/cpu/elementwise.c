@@ -210,7 +210,7 @@ static void job_run(struct cpu *cpu, const struct launch *launch, cpu_row_functi
     cpu_job_begin(&job.base, sizeof job, work, begun);
 }
 
-int cpu_elementwise(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int elementwise_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output, *last = &launch->inputs[launch->n_inputs - 1];
     cpu_row_function *row = cpu->kernels->elementwise[launch->opcode][last->as];
     bool converts = false;
@@ -231,8 +231,15 @@ int cpu_elementwise(struct cpu *cpu, const struct launch *launch, struct cpu_job
     return STATUS_OK;
 }
 
-int cpu_cast(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int cast_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     (void)fault;
     job_run(cpu, launch, cpu->kernels->cast[launch->inputs[0].dtype][launch->output.dtype], begun);
     return STATUS_OK;
 }
+
+CPU_KERNELS_FOUND(elementwise)
+
+#define ELEMENTWISE {{.dtypes = elementwise_found, .converts = cpu_converts_tiles}, elementwise_run}
+const struct cpu_kernel cpu_kernel_elementwise = ELEMENTWISE;
+const struct cpu_kernel cpu_kernel_copy = ELEMENTWISE;
+const struct cpu_kernel cpu_kernel_cast = {.driver = cast_run};

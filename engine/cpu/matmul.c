@@ -502,7 +502,7 @@ static void job_plan(struct job *job) {
     job->base.lanes_most = job->direct ? 0 : job->threads;
 }
 
-int cpu_matmul_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+static int matmul_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
     struct job job;
     job_init(&job, (struct cpu *)device, launch);
     if (job.packed && job.base.cpu->kernels->cast[job.a->dtype][job.packed] &&
@@ -513,7 +513,7 @@ int cpu_matmul_accepts(struct device *device, const struct launch *launch, struc
                      dtype_name((enum dtype)job.a->dtype), dtype_name((enum dtype)job.b->dtype));
 }
 
-uint64_t cpu_matmul_workspace(struct device *device, const struct launch *launch) {
+static uint64_t matmul_workspace(struct device *device, const struct launch *launch) {
     struct job job;
     job_init(&job, (struct cpu *)device, launch);
     if (job.k > 0) {
@@ -522,7 +522,7 @@ uint64_t cpu_matmul_workspace(struct device *device, const struct launch *launch
     return (uint64_t)job.blocks * job.threads;
 }
 
-int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int matmul_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, cpu, launch);
@@ -540,3 +540,20 @@ int cpu_matmul(struct cpu *cpu, const struct launch *launch, struct cpu_job **be
     cpu_job_run(&job.base);
     return STATUS_OK;
 }
+
+/* Products of floats are OpenBLAS'. */
+static int needs_blas(struct device *device, enum dtype dtype, struct fault *fault) {
+    struct cpu *cpu = (struct cpu *)device;
+    if (dtype_kind(dtype) != DTYPE_KIND_FLOAT || cpu->blas.library) {
+        return STATUS_OK;
+    }
+    int code = blas_load(&cpu->blas, fault);
+    if (code == STATUS_OK) {
+        cpu_rates_of_blas(cpu);
+    }
+    return code;
+}
+
+#define PRODUCT {{.needs = needs_blas, .accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run}
+const struct cpu_kernel cpu_kernel_matmul = PRODUCT;
+const struct cpu_kernel cpu_kernel_linear = PRODUCT;

@@ -264,7 +264,7 @@ static void job_run_segments(struct job *job, int64_t blocks, double work, struc
     }
 }
 
-int cpu_reduce(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int reduce_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job;
     (void)fault;
     job_init(&job, launch);
@@ -287,3 +287,16 @@ int cpu_reduce(struct cpu *cpu, const struct launch *launch, struct cpu_job **be
     job_run_segments(&job, blocks, work, begun);
     return STATUS_OK;
 }
+
+CPU_KERNELS_FOUND(reductions)
+
+#define REDUCTION {{.dtypes = reductions_found, .converts = cpu_converts_tiles}, reduce_run}
+const struct cpu_kernel cpu_kernel_sum = REDUCTION;
+const struct cpu_kernel cpu_kernel_prod = REDUCTION;
+const struct cpu_kernel cpu_kernel_mean = REDUCTION;
+const struct cpu_kernel cpu_kernel_max = REDUCTION;
+const struct cpu_kernel cpu_kernel_min = REDUCTION;
+const struct cpu_kernel cpu_kernel_any = REDUCTION;
+const struct cpu_kernel cpu_kernel_all = REDUCTION;
+const struct cpu_kernel cpu_kernel_argmax = REDUCTION;
+const struct cpu_kernel cpu_kernel_argmin = REDUCTION;

@@ -67,7 +67,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-int cpu_softmax(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int softmax_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output, *x = &launch->inputs[0];
     int64_t size = (int64_t)dtype_size((enum dtype)x->dtype);
     int last = x->rank - 1;
@@ -94,3 +94,8 @@ int cpu_softmax(struct cpu *cpu, const struct launch *launch, struct cpu_job **b
     cpu_job_begin(&job.base, sizeof job, work, begun);
     return STATUS_OK;
 }
+
+CPU_KERNELS_FOUND(softmax)
+
+const struct cpu_kernel cpu_kernel_softmax = {{.dtypes = softmax_found}, softmax_run};
+const struct cpu_kernel cpu_kernel_log_softmax = {{.dtypes = softmax_found}, softmax_run};

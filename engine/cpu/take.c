@@ -143,21 +143,21 @@ static struct job job_make(struct cpu *cpu, const struct launch *launch) {
                         .size = (int64_t)dtype_size((enum dtype)x->dtype)};
 }
 
-int cpu_take(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int take_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job = job_make(cpu, launch);
     (void)fault;
     job_run(&job, take_part, begun);
     return STATUS_OK;
 }
 
-int cpu_take_along_axis(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int take_along_axis_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     struct job job = job_make(cpu, launch);
     (void)fault;
     job_run(&job, take_along_axis_part, begun);
     return STATUS_OK;
 }
 
-int cpu_one_hot(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int one_hot_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *out = &launch->output;
     struct job job = {.base.cpu = cpu,
                       .launch = launch,
@@ -176,3 +176,14 @@ int cpu_one_hot(struct cpu *cpu, const struct launch *launch, struct cpu_job **b
     job_run(&job, one_hot_part, begun);
     return STATUS_OK;
 }
+
+/* Of the operations here, the positions. */
+static bool converts_positions(const struct device *device, unsigned opcode, enum dtype from, enum dtype to) {
+    (void)device;
+    (void)opcode;
+    return to == DTYPE_I64 && dtype_kind(from) == DTYPE_KIND_INT;
+}
+
+const struct cpu_kernel cpu_kernel_take = {{.converts = converts_positions}, take_run};
+const struct cpu_kernel cpu_kernel_take_along_axis = {{.converts = converts_positions}, take_along_axis_run};
+const struct cpu_kernel cpu_kernel_one_hot = {{.converts = converts_positions}, one_hot_run};

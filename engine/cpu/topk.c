@@ -203,7 +203,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-int cpu_topk(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
+static int topk_run(struct cpu *cpu, const struct launch *launch, struct cpu_job **begun, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *values = &launch->output;
     struct topk_attributes attributes;
     (void)fault;
@@ -226,3 +226,5 @@ int cpu_topk(struct cpu *cpu, const struct launch *launch, struct cpu_job **begu
     cpu_job_begin(&job.base, sizeof job, work, begun);
     return STATUS_OK;
 }
+
+const struct cpu_kernel cpu_kernel_topk = {.driver = topk_run};

@@ -74,7 +74,7 @@ static const struct space_kernels table[DTYPE_COUNT][DTYPE_COUNT] = {
     {NONE, TRUTH(f8e5m2), TO_INTEGERS(f8e5m2), TO_FLOATS(f8e5m2), CAST(f8e5m2, f8e4m3), NONE},
 };
 
-bool cuda_cast_walk(cuda_kernel_seen *seen, void *context) {
+static bool cast_walk(cuda_kernel_seen *seen, void *context) {
     for (int from = 0; from < DTYPE_COUNT; from++) {
         for (int to = 0; to < DTYPE_COUNT; to++) {
             bool common = cuda_dtype_common((enum dtype)from) && cuda_dtype_common((enum dtype)to);
@@ -86,10 +86,12 @@ bool cuda_cast_walk(cuda_kernel_seen *seen, void *context) {
     return true;
 }
 
-int cuda_cast(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int cast_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct space_kernels *kernels = &table[launch->inputs[0].dtype][launch->output.dtype];
     if (!kernels->narrow) { /* the same bytes */
-        return cuda_copy(cuda, stream, launch, fault);
+        return cuda_kernel_copy.driver(cuda, stream, launch, fault);
     }
     return space_launch(cuda, launch, kernels, fault, stream->stream);
 }
+
+const struct cuda_kernel cuda_kernel_cast = {.driver = cast_run, .walk = cast_walk};

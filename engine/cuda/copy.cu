@@ -145,7 +145,7 @@ static const struct copy_row copy_rows[] = {
     {8, elementwise_kernels<copy<uint64_t>>(), transpose_kernel<uint64_t, 32>, 32},
 };
 
-bool cuda_copy_walk(cuda_kernel_seen *seen, void *context) {
+static bool copy_walk(cuda_kernel_seen *seen, void *context) {
     for (const struct copy_row &row : copy_rows) {
         if (!space_walk(&row.kernels, true, seen, context) || !seen(context, true, (const void *)row.transpose)) {
             return false;
@@ -206,7 +206,7 @@ static bool operand_contiguous(const struct operand *operand) {
     return operand->rank == 0 || (operand->rank == 1 && (operand->strides[0] == 1 || operand->shape[0] == 1));
 }
 
-int cuda_copy(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int copy_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     enum { WORTHWHILE = 32 }; /* extent of both axes below which a tile would be nearly empty */
     const struct operand *out = &launch->output, *in = &launch->inputs[0];
     int64_t size = (int64_t)dtype_size((enum dtype)out->dtype);
@@ -223,3 +223,5 @@ int cuda_copy(struct cuda *cuda, struct cuda_stream *stream, const struct launch
     }
     return space_launch(cuda, launch, &copy->kernels, fault, stream->stream);
 }
+
+const struct cuda_kernel cuda_kernel_copy = {.driver = copy_run, .walk = copy_walk};

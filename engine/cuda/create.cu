@@ -92,7 +92,7 @@ static unsigned create_blocks(const struct cuda *cuda, int64_t threads) {
     return space_blocks(cuda, threads / SPACE_THREADS + 1);
 }
 
-int cuda_full(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int full_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     enum dtype dtype = (enum dtype)out->dtype;
     struct full_attributes attributes;
@@ -120,7 +120,7 @@ static arange_function *const arange_functions[DTYPE_COUNT] = {
 };
 static_assert(DTYPE_BOOL == 1 && DTYPE_I64 == 6 && DTYPE_F16 == 7 && DTYPE_F64 == 10, "in order; f8 is refused");
 
-int cuda_arange(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int arange_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     struct arange_attributes given;
     arange_attributes_read(&launch->attributes, &given);
@@ -140,7 +140,7 @@ typedef void diagonal_function(const struct diagonal_arguments arguments);
 static diagonal_function *const diagonal_functions[] = {diagonal_kernel<uint8_t>, diagonal_kernel<uint16_t>,
                                                         diagonal_kernel<uint32_t>, diagonal_kernel<uint64_t>};
 
-bool cuda_create_walk(cuda_kernel_seen *seen, void *context) {
+static bool create_walk(cuda_kernel_seen *seen, void *context) {
     bool more = seen(context, true, (const void *)fill_kernel);
     for (arange_function *kernel : arange_functions) {
         more = more && (!kernel || seen(context, false, (const void *)kernel));
@@ -152,7 +152,7 @@ bool cuda_create_walk(cuda_kernel_seen *seen, void *context) {
 }
 
 /* The bound of the diagonal in the shape rule keeps these from overflowing. */
-int cuda_eye(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int eye_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     size_t size = dtype_size((enum dtype)out->dtype);
     struct eye_attributes attributes;
@@ -168,3 +168,7 @@ int cuda_eye(struct cuda *cuda, struct cuda_stream *stream, const struct launch 
     diagonal_function *kernel = diagonal_functions[size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3];
     return space_start((const void *)kernel, create_blocks(cuda, arguments.n), &arguments, fault, stream->stream);
 }
+
+const struct cuda_kernel cuda_kernel_full = {.driver = full_run, .walk = create_walk};
+const struct cuda_kernel cuda_kernel_arange = {.driver = arange_run, .walk = create_walk};
+const struct cuda_kernel cuda_kernel_eye = {.driver = eye_run, .walk = create_walk};

@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 #include "engine/device/launch.h"
+#include "engine/device/op_kernel.h"
 
 /* Memory for a product by cublasLt, which says how much it wants when the submitter asks; and kept for the next ones on the
  * same stream, which run after it. Other kernels' is launch->workspace. */
@@ -54,32 +55,35 @@ static inline void cuda_count_up(uint64_t *counter) {
 /* Puts a launch whose kernel is known to exist on the stream. An error is the device's: see cuda_fault(). */
 typedef int cuda_driver(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                         struct fault *fault);
-cuda_driver cuda_elementwise, cuda_cast, cuda_copy;        /* elementwise.cu, cast.cu, copy.cu */
-cuda_driver cuda_full, cuda_arange, cuda_eye, cuda_random; /* create.cu, random.cu */
-cuda_driver cuda_reduce;                                   /* reduce.cu */
-cuda_driver cuda_softmax;                                  /* softmax.cu */
-cuda_driver cuda_matmul;                                   /* matmul.c; linear as well */
-cuda_driver cuda_take, cuda_take_along_axis, cuda_one_hot; /* take.cu */
-cuda_driver cuda_topk;
-
-/* Whether the drivers that look their kernel up by dtype have one. */
-bool cuda_elementwise_has(unsigned opcode, enum dtype dtype);
-bool cuda_reduce_has(unsigned opcode, enum dtype dtype);
-bool cuda_softmax_has(unsigned opcode, enum dtype dtype);
-bool cuda_random_has(unsigned opcode, enum dtype dtype);
-
-/* struct op_kernel. Of the owner thread, and without calls of CUDA. */
-uint64_t cuda_reduce_workspace(const struct cuda *cuda, const struct launch *launch);
-uint64_t cuda_softmax_workspace(const struct cuda *cuda, const struct launch *launch);
-uint64_t cuda_matmul_workspace(const struct cuda *cuda, const struct launch *launch);
-int cuda_matmul_accepts(const struct launch *launch, struct fault *fault);
 
 /* Tells of each kernel of a source, until one is answered with false. `common`: one that jobs use all the time. Of CUB's
  * kernels nobody tells: only CUB knows which it launches. */
 typedef bool cuda_kernel_seen(void *context, bool common, const void *kernel);
 typedef bool cuda_kernel_walk(cuda_kernel_seen *seen, void *context);
-cuda_kernel_walk cuda_elementwise_walk, cuda_cast_walk, cuda_copy_walk, cuda_create_walk, cuda_random_walk;
-cuda_kernel_walk cuda_reduce_walk, cuda_softmax_walk, cuda_take_walk, cuda_topk_walk, matmul_finish_walk, matmul_tiled_walk;
+
+/* What the module has for an operation: cuda_kernel_NAME, defined beside its driver. The functions of `base` are the owner
+ * thread's, and call nothing of CUDA. */
+struct cuda_kernel {
+    struct op_kernel base;
+    cuda_driver *driver;
+    cuda_kernel_walk *walk; /* of the driver's source */
+};
+#define CUDA_KERNEL(ID, name) extern const struct cuda_kernel cuda_kernel_##name;
+OP_KERNELS(CUDA_KERNEL)
+CUDA_KERNEL(, elementwise)
+#undef CUDA_KERNEL
+
+/* op_kernel.dtypes where a driver looks its kernel up by dtype: those that have one, as `has` says. */
+#define CUDA_KERNELS_FOUND(name, has)                                                                                  \
+    static uint32_t name(const struct device *device, unsigned opcode) {                                               \
+        uint32_t found = 0;                                                                                            \
+        (void)device;                                                                                                  \
+        for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)                                              \
+            found |= (uint32_t)has(opcode, (enum dtype)dtype) << dtype;                                                \
+        return found;                                                                                                  \
+    }
+
+struct cuda *cuda_of(struct device *device);
 
 /* Floats up to 32 bits. */
 static inline bool cuda_dtype_common(enum dtype dtype) {

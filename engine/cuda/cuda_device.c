@@ -17,86 +17,17 @@ static uint64_t cuda_kept(uint64_t unused, uint64_t total) {
 
 /* ---- operations ---- */
 
-struct cuda_kernel {
-    struct op_kernel base;
-    cuda_driver *driver;
-};
-
-/* Of drivers that look their kernel up by dtype: those that have one. The others take every dtype. */
-#define KERNELS_FOUND(driver)                                                                                          \
-    static uint32_t driver##_found(const struct device *device, unsigned opcode) {                                     \
-        uint32_t found = 0;                                                                                            \
-        (void)device;                                                                                                  \
-        for (int dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)                                              \
-            found |= (uint32_t)driver##_has(opcode, (enum dtype)dtype) << dtype;                                       \
-        return found;                                                                                                  \
-    }
-KERNELS_FOUND(cuda_elementwise)
-KERNELS_FOUND(cuda_reduce)
-KERNELS_FOUND(cuda_softmax)
-KERNELS_FOUND(cuda_random)
-
-#define WORKSPACE(driver)                                                                                              \
-    static uint64_t driver##_bytes(struct device *device, const struct launch *launch) {                               \
-        return driver##_workspace(&((struct cuda_device *)device)->cuda, launch);                                      \
-    }
-WORKSPACE(cuda_reduce)
-WORKSPACE(cuda_softmax)
-WORKSPACE(cuda_matmul)
-
-static int cuda_product_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
-    (void)device;
-    return cuda_matmul_accepts(launch, fault);
+struct cuda *cuda_of(struct device *device) {
+    return &((struct cuda_device *)device)->cuda;
 }
 
-static const struct cuda_kernel full = {.driver = cuda_full};
-static const struct cuda_kernel arange = {.driver = cuda_arange};
-static const struct cuda_kernel eye = {.driver = cuda_eye};
-static const struct cuda_kernel random_kernel = {{.dtypes = cuda_random_found}, cuda_random};
-static const struct cuda_kernel cast = {.driver = cuda_cast};
-static const struct cuda_kernel copy = {.driver = cuda_copy};
-static const struct cuda_kernel elementwise = {{.dtypes = cuda_elementwise_found}, cuda_elementwise};
-static const struct cuda_kernel reduction = {{.dtypes = cuda_reduce_found, .workspace = cuda_reduce_bytes},
-                                             cuda_reduce};
-static const struct cuda_kernel softmax = {{.dtypes = cuda_softmax_found, .workspace = cuda_softmax_bytes},
-                                           cuda_softmax};
-static const struct cuda_kernel product = {{.accepts = cuda_product_accepts, .workspace = cuda_matmul_bytes},
-                                           cuda_matmul};
-static const struct cuda_kernel take = {.driver = cuda_take};
-static const struct cuda_kernel take_along_axis = {.driver = cuda_take_along_axis};
-static const struct cuda_kernel one_hot = {.driver = cuda_one_hot};
-static const struct cuda_kernel topk = {.driver = cuda_topk};
-static const struct cuda_kernel copies = {.base.parts = OP_PARTS_COPIES};
+/* concat and stack. */
+const struct cuda_kernel cuda_kernel_concat = {.base.parts = OP_PARTS_COPIES};
+const struct cuda_kernel cuda_kernel_stack = {.base.parts = OP_PARTS_COPIES};
 
-#define CUDA_KERNELS(K)                                                                                                \
-    K(FULL, full)                                                                                                      \
-    K(ARANGE, arange)                                                                                                  \
-    K(EYE, eye)                                                                                                        \
-    K(UNIFORM, random_kernel)                                                                                          \
-    K(NORMAL, random_kernel)                                                                                           \
-    K(CAST, cast)                                                                                                      \
-    K(COPY, copy)                                                                                                      \
-    OP_ELEMENTWISE_AS(K, elementwise)                                                                                  \
-    K(SUM, reduction)                                                                                                  \
-    K(PROD, reduction)                                                                                                 \
-    K(MEAN, reduction)                                                                                                 \
-    K(MAX, reduction)                                                                                                  \
-    K(MIN, reduction)                                                                                                  \
-    K(ANY, reduction)                                                                                                  \
-    K(ALL, reduction)                                                                                                  \
-    K(ARGMAX, reduction)                                                                                               \
-    K(ARGMIN, reduction)                                                                                               \
-    K(SOFTMAX, softmax)                                                                                                \
-    K(LOG_SOFTMAX, softmax)                                                                                            \
-    K(MATMUL, product)                                                                                                 \
-    K(LINEAR, product)                                                                                                 \
-    K(CONCAT, copies)                                                                                                  \
-    K(STACK, copies)                                                                                                   \
-    K(TAKE, take)                                                                                                      \
-    K(TAKE_ALONG_AXIS, take_along_axis)                                                                                \
-    K(ONE_HOT, one_hot)                                                                                                \
-    K(TOPK, topk)
-OP_KERNEL_TABLE(cuda_operations, CUDA_KERNELS);
+#define OTHER(ID, name) [OP_##ID] = &cuda_kernel_##name.base,
+#define ELEMENTWISE(ID, inputs, flop) [OP_##ID] = &cuda_kernel_elementwise.base,
+const struct op_kernel *const cuda_operations[OP_CODE_MAX] = {OP_KERNELS(OTHER) OP_ELEMENTWISE(ELEMENTWISE)};
 
 static int cuda_launch(struct device *base, struct device_stream *stream, const struct launch *launch,
                        struct fault *fault) {

@@ -43,6 +43,9 @@ struct cuda_device {
     struct device_event *events, *events_timed; /* unused ones */
 };
 
+/* By opcode; each the base of a struct cuda_kernel. */
+extern const struct op_kernel *const cuda_operations[OP_CODE_MAX];
+
 /* Makes the device the calling thread's: CUDA keeps that for each thread. Before every other call of CUDA. */
 int cuda_enter(const struct cuda *cuda, struct fault *fault);
 

@@ -120,11 +120,11 @@ const struct space_kernels *table_find(unsigned opcode, enum dtype dtype) {
 
 } // namespace
 
-bool cuda_elementwise_has(unsigned opcode, enum dtype dtype) {
+static bool elementwise_has(unsigned opcode, enum dtype dtype) {
     return table_find(opcode, dtype) != nullptr;
 }
 
-bool cuda_elementwise_walk(cuda_kernel_seen *seen, void *context) {
+static bool elementwise_walk(cuda_kernel_seen *seen, void *context) {
     for (const auto &row : table.kernel) {
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
             if (!space_walk(&kernels[row[dtype]], cuda_dtype_common((enum dtype)dtype), seen, context)) {
@@ -136,7 +136,11 @@ bool cuda_elementwise_walk(cuda_kernel_seen *seen, void *context) {
 }
 
 /* By the dtype of the last input: where's first one is its condition. */
-int cuda_elementwise(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int elementwise_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     enum dtype dtype = (enum dtype)launch->inputs[launch->n_inputs - 1].dtype;
     return space_launch(cuda, launch, table_find(launch->opcode, dtype), fault, stream->stream);
 }
+
+CUDA_KERNELS_FOUND(elementwise_found, elementwise_has)
+
+const struct cuda_kernel cuda_kernel_elementwise = {{.dtypes = elementwise_found}, elementwise_run, elementwise_walk};

@@ -293,7 +293,8 @@ static int product_by_tiles(const struct product *product, void *workspace, stru
     return matmul_tiled_run(product->cuda, product->stream, &tiled, workspace, fault);
 }
 
-int cuda_matmul_accepts(const struct launch *launch, struct fault *fault) {
+static int matmul_accepts(struct device *device, const struct launch *launch, struct fault *fault) {
+    (void)device;
     enum dtype a = (enum dtype)launch->inputs[0].dtype, b = (enum dtype)launch->inputs[1].dtype;
     if (matmul_tiled_has(a, b))
         return STATUS_OK;
@@ -302,16 +303,17 @@ int cuda_matmul_accepts(const struct launch *launch, struct fault *fault) {
 }
 
 /* What cublasLt takes is not known before it is asked, which the submitter's thread does (cuda_scratch). */
-uint64_t cuda_matmul_workspace(const struct cuda *cuda, const struct launch *launch) {
+static uint64_t matmul_workspace(struct device *device, const struct launch *launch) {
+    struct cuda *cuda = cuda_of(device);
     struct product product;
-    product_init(&product, (struct cuda *)cuda, NULL, launch);
+    product_init(&product, cuda, NULL, launch);
     if (product.k == 0 || product_for_library(&product))
         return 0;
     const struct matmul_tiled tiled = product_tiled(&product);
     return matmul_tiled_bytes(cuda, &tiled);
 }
 
-int cuda_matmul(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int matmul_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     struct product product;
     bool taken = false;
     int code = STATUS_OK;
@@ -327,3 +329,11 @@ int cuda_matmul(struct cuda *cuda, struct cuda_stream *stream, const struct laun
         return code;
     return product_by_tiles(&product, launch->workspace, fault);
 }
+
+static bool matmul_walk(cuda_kernel_seen *seen, void *context) {
+    return matmul_finish_walk(seen, context) && matmul_tiled_walk(seen, context);
+}
+
+#define PRODUCT {{.accepts = matmul_accepts, .workspace = matmul_workspace}, matmul_run, matmul_walk}
+const struct cuda_kernel cuda_kernel_matmul = PRODUCT;
+const struct cuda_kernel cuda_kernel_linear = PRODUCT;

@@ -23,6 +23,8 @@ struct matmul_finish {
 int matmul_finish_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_finish *finish,
                       struct fault *fault);
 
+cuda_kernel_walk matmul_finish_walk;
+
 #ifdef __cplusplus
 }
 #endif

@@ -162,5 +162,6 @@ int side_fill(struct side *side, const struct product *product, const struct sid
                                          .dtype = (uint8_t)side->dtype,
                                          .rank = (uint8_t)copy.rank};
     side->filled = *part;
-    return (launch->opcode == OP_COPY ? cuda_copy : cuda_cast)(product->cuda, product->stream, launch, fault);
+    const struct cuda_kernel *kernel = launch->opcode == OP_COPY ? &cuda_kernel_copy : &cuda_kernel_cast;
+    return kernel->driver(product->cuda, product->stream, launch, fault);
 }

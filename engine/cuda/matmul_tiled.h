@@ -30,6 +30,8 @@ size_t matmul_tiled_bytes(const struct cuda *cuda, const struct matmul_tiled *pr
 int matmul_tiled_run(struct cuda *cuda, struct cuda_stream *stream, const struct matmul_tiled *product, void *partials,
                      struct fault *fault);
 
+cuda_kernel_walk matmul_tiled_walk;
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,11 +2,6 @@
 
 #include "engine/cuda/cuda_device.h"
 
-static cuda_kernel_walk *const preload_walks[] = {
-    cuda_elementwise_walk, cuda_create_walk, cuda_copy_walk, cuda_cast_walk,     cuda_reduce_walk,
-    cuda_softmax_walk,     cuda_random_walk, cuda_take_walk, cuda_topk_walk, matmul_finish_walk, matmul_tiled_walk,
-};
-
 /* An error is the device's, as the next launch will find, or that kernel's own, whom its launch will tell. */
 static bool preload_kernel(void *context, bool common, const void *kernel) {
     struct preload *preload = context;
@@ -20,14 +15,27 @@ static bool preload_kernel(void *context, bool common, const void *kernel) {
     return true;
 }
 
+/* NULL: there is none, or a lower opcode has it. */
+static cuda_kernel_walk *preload_walk(unsigned opcode) {
+    const struct cuda_kernel *kernel = (const struct cuda_kernel *)cuda_operations[opcode];
+    for (unsigned lower = 0; kernel && lower < opcode; lower++) {
+        const struct cuda_kernel *before = (const struct cuda_kernel *)cuda_operations[lower];
+        if (before && before->walk == kernel->walk)
+            return NULL;
+    }
+    return kernel ? kernel->walk : NULL;
+}
+
 static void *preload_main(void *argument) {
     struct preload *preload = argument;
     struct fault fault;
     bool more = cuda_enter(preload->cuda, &fault) == STATUS_OK;
     for (int others = 0; others < 2; others++) {
         preload->others = others;
-        for (size_t i = 0; i < sizeof preload_walks / sizeof *preload_walks && more; i++)
-            more = preload_walks[i](preload_kernel, preload);
+        for (unsigned opcode = 0; opcode < OP_CODE_MAX && more; opcode++) {
+            cuda_kernel_walk *walk = preload_walk(opcode);
+            more = !walk || walk(preload_kernel, preload);
+        }
     }
     return NULL;
 }

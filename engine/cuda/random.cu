@@ -150,11 +150,11 @@ static const struct random_row {
 };
 static_assert(DTYPE_BF16 == DTYPE_F16 + 1 && DTYPE_F32 == DTYPE_F16 + 2 && DTYPE_F64 == DTYPE_F16 + 3, "in order");
 
-bool cuda_random_has(unsigned opcode, enum dtype dtype) {
+static bool random_has(unsigned opcode, enum dtype dtype) {
     return (opcode == OP_UNIFORM || opcode == OP_NORMAL) && dtype >= DTYPE_F16 && dtype <= DTYPE_F64;
 }
 
-bool cuda_random_walk(cuda_kernel_seen *seen, void *context) {
+static bool random_walk(cuda_kernel_seen *seen, void *context) {
     for (const struct random_row &row : random_rows) {
         if (!seen(context, true, (const void *)row.uniform) || !seen(context, true, (const void *)row.normal)) {
             return false;
@@ -163,7 +163,7 @@ bool cuda_random_walk(cuda_kernel_seen *seen, void *context) {
     return true;
 }
 
-int cuda_random(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int random_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     const struct random_row *row = &random_rows[out->dtype - DTYPE_F16];
     struct random_arguments arguments = {};
@@ -196,3 +196,8 @@ int cuda_random(struct cuda *cuda, struct cuda_stream *stream, const struct laun
     random_function *kernel = launch->opcode == OP_UNIFORM ? row->uniform : row->normal;
     return space_start((const void *)kernel, blocks, &arguments, fault, stream->stream);
 }
+
+CUDA_KERNELS_FOUND(random_found, random_has)
+
+const struct cuda_kernel cuda_kernel_uniform = {{.dtypes = random_found}, random_run, random_walk};
+const struct cuda_kernel cuda_kernel_normal = {{.dtypes = random_found}, random_run, random_walk};

@@ -40,7 +40,7 @@ static const struct reduce_kernel *reduce_kernel_of(unsigned opcode, unsigned dt
     return NULL;
 }
 
-bool cuda_reduce_walk(cuda_kernel_seen *seen, void *context) {
+static bool reduce_walk(cuda_kernel_seen *seen, void *context) {
     const struct reduce_kernel *const tables[] = {reduce_sums, reduce_extremes, reduce_positions, reduce_products};
     for (const struct reduce_kernel *kernels : tables) {
         for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
@@ -53,7 +53,7 @@ bool cuda_reduce_walk(cuda_kernel_seen *seen, void *context) {
     return true;
 }
 
-bool cuda_reduce_has(unsigned opcode, enum dtype dtype) {
+static bool reduce_has(unsigned opcode, enum dtype dtype) {
     return reduce_kernel_of(opcode, (unsigned)dtype) != NULL;
 }
 
@@ -373,7 +373,8 @@ static bool plan_is_whole(const struct reduce_plan *plan, const struct reduce_ke
     return whole && *bytes <= most;
 }
 
-uint64_t cuda_reduce_workspace(const struct cuda *cuda, const struct launch *launch) {
+static uint64_t reduce_workspace(struct device *device, const struct launch *launch) {
+    const struct cuda *cuda = cuda_of(device);
     const struct reduce_kernel *kernel = reduce_kernel_of(launch->opcode, launch->inputs[0].dtype);
     struct reduce_plan plan;
     if (reduce_is_empty(&launch->inputs[0])) {
@@ -383,7 +384,7 @@ uint64_t cuda_reduce_workspace(const struct cuda *cuda, const struct launch *lau
     return plan_bytes(&plan, cuda, kernel);
 }
 
-int cuda_reduce(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int reduce_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct reduce_kernel *kernel = reduce_kernel_of(launch->opcode, launch->inputs[0].dtype);
     struct reduce_plan plan;
     if (reduce_is_empty(&launch->inputs[0])) {
@@ -397,3 +398,16 @@ int cuda_reduce(struct cuda *cuda, struct cuda_stream *stream, const struct laun
                           : kernel->launch(&plan, stream->stream));
     return STATUS_OK;
 }
+
+CUDA_KERNELS_FOUND(reduce_found, reduce_has)
+
+#define REDUCTION {{.dtypes = reduce_found, .workspace = reduce_workspace}, reduce_run, reduce_walk}
+const struct cuda_kernel cuda_kernel_sum = REDUCTION;
+const struct cuda_kernel cuda_kernel_prod = REDUCTION;
+const struct cuda_kernel cuda_kernel_mean = REDUCTION;
+const struct cuda_kernel cuda_kernel_max = REDUCTION;
+const struct cuda_kernel cuda_kernel_min = REDUCTION;
+const struct cuda_kernel cuda_kernel_any = REDUCTION;
+const struct cuda_kernel cuda_kernel_all = REDUCTION;
+const struct cuda_kernel cuda_kernel_argmax = REDUCTION;
+const struct cuda_kernel cuda_kernel_argmin = REDUCTION;

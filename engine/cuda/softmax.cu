@@ -606,7 +606,7 @@ static const struct softmax_kernel {
 static_assert(softmax_type<float>::held == 16 && softmax_type<double>::held == 8, "as in the table");
 static_assert(DTYPE_F64 - DTYPE_F16 == 3, "the table's order");
 
-bool cuda_softmax_walk(cuda_kernel_seen *seen, void *context) {
+static bool softmax_walk_all(cuda_kernel_seen *seen, void *context) {
     for (int i = 0; i < 4; i++) {
         if (!kernels[i].walk(seen, context, cuda_dtype_common((enum dtype)(DTYPE_F16 + i)))) {
             return false;
@@ -615,7 +615,7 @@ bool cuda_softmax_walk(cuda_kernel_seen *seen, void *context) {
     return true;
 }
 
-bool cuda_softmax_has(unsigned opcode, enum dtype dtype) {
+static bool softmax_has(unsigned opcode, enum dtype dtype) {
     return (opcode == OP_SOFTMAX || opcode == OP_LOG_SOFTMAX) && dtype >= DTYPE_F16 && dtype <= DTYPE_F64;
 }
 
@@ -750,17 +750,24 @@ static softmax_launcher *plan_make(struct softmax_plan *plan, const struct cuda 
     return launcher;
 }
 
-uint64_t cuda_softmax_workspace(const struct cuda *cuda, const struct launch *launch) {
+static uint64_t softmax_workspace(struct device *device, const struct launch *launch) {
+    const struct cuda *cuda = cuda_of(device);
     const struct softmax_kernel *kernel = &kernels[launch->inputs[0].dtype - DTYPE_F16];
     struct softmax_plan plan;
     plan_make(&plan, cuda, launch, kernel);
     return plan.parts > 1 ? (uint64_t)plan.rows * (uint64_t)plan.parts * (uint64_t)kernel->partial : 0;
 }
 
-int cuda_softmax(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int softmax_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     struct softmax_plan plan;
     softmax_launcher *launcher = plan_make(&plan, cuda, launch, &kernels[launch->inputs[0].dtype - DTYPE_F16]);
     plan.partials = launch->workspace;
     CUDA_TRY(fault, launcher(&plan, stream->stream));
     return STATUS_OK;
 }
+
+CUDA_KERNELS_FOUND(softmax_found, softmax_has)
+
+#define SOFTMAX {{.dtypes = softmax_found, .workspace = softmax_workspace}, softmax_run, softmax_walk_all}
+const struct cuda_kernel cuda_kernel_softmax = SOFTMAX;
+const struct cuda_kernel cuda_kernel_log_softmax = SOFTMAX;

@@ -215,7 +215,7 @@ static int take_row(int64_t bytes) {
     return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : bytes == 8 ? 3 : 4;
 }
 
-bool cuda_take_walk(cuda_kernel_seen *seen, void *context) {
+static bool take_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
     for (take_function *kernel : take_functions) {
         more = more && seen(context, true, (const void *)kernel);
@@ -235,7 +235,7 @@ static int64_t take_unit(const void *x, const void *out, int64_t bytes) {
     return (int64_t)(all & -all);
 }
 
-int cuda_take(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int take_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
     int64_t bytes = x->shape[2] * (int64_t)dtype_size((enum dtype)x->dtype), rows = x->shape[0] * out->shape[1];
     int64_t unit = take_unit(x->data, out->data, bytes);
@@ -255,7 +255,7 @@ int cuda_take(struct cuda *cuda, struct cuda_stream *stream, const struct launch
     return space_start((const void *)kernel, space_blocks(cuda, arguments.tiles), &arguments, fault, stream->stream);
 }
 
-int cuda_take_along_axis(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
+static int take_along_axis_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch,
                          struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *out = &launch->output;
     size_t size = dtype_size((enum dtype)x->dtype);
@@ -272,7 +272,7 @@ int cuda_take_along_axis(struct cuda *cuda, struct cuda_stream *stream, const st
     return space_start((const void *)kernel, blocks, &arguments, fault, stream->stream);
 }
 
-int cuda_one_hot(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int one_hot_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *out = &launch->output;
     enum dtype dtype = (enum dtype)out->dtype;
     size_t size = dtype_size(dtype);
@@ -286,3 +286,7 @@ int cuda_one_hot(struct cuda *cuda, struct cuda_stream *stream, const struct lau
     return space_start((const void *)kernel, space_blocks(cuda, n / SPACE_THREADS + 1), &arguments, fault,
                        stream->stream);
 }
+
+const struct cuda_kernel cuda_kernel_take = {.driver = take_run, .walk = take_walk};
+const struct cuda_kernel cuda_kernel_take_along_axis = {.driver = take_along_axis_run, .walk = take_walk};
+const struct cuda_kernel cuda_kernel_one_hot = {.driver = one_hot_run, .walk = take_walk};

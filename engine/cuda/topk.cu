@@ -220,7 +220,7 @@ static const struct topk_entry topk_entries[] = {
     {DTYPE_F64, topk_kernel<topk_f64>},
 };
 
-bool cuda_topk_walk(cuda_kernel_seen *seen, void *context) {
+static bool topk_walk(cuda_kernel_seen *seen, void *context) {
     bool more = true;
     for (const struct topk_entry &entry : topk_entries) {
         more = more && seen(context, false, (const void *)entry.kernel);
@@ -228,7 +228,7 @@ bool cuda_topk_walk(cuda_kernel_seen *seen, void *context) {
     return more;
 }
 
-int cuda_topk(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
+static int topk_run(struct cuda *cuda, struct cuda_stream *stream, const struct launch *launch, struct fault *fault) {
     const struct operand *x = &launch->inputs[0], *values = &launch->output;
     struct topk_attributes attributes;
     struct topk_arguments arguments = {};
@@ -249,3 +249,5 @@ int cuda_topk(struct cuda *cuda, struct cuda_stream *stream, const struct launch
     }
     return fault_set(fault, STATUS_INTERNAL, "topk of %s has no kernel", dtype_name((enum dtype)x->dtype));
 }
+
+const struct cuda_kernel cuda_kernel_topk = {.driver = topk_run, .walk = topk_walk};

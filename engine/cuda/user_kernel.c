@@ -8,7 +8,7 @@
 #include "engine/cuda/compiler.h"
 #include "engine/cuda/cuda_device.h"
 
-struct cuda_kernel {
+struct cuda_user_kernel {
     struct device_kernel base;
     CUlibrary library;
     CUfunction function;
@@ -92,7 +92,7 @@ static uint32_t kernel_target(const struct device *base) {
     return (uint32_t)((const struct cuda_device *)base)->cuda.capability;
 }
 
-static int kernel_read_parameters(struct cuda_kernel *kernel, struct fault *fault) {
+static int kernel_read_parameters(struct cuda_user_kernel *kernel, struct fault *fault) {
     size_t offset, bytes;
     uint32_t n = 0;
     for (;; n++) { /* until it is told that there is no such one */
@@ -109,7 +109,7 @@ static int kernel_read_parameters(struct cuda_kernel *kernel, struct fault *faul
 }
 
 /* As much dynamic shared memory as the device can give, so that no launch has to ask for it. */
-static int kernel_read_limits(const struct cuda *cuda, struct cuda_kernel *kernel, struct fault *fault) {
+static int kernel_read_limits(const struct cuda *cuda, struct cuda_user_kernel *kernel, struct fault *fault) {
     struct device_kernel *base = &kernel->base;
     int threads = 0, shared = 0;
     memcpy(base->grid_max, cuda->grid_max, sizeof base->grid_max);
@@ -127,7 +127,7 @@ static int kernel_read_limits(const struct cuda *cuda, struct cuda_kernel *kerne
     return STATUS_OK;
 }
 
-static int kernel_open(const struct cuda *cuda, const struct device_code *code, struct cuda_kernel *kernel,
+static int kernel_open(const struct cuda *cuda, const struct device_code *code, struct cuda_user_kernel *kernel,
                        struct fault *fault) {
     CUkernel handle;
     DRIVER_TRY(fault, driver.load(&kernel->library, code->code, NULL, NULL, 0, NULL, NULL, 0), "cuLibraryLoadData");
@@ -139,7 +139,7 @@ static int kernel_open(const struct cuda *cuda, const struct device_code *code, 
 }
 
 static void kernel_release(struct device *base, struct device_kernel *released) {
-    struct cuda_kernel *kernel = (struct cuda_kernel *)released;
+    struct cuda_user_kernel *kernel = (struct cuda_user_kernel *)released;
     struct fault fault;
     if (kernel->library && cuda_enter(&((struct cuda_device *)base)->cuda, &fault) == STATUS_OK)
         driver.unload(kernel->library);
@@ -154,7 +154,7 @@ static int kernel_load(struct device *base, const struct device_code *code, stru
         status = driver_find(fault);
     if (status != STATUS_OK)
         return status;
-    struct cuda_kernel *kernel = calloc(1, sizeof *kernel);
+    struct cuda_user_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel");
     status = kernel_open(cuda, code, kernel, fault);
@@ -174,7 +174,7 @@ static enum status launch_status(CUresult result, int code) {
 
 static int kernel_launch(struct device *base, struct device_stream *stream, const struct kernel_launch *launch,
                          struct fault *fault) {
-    const struct cuda_kernel *kernel = (const struct cuda_kernel *)launch->kernel;
+    const struct cuda_user_kernel *kernel = (const struct cuda_user_kernel *)launch->kernel;
     const uint32_t *grid = launch->grid, *block = launch->block;
     void *parameters[KERNEL_ARGUMENTS_MAX];
     int code = cuda_enter(&((struct cuda_device *)base)->cuda, fault);

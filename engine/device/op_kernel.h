@@ -1,5 +1,5 @@
 /* What a backend has for one operation: a kernel, with what it takes and what it needs; or the operations that make it up; or the
- * reason why there is nothing. Its table has one entry for each operation of OP_KERNEL_LIST, or it does not compile.
+ * reason why there is nothing. Its table has one entry for each operation, or it does not link.
  *
  * All functions are called by the engine's owner thread when it binds an operation; they wait for nothing. */
 #pragma once
@@ -7,6 +7,10 @@
 #include <stdbool.h>
 
 #include "engine/device/launch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct device;
 
@@ -36,12 +40,9 @@ struct op_kernel {
     const char *reason;  /* why there is neither, in words that follow "a cpu device has no exp: " */
 };
 
-/* Defines a backend's table from its rows: ROWS(K) has a K(ID, entry) for each operation, where the entry is a backend's own
- * struct with `base`. An operation without a row is an undeclared OP_ID_HAS_NO_ENTRY. */
-#define OP_KERNEL_ENTRY(ID, entry) [OP_##ID] = &(entry).base,
-#define OP_KERNEL_FOUND(ID, entry) OP_##ID##_HAS_NO_ENTRY,
-#define OP_KERNEL_WANTED(ID, number, name) _Static_assert(OP_##ID##_HAS_NO_ENTRY >= 0, name);
-#define OP_KERNEL_TABLE(table, ROWS)                                                                                   \
-    enum { ROWS(OP_KERNEL_FOUND) };                                                                                    \
-    OP_KERNEL_LIST(OP_KERNEL_WANTED)                                                                                   \
-    static const struct op_kernel *const table[OP_CODE_MAX] = {ROWS(OP_KERNEL_ENTRY)}
+/* A backend defines an entry beside each driver, a struct of its own named after the backend and the operation, such as
+ * cpu_kernel_sum, and one for all operations that are made of formulas: cpu_kernel_elementwise. */
+
+#ifdef __cplusplus
+}
+#endif

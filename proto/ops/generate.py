@@ -139,9 +139,8 @@ def table(files):
     print("/* X(ID, number, \"name\"), by number. */")
     print("#define OP_LIST(X) \\")
     print_list(operations)
-    print("\n/* Of those, the ones that a backend answers for: free and views are the engine's own on every device. */")
-    print("#define OP_KERNEL_LIST(X) \\")
-    print_list(each for each in operations if each.family not in ("free", "view"))
+    print()
+    print_others(operations)
     print("\n/* X(rule), for each rule of shapes that a description names. */")
     print("#define OP_RULES(X) \\")
     print(" \\\n".join(f"    X({rule})" for rule in sorted({each.shape for each in operations})))
@@ -167,6 +166,17 @@ def print_macro(words, name, rows, parameters="X"):
     print(" \\\n".join(f"    X({', '.join(str(each) for each in row)})" for row in rows) + "\n")
 
 
+def print_others(operations):
+    """Lists of what has a definition by its name in each part that deals with operations: the linker finds one that is missing."""
+    others = [each for each in operations if not each.file.formulas]
+    kernels = [each for each in others if each.family not in ("free", "view")]
+    families = list(dict.fromkeys(each.family for each in operations if each.family != "free"))
+    print_macro("X(ID, name): operations that are not made of a formula.", "OP_OTHERS", [(each.id, each.name) for each in others])
+    print_macro("X(ID, name): of these, the ones that a backend answers for: free and views are the engine's own on every device.",
+                "OP_KERNELS", [(each.id, each.name) for each in kernels])
+    print_macro("X(FAMILY, name): families that have results.", "OP_FAMILIES", [(name.upper(), name) for name in families])
+
+
 def print_formulas(operations):
     """From these lists each device makes its kernels, so that it has no table of its own."""
     operations = [each for each in operations if each.file.formulas]
@@ -174,8 +184,6 @@ def print_formulas(operations):
                 for each, dtype in describe.formulas_of(operations)]
     print_macro("X(ID, inputs, flop): elementwise operations.", "OP_ELEMENTWISE",
                [(each.id, len(each.inputs), each.flop) for each in operations])
-    print_macro("X(ID, kernel): the same operations, for a list that has others as well.", "OP_ELEMENTWISE_AS",
-               [(each.id, "kernel") for each in operations], "X, kernel")
     print_macro("X(name, inputs, dtype, dtype of the result): formula_<name>_<dtype>() of engine/device/formula.h.", "OP_FORMULAS",
                [row for row in formulas if row[2] not in describe.HALVES])
     print_macro("The same for dtypes that compute by the formula for f32.", "OP_FORMULAS_HALF",

@@ -16,24 +16,15 @@ enum dtype op_case_dtype(struct suite *suite, const struct op_case *row);
 /* One that promotes with `dtype`. */
 enum dtype op_case_partner(struct suite *suite, const struct op_case *row, enum dtype dtype);
 
-void case_create(struct suite *suite, const struct op_case *row);
-void case_random(struct suite *suite, const struct op_case *row);
-void case_cast(struct suite *suite, const struct op_case *row);
-void case_elementwise_1(struct suite *suite, const struct op_case *row); /* of one input, two, three: where */
+/* op_case_NAME for each operation that is not made of a formula, beside its function; the linker names one that is missing. */
+#define OP_CASE(ID, name) extern const struct op_case op_case_##name;
+OP_OTHERS(OP_CASE)
+#undef OP_CASE
+
+/* For those that are: of one input, two, three (where). */
+void case_elementwise_1(struct suite *suite, const struct op_case *row);
 void case_elementwise_2(struct suite *suite, const struct op_case *row);
 void case_elementwise_3(struct suite *suite, const struct op_case *row);
-void case_view(struct suite *suite, const struct op_case *row);
-void case_reduce(struct suite *suite, const struct op_case *row);
-void case_arg(struct suite *suite, const struct op_case *row);
-void case_softmax(struct suite *suite, const struct op_case *row);
-void case_matmul(struct suite *suite, const struct op_case *row);
-void case_linear(struct suite *suite, const struct op_case *row);
-void case_join(struct suite *suite, const struct op_case *row);
-void case_take(struct suite *suite, const struct op_case *row);
-void case_take_along_axis(struct suite *suite, const struct op_case *row);
-void case_topk(struct suite *suite, const struct op_case *row);
-void case_one_hot(struct suite *suite, const struct op_case *row);
-void case_free(struct suite *suite, const struct op_case *row);
 
 /* Lengths around the widths of vectors, and none. */
 extern const int64_t case_lengths[];

@@ -51,7 +51,7 @@ static void create_eye(struct suite *suite, enum dtype dtype) {
     create_once(suite, OP_EYE, 4, (int64_t[]){dtype, 5, 5, -((int64_t)1 << 62)}, 0, NULL);
 }
 
-void case_create(struct suite *suite, const struct op_case *row) {
+static void case_create(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         if (!op_case_takes(row, dtype))
             continue;
@@ -84,7 +84,7 @@ static void random_moments(struct suite *suite, unsigned opcode, enum dtype dtyp
     suite_free(suite, &x);
 }
 
-void case_random(struct suite *suite, const struct op_case *row) {
+static void case_random(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_F16; dtype <= DTYPE_F64; dtype++) {
         for (int i = 0; i < SUITE_REPEAT(40); i++) {
             int64_t ints[3 + VALUES_RANK_MAX] = {dtype, (int64_t)suite_random(suite)};
@@ -106,7 +106,7 @@ void case_random(struct suite *suite, const struct op_case *row) {
 }
 
 /* Freed memory is given to others, and what others hold stays as it is. */
-void case_free(struct suite *suite, const struct op_case *row) {
+static void case_free(struct suite *suite, const struct op_case *row) {
     struct sample kept = suite_sample(suite, DTYPE_I32, 1, (int64_t[]){1000}, row->fill);
     for (int i = 0; i < 200; i++) {
         struct sample x =
@@ -123,3 +123,10 @@ void case_free(struct suite *suite, const struct op_case *row) {
     if (!fetch.failed || fetch.failure.code != STATUS_UNKNOWN_ID)
         suite_fail(suite, "a freed id can still be fetched");
 }
+
+const struct op_case op_case_free = {case_free, OP_FREE, FILL_ANY};
+const struct op_case op_case_full = {case_create, OP_FULL, FILL_ANY};
+const struct op_case op_case_arange = {case_create, OP_ARANGE, FILL_ANY};
+const struct op_case op_case_eye = {case_create, OP_EYE, FILL_ANY};
+const struct op_case op_case_uniform = {case_random, OP_UNIFORM, FILL_ANY};
+const struct op_case op_case_normal = {case_random, OP_NORMAL, FILL_ANY};

@@ -128,7 +128,7 @@ void case_elementwise_2(struct suite *suite, const struct op_case *row) {
     binary_once(suite, row->opcode, &a, &b);
 }
 
-void case_cast(struct suite *suite, const struct op_case *row) {
+static void case_cast(struct suite *suite, const struct op_case *row) {
     for (enum dtype from = DTYPE_BOOL; from < DTYPE_COUNT; from++) {
         for (enum dtype to = DTYPE_BOOL; to < DTYPE_COUNT; to++) {
             for (int i = 0; i < SUITE_REPEAT(12); i++) {
@@ -174,3 +174,6 @@ void case_elementwise_3(struct suite *suite, const struct op_case *row) {
     }
     where_once(suite, row, 1, (int64_t[]){SUITE_REPEAT(CASE_LARGE)});
 }
+
+const struct op_case op_case_cast = {case_cast, OP_CAST, FILL_ANY};
+const struct op_case op_case_copy = {case_elementwise_1, OP_COPY, FILL_ANY};

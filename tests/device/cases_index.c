@@ -27,7 +27,7 @@ static void join_once(struct suite *suite, const struct op_case *row, unsigned n
         suite_free(suite, &inputs[i]);
 }
 
-void case_join(struct suite *suite, const struct op_case *row) {
+static void case_join(struct suite *suite, const struct op_case *row) {
     int64_t shape[VALUES_RANK_MAX];
     for (int i = 0; i < SUITE_REPEAT(250); i++) {
         int rank;
@@ -69,7 +69,7 @@ static void take_once(struct suite *suite, unsigned opcode, struct sample *x, st
     suite_free(suite, indices);
 }
 
-void case_take(struct suite *suite, const struct op_case *row) {
+static void case_take(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(400); i++) {
         int64_t shape[VALUES_RANK_MAX], count = suite_below(suite, 40);
         int rank = suite_shape(suite, 5, shape);
@@ -87,7 +87,7 @@ void case_take(struct suite *suite, const struct op_case *row) {
     take_once(suite, OP_TAKE, &x, &indices, 0);
 }
 
-void case_take_along_axis(struct suite *suite, const struct op_case *row) {
+static void case_take_along_axis(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(400); i++) {
         int64_t shape[VALUES_RANK_MAX], shape_x[VALUES_RANK_MAX], shape_i[VALUES_RANK_MAX];
         int rank = suite_shape(suite, 5, shape);
@@ -106,7 +106,7 @@ void case_take_along_axis(struct suite *suite, const struct op_case *row) {
     }
 }
 
-void case_one_hot(struct suite *suite, const struct op_case *row) {
+static void case_one_hot(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(300); i++) {
         int64_t shape[VALUES_RANK_MAX];
         int rank = suite_shape(suite, 4, shape);
@@ -117,3 +117,9 @@ void case_one_hot(struct suite *suite, const struct op_case *row) {
         suite_free(suite, &indices);
     }
 }
+
+const struct op_case op_case_concat = {case_join, OP_CONCAT, FILL_ANY};
+const struct op_case op_case_stack = {case_join, OP_STACK, FILL_ANY};
+const struct op_case op_case_take = {case_take, OP_TAKE, FILL_ANY};
+const struct op_case op_case_take_along_axis = {case_take_along_axis, OP_TAKE_ALONG_AXIS, FILL_ANY};
+const struct op_case op_case_one_hot = {case_one_hot, OP_ONE_HOT, FILL_ANY};

@@ -93,7 +93,7 @@ static void linear_turned(struct suite *suite, enum dtype dtype, int64_t rows, i
     }
 }
 
-void case_linear(struct suite *suite, const struct op_case *row) {
+static void case_linear(struct suite *suite, const struct op_case *row) {
     for (enum dtype a = DTYPE_BOOL; a < DTYPE_COUNT; a++) {
         for (enum dtype b = DTYPE_BOOL; b < DTYPE_COUNT; b++) {
             enum dtype both = linear_dtype(a, b);
@@ -113,3 +113,5 @@ void case_linear(struct suite *suite, const struct op_case *row) {
     linear_turned(suite, DTYPE_I8, 300, 20, 30);
     linear_turned(suite, DTYPE_I8, 60, 48, 32);
 }
+
+const struct op_case op_case_linear = {case_linear, OP_LINEAR, FILL_ORDINARY};

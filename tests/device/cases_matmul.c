@@ -50,7 +50,7 @@ static void product_transposed(struct suite *suite, enum dtype dtype, int64_t m,
     }
 }
 
-void case_matmul(struct suite *suite, const struct op_case *row) {
+static void case_matmul(struct suite *suite, const struct op_case *row) {
     for (enum dtype a = DTYPE_BOOL; a < DTYPE_COUNT; a++) {
         for (enum dtype b = DTYPE_BOOL; b < DTYPE_COUNT; b++) {
             if (op_case_takes(row, reference_promote(a, b)) || (value_is_f8(a) && value_is_f8(b)))
@@ -64,3 +64,5 @@ void case_matmul(struct suite *suite, const struct op_case *row) {
     product_transposed(suite, DTYPE_F64, SUITE_REPEAT(90), 65, 64);
     product_transposed(suite, DTYPE_F32, 2, SUITE_REPEAT(9000), 3);
 }
+
+const struct op_case op_case_matmul = {case_matmul, OP_MATMUL, FILL_ORDINARY};

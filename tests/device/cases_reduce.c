@@ -71,7 +71,7 @@ static void reduce_specials(struct suite *suite, const struct op_case *row, enum
     }
 }
 
-void case_reduce(struct suite *suite, const struct op_case *row) {
+static void case_reduce(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         if (!op_case_takes(row, dtype))
             continue;
@@ -92,7 +92,7 @@ void case_reduce(struct suite *suite, const struct op_case *row) {
         reduce_large(suite, row, DTYPE_I32);
 }
 
-void case_arg(struct suite *suite, const struct op_case *row) {
+static void case_arg(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         if (!op_case_takes(row, dtype))
             continue;
@@ -131,7 +131,7 @@ static void softmax_wide_range(struct suite *suite, const struct op_case *row, e
     softmax_once(suite, row, &x, 1);
 }
 
-void case_softmax(struct suite *suite, const struct op_case *row) {
+static void case_softmax(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_BOOL; dtype < DTYPE_COUNT; dtype++) {
         if (!op_case_takes(row, dtype))
             continue;
@@ -153,3 +153,15 @@ void case_softmax(struct suite *suite, const struct op_case *row) {
     struct sample x = suite_sample(suite, DTYPE_F32, 2, (int64_t[]){SUITE_REPEAT(3000), 101}, row->fill);
     softmax_once(suite, row, &x, 1);
 }
+
+const struct op_case op_case_sum = {case_reduce, OP_SUM, FILL_ORDINARY};
+const struct op_case op_case_prod = {case_reduce, OP_PROD, FILL_NEAR_ONE};
+const struct op_case op_case_mean = {case_reduce, OP_MEAN, FILL_ORDINARY};
+const struct op_case op_case_max = {case_reduce, OP_MAX, FILL_ANY};
+const struct op_case op_case_min = {case_reduce, OP_MIN, FILL_ANY};
+const struct op_case op_case_any = {case_reduce, OP_ANY, FILL_COUNT};
+const struct op_case op_case_all = {case_reduce, OP_ALL, FILL_COUNT};
+const struct op_case op_case_argmax = {case_arg, OP_ARGMAX, FILL_ANY};
+const struct op_case op_case_argmin = {case_arg, OP_ARGMIN, FILL_ANY};
+const struct op_case op_case_softmax = {case_softmax, OP_SOFTMAX, FILL_ORDINARY};
+const struct op_case op_case_log_softmax = {case_softmax, OP_LOG_SOFTMAX, FILL_ORDINARY};

@@ -13,7 +13,7 @@ static void topk_once(struct suite *suite, struct sample *x, int64_t k, int64_t 
     suite_free(suite, x);
 }
 
-void case_topk(struct suite *suite, const struct op_case *row) {
+static void case_topk(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(500); i++) {
         int64_t shape[VALUES_RANK_MAX];
         int rank = suite_shape(suite, 5, shape);
@@ -32,3 +32,5 @@ void case_topk(struct suite *suite, const struct op_case *row) {
         topk_once(suite, &x, k, 1);
     }
 }
+
+const struct op_case op_case_topk = {case_topk, OP_TOPK, FILL_ANY};

@@ -108,7 +108,7 @@ static int view_kind_of(unsigned opcode) {
 }
 
 /* This view of uploads and of views, and further views of it; each is read by a fetch and by a kernel. */
-void case_view(struct suite *suite, const struct op_case *row) {
+static void case_view(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(400); i++) {
         int64_t shape[VALUES_RANK_MAX];
         int rank;
@@ -129,3 +129,11 @@ void case_view(struct suite *suite, const struct op_case *row) {
         suite_free(suite, &x);
     }
 }
+
+const struct op_case op_case_reshape = {case_view, OP_RESHAPE, FILL_ANY};
+const struct op_case op_case_permute_dims = {case_view, OP_PERMUTE_DIMS, FILL_ANY};
+const struct op_case op_case_matrix_transpose = {case_view, OP_MATRIX_TRANSPOSE, FILL_ANY};
+const struct op_case op_case_slice = {case_view, OP_SLICE, FILL_ANY};
+const struct op_case op_case_broadcast_to = {case_view, OP_BROADCAST_TO, FILL_ANY};
+const struct op_case op_case_squeeze = {case_view, OP_SQUEEZE, FILL_ANY};
+const struct op_case op_case_expand_dims = {case_view, OP_EXPAND_DIMS, FILL_ANY};

@@ -5,27 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct values *reference_function(const struct reference_request *request);
-
-static reference_function *const reference_families[] = {
-    [OP_FAMILY_CREATE] = reference_create,
-    [OP_FAMILY_VIEW] = reference_view,
-    [OP_FAMILY_ELEMENTWISE] = reference_elementwise,
-    [OP_FAMILY_REDUCE] = reference_reduce,
-    [OP_FAMILY_SOFTMAX] = reference_softmax,
-    [OP_FAMILY_MATMUL] = reference_matmul,
-    [OP_FAMILY_JOIN] = reference_join,
-    [OP_FAMILY_TAKE] = reference_take,
-    [OP_FAMILY_SORT] = reference_sort,
-};
-
 struct values *reference_run(const struct reference_request *request) {
-    reference_function *function = reference_families[op_info(request->opcode)->family];
-    if (request->opcode == OP_LINEAR)
-        function = reference_linear;
-    if (!function)
+#define REFERENCE(FAMILY, name) [OP_FAMILY_##FAMILY] = reference_##name,
+    static reference_function *const families[] = {OP_FAMILIES(REFERENCE)};
+    enum op_family family = op_info(request->opcode)->family;
+    if (family >= sizeof families / sizeof *families || !families[family])
         reference_lacks(request->opcode);
-    return function(request);
+    return families[family](request);
 }
 
 void reference_lacks(unsigned opcode) {

@@ -31,21 +31,16 @@ struct values *reference_broadcast_to(const struct values *x, int rank, const in
 /* -rank … rank-1 to 0 … rank-1; -1 where out of range. */
 int reference_axis(int64_t axis, int rank);
 
-/* By family. */
-struct values *reference_create(const struct reference_request *request);
-struct values *reference_view(const struct reference_request *request);
-struct values *reference_elementwise(const struct reference_request *request);
-struct values *reference_reduce(const struct reference_request *request);
-struct values *reference_softmax(const struct reference_request *request);
-struct values *reference_matmul(const struct reference_request *request);
-struct values *reference_linear(const struct reference_request *request);
-struct values *reference_join(const struct reference_request *request);
-struct values *reference_take(const struct reference_request *request);
-struct values *reference_sort(const struct reference_request *request);
+/* reference_FAMILY, for each family; the linker names one that is missing. */
+typedef struct values *reference_function(const struct reference_request *request);
+#define REFERENCE_FAMILY(FAMILY, name) reference_function reference_##name;
+OP_FAMILIES(REFERENCE_FAMILY)
+#undef REFERENCE_FAMILY
+
+/* Of these families, what stands in files of its own: linear; uniform and normal, after the mapping that
+ * engine/device/philox.h documents. */
+reference_function reference_linear, reference_random;
 
 /* Widens what is allowed of a product of f8 tensors on GPUs, but for whole numbers: tensor cores add a few products up with
  * some 14 bits before they go on in float32. `out` has a scale. */
 void reference_loosen_f8(struct values *out, const struct values *a, const struct values *b);
-
-/* uniform and normal, after the mapping that engine/device/philox.h documents. */
-struct values *reference_random(const struct reference_request *request);
