@@ -1,6 +1,7 @@
-/* A connection from accept until it is handed on: reads the 8-byte preamble and not a byte more, waits where the device
- * is just restarting, and passes the socket to the worker or to control. It is kept until the worker has taken it: where
- * the worker dies before, the next one gets it, and the client does not notice. Front thread only. */
+/* A connection from accept() until it is handed on. The front reads the 8-byte preamble and not a byte more, waits if the
+ * device's worker is just restarting, and passes the socket to the worker, or keeps it as a control connection. The front
+ * keeps its copy of the socket until the worker has taken it: if the worker dies before, the next worker gets the socket,
+ * and the client does not notice. Front thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,34 +28,36 @@ struct arrival {
     size_t received;
     uint16_t target;
     enum place place;
-    bool held;                /* has its preamble, waits for the worker */
-    struct worker_slot *slot; /* on its way to this one's process; NULL: to none */
-    uint64_t handed;          /* its number among those handed to that process */
-    uint64_t session;         /* number of the session it was handed over as */
+    bool held; /* its preamble is here, and it waits for the worker */
+    struct worker_slot
+        *slot;        /* the socket has been sent to this slot's process, which has not taken it yet; else NULL */
+    uint64_t handed;  /* its number among the connections handed to that process */
+    uint64_t session; /* the session number under which it was handed over */
     struct peer peer;
     struct lobby_entry waiting; /* until its preamble is here */
-    struct roster_entry *entry; /* where it is counted; NULL: as a worker's guest, or nowhere yet */
+    struct roster_entry *entry; /* where the roster counts it; NULL: as a worker's guest, or not yet */
     LIST_ENTRY(arrival) link;
 };
 
 struct arrival_list {
     LIST_HEAD(, arrival) head;
-    unsigned places[PLACE_KINDS]; /* how many have one; without those on their way to a worker, whom its slot counts */
-    uint64_t last_session;        /* number given last */
+    unsigned places
+        [PLACE_KINDS]; /* arrivals by kind of place, without those on their way to a worker: its slot counts these */
+    uint64_t last_session; /* the last session number that was given out */
 };
 
-/* How many there are, without those on their way to a worker. */
+/* The number of arrivals that are not on their way to a worker. */
 unsigned arrival_count(const struct front *front);
-/* A listener has accepted `fd`, which is taken; `tls`: it is one for that. `owner`: the front. */
+/* A listener has accepted `fd`, which this takes over; `tls`: the listener is one for TLS. `owner`: the front. */
 void arrival_start(void *owner, int fd, const struct sockaddr_storage *address, bool tls);
-/* Something is new about a worker: held connections may go on, or must be refused; those that it has taken are done,
- * those that a dead one has not taken are placed again. */
+/* A worker's state has changed: connections that wait for it are handed over or refused, connections that it has taken are
+ * done, and connections that a dead worker has not taken are placed again. */
 void arrival_retry(struct front *front);
-/* Its place is wanted. */
+/* Another connection gets its place. */
 void arrival_evict(struct lobby_entry *waiting);
-/* The worker has no descriptor left for the one that was handed over as this session. `owner`: the front. */
+/* The worker had no descriptor for the connection of this session number. `owner`: the front. */
 void arrival_refused(void *owner, const struct worker_slot *slot, uint64_t session);
-/* Refuses all but those on their way to a worker, which will refuse them itself. */
+/* Refuses all arrivals except those on their way to a worker, which refuses them itself. */
 void arrival_refuse_all(struct front *front, const struct fault *fault);
-/* Cuts what is left. The caller runs the loop until their handles are closed. */
+/* Closes all that are left. The caller runs the loop until the handles are closed. */
 void arrival_list_finish(struct front *front);

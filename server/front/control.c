@@ -356,8 +356,8 @@ static void control_free(void *starved, void *memory) {
     free(memory);
 }
 
-static int control_answer(struct control *control, enum frame_type type, uint64_t sequence,
-                          const ProtobufCMessage *message, struct fault *fault) {
+static int control_reply(struct control *control, enum frame_type type, uint64_t sequence,
+                         const ProtobufCMessage *message, struct fault *fault) {
     int error = packet_append(&control->out, &control->out_size, type, sequence, message);
     return error ? fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a reply") : STATUS_OK;
 }
@@ -433,7 +433,7 @@ static int control_welcome(struct control *control, const struct frame_header *h
     lobby_leave(&control->front->roster.lobby, &control->waiting);
     frame_reader_limits(&control->reader, CONTROL_MESSAGE_MAX, 0);
     uv_timer_stop(&control->timer);
-    return control_answer(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);
+    return control_reply(control, FRAME_WELCOME, header->sequence, &welcome.base, fault);
 }
 
 static int control_hello(struct control *control, const struct frame_header *header, const uint8_t *bytes,
@@ -466,7 +466,7 @@ static int control_ping(struct control *control, const struct frame_header *head
                         struct fault *fault) {
     Tensord__Pong pong = TENSORD__PONG__INIT;
     (void)bytes;
-    return control_answer(control, FRAME_PONG, header->sequence, &pong.base, fault);
+    return control_reply(control, FRAME_PONG, header->sequence, &pong.base, fault);
 }
 
 static int control_list_devices(struct control *control, const struct frame_header *header, const uint8_t *bytes,
@@ -509,7 +509,7 @@ static int control_done(struct control *control, uint64_t sequence, const struct
     error.message = (char *)(uintptr_t)said->message;
     if (said->code)
         done.error = &error;
-    return control_answer(control, FRAME_DONE, sequence, &done.base, fault);
+    return control_reply(control, FRAME_DONE, sequence, &done.base, fault);
 }
 
 /* Whatever the reply is otherwise: a request that is not allowed does not end the connection. */
@@ -694,8 +694,7 @@ void control_drained(struct front *front) {
         if (!control->draining)
             continue;
         control->draining = false;
-        control_go_on(control, control_answer(control, FRAME_DONE, control->drain_sequence, &done.base, &fault),
-                      &fault);
+        control_go_on(control, control_reply(control, FRAME_DONE, control->drain_sequence, &done.base, &fault), &fault);
     }
 }
 

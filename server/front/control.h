@@ -1,7 +1,6 @@
-/* A control connection: Hello, Ping, ListDevices, ListOperations, GetStatus, Drain and KillSession,
- * answered by the front itself,
- * where the principal's role allows it (server/users/role.h).
- * One reply at a time: while it leaves, nothing more is read; a peer that does not take it is cut. Front thread only. */
+/* A control connection: the front itself replies to Hello, Ping, ListDevices, ListOperations, GetStatus, GetConfig, Drain and
+ * KillSession, if the principal's role allows it (server/users/role.h). One reply at a time: while it leaves nothing more is
+ * read, and a peer that does not take it is closed. Front thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,44 +18,44 @@ struct control {
     uv_poll_t poll;
     uv_timer_t timer; /* for Hello to come, and for a reply to leave */
     struct transport transport;
-    struct handshake *handshake; /* of TLS, while a thread takes a step of it, and has the transport; NULL: none */
+    struct handshake *handshake; /* of TLS, while a thread takes a step of it and owns the transport; else NULL */
     unsigned handles;
     struct peer peer;
-    struct roster_entry *entry; /* where it is counted */
+    struct roster_entry *entry; /* where the roster counts it */
     struct lobby_entry waiting; /* until it has said Hello */
-    bool reserved;              /* its place is one of those for admins */
-    uint64_t used_ns;           /* when it asked for something last */
+    bool reserved;              /* it has one of the places for admins (PLACE_OPERATOR) */
+    uint64_t used_ns;           /* when its last request came */
     struct frame_reader reader;
     bool welcomed;
-    bool reading;  /* waits for requests */
-    bool stranger; /* counted as one */
+    bool reading;  /* it waits for requests */
+    bool stranger; /* it counts in list->strangers */
     enum { CONTROL_STRANGER, CONTROL_LOGGING_IN, CONTROL_LOGGED_IN } login;
-    bool draining; /* has asked for a drain, and waits for its end */
+    bool draining; /* it has asked for a drain, and waits for the drain's end */
     uint64_t drain_sequence;
     bool kill_starting;
-    bool killing; /* has asked for a session's end: nothing more is read until that is answered */
+    bool killing; /* it has asked for a session's end: nothing more is read until the reply */
     uint64_t kill_sequence;
     struct kill kill;
-    uint8_t *out; /* what is still to be sent is [out_sent, out_size) */
+    uint8_t *out; /* the bytes [out_sent, out_size) are still to be sent */
     size_t out_size, out_sent;
     LIST_ENTRY(control) link;
 };
 
 struct control_list {
     LIST_HEAD(, control) head;
-    unsigned count, operators, strangers; /* strangers: those that have to log in, and have not */
+    unsigned count, operators, strangers; /* strangers have to log in and have not */
 };
 
-/* Takes `fd`, whose preamble has been read, and the count for it. `reserved`: its place is one of those for admins. */
+/* Takes over `fd`, whose preamble has been read, and its count in the roster. `reserved`: PLACE_OPERATOR. */
 void control_start(struct front *front, int fd, const struct peer *peer, struct roster_entry *entry, bool reserved);
-/* Its place is wanted. */
+/* Another connection gets its place. */
 void control_evict(struct lobby_entry *waiting);
-/* Ends those that have asked for nothing for a while: clients open theirs again when they need one. */
+/* Ends connections without a request for a while: a client opens another one when it needs it. */
 void control_tick(struct front *front);
-/* Ends the connections of whoever was let in as this, by its credential. */
+/* Ends the connections that logged in as this principal with this credential. */
 void control_revoke(struct front *front, const struct principal *principal);
-/* The workers have ended: answers those who wait for that. */
+/* The workers have ended: replies to the clients that asked for the drain. */
 void control_drained(struct front *front);
-/* Some reply has not left yet. */
+/* Whether some reply has not left yet. */
 bool control_busy(const struct front *front);
 void control_list_finish(struct control_list *list);

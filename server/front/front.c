@@ -16,8 +16,9 @@
 
 /* ---- what the workers know of users ---- */
 
-/* Lines with their keys (principal_key()), the first after an end of line, too; and for those whose limits of names are their
- * own a line of " KEY NAMED-BYTES NAMED-TENSORS": they may be given names before they have been here. */
+/* The text that workers get: a line with the key of each user (principal_key()), after a first empty line. A user with own
+ * limits of names has one more line, " KEY NAMED-BYTES NAMED-TENSORS": an admin may give names to a user that has never been
+ * connected to the worker. */
 static char *front_users_text(const struct users *users, const struct limits *everybody, size_t *bytes) {
     char *text = NULL, key[PRINCIPAL_NAME_BYTES];
     struct limits limits;
@@ -60,7 +61,7 @@ static void front_tell_users(struct front *front) {
 
 /* ---- logins ---- */
 
-/* From here on the connection counts for whom it has turned out to be. */
+/* From here on the connection counts for the principal that has logged in. */
 static int front_count_login(struct front *front, uint64_t session, const struct principal *principal,
                              struct fault *fault) {
     int error = roster_identify(&front->roster, session, principal->name, &principal->limits, fault);
@@ -70,8 +71,8 @@ static int front_count_login(struct front *front, uint64_t session, const struct
     return error;
 }
 
-static void front_answer_login(void *owner, uint64_t session, int status, const struct principal *principal,
-                               const struct fault *fault) {
+static void front_reply_login(void *owner, uint64_t session, int status, const struct principal *principal,
+                              const struct fault *fault) {
     struct worker_slot *slot = owner;
     struct front *front = slot->owner;
     struct channel_message message;
@@ -85,7 +86,7 @@ static void front_answer_login(void *owner, uint64_t session, int status, const 
         message.login.fault = *fault;
     else
         message.login.principal = *principal;
-    /* Where the worker is another one by now, or takes no more, the connection is gone or its time for Hello runs out. */
+    /* This may fail or reach the next worker: then the connection is gone, or its time for Hello ends it. */
     worker_slot_send(slot, &message, -1);
 }
 
@@ -105,13 +106,13 @@ static void front_login(void *owner, struct worker_slot *slot, const struct chan
     struct login_request request = {
         .peer = &peer,
         .token = token,
-        .done = front_answer_login,
+        .done = front_reply_login,
         .owner = slot,
         .number = message->login.session,
     };
     int status = login_check(&front->login, &request, &principal, &fault);
     if (status != STATUS_AGAIN)
-        front_answer_login(slot, request.number, status, &principal, &fault);
+        front_reply_login(slot, request.number, status, &principal, &fault);
     OPENSSL_cleanse(token, sizeof token);
 }
 
@@ -136,14 +137,14 @@ static void front_set_places(struct front *front) {
     front->roster.session_places = front->config->max_sessions * front->config->n_devices;
 }
 
-/* All that a reload reads. What is added here is read by reload_read() and takes effect in reload_apply(). */
+/* All that a reload reads: reload_read() fills it, and reload_apply() puts it into force. */
 struct reload {
     struct config config;
     struct users *users; /* NULL: the configuration names no file of users */
     struct front_tls_fresh tls;
 };
 
-/* Changes nothing but the room for connections, and says what is wrong. */
+/* Changes nothing except the limit of descriptors. The fault says what is wrong. */
 static int reload_read(struct front *front, struct reload *reload, struct fault *fault) {
     enum config_action action;
     config_init(&reload->config);
@@ -176,7 +177,7 @@ static void reload_tell(void *owner, const char *key, bool taken) {
         log_event(LOG_LEVEL_WARNING, "config_ignored", "key", key, "cause", "it takes a restart to change", NULL);
 }
 
-/* Those who are here, and whose limits are others now. */
+/* Tells the workers of each principal whose limits have changed. */
 static void reload_tell_limits(struct front *front, const struct users *before, const struct limits *everybody) {
     const struct users *users = front->login.users;
     const struct limits *now = &front->config->limits;
@@ -194,8 +195,8 @@ static void reload_tell_limits(struct front *front, const struct users *before, 
     }
 }
 
-/* Cannot fail. The configuration first: the rights of users are worked out from it. Whoever may not stay is told so
- * before anybody's limits change. */
+/* Cannot fail. The configuration comes first, because the rights of users follow from it. Connections of revoked users end
+ * before any limits change. */
 static void reload_apply(struct front *front, struct reload *reload) {
     struct config *config = front->config;
     struct limits everybody = config->limits;
@@ -259,7 +260,7 @@ static void front_leave(struct front *front) {
     uv_stop(&front->loop);
 }
 
-/* Those who asked for the drain are answered, and their replies get a moment to leave. */
+/* Replies to the clients that asked for the drain, and gives the replies a moment to leave. */
 static void front_try_leave(uv_timer_t *timer) {
     struct front *front = timer->data;
     if (!front->leave_tries++)
@@ -270,7 +271,7 @@ static void front_try_leave(uv_timer_t *timer) {
     front_leave(front);
 }
 
-/* From a timer of its own: this may be said in the middle of a Drain request's handling. */
+/* Uses a timer, because this may be called while a Drain request is being handled. */
 static void front_all_stopped(struct front *front) {
     front->stopped = true;
     uv_timer_start(&front->leaving, front_try_leave, 0, FRONT_LEAVE_MS);
@@ -313,7 +314,7 @@ static void front_worker_lost(void *owner, const struct worker_slot *slot) {
 
 static void front_link_wanted(void *owner, struct worker_slot *slot, const struct channel_message *message) {
     struct front *front = owner;
-    supervisor_answer_link(&front->supervisor, slot, message);
+    supervisor_reply_link(&front->supervisor, slot, message);
 }
 
 static void front_ticked(void *owner) {
@@ -337,7 +338,7 @@ static const struct worker_slot_events front_worker_events = {
     .changed = front_workers_changed,
     .lost = front_worker_lost,
     .refused = arrival_refused,
-    .killed = kill_answered,
+    .killed = kill_replied,
     .ended = front_connection_ended,
     .greeted = front_connection_greeted,
     .login = front_login,
@@ -351,7 +352,7 @@ static void front_signalled(uv_signal_t *handle, int number) {
         return;
     }
     if (front->draining) {
-        /* Asked twice: whoever asks does not want to wait. */
+        /* The second signal: the operator does not want to wait. */
         log_event(LOG_LEVEL_WARNING, "killed", "cause", strsignal(number), NULL);
         supervisor_kill(&front->supervisor);
     }

@@ -1,5 +1,5 @@
-/* The front: accepts connections, gives each to the worker that its preamble names, or answers it itself (control
- * connections), and ends everything in order. One thread, but for TLS handshakes (handshake.h). */
+/* The front: accepts connections, hands each to the worker that its preamble names, or serves it itself (control
+ * connections), and ends everything in order. One thread, except for TLS handshakes (handshake.h). */
 #pragma once
 
 #include <uv.h>
@@ -32,7 +32,7 @@ struct front_extension {
 struct front {
     uv_loop_t loop;
     struct config *config;
-    int n_arguments; /* of the command line, which a reload reads again */
+    int n_arguments; /* the command line, which a reload reads again */
     char **arguments;
     struct notify notify;
     struct supervisor supervisor;
@@ -44,23 +44,23 @@ struct front {
     struct farewell_list farewells;
     struct front_tls tls;
     struct roster roster;
-    uint64_t refusals[REFUSAL_COUNT]; /* what the workers have nothing to do with */
+    uint64_t refusals[REFUSAL_COUNT]; /* that the front itself decided; workers count their own */
     struct login login;
-    int users; /* what the workers know of them (front_tell_users()); -1: nothing */
+    int users; /* a descriptor with what workers know of the users (front_tell_users()); -1: nothing */
     const struct front_extension *extension;
     void *extension_state;
     uv_signal_t signals[FRONT_SIGNALS];
     uv_timer_t leaving;
     unsigned leave_tries;
     uint64_t started_ns;
-    uint64_t accepted, rejections[STATUS_COUNT]; /* connections; refused by the front, by code */
+    uint64_t accepted, rejections[STATUS_COUNT]; /* connections accepted, and those refused by the front, by code */
     bool ready;                                  /* READY=1 has been sent */
-    bool draining;                               /* no new work */
+    bool draining;                               /* the daemon takes no new work */
     bool stopped;                                /* all workers have ended */
 };
 
-/* Runs the daemon until it has been drained; the exit status: 0, 1 where the system refuses what is asked, 2 where what
- * is asked is wrong. Says why on stderr. */
+/* Runs the daemon until it has been drained. Returns the exit status: 0, 1 if the system refuses something, 2 if the
+ * configuration is wrong; standard error says why. */
 int front_run(struct config *config, const struct front_extension *extension, int count, char **arguments);
-/* Begins to end the daemon; `why` is for the log. */
+/* Begins the end of the daemon; `why` is for the log. */
 void front_drain(struct front *front, const char *why);

@@ -1,5 +1,5 @@
-/* The front's certificate, its key and those of tickets: read from their files at the start and whenever asked, checked,
- * and given to all workers. Front thread only. */
+/* The front's certificate and its key, read from their files at the start and on each reload, and the keys of tickets. All are
+ * checked and sent to the workers. Front thread only. */
 #pragma once
 
 #include <uv.h>
@@ -9,11 +9,11 @@
 
 struct front;
 
-/* What has been read and checked. */
+/* Certificates that have been read and checked. */
 struct front_tls_fresh {
     struct tls_context *context;       /* for control connections; NULL: the configuration names no certificate */
-    int credentials;                   /* the same for workers (credentials.h); -1: none */
-    struct tls_server_options options; /* what both were made of */
+    int credentials;                   /* a descriptor with the same for workers (credentials.h); -1: none */
+    struct tls_server_options options; /* from which both were made */
 };
 
 struct front_tls {
@@ -29,8 +29,8 @@ void front_tls_finish(struct front *front);
 
 /* Reads the files that the configuration names, and changes nothing. The fault names the file and what is wrong. */
 int front_tls_read(const struct config *config, struct front_tls_fresh *fresh, struct fault *fault);
-/* New connections get what was read, which is the front's from now on; those that are open go on with what they began
- * with. Sessions begun before are not resumed: clients may have lost their right to them. */
+/* Puts `fresh` into force, and takes it over: new connections use it, and open ones keep their certificates. TLS sessions from
+ * before are not resumed, because their clients may have lost their right to them. */
 void front_tls_take(struct front *front, struct front_tls_fresh *fresh);
-/* For what is not taken. */
+/* Frees a `fresh` that was not taken. */
 void front_tls_drop(struct front_tls_fresh *fresh);

@@ -57,7 +57,7 @@ void kill_forget(struct kill *kill) {
     LIST_REMOVE(kill, link);
 }
 
-void kill_answered(void *owner, const struct worker_slot *slot, const struct channel_message *answer) {
+void kill_replied(void *owner, const struct worker_slot *slot, const struct channel_message *answer) {
     struct front *front = owner;
     const struct fault ended = {0};
     struct kill *next;

@@ -66,8 +66,8 @@ static int supervisor_link(struct supervisor *supervisor, const struct worker_sl
     return STATUS_OK;
 }
 
-void supervisor_answer_link(struct supervisor *supervisor, struct worker_slot *from,
-                            const struct channel_message *wanted) {
+void supervisor_reply_link(struct supervisor *supervisor, struct worker_slot *from,
+                           const struct channel_message *wanted) {
     struct channel_message answer;
     char to[sizeof wanted->link.device];
     int fd = -1;

@@ -15,7 +15,8 @@ struct supervisor {
     void *owner;
 };
 
-/* `events` tell `owner` of all slots; on `lost` and `link_wanted` it calls supervisor_lost() and supervisor_answer_link(). */
+/* `events` tell `owner` about all slots. The owner calls supervisor_lost() on `lost` and supervisor_reply_link() on
+ * `link_wanted`. */
 int supervisor_init(struct supervisor *supervisor, uv_loop_t *loop, const struct config *config,
                     const struct worker_slot_events *events, void *owner, struct fault *fault);
 /* The caller then runs the loop until its handles are closed, and calls supervisor_free(). */
@@ -23,35 +24,34 @@ void supervisor_finish(struct supervisor *supervisor);
 void supervisor_free(struct supervisor *supervisor);
 
 void supervisor_start(struct supervisor *supervisor);
-/* What all workers need for TLS, now and after a restart; `fd` stays the caller's. */
+/* Sends to all workers what they need for TLS, and which users there are: now and after each restart. `fd` stays the
+ * caller's. */
 void supervisor_set_credentials(struct supervisor *supervisor, int fd);
 void supervisor_set_users(struct supervisor *supervisor, int fd);
-/* No worker starts any more; each ends when its work is done, or is killed when drain-timeout and a little more is
- * over. */
+/* No worker starts any more. Each ends when its work is done, or is killed a little after drain-timeout. */
 void supervisor_drain(struct supervisor *supervisor);
 void supervisor_kill(struct supervisor *supervisor);
-/* Every worker has answered: ready, or quarantined. */
+/* Whether each worker is ready or quarantined. */
 bool supervisor_settled(const struct supervisor *supervisor);
-/* After it: changes of names are not on the disk, and the log has told which. */
+/* After a drain: whether changes of names are not on the disk; the log says which. */
 bool supervisor_unsaved(const struct supervisor *supervisor);
-/* No process is left (after supervisor_drain()). */
+/* Whether no process is left (after supervisor_drain()). */
 bool supervisor_stopped(const struct supervisor *supervisor);
 
 /* The slot that a preamble's target means; NULL: none. */
 struct worker_slot *supervisor_find(struct supervisor *supervisor, unsigned target);
-/* To the workers of all devices: who was let in as this, by its credential, may not stay. */
+/* Tells all workers to end the connections that logged in as this principal with this credential. */
 void supervisor_revoke(struct supervisor *supervisor, const struct principal *principal);
-/* Likewise: the limits of this principal are others; without a name, of all that are no users. */
+/* Tells all workers the new limits of this principal; without a name, those of all principals that are no users. */
 void supervisor_set_limits(struct supervisor *supervisor, const char *name, const struct limits *limits);
-/* Likewise: who may bring kernels is another list; and the workers may get more connections than before. */
+/* Tells all workers the new list of user-kernels; and the new max-connections. */
 void supervisor_set_kernels(struct supervisor *supervisor, const char *list);
 void supervisor_set_places(struct supervisor *supervisor, uint64_t places);
-/* Tells the other workers that this one's epoch is over: copies that wait for a link from there would wait for nothing, and
- * only they know who waits. */
+/* Tells the other workers that this worker's epoch is over, so that copies which wait for a link from it fail. */
 void supervisor_lost(struct supervisor *supervisor, const struct worker_slot *lost);
-/* Makes the link that a worker wants, and tells it of that or why there is none. */
-void supervisor_answer_link(struct supervisor *supervisor, struct worker_slot *from,
-                            const struct channel_message *wanted);
+/* Makes the link that a worker wants, and sends it the link or the reason why there is none. */
+void supervisor_reply_link(struct supervisor *supervisor, struct worker_slot *from,
+                           const struct channel_message *wanted);
 /* Reads all stats pages now. */
 void supervisor_refresh(struct supervisor *supervisor);
 /* Client connections of all workers, now. */

@@ -1,5 +1,5 @@
-/* One worker process as the front sees it: its pid, its channel, its stats page. It lives for one epoch; what happens
- * from one epoch to the next is worker_slot.h's. Front thread only. */
+/* One worker process as the front sees it: its pid, its channel, its stats page. It exists for one epoch; worker_slot.h
+ * leads from one epoch to the next. Front thread only. */
 #pragma once
 
 #include <uv.h>
@@ -19,7 +19,7 @@ struct worker_process_events {
     void (*message)(void *owner, const struct channel_message *message, int fd);
     /* The channel has ended; an exit should follow. */
     void (*hung_up)(void *owner);
-    /* The last event. `signal` is 0 where it exited by itself. */
+    /* The last event. `signal` is 0 if the process exited by itself. */
     void (*exited)(void *owner, int64_t status, int signal);
 };
 
@@ -35,15 +35,15 @@ struct worker_process {
     void *owner;
 };
 
-/* Starts this program again as the worker of `device`; the name is for people who list processes. `environment`:
- * "NAME=value", in the place of what this process has for NAME; or "". */
+/* Starts this program again as the worker of `device`, a name that lists of processes show. `environment`: "NAME=value", which
+ * replaces this process's value of NAME; or "". */
 int worker_process_start(uv_loop_t *loop, const char *device, const char *environment,
                          const struct worker_process_events *events, void *owner, struct worker_process **process,
                          struct fault *fault);
-/* Sends or queues. Takes `fd` (-1: none) in any case. STATUS_LIMIT where the queue is full, STATUS_DEVICE_LOST where
- * the channel is gone. */
+/* Sends or queues a message. Takes `fd` (-1: none) in any case. STATUS_LIMIT: the queue is full. STATUS_DEVICE_LOST: the channel
+ * has ended. */
 int worker_process_send(struct worker_process *process, const struct channel_message *message, int fd);
 void worker_process_kill(struct worker_process *process);
-/* After its exit, or to forget one that never started to be of use; it is killed if it still runs. No event comes any
- * more. Freed when the loop has closed its handles. Takes NULL. */
+/* Kills the process if it still runs; no event comes any more. The memory is freed when the loop has closed the handles. Takes
+ * NULL. */
 void worker_process_destroy(struct worker_process *process);

@@ -41,7 +41,7 @@ static int http_library_load(struct http_library *library, struct fault *fault) 
 
 enum {
     HTTP_PEERS_MAX = 64,
-    HTTP_ANSWERING_MAX = 48,    /* of these with an answer on its way, but for health */
+    HTTP_RESPONDING_MAX = 48,   /* of these with an answer on its way, but for health */
     HTTP_PEER_BYTES = 16 << 10, /* of the library's memory for one connection; a longer request is refused */
     HTTP_SILENCE_S = 15,
     HTTP_FIRST_S = 5,    /* for the first request of a connection to be here */
@@ -83,7 +83,7 @@ static struct http_peer *http_find_victim(struct http *http) {
     struct http_peer *peer, *victim = NULL;
     unsigned most = 0;
     LIST_FOREACH(peer, &http->peers, link) { /* newest first */
-        unsigned count = peer->evicted || peer->answering ? 0 : http_count(http, &peer->source);
+        unsigned count = peer->evicted || peer->responding ? 0 : http_count(http, &peer->source);
         if (count && count >= most) {
             most = count;
             victim = peer;
@@ -153,7 +153,7 @@ static void http_ticked(uv_timer_t *timer) {
     uint64_t now = uv_hrtime();
     struct http_peer *peer;
     LIST_FOREACH(peer, &http->peers, link) {
-        bool first = !peer->answered && !peer->answering;
+        bool first = !peer->responded && !peer->responding;
         if (now - peer->since_ns > (first ? HTTP_FIRST_S : HTTP_REQUEST_S) * HTTP_SECOND_NS)
             http_evict(http, peer);
     }
@@ -168,7 +168,7 @@ static void http_peer_add(struct http *http, struct MHD_Connection *connection, 
         http->library.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct http_peer *peer = calloc(1, sizeof *peer);
     *context = peer;
-    if (!peer || !info) { /* the request that comes is not answered then */
+    if (!peer || !info) { /* the request that comes is not responded then */
         free(peer);
         *context = NULL;
         return;
@@ -215,16 +215,16 @@ static void http_on_completed(void *owner, struct MHD_Connection *connection, vo
     if (!peer)
         return;
     peer->since_ns = uv_hrtime();
-    peer->answered = true;
-    peer->answering = false;
+    peer->responded = true;
+    peer->responding = false;
 }
 
 bool http_is_busy(const struct http *http) {
     const struct http_peer *peer;
-    unsigned answering = 0;
+    unsigned responding = 0;
     LIST_FOREACH(peer, &http->peers, link)
-    answering += peer->answering;
-    return answering > HTTP_ANSWERING_MAX; /* with the one that asks */
+    responding += peer->responding;
+    return responding > HTTP_RESPONDING_MAX; /* with the one that asks */
 }
 
 /* Called twice: with the headers, and, where the method is one that is served, when the request is complete. */
@@ -244,8 +244,8 @@ static enum MHD_Result http_on_request(void *owner, struct MHD_Connection *conne
     if (first && reads)
         return MHD_YES;
     *body_bytes = 0; /* nothing here takes a body */
-    peer->answering = true;
-    return http_route_answer(http, connection, path, method);
+    peer->responding = true;
+    return http_route_respond(http, connection, path, method);
 }
 
 static void http_on_log(void *owner, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));

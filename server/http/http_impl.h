@@ -11,9 +11,9 @@
 #include "server/http/http_history.h"
 #include "server/ipc/peer.h"
 
-/* libmicrohttpd, loaded when HTTP is asked for: with all that it stands on, it would cost every start of the front and of
- * each worker milliseconds and memory, and a daemon without HTTP runs where it is not installed. */
-/* X(name): the function MHD_name. */
+/* libmicrohttpd is loaded only if HTTP is configured: with its own libraries it would cost each start of the front and of a
+ * worker milliseconds and memory, and so a daemon without HTTP runs on a host where it is not installed. X(name): the
+ * function MHD_name. */
 #define HTTP_LIBRARY_TABLE(X)                                                                                          \
     X(start_daemon)                                                                                                    \
     X(stop_daemon)                                                                                                     \
@@ -39,20 +39,20 @@ struct http_route;
 
 enum { HTTP_ROUTES_MAX = 8, HTTP_CODES = 6 };
 
-/* A connection, known from accept to close. */
+/* A connection, from accept to close. */
 struct http_peer {
     struct http *http;
     int fd;
     struct source source;
-    uint64_t since_ns; /* of its present request, or of its silence */
-    bool answered;     /* has had an answer before */
-    bool answering;    /* one is on its way */
-    bool evicted;      /* its socket is shut down, which the library is about to learn */
+    uint64_t since_ns; /* the beginning of its present request, or of its silence */
+    bool responded;    /* it has had a response before */
+    bool responding;   /* a response is on its way */
+    bool evicted;      /* its socket is shut down, and the library does not know it yet */
     LIST_ENTRY(http_peer) link;
 };
 
-/* An answer that was made a moment ago, for all who ask now. */
-struct http_answer {
+/* A response that was made a moment ago, for all clients that ask now. */
+struct http_response {
     struct MHD_Response *response; /* NULL: none */
     unsigned code;
     uint64_t made_ns;
@@ -62,30 +62,30 @@ struct http {
     struct front *front;
     struct http_library library;
     struct MHD_Daemon *daemon;
-    int fd; /* listens */
+    int fd; /* the listening socket */
     char name[64];
-    uv_poll_t listen, poll; /* of `fd`, of the library's epoll set */
-    uv_timer_t timer, tick; /* when the library wants to run; once a second */
+    uv_poll_t listen, poll; /* of `fd`, and of the library's epoll set */
+    uv_timer_t timer, tick; /* for the time when the library wants to run; and once a second */
     unsigned handles;
     LIST_HEAD(, http_peer) peers;
-    unsigned n_peers, n_evicted; /* the first with the second */
+    unsigned n_peers, n_evicted; /* all of them, and those evicted */
     bool ended;
-    size_t held;                                    /* bytes of answers that the library has */
-    struct http_answer answers[HTTP_ROUTES_MAX][2]; /* for everybody, and for admins */
-    bool admin;                                     /* asks now */
+    size_t body_bytes;                                  /* bytes of all responses that the library has */
+    struct http_response responses[HTTP_ROUTES_MAX][2]; /* for everybody, and for admins */
+    bool admin;                                         /* the present request is an admin's */
     struct http_history history;
-    uint64_t requests[HTTP_CODES]; /* answered, by the first digit of the code */
+    uint64_t requests[HTTP_CODES]; /* by the first digit of the response's code */
 };
 
-/* Writes an answer and returns its code. */
+/* Writes the body of a response and returns its code. */
 typedef unsigned http_write(struct http *http, FILE *out);
 
-/* Answers one request; the code for MHD_queue_response(), or MHD_NO to cut the connection. */
-enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *connection, const char *path,
-                                  const char *method);
-/* Whether as many have an answer on its way as may, so that who asks for more than health is to come again. */
+/* Responds to one request: the result of MHD_queue_response(), or MHD_NO to close the connection. */
+enum MHD_Result http_route_respond(struct http *http, struct MHD_Connection *connection, const char *path,
+                                   const char *method);
+/* Whether so many responses are on their way that only requests for health are served. */
 bool http_is_busy(const struct http *http);
-/* Forgets the answers that were kept. */
+/* Drops the responses that were kept. */
 void http_route_finish(struct http *http);
 
 http_write http_write_metrics;

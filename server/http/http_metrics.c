@@ -134,7 +134,8 @@ static const struct metrics_row metrics_devices[] = {
      METRICS_UINT64},
     {"tensord_device_connections", "gauge", "Client connections open.", DEVICE(connections), METRICS_UINT64},
     {"tensord_device_data_age_seconds", "gauge",
-     "Age of the device's figures: it grows where a worker has stopped answering.", DEVICE(data_age_ms), METRICS_MILLI},
+     "Age of the device's figures: it grows where a worker has stopped responding.", DEVICE(data_age_ms),
+     METRICS_MILLI},
     {"tensord_device_epoch", "gauge", "Counts the starts of the device's worker.", DEVICE(epoch), METRICS_UINT64},
     {"tensord_device_restarts_total", "counter", "Restarts of the device's worker, since the daemon's start.",
      DEVICE(restarts), METRICS_UINT32},
@@ -416,7 +417,7 @@ static void metrics_write_front(FILE *out, const Tensord__Status *status, const 
         fputs(row->name, out);
         metrics_value(out, metrics_field(status, row));
     }
-    metrics_head(out, "tensord_http_requests_total", "counter", "HTTP requests answered, by the class of their code.");
+    metrics_head(out, "tensord_http_requests_total", "counter", "HTTP requests responded, by the class of their code.");
     for (int i = 2; i < HTTP_CODES; i++)
         fprintf(out, "tensord_http_requests_total{code=\"%dxx\"} %" PRIu64 "\n", i, extra->requests[i]);
 }

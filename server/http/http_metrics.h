@@ -8,7 +8,7 @@
 /* What is not part of a Status. */
 struct http_metrics_extra {
     double now_s;             /* seconds since 1970 */
-    const uint64_t *requests; /* HTTP_CODES of them: answered by HTTP, by the first digit of the code */
+    const uint64_t *requests; /* HTTP_CODES of them: responded by HTTP, by the first digit of the code */
 };
 
 void http_metrics_write(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra);

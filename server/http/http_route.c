@@ -124,7 +124,7 @@ static unsigned http_write_readyz(struct http *http, FILE *out) {
 /* An answer stays the same for so long: it bounds what somebody can cost who asks without a pause. */
 #define HTTP_FRESH_NS UINT64_C(100000000)
 /* Answers on their way to slow readers, in all; beyond it others are told to come back. */
-#define HTTP_HELD_MAX ((size_t)64 << 20)
+#define HTTP_BODIES_MAX ((size_t)64 << 20)
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
 static const struct http_route {
@@ -186,7 +186,7 @@ struct http_body {
 
 static void http_body_free(void *argument) {
     struct http_body *body = argument;
-    body->http->held -= body->bytes;
+    body->http->body_bytes -= body->bytes;
     free(body->text);
     free(body);
 }
@@ -198,7 +198,7 @@ static struct MHD_Response *http_response_of(struct http *http, char *text, size
         return NULL;
     }
     *body = (struct http_body){http, bytes, text};
-    http->held += bytes;
+    http->body_bytes += bytes;
     struct MHD_Response *response =
         http->library.create_response_from_buffer_with_free_callback_cls(bytes, text, http_body_free, body);
     if (!response)
@@ -278,34 +278,34 @@ static struct MHD_Response *http_make(struct http *http, const struct http_route
     return response;
 }
 
-static void http_answer_drop(struct http *http, struct http_answer *answer) {
-    if (answer->response)
-        http->library.destroy_response(answer->response);
-    answer->response = NULL;
+static void http_response_drop(struct http *http, struct http_response *response) {
+    if (response->response)
+        http->library.destroy_response(response->response);
+    response->response = NULL;
 }
 
 void http_route_finish(struct http *http) {
     for (int i = 0; i < HTTP_ROUTES; i++)
         for (int admin = 0; admin < 2; admin++)
-            http_answer_drop(http, &http->answers[i][admin]);
+            http_response_drop(http, &http->responses[i][admin]);
 }
 
 static enum MHD_Result http_send_route(struct http *http, struct MHD_Connection *connection,
                                        const struct http_route *route) {
-    struct http_answer *answer = &http->answers[route - http_routes][http->admin];
+    struct http_response *response = &http->responses[route - http_routes][http->admin];
     uint64_t now = uv_hrtime();
     uint64_t fresh = route->open ? 0 : HTTP_FRESH_NS; /* health is short, and what it says is acted upon */
-    if (!answer->response || now - answer->made_ns >= fresh) {
-        http_answer_drop(http, answer);
-        if (http->held > HTTP_HELD_MAX)
+    if (!response->response || now - response->made_ns >= fresh) {
+        http_response_drop(http, response);
+        if (http->body_bytes > HTTP_BODIES_MAX)
             return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE,
                                   "too many answers are on their way\n");
-        answer->response = http_make(http, route, &answer->code);
-        answer->made_ns = now;
+        response->response = http_make(http, route, &response->code);
+        response->made_ns = now;
     }
-    if (!answer->response)
+    if (!response->response)
         return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for an answer\n");
-    return http_send(http, connection, answer->response, answer->code);
+    return http_send(http, connection, response->response, response->code);
 }
 
 static enum MHD_Result http_send_dashboard(struct http *http, struct MHD_Connection *connection,
@@ -320,8 +320,8 @@ static enum MHD_Result http_send_dashboard(struct http *http, struct MHD_Connect
     return result;
 }
 
-enum MHD_Result http_route_answer(struct http *http, struct MHD_Connection *connection, const char *path,
-                                  const char *method) {
+enum MHD_Result http_route_respond(struct http *http, struct MHD_Connection *connection, const char *path,
+                                   const char *method) {
     const char *host = http->library.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     const struct http_route *route = http_routes, *end = http_routes + HTTP_ROUTES;
     while (route < end && strcmp(route->path, path) != 0)

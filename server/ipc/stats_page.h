@@ -14,30 +14,30 @@
 
 enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
 
-/* What a worker's device has of the table of operations: part of its stats page, written once, before the worker says that
- * it is ready; so outside the page's lock. */
+/* Which operations the worker's device supports. Written once, before the worker says that it is ready, and therefore outside the
+ * page's lock. */
 enum { STATS_REASON_MAX = 112 };
 
 struct stats_operations {
     struct stats_operation {
-        uint32_t supported;            /* bit DTYPE_F32 set: f32, of those of op_presented() */
-        char reason[STATS_REASON_MAX]; /* why one of these is missing; "" where none is */
+        uint32_t supported;            /* a bit for each dtype of op_presented(): 1 << DTYPE_F32 and so on */
+        char reason[STATS_REASON_MAX]; /* why a dtype is missing; "": none is */
     } rows[OP_CODE_MAX];               /* by opcode */
 };
 
-/* In the worker. Touches pages of what is missing only. */
+/* For the worker. Touches only memory of operations that are supported or need a reason. */
 void stats_operations_write(struct stats_operations *operations, struct device *device);
-/* In the front, which believes no text in the page to end by itself. */
+/* For the front, which does not rely on the texts in the page to be terminated. */
 void stats_operations_read(const struct stats_operations *page, struct stats_operations *copy);
 
-/* Named tensors: the sums, and the principals that have the most bytes of them. */
+/* Named tensors: sums, and the principals with the most bytes. */
 struct stats_names {
     uint64_t count, bytes;
-    char fault[256]; /* why saved ones could not be restored; "": they could */
+    char fault[256]; /* why saved tensors could not be restored; "": they were */
     uint64_t unsaved,
-        unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there is none, or no disk */
-    uint32_t failing;     /* owners whose last saving failed */
-    char save_fault[256]; /* why not, where saving failed; "": it did not */
+        unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there are none, or nothing is saved */
+    uint32_t failing;     /* owners whose last save failed */
+    char save_fault[256]; /* why a save failed; "": none did */
     unsigned n_owners;
     struct stats_owner {
         char principal[PRINCIPAL_NAME_BYTES];
@@ -53,7 +53,7 @@ struct stats_session {
     char client[64];
     uint64_t started_ns; /* CLOCK_MONOTONIC */
     uint64_t tensors, live, peak, ops_queued, ops_done;
-    uint64_t device_ns;             /* the device has been at its work for so long */
+    uint64_t device_ns;             /* how long the device has computed for it */
     double ops_per_s, device_ratio; /* over the last second or so */
     struct remote remote;
     uint64_t failures[STATUS_COUNT];
@@ -62,10 +62,10 @@ struct stats_session {
     bool allow_tf32;
     char tls_cipher[32]; /* "": in the clear */
     bool tls_resumed;
-    uint64_t lease_until_ns; /* it has no connection, and waits until then; 0: it has one. CLOCK_MONOTONIC */
+    uint64_t lease_until_ns; /* CLOCK_MONOTONIC: it has no connection and waits for one until then; 0: it has one */
     uint64_t reconnects;
     uint64_t host;                                             /* bytes of the host's memory */
-    uint64_t live_limit, tensors_limit, ops_limit, host_limit; /* its own; 0: none */
+    uint64_t live_limit, tensors_limit, ops_limit, host_limit; /* 0: none */
 };
 
 /* What a principal has on the device. */
@@ -92,42 +92,42 @@ struct stats_device {
     struct stats_names names;
 };
 
-/* All of it that only grows within an epoch. */
+/* Copies the figures that only grow within an epoch. */
 void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from);
 
-/* Of the connections that the worker has been handed, and the places that they take (server/front/places.h): at once, for
- * thousands may come and go between two writes of the page. A change that takes two of them is written so that in between
- * too many places seem to be taken, not too few. */
+/* The worker's connections and the places that they take (server/front/places.h). Each change is written at once, because
+ * thousands of connections may come and go between two writes of the page. A change of two of these numbers is written in
+ * such an order that in between too many places seem to be taken, not too few. */
 struct stats_places {
     _Atomic uint64_t departed; /* connections that have ended */
-    _Atomic uint64_t settled;  /* of those let in to a place that was kept: have gone on with a session, or ended */
-    _Atomic uint64_t detached; /* sessions that have no connection now, and keep a place for one */
+    _Atomic uint64_t settled;  /* connections from kept places that have continued a session, or ended */
+    _Atomic uint64_t detached; /* sessions that have no connection now and keep a place for one */
 };
 
 struct stats_page {
     _Atomic uint32_t sequence;   /* odd while the worker writes */
     _Atomic uint64_t written_ns; /* CLOCK_MONOTONIC of the last write: the worker's heartbeat */
-    /* Connections received from the front, counted before a byte is read from them: the others are still as their clients
-     * left them when the worker dies. Outside the lock. */
+    /* Connections taken from the channel, counted before a byte is read from them: if the worker dies, nothing has been read from
+     * the others. Outside the lock. */
     _Atomic uint64_t taken;
     struct stats_places places;   /* outside the lock */
     _Atomic uint32_t names_dirty; /* owners of names with changes that are not on the disk; outside the lock */
-    /* Since when the worker's loop is in a call of the device that may take as long as its work (CLOCK_MONOTONIC); 0: it
-     * is not. Outside the lock. */
+    /* CLOCK_MONOTONIC: since when the worker's loop is in a call of the device that may take as long as the device's work; 0: it is
+     * not. Outside the lock. */
     _Atomic uint64_t held_up_ns;
     /* When the last such call ended: a sign of life, before the next write. Set before held_up_ns is 0. */
     _Atomic uint64_t let_go_ns;
-    /* When the worker's loop looked at the clock last within its work (engine/session/budget.h): a sign of life that does not
-     * depend on how long one turn takes. Outside the lock. */
+    /* When the worker's loop last looked at the clock during its work (engine/session/budget.h): a sign of life even if one turn
+     * takes long. Outside the lock. */
     _Atomic uint64_t alive_ns;
-    /* What a worker that crashed leaves behind (server/worker/crash.c): the last operation, where that had not run to its end,
-     * "matmul (forward/logits) of session 4". Outside the lock. */
+    /* Written by a crash (server/worker/crash.c): the last operation, if the device had not finished it, as "matmul
+     * (forward/logits) of session 4". Outside the lock. */
     char crash[192];
-    struct stats_operations operations; /* there since the worker is ready; outside the lock */
+    struct stats_operations operations; /* complete when the worker is ready; outside the lock */
     struct stats_device device;
     uint32_t n_sessions;
     struct stats_session sessions[STATS_SESSIONS_MAX];
-    uint32_t n_principals; /* those beyond the maximum have no row */
+    uint32_t n_principals; /* at most STATS_PRINCIPALS_MAX; more have no row */
     struct stats_principal principals[STATS_PRINCIPALS_MAX];
 };
 

@@ -26,12 +26,12 @@ struct farewell_list {
 };
 
 void farewell_list_init(struct farewell_list *list, uv_loop_t *loop);
-/* Cuts the ones there are; the caller runs the loop until their handles are closed. */
+/* Closes all farewells; the caller runs the loop until their handles are closed. */
 void farewell_list_finish(struct farewell_list *list);
 
-/* Takes `fd`, a non-blocking socket that no handle watches any more. `fault` NULL: nothing is left to say. */
+/* Takes over `fd`, a non-blocking socket that no handle watches any more. `fault` NULL: there is no Error frame. */
 void farewell_say(struct farewell_list *list, int fd, const struct fault *fault);
-/* The same over what the connection had, which may be TLS, and is finished by this. */
+/* The same over a connection's transport, which may be TLS; this finishes it. */
 void farewell_say_over(struct farewell_list *list, struct transport *transport, const struct fault *fault);
-/* Only the Error frame, as far as the socket takes it without waiting; does not close. */
+/* Sends only the Error frame, as far as the socket takes it without waiting; does not close the socket. */
 void farewell_send(int fd, const struct fault *fault);

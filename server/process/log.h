@@ -1,6 +1,7 @@
-/* Logs: one line an event on stderr, key=value, as `ts=… level=info event=listening url=unix:/run/…`, or the same as an
- * object of JSON. Where stderr is the journal's, its priority stands in front, as sd-daemon(3) has it. Never waits: what
- * stderr does not take is lost, and counted in a line of its own later. One thread of a process. */
+/* The log: one line on standard error for each event, with fields key=value, such as `ts=… level=info event=listening
+ * url=unix:/run/…`, or the same as a JSON object. If standard error is the journal's, the line begins with its priority, as
+ * in sd-daemon(3). Logging never waits: a line that standard error does not take is lost, and a later line says how many were.
+ * One thread of a process. */
 #pragma once
 
 #include <stdint.h>
@@ -8,12 +9,12 @@
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 
-/* "debug", "info", "warning", "error"; -1 for another word. */
+/* "debug", "info", "warning", "error"; -1: the text is none of these. */
 int log_level_parse(const char *text);
 /* `process` stands in every line: "front", "cpu:0". */
 void log_init(enum log_level level, const char *process);
 enum log_level log_level(void);
-/* Text, until something else is said. */
+/* The default is text. */
 void log_set_format(enum log_format format);
 enum log_format log_format(void);
 
@@ -22,11 +23,11 @@ enum log_format log_format(void);
  * or \u202e, so that a line is always one event and always text. One write(2) a line; lines over 1 KiB are cut between two
  * characters. Allocates nothing and may be called from a signal handler. */
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));
-/* The same for what others can bring about as often as they like; `source` is where they come from ("10.0.0.7", "uid:1000").
- * Lines beyond a bound (log_limit.h) are left out, but at the level debug, and counted in a line of their own, which
- * log_tick() writes, too. Not in a signal handler. */
+/* The same for events that clients can cause as often as they like; `source` is where the client comes from ("10.0.0.7",
+ * "uid:1000"). Lines beyond a limit (log_limit.h) are left out, except at the level debug; a later line, which log_tick() may
+ * also write, says how many were. Not in a signal handler. */
 void log_event_from(enum log_level level, const char *source, const char *event, ...) __attribute__((sentinel));
-/* Once in a while. */
+/* Call it regularly. */
 void log_tick(void);
 /* A number or formatted text as a value: log_text(buffer, sizeof buffer, "%d", n) returns buffer. */
 char *log_text(char *buffer, unsigned long size, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -36,6 +37,6 @@ char *log_text(char *buffer, unsigned long size, const char *format, ...) __attr
 enum { LOG_NUMBER_MAX = 24 };
 char *log_number(char buffer[LOG_NUMBER_MAX], uint64_t value);
 char *log_address(char buffer[LOG_NUMBER_MAX], uint64_t value);
-/* From here on a line waits so long for standard error to take it: for the last lines of a process, which has nothing left
- * to hold up. Once one has waited in vain, those after it do not wait. */
+/* From here on a line waits so long for standard error to take it: for the last lines of a process, which delay nothing any more.
+ * After one line has waited in vain, later ones do not wait. */
 void log_patience(int milliseconds);

@@ -1,6 +1,6 @@
-/* Tokens: what a client shows to be somebody. `tensord_ID_SECRET`, with an id of 8 and a secret of 64 hexadecimal digits:
- * 256 random bits. Only a salted hash is kept, SHA-256 of salt and secret. A slow hash, as passwords need, would win
- * nothing: nobody tries 2^256 secrets at any speed, and a slow one is work that strangers could ask for. */
+/* Tokens, with which clients log in: `tensord_ID_SECRET`, with an id of 8 and a secret of 64 hexadecimal digits, which are 256
+ * random bits. Only a salted hash is stored, SHA-256 of salt and secret. A slow hash, as for passwords, would be of no use:
+ * 2^256 secrets cannot be tried at any speed, and strangers could make the daemon compute slow hashes. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,34 +20,34 @@ enum {
     TOKEN_RECORD_BYTES = TOKEN_SECRET_RECORD_CHARS + 9 + TOKEN_TIME_BYTES + 9 + TOKEN_COMMENT_MAX + 1,
 };
 
-/* What is kept of a token. */
+/* A token as it is stored. */
 struct token {
     char id[TOKEN_ID_CHARS + 1];
     uint8_t salt[TOKEN_SALT_BYTES], hash[TOKEN_HASH_BYTES];
-    int64_t expires; /* seconds since 1970, from which on it is no good; 0: never */
+    int64_t expires; /* in seconds since 1970; 0: never */
     char comment[TOKEN_COMMENT_MAX + 1];
 };
 
-/* A new token of random bytes, and its text, which is told once and then wiped by the caller. */
+/* Makes a token from random bytes, and its text, which the caller shows once and then wipes. */
 int token_make(struct token *token, char text[TOKEN_TEXT_CHARS + 1], struct fault *fault);
-/* The id within a token's text; false where the text is no token. */
+/* The id in a token's text; false: the text is no token. */
 bool token_text_id(const char *text, char id[TOKEN_ID_CHARS + 1]);
 bool token_is_id(const char *text);
-/* Whether `text`, of a token's form, has this token's secret. Takes as long for a wrong secret as for the right one;
- * `token` NULL: does the same work for nothing, so that an unknown id takes as long as a known one. */
+/* Whether `text`, which has the form of a token, has this token's secret. Takes the same time for a wrong secret as for the right
+ * one; with `token` NULL it does the same work in vain, so that an unknown id takes as long as a known one. */
 bool token_verify(const struct token *token, const char *text);
 
 /* Whether both have the same id and secret. */
 bool token_same(const struct token *a, const struct token *b);
 
 bool token_expired(const struct token *token, int64_t now);
-/* A time as "2026-12-31T00:00:00Z", and back; -1 where it is none. */
+/* A time as "2026-12-31T00:00:00Z", and back; -1: the text is no time. */
 void token_time_write(int64_t seconds, char text[TOKEN_TIME_BYTES]);
 int64_t token_time_parse(const char *text);
 /* Whether it may stand in the file of users: plain text in one line, without ';' and '#'. */
 bool token_is_comment(const char *text);
 
-/* As the file of users has them: "ID SALT HASH" in hexadecimal digits, then, where they are there, "expires=TIME" and
- * "comment=" with all that follows. */
+/* The form in the file of users: "ID SALT HASH" in hexadecimal digits, then, if the token has them, "expires=TIME" and
+ * "comment=" with the rest of the line. */
 void token_record_write(const struct token *token, char text[TOKEN_RECORD_BYTES]);
 bool token_record_parse(const char *text, struct token *token);

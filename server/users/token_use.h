@@ -1,6 +1,6 @@
-/* When tokens were used last: kept in memory, and once in a while written beside the file of users ("FILE.used", a line
- * "ID TIME" each), for `tensord user list`; the file of users itself is not touched by logins. Where that cannot be written it is
- * told once, and logins go on. One thread. */
+/* When each token was last used, for `tensord user list`. The times are kept in memory and saved regularly beside the file of
+ * users ("FILE.used", with a line "ID TIME" for each token); logins do not change the file of users itself. If "FILE.used"
+ * cannot be written the log says so once, and logins continue. One thread. */
 #pragma once
 
 #include <limits.h>
@@ -19,12 +19,12 @@ struct token_use {
     int64_t written;
 };
 
-/* Of this file of users; reads what is known. Without memory nothing is. */
+/* `users`: the path of the file of users. Reads the times that were saved; without memory, none. */
 void token_use_init(struct token_use *use, const char *users);
 void token_use_finish(struct token_use *use);
-/* 0: never, as far as is known. */
+/* The time of the token's last use; 0: not known, or never. */
 int64_t token_use_of(const struct token_use *use, const char *id);
 void token_use_note(struct token_use *use, const char *id, int64_t now);
-/* Writes what is new, but not more than once a minute unless `at_once`. Tokens that `users` does not have are forgotten. */
+/* Saves changed times, but only once a minute unless `at_once`. Drops tokens that are not in `users`. */
 struct users;
 void token_use_save(struct token_use *use, const struct users *users, int64_t now, bool at_once);

@@ -27,17 +27,17 @@ enum {
 
 struct user {
     char name[USERS_NAME_MAX + 1];
-    char id[PRINCIPAL_ID_BYTES]; /* ""; two users of one name, one after the other, have different ones */
+    char id[PRINCIPAL_ID_BYTES]; /* tells two users apart that had the same name one after the other; "": none */
     enum role role;
-    struct limits limits; /* those that are its own, */
-    uint32_t own;         /* which are these, as bits of LIMITS_KEYS */
+    struct limits limits; /* its own limits, */
+    uint32_t own;         /* and a bit for each limit that is its own */
 };
 
 struct users {
     struct user *users;
     struct users_token {
         struct token token;
-        unsigned user; /* its place in `users` */
+        unsigned user; /* its index in `users` */
     } * tokens;
     struct users_uid {
         uid_t uid;
@@ -46,56 +46,57 @@ struct users {
     unsigned n_users, n_tokens, n_uids;
 };
 
-/* The whole file as zero-terminated text, which the caller frees. Refuses one that others than its owner may read or
- * write, or that belongs to neither root nor this process's user: what stands in it decides who may do what. With `owner`
- * it is for a change to the file, and root may change everybody's; may be NULL. */
+/* Reads the whole file as zero-terminated text, which the caller frees. Refuses a file that users other than its owner may
+ * read or write, or that belongs neither to root nor to this process's user, because the file decides who may do what. With
+ * `owner` (may be NULL) the file is read in order to be changed, and root may change everybody's file. */
 struct stat;
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault);
-/* Refuses a text that is not all there, as a disk leaves it that is full: an empty one, a last line without its end, and one
- * that begins with USERS_FIRST_LINE and has no USERS_LAST_LINE. `tensord user` writes both; whoever writes the file by hand
- * need not, and a cut between two lines does not show then. */
+/* Refuses a text that was cut, as a full disk leaves it: an empty text, a last line without its end, and a text with
+ * USERS_FIRST_LINE but without USERS_LAST_LINE. `tensord user` writes both lines. A file that was written by hand need not
+ * have them; a cut between two of its lines is not noticed. */
 #define USERS_FIRST_LINE "# Users of tensord, as `tensord user` writes them, up to the line \"# end of users\"."
 #define USERS_LAST_LINE "# end of users"
 int users_check_whole(const char *path, const char *text, struct fault *fault);
-/* Such a text as a table; `path` is for the fault, which begins with "PATH:LINE: ". */
+/* Parses such a text; `path` is for the fault, which begins with "PATH:LINE: ". */
 int users_parse(const char *path, const char *text, struct users **users, struct fault *fault);
-/* All of it. */
+/* Loads, checks and parses the file. */
 int users_read(const char *path, struct users **users, struct fault *fault);
 /* Takes NULL. */
 void users_destroy(struct users *users);
 
-/* Why somebody is not let in; what a client is told is less. */
+/* Why a login is denied; a client is told less. */
 enum users_denial {
     USERS_GRANTED,
-    USERS_NO_TOKEN, /* one is needed, and none came */
+    USERS_NO_TOKEN, /* a token is needed, and none came */
     USERS_MALFORMED,
-    USERS_UNKNOWN, /* no token has this id: never had, or it was revoked */
-    USERS_WRONG,   /* the id is known, the secret is another one */
-    USERS_EXPIRED, /* both are right, and its time is over */
+    USERS_UNKNOWN, /* no token has this id (any more) */
+    USERS_WRONG,   /* the id is known, and the secret is wrong */
+    USERS_EXPIRED, /* id and secret are right, and the token has expired */
 };
 enum users_denial users_by_token(const struct users *users, const char *text, struct principal *principal);
-/* The peer of a Unix socket: the user whom the table maps the uid to, or else "uid:N" with the role run; root, and the
- * user that the daemon runs as, are administrators then. `users` may be NULL. */
+/* The peer of a Unix socket: the user that has this uid in the table, or else "uid:N" with the role run; then root and the
+ * user that the daemon runs as are admins. `users` may be NULL. */
 void users_by_uid(const struct users *users, uid_t uid, struct principal *principal);
 
-/* Who shows a certificate with this name: the user of that name. Without a table (`users` NULL) it is "cert:NAME" with the
- * role run; with one that has no such user, "cert:NAME" with no role, for whoever keeps a table has said who may come. */
+/* The peer that has shown a certificate with this name: the user of that name. Without a table (`users` NULL) it is
+ * "cert:NAME" with the role run. With a table that has no such user it is "cert:NAME" without a role, because the table says
+ * who may connect. */
 void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
 
-/* For each credential that means something else in `now` than it did in `before`, or nothing any more: calls with what it
- * meant, and what it means (NULL: nothing). Those who were let in by it may not stay. Tokens' times that had ended at
- * `expired` have been told of, and those that end after it users_expire() is to tell of, in whichever table there is then. */
+/* Calls `ended` for each credential that stands for another principal or role in `now` than in `before`, or for none (`is`
+ * NULL): its connections must end. Tokens that expired until `expired` have been reported; users_expire() reports later
+ * ones. */
 typedef void users_ended(void *owner, const struct principal *was, const struct principal *is);
 void users_compare(const struct users *before, const struct users *now, int64_t expired, users_ended *ended,
                    void *owner);
 
-/* For each token whose time has ended after `since`, and until `now`: the same. */
+/* The same for each token that has expired after `since` and until `now`. */
 void users_expire(const struct users *users, int64_t since, int64_t now, users_ended *ended, void *owner);
 
-/* What a principal of this name may take: the limits of everybody, and in place of some its own. `users` may be NULL. */
+/* The limits of a principal: those of everybody, with the user's own in their place. `users` may be NULL. */
 void users_limits(const struct users *users, const char *name, const struct limits *everybody, struct limits *limits);
 
-/* Whether somebody may be called that; no principal is that is no user. */
+/* Whether a user may have this name. Names of principals that are no users never have this form. */
 bool users_is_name(const char *text);
 /* NULL: there is no such user. */
 const struct user *users_find(const struct users *users, const char *name);

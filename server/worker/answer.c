@@ -23,7 +23,7 @@ void answer_charge(struct connection *connection, uint64_t cost) {
 
 void answer_discharge(struct connection *connection, uint64_t cost) {
     connection->out.cost -= cost;
-    if (connection->hold.output && connection->out.cost <= connection->account->limits.session_out_bytes / 2) {
+    if (connection->hold.output && connection->out.cost <= connection->principal->limits.session_out_bytes / 2) {
         connection->hold.output = false;
         service_mark_more(connection->service, connection);
     }
@@ -33,7 +33,7 @@ void answer_discharge(struct connection *connection, uint64_t cost) {
  * still read while a large tensor is on its way. (The bytes themselves are the session's own device memory, which is limited
  * elsewhere.) */
 static uint64_t answer_fetch_cost(const struct connection *connection, uint64_t id) {
-    uint64_t most = connection->account->limits.session_out_bytes / 4, bytes = 0;
+    uint64_t most = connection->principal->limits.session_out_bytes / 4, bytes = 0;
     struct tensor_type type;
 
     if (session_type(connection->session, id, &type))

@@ -15,8 +15,8 @@ void compile_queue_init(struct compile_queue *queue) {
 }
 
 static void compile_destroy(struct compile *compile) {
-    compile->account->compiles--;
-    account_let_go(compile->account);
+    compile->principal->compiles--;
+    worker_principal_let_go(compile->principal);
     kernel_job_finish(&compile->job);
     compile_process_finish(&compile->process);
     free(compile);
@@ -50,7 +50,7 @@ static void compile_turn_over(struct compile *compile) {
     if (!compile->compiled)
         return;
     compile->service->compiles.running--;
-    compile->account->compiling--;
+    compile->principal->compiling--;
 }
 
 /* ---- on a thread of the pool ---- */
@@ -138,8 +138,8 @@ static void compile_ran(uv_work_t *work, int status) {
 /* ---- turns ---- */
 
 static bool compile_precedes(const struct compile *a, const struct compile *b) {
-    if (a->account != b->account)
-        return a->account->compile_turn < b->account->compile_turn;
+    if (a->principal != b->principal)
+        return a->principal->compile_turn < b->principal->compile_turn;
     return a->answer->connection->compile_turn < b->answer->connection->compile_turn;
 }
 
@@ -147,7 +147,7 @@ static bool compile_precedes(const struct compile *a, const struct compile *b) {
 static struct compile *compile_take(struct compile_queue *queue) {
     struct compile **best = NULL, *compile;
     for (struct compile **at = &queue->first; *at; at = &(*at)->next)
-        if (!(*at)->account->compiling && (!best || compile_precedes(*at, *best)))
+        if (!(*at)->principal->compiling && (!best || compile_precedes(*at, *best)))
             best = at;
     if (!best)
         return NULL;
@@ -163,8 +163,8 @@ static void compile_begin(struct compile *compile) {
     compile->state = COMPILE_RUNNING;
     compile->compiled = true;
     compile->started_ns = clock_now_ns();
-    compile->account->compile_turn = compile->answer->connection->compile_turn = ++queue->turns;
-    compile->account->compiling++;
+    compile->principal->compile_turn = compile->answer->connection->compile_turn = ++queue->turns;
+    compile->principal->compiling++;
     queue->running++;
     compile_work(compile->service, &compile->work, compile_run, compile_ran);
 }
@@ -216,8 +216,8 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to compile a kernel");
     status = kernel_job_init(&compile->job, service->engine, source, name, fault);
     if (status == STATUS_OK) {
-        status =
-            account_keep(service, connection->account->key, &connection->account->limits, &compile->account, fault);
+        status = worker_principal_hold(service, connection->principal->key, &connection->principal->limits,
+                                       &compile->principal, fault);
         if (status)
             kernel_job_finish(&compile->job);
     }
@@ -228,7 +228,7 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
     if (service->options.compiler)
         compile->job.compile = compile_apart;
     compile_process_init(&compile->process);
-    compile->account->compiles++;
+    compile->principal->compiles++;
     compile->service = service;
     compile->answer = answer;
     compile->kernel = kernel;

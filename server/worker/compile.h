@@ -12,7 +12,7 @@
 #include "engine/program/kernel.h"
 #include "server/worker/compile_process.h"
 
-struct account;
+struct worker_principal;
 struct answer;
 struct connection;
 struct service;
@@ -26,10 +26,10 @@ enum {
 struct compile {
     struct compile *next; /* while it waits for its turn, or is among those left */
     struct service *service;
-    struct account *account; /* whose turns it takes; kept */
-    struct answer *answer;   /* who waits for it; NULL: nobody any more */
-    struct connection *left; /* whose session will ask for it again, with no answer now; NULL: nobody's */
-    uint64_t left_cost;      /* bytes of the source and the name, which `left` is charged meanwhile */
+    struct worker_principal *principal; /* whose turns it takes; kept */
+    struct answer *answer;              /* who waits for it; NULL: nobody any more */
+    struct connection *left;            /* whose session will ask for it again, with no answer now; NULL: nobody's */
+    uint64_t left_cost;                 /* bytes of the source and the name, which `left` is charged meanwhile */
     enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_LOADING, COMPILE_DONE } state;
     uint64_t kernel; /* the id to bind */
     uint64_t started_ns;

@@ -13,7 +13,7 @@
 
 /* Closes a session that nobody has used for too long: nothing has come of it but Pings, and nothing is under way. */
 static void connection_check_use(struct connection *connection, uint64_t now_ms) {
-    uint64_t limit = connection->account->limits.idle_timeout;
+    uint64_t limit = connection->principal->limits.idle_timeout;
     struct fault fault;
     if (!limit || !connection->session || connection->state != CONNECTION_OPEN)
         return;
@@ -38,7 +38,7 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
         return;
     /* The engine could not promise to tell when it had no memory for that. */
     if (connection->hold.room &&
-        session_queued(connection->session) <= connection->account->limits.session_operations / 2)
+        session_queued(connection->session) <= connection->principal->limits.session_operations / 2)
         throttle_on_room(connection);
     if ((connection->hold.rate || connection->request.batch.begun) && connection->socket.leave_ms)
         connection_stay(connection); /* it is not the client that keeps its answers waiting */
@@ -95,18 +95,17 @@ static void connection_list(struct connection *connection) {
 static int connection_identify(struct connection *connection, const struct principal *principal, struct fault *fault) {
     struct limits limits = principal->limits;
     char key[PRINCIPAL_NAME_BYTES];
-    struct account *account;
-    int status;
+    struct worker_principal *here;
     limits_fill(&limits);
     principal_key(principal, key);
-    status = account_join(connection->service, key, &limits, &account, fault);
+    int status = worker_principal_join(connection->service, key, &limits, &here, fault);
     if (status)
         return status;
-    if (connection->account)
+    if (connection->principal)
         throttle_let_rate(connection);
-    account_leave(connection->account);
-    connection->account = account;
-    connection->hold.grant = account->tokens;
+    worker_principal_leave(connection->principal);
+    connection->principal = here;
+    connection->hold.grant = here->tokens;
     connection->peer.principal = *principal;
     return STATUS_OK;
 }
@@ -152,7 +151,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     error = transport_init(&connection->socket.transport, fd, options->tls, fault);
     if (error) {
-        account_leave(connection->account);
+        worker_principal_leave(connection->principal);
         frame_reader_finish(&connection->in.reader);
         free(poll);
         free(connection);
@@ -162,7 +161,7 @@ int connection_create(const struct connection_options *options, int fd, struct c
     error = uv_poll_init(service->loop, poll, fd);
     if (error) {
         frame_reader_finish(&connection->in.reader);
-        account_leave(connection->account);
+        worker_principal_leave(connection->principal);
         transport_finish(&connection->socket.transport);
         free(poll);
         free(connection);

@@ -47,7 +47,7 @@ struct connection {
     /* who it is */
     struct peer peer; /* its principal is another one after a login */
     enum { CONNECTION_STRANGER, CONNECTION_LOGGING_IN, CONNECTION_LOGGED_IN } login;
-    struct account *account; /* of the principal */
+    struct worker_principal *principal;
     char client[CONNECTION_NAME_BYTES];
     struct remote remote;
 
@@ -57,7 +57,7 @@ struct connection {
     uint64_t idle_ms;      /* since when it has not been used */
     uint64_t host;         /* bytes of the connection's own memory that its session has been charged for */
     uint64_t compile_turn; /* when a kernel of it began to be compiled last (compile.h) */
-    struct account_rates rates;
+    struct work_rates rates;
 
     struct connection_socket socket;
     struct connection_input in;

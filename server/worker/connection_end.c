@@ -13,7 +13,7 @@
 /* The session is gone for everybody. */
 static void connection_end_session(struct connection *connection) {
     struct session_stats stats;
-    struct account_work work;
+    struct work_done work;
     char number[24], operations[24], failed[24];
     trace_feed_drop(connection);
     connection->hold.room = false;
@@ -21,9 +21,9 @@ static void connection_end_session(struct connection *connection) {
         return;
     compile_abandon(connection);
     session_stats(connection->session, &stats);
-    work = account_work_of(&stats);
+    work = work_done_of(&stats);
     session_notify_room(connection->session, 0, NULL, NULL);
-    account_close_session(connection, &work);
+    worker_principal_close_session(connection, &work);
     connection->service->sessions--;
     log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_close", "session",
                    log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
@@ -97,7 +97,7 @@ void connection_destroy(struct connection *connection, const char *reason) {
     connection_close(connection);
     connection_end_session(connection);
     connection_unlist(connection);
-    account_retire(connection->account);
+    worker_principal_retire(connection->principal);
     lease_finish(connection);
     connection_leave(connection);
     connection->state = CONNECTION_ENDED;
@@ -109,7 +109,7 @@ bool connection_end_some(struct connection *connection) {
         return false;
     connection_give_session_back(connection);
     outcome_list_finish(&connection->lease.outcomes);
-    account_let_go(connection->account);
+    worker_principal_let_go(connection->principal);
     free(connection);
     return true;
 }

@@ -69,7 +69,7 @@ static bool connection_read_share(struct connection *connection) {
     while (left > 0 && !connection->in.reader.paused) {
         struct fault fault = {0};
         uint8_t *place;
-        size_t want, most = account_allowance(connection);
+        size_t want, most = worker_principal_allowance(connection);
         ssize_t got;
         if (most == 0) {
             throttle_hold_rate(connection);
@@ -87,7 +87,7 @@ static bool connection_read_share(struct connection *connection) {
             lease_lost(connection, transport_reason(&connection->socket.transport, errno, &fault));
             return false;
         }
-        account_spend(connection, (size_t)got);
+        worker_principal_spend(connection, (size_t)got);
         connection->in.heard |= connection->in.reader.state == FRAME_READER_PAYLOAD;
         connection->lease.heard = true;
         if (frame_reader_advance(&connection->in.reader, (size_t)got, &connection_handler, connection, &fault)) {

@@ -111,7 +111,7 @@ bool connection_is_over(const struct connection *connection, uint64_t now_ms) {
 /* ---- writing, and events ---- */
 
 void connection_flush(struct connection *connection) {
-    size_t budget = account_allowance(connection);
+    size_t budget = worker_principal_allowance(connection);
     uint64_t before = connection->out.queue.written;
     struct fault fault;
     int left;
@@ -129,10 +129,10 @@ void connection_flush(struct connection *connection) {
         lease_lost(connection, transport_reason(&connection->socket.transport, -left, &fault));
         return;
     }
-    account_spend(connection, (size_t)(connection->out.queue.written - before));
+    worker_principal_spend(connection, (size_t)(connection->out.queue.written - before));
     connection->lease.said |= connection->out.queue.written != before;
     connection->socket.blocked = left > 0;
-    if (connection->socket.blocked && account_allowance(connection) == 0) {
+    if (connection->socket.blocked && worker_principal_allowance(connection) == 0) {
         connection->socket.blocked = false;
         throttle_hold_rate(connection);
     }

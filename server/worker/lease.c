@@ -131,7 +131,7 @@ static void lease_meet(struct connection *connection, const Tensord__Hello *hell
 
 void lease_grant(struct connection *connection, const Tensord__Hello *hello) {
     struct lease *lease = &connection->lease;
-    if (!hello->resumable || !connection->account->limits.session_lease)
+    if (!hello->resumable || !connection->principal->limits.session_lease)
         return;
     if (getrandom(lease->secret, sizeof lease->secret, 0) != sizeof lease->secret)
         return; /* without a secret there is no lease, and the client learns it from Welcome */
@@ -146,7 +146,7 @@ void lease_welcome(const struct connection *connection, Tensord__Welcome *welcom
         return;
     welcome->resume_secret = (ProtobufCBinaryData){sizeof lease->secret, (uint8_t *)lease->secret};
     welcome->process = (uint32_t)getppid(); /* the worker is the front's child, and ends with it */
-    welcome->lease_ms = (uint32_t)connection->account->limits.session_lease; /* a week at most */
+    welcome->lease_ms = (uint32_t)connection->principal->limits.session_lease; /* a week at most */
     welcome->heartbeat_ms = limits->heartbeat_timeout_ms;
     welcome->frames = lease->frames;
     welcome->frame_bytes = lease->cut_bytes;
@@ -234,7 +234,7 @@ static void lease_scan_read(struct connection *connection) {
     frame_reader_want(&scan->reader, &place, &want);
     got = transport_read(connection->socket.poll ? &connection->socket.transport : &scan->transport, place, want);
     if (got > 0)
-        account_spend(connection, (size_t)got);
+        worker_principal_spend(connection, (size_t)got);
     if (got <= 0 || frame_reader_advance(&scan->reader, (size_t)got, &lease_scan_handler, connection, NULL))
         scan->left = 0;
     else
@@ -291,7 +291,7 @@ static bool lease_orphaned(struct lease *lease) {
 static void lease_detach(struct connection *connection, const char *reason) {
     struct lease *lease = &connection->lease;
     service_count_detached(connection->service, true); /* its place is kept, */
-    lease->until_ms = clock_now_ms() + connection->account->limits.session_lease;
+    lease->until_ms = clock_now_ms() + connection->principal->limits.session_lease;
     if (lease->scan.on) {
         lease->scan.transport = connection->socket.transport;
         connection->socket.transport = (struct transport){.fd = -1};
@@ -348,7 +348,7 @@ int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t 
     if (!connection)
         return fault_set(fault, STATUS_DEVICE_LOST,
                          "session %lu has ended: its lease of %lu ms is over, or the daemon ended it",
-                         hello->resume_session, fresh->account->limits.session_lease);
+                         hello->resume_session, fresh->principal->limits.session_lease);
     if (!lease_presented(connection, fresh, &hello->resume_secret))
         return fault_set(fault, STATUS_DENIED, "session %lu is another's: the secret or the user is not its own",
                          hello->resume_session);

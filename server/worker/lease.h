@@ -1,7 +1,7 @@
-/* Sessions that outlive their connections. A client that asks for it in Hello gets a secret and a count of the frames
- * that have been handled; when its socket ends without a goodbye the session is detached and waits, for its lease, for
- * a connection that presents the secret (the protocol: "Resumption" in proto/wire/tensord.proto). The connection object is
- * the session's and stays; what comes and goes is its socket. Loop thread only. */
+/* Leases: sessions that outlive their sockets. A client that asks for a lease in Hello gets a secret and a count of the frames that
+ * have been handled. When its socket ends without a Goodbye the session is detached, and waits until its lease ends for another
+ * connection that presents the secret (see "Resumption" in proto/wire/tensord.proto). The connection object belongs to the session
+ * and stays; only its socket is replaced. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,27 +18,28 @@ struct frame_header;
 
 enum {
     LEASE_SECRET_BYTES = 16,
-    LEASE_HEARTBEAT_LEAST_MS = 100, /* a shorter one counts as this */
-    LEASE_ACK_BYTES = 256 << 10,  /* an Ack after each so many; larger payloads are not copies that the client keeps */
-    LEASE_SCAN_BYTES = 8 << 20,   /* at most so many are looked through for a goodbye: as many as a socket holds, */
-    LEASE_SCAN_AHEAD = 64 << 10,  /* and what TLS has taken out of it */
+    LEASE_HEARTBEAT_LEAST_MS = 100, /* a shorter heartbeat counts as this */
+    LEASE_ACK_BYTES =
+        256
+        << 10, /* an Ack is due after so many bytes; larger payloads do not count, as the client keeps no copy of them */
+    LEASE_SCAN_BYTES = 8 << 20,   /* at most so many bytes are searched for a Goodbye: as many as a socket holds, */
+    LEASE_SCAN_AHEAD = 64 << 10,  /* and those that TLS has already read */
     LEASE_SCAN_STEP_BYTES = 1024, /* for a step of the budget */
 };
 
-/* A look for a goodbye in what a client had sent before its connection ended. */
+/* The search for a Goodbye in what a client had sent before its connection ended. */
 struct lease_scan {
     bool on;
-    size_t left; /* bytes, at most */
+    size_t left; /* bytes to search, at most */
     struct frame_reader reader;
     struct transport transport; /* the connection's, while it is detached */
 };
 
-/* What has been answered to requests that change something, for clients that may not have heard it: one that lost its
- * connection asks again under the same number, and gets the same answer instead of the same change once more. Of each
- * session the last OUTCOMES_MAX are kept. */
+/* Replies to requests that change something, for clients that may not have got them. A client that has lost its connection repeats such
+ * a request under the same number, and gets the same reply; the change is not made twice. A session keeps the last OUTCOMES_MAX. */
 enum { OUTCOMES_MAX = 64 };
 
-/* A reply without payload, as it is sent; or, of one that waits for the disk (`changed`), whose names have changed. */
+/* A reply without payload, as it is sent; or, while the reply waits for the disk (`changed`), the owner whose names have changed. */
 struct outcome {
     struct outcome *next;
     uint64_t sequence;
@@ -49,74 +50,74 @@ struct outcome {
 };
 
 struct outcome_list {
-    struct outcome *first, **last; /* the oldest one first; `last` NULL: none yet */
+    struct outcome *first, **last; /* oldest first; `last` NULL: the list is empty */
     unsigned count;
 };
 
-/* Without memory for it the request is carried out again if it is asked again. */
+/* Without memory nothing is remembered, and a repeated request is carried out again. */
 void outcome_remember(struct outcome_list *list, const struct reply *reply);
-/* The change has been made, and is answered when it is on the disk: outcome_remember() takes this one's place. */
+/* The change has been made, and its reply waits for the disk: outcome_remember() will replace this entry. */
 void outcome_changed(struct outcome_list *list, uint64_t sequence, const char *principal);
-/* NULL: it has not been answered. */
+/* NULL: nothing is remembered of this request. */
 const struct outcome *outcome_find(const struct outcome_list *list, uint64_t sequence);
 void outcome_list_finish(struct outcome_list *list);
 
 struct lease {
     bool granted;
-    bool goodbye; /* the client has said that it goes */
+    bool goodbye; /* the client has sent Goodbye */
     uint8_t secret[LEASE_SECRET_BYTES];
-    uint64_t frames;  /* handled, of those that count, */
-    uint64_t unacked; /* and bytes of them since the last Ack */
-    struct reply ack; /* the only one on its way, */
-    bool acking;      /* while it is there; */
-    bool ack_due;     /* and another one was wanted meanwhile */
+    uint64_t frames;  /* number of frames handled, of the types that count; */
+    uint64_t unacked; /* their bytes since the last Ack */
+    struct reply ack; /* the Ack on its way; there is one at most, */
+    bool acking;      /* while this is true; */
+    bool ack_due;     /* another Ack is due after it */
     uint64_t reconnects;
-    uint64_t until_ms; /* detached, and waits until then; 0: it has a socket */
-    pid_t process;     /* the client's, where it is the socket's other end; 0: not known */
-    int pidfd;         /* of that, while detached; -1: none */
+    uint64_t until_ms; /* the session is detached and waits until then; 0: it has a socket */
+    pid_t process;     /* the client's process, if it is the socket's other end; 0: not known */
+    int pidfd;         /* of that process, while detached; -1: none */
 
     struct frame_reader
-        cut;                /* within the frame that was in hand when the connection ended; no buffer: there was none */
-    uint64_t cut_bytes;     /* of that frame have come */
+        cut; /* the reader within the frame that the end of the connection cut; without a buffer: no frame was cut */
+    uint64_t cut_bytes;     /* bytes of that frame that have come */
     struct lease_scan scan; /* while detached */
 
-    bool once; /* the request in hand is one that changes something, */
+    bool once; /* the present request changes something: its reply is remembered in `outcomes` */
     struct outcome_list outcomes;
 
-    uint32_t heartbeat_ms; /* the client wants to hear something that often; 0: it does not care */
-    bool heard, said;      /* since the last tick, */
+    uint32_t heartbeat_ms; /* the client wants to hear something this often; 0: it does not */
+    bool heard, said;      /* something from the client, or to it, since the last tick; */
     uint64_t heard_ms, said_ms;
 
-    struct connection *claimed; /* of a fresh connection: the session that it has presented the secret of, */
-    uint64_t claim_sequence;    /* and its Hello's number, */
-    uint32_t version;           /* and the protocol's for the client, */
-    bool within;                /* who goes on within a frame that was cut */
+    struct connection *claimed; /* of a fresh connection: the session whose secret it has presented; */
+    uint64_t claim_sequence;    /* its Hello's sequence number, */
+    uint32_t version;           /* its version of the protocol, */
+    bool within;                /* and whether it continues within the frame that was cut */
 };
 
 void lease_init(struct lease *lease);
-/* The session waits for nobody any more. */
+/* Ends the lease: the session waits for no client any more. */
 void lease_finish(struct connection *connection);
 
-/* At Hello: gives the session a lease, if the client and the operator want that. */
+/* At Hello: gives the session a lease if both the client and the operator want one. */
 void lease_grant(struct connection *connection, const Tensord__Hello *hello);
-/* The fields of Welcome that tell of it; `welcome` borrows the secret. */
+/* Sets the lease's fields of Welcome, which borrows the secret. */
 void lease_welcome(const struct connection *connection, Tensord__Welcome *welcome);
 
-/* After each frame that has been handled completely. */
+/* Counts a frame that has been handled completely. */
 void lease_handled(struct connection *connection, const struct frame_header *header);
-/* An Ack with the present count; while one is on its way, after that. */
+/* Sends an Ack with the present count, at once or after the Ack that is on its way. */
 void lease_ack(struct connection *connection);
 
-/* The socket of an open connection has ended: detaches the session, or destroys it where nobody may come back. */
+/* The socket of an open connection has ended: detaches the session, or destroys it if it has no lease. */
 void lease_lost(struct connection *connection, const char *reason);
-/* Looks on for a goodbye, while lease.scan is on. False: the budget has ended before that is over. The session is to be
- * destroyed where it has found one. */
+/* Continues the search for a Goodbye, while lease.scan is on. False: the budget has ended before the search has. If a Goodbye is
+ * found the caller destroys the session. */
 bool lease_scan_some(struct connection *connection);
-/* A Hello that presents a session. On success the connection reads no more, and lease_take_over() is due when its reader
- * has returned. Errors: STATUS_DEVICE_LOST where the session is gone, STATUS_DENIED. */
+/* A Hello that presents a session's secret. On success the fresh connection reads no more, and the caller calls lease_take_over()
+ * when the reader has returned. STATUS_DEVICE_LOST: the session has ended. STATUS_DENIED. */
 int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t sequence, struct fault *fault);
 /* Gives the fresh connection's socket to the session it has claimed; `fresh` is gone afterwards. */
 void lease_take_over(struct connection *fresh);
 
-/* On each tick; false: the connection is gone. */
+/* At each tick. False: the connection is gone. */
 bool lease_tick(struct connection *connection, uint64_t now_ms);

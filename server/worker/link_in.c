@@ -84,7 +84,7 @@ static void copy_in_finish(struct copy_in *copy, const struct failure *cause) {
     table->n_copies--;
     host_give(copy->connection->session, sizeof *copy);
     copy->connection->links.n_copies--;
-    copy->connection->account->copies--;
+    copy->connection->principal->copies--;
     upload_finish(&copy->upload, cause);
     free(copy);
 }
@@ -322,9 +322,9 @@ static int copy_in_check(const struct connection *connection, const uint8_t *tic
     if (connection->links.n_copies >= LINK_COPIES_MAX / LINK_SESSION_PART)
         return fault_set(fault, STATUS_LIMIT, "%d copies to this session are under way already",
                          LINK_COPIES_MAX / LINK_SESSION_PART);
-    if (connection->account->copies >= LINK_COPIES_MAX / LINK_PRINCIPAL_PART)
+    if (connection->principal->copies >= LINK_COPIES_MAX / LINK_PRINCIPAL_PART)
         return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already for %s",
-                         LINK_COPIES_MAX / LINK_PRINCIPAL_PART, connection->account->name);
+                         LINK_COPIES_MAX / LINK_PRINCIPAL_PART, connection->principal->name);
     if (table->n_copies >= LINK_COPIES_MAX)
         return fault_set(fault, STATUS_LIMIT, "%d copies to this device are under way already", LINK_COPIES_MAX);
     for (const struct copy_in *other = table->copies; other; other = other->next)
@@ -343,7 +343,7 @@ static void copy_in_list(struct link_table *table, struct copy_in *copy) {
     host_note(copy->connection->session, sizeof *copy);
     LIST_INSERT_HEAD(&copy->connection->links.copies, copy, own);
     copy->connection->links.n_copies++;
-    copy->connection->account->copies++;
+    copy->connection->principal->copies++;
 }
 
 int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
@@ -369,7 +369,7 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
     copy->upload.room = copy_in_room;
     snprintf(copy->source, sizeof copy->source, "%s", source);
     copy->deadline_ms =
-        link_in_deadline(service, connection->lease.granted ? connection->account->limits.session_lease : 0);
+        link_in_deadline(service, connection->lease.granted ? connection->principal->limits.session_lease : 0);
     memcpy(copy->ticket, ticket, LINK_TICKET_BYTES);
     copy_in_list(table, copy);
     for (struct link_in *link = table->links; link; link = link->next)
@@ -386,7 +386,7 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
 static bool link_in_may_return(const struct service *service, const char *principal) {
     for (const struct connection *at = service->connections; at; at = at->next)
         if (at->lease.granted && !at->lease.goodbye && at->state == CONNECTION_OPEN &&
-            !strcmp(at->account->name, principal))
+            !strcmp(at->principal->name, principal))
             return true;
     return false;
 }
@@ -422,7 +422,7 @@ void link_in_tick(struct service *service, uint64_t now_ms) {
 }
 
 void link_in_extend(struct connection *connection) {
-    uint64_t deadline_ms = link_in_deadline(connection->service, connection->account->limits.session_lease);
+    uint64_t deadline_ms = link_in_deadline(connection->service, connection->principal->limits.session_lease);
     struct copy_in *copy;
     LIST_FOREACH(copy, &connection->links.copies, own)
     copy->deadline_ms = deadline_ms;

@@ -247,7 +247,7 @@ static void link_out_came(struct feed *feed, const struct failure *failure) {
 static bool link_out_ask_for(struct service *service, struct link_out *out) {
     struct link_table *table = &service->links;
     int error = service->options.want_link ? service->options.want_link(service->options.owner, out->device,
-                                                                        out->connection->account->name, out->ticket)
+                                                                        out->connection->principal->name, out->ticket)
                                            : -ENOTSUP;
     if (error == -EAGAIN)
         return false;

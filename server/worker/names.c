@@ -36,7 +36,7 @@ void names_let_go(struct names *names) {
         }
         *at = owner->next;
         names->n_owners--;
-        account_let_go(owner->account);
+        worker_principal_let_go(owner->principal);
         state_owner_destroy(owner->disk);
         free(owner->entries);
         free(owner);
@@ -54,19 +54,19 @@ static int names_add_owner(struct names *names, const char *principal, const str
     owner = calloc(1, sizeof *owner);
     if (!owner)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
-    status = account_keep(names->service, principal, limits, &owner->account, fault);
+    status = worker_principal_hold(names->service, principal, limits, &owner->principal, fault);
     if (status) {
         free(owner);
         return status;
     }
     owner->disk = names->state ? state_owner_create() : NULL;
     if (names->state && !owner->disk) {
-        account_let_go(owner->account);
+        worker_principal_let_go(owner->principal);
         free(owner);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
     }
     snprintf(owner->key, sizeof owner->key, "%s", principal);
-    owner->bytes.tenant = owner->account->tenant;
+    owner->bytes.tenant = owner->principal->tenant;
     owner->next = names->owners;
     names->owners = owner;
     names->n_owners++;
@@ -486,7 +486,7 @@ static bool names_orphaned(const struct names *names, const char *key) {
 }
 
 void names_know_owner(const struct names *names, struct name_owner *owner) {
-    owner->account->orphan = names_orphaned(names, owner->key);
+    owner->principal->orphan = names_orphaned(names, owner->key);
 }
 
 void names_set_users(struct names *names, char *users) {
@@ -497,7 +497,7 @@ void names_set_users(struct names *names, char *users) {
 }
 
 const char *names_shown(const struct name_owner *owner) {
-    return owner->account->orphan ? owner->key : owner->account->name;
+    return owner->principal->orphan ? owner->key : owner->principal->name;
 }
 
 /* The key of the present user of this name; false: there is none. */
@@ -557,7 +557,7 @@ static unsigned names_count_sharing(const struct name_owner *owner, const struct
     return count;
 }
 
-/* By an account that is here, or as the front says (front_users.c). */
+/* The limits of a principal that is on this device; or else what the front has told of it (front_tell_users()). */
 static void names_limits(const struct names *names, const char *key, struct limits *limits) {
     char line[PRINCIPAL_NAME_BYTES + 4];
     *limits = names->service->limits.each;
@@ -565,7 +565,7 @@ static void names_limits(const struct names *names, const char *key, struct limi
     const char *own = names->users ? strstr(names->users, line) : NULL;
     if (own)
         sscanf(own + length, "%" SCNu64 " %" SCNu64, &limits->named_bytes, &limits->named_tensors);
-    for (const struct account *at = names->service->accounts; at; at = at->next)
+    for (const struct worker_principal *at = names->service->principals; at; at = at->next)
         if (!strcmp(at->key, key))
             *limits = at->limits;
 }

@@ -82,8 +82,8 @@ static void publish_end(struct publish *publish, const struct fault *fault) {
     publish_let_go(publish);
     struct connection *connection = publish->answer->connection;
     publish->saved.done = publish_saved;
-    if (!publish->failed && names_wait(&connection->service->names, connection->account->key, &publish->saved))
-        answer_changed(publish->answer, connection->account->key);
+    if (!publish->failed && names_wait(&connection->service->names, connection->principal->key, &publish->saved))
+        answer_changed(publish->answer, connection->principal->key);
     else
         answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
 }
@@ -96,7 +96,7 @@ static bool publish_name_some(struct publish *publish) {
     if (status == STATUS_AGAIN)
         return false;
     if (status == STATUS_OK)
-        names_publish_batch(&connection->service->names, connection->account->key, &connection->account->limits,
+        names_publish_batch(&connection->service->names, connection->principal->key, &connection->principal->limits,
                             publish->batch, publish->only_new, &fault);
     publish_end(publish, &fault);
     return true;

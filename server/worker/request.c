@@ -27,16 +27,16 @@ enum {
 
 static int request_session(struct connection *connection, bool allow_tf32, struct fault *fault) {
     struct service *service = connection->service;
-    struct account *account = connection->account;
+    struct worker_principal *principal = connection->principal;
     bool admin = connection->peer.principal.role == ROLE_ADMIN;
     struct session_limits limits = {
-        .bytes = account->limits.session_bytes,
-        .host_bytes = account->limits.session_host_bytes,
-        .tensors = (uint32_t)account->limits.session_tensors,
-        .streams = (uint32_t)account->limits.session_streams,
+        .bytes = principal->limits.session_bytes,
+        .host_bytes = principal->limits.session_host_bytes,
+        .tensors = (uint32_t)principal->limits.session_tensors,
+        .streams = (uint32_t)principal->limits.session_streams,
         .number = connection->number,
         .allow_tf32 = allow_tf32,
-        .tenant = account->tenant,
+        .tenant = principal->tenant,
     };
     int status;
 
@@ -46,12 +46,12 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
         return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (max-sessions)",
                          service->device, service->sessions);
     }
-    status = account_open_session(account, fault);
+    status = worker_principal_open_session(principal, fault);
     if (status)
         return status;
     status = session_create(service->engine, &limits, &connection->session, fault);
     if (status) {
-        account->sessions--;
+        principal->sessions--;
         return status;
     }
     service->sessions++;

@@ -34,7 +34,7 @@ static int request_compile_check(const struct connection *connection, const Tens
                          length);
     if (request_compiles(connection) >= COMPILE_PENDING_MAX)
         return fault_set(fault, STATUS_LIMIT, "%d kernels are being compiled already", COMPILE_PENDING_MAX);
-    if (connection->account->compiles >= COMPILE_PRINCIPAL_MAX)
+    if (connection->principal->compiles >= COMPILE_PRINCIPAL_MAX)
         return fault_set(fault, STATUS_LIMIT, "%d kernels of %s are being compiled already", COMPILE_PRINCIPAL_MAX,
                          connection->peer.principal.name);
     return session_kernel_id(connection->session, compile->kernel, fault);

@@ -20,7 +20,7 @@ static int request_done(struct connection *connection, uint64_t sequence, const 
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                     uint8_t **sink, struct fault *fault) {
     const Tensord__Publish *publish = (const Tensord__Publish *)message;
-    uint64_t most = connection->account->limits.named_tensors;
+    uint64_t most = connection->principal->limits.named_tensors;
     struct fault wrong;
     (void)sink;
     if (publish->n_ids == 0 || publish->n_ids != publish->n_names)
@@ -40,7 +40,7 @@ int request_open_name(struct connection *connection, const struct frame_header *
     const struct tensor_type *type;
     struct held *held = NULL;
     struct fault wrong;
-    int status = names_find(&connection->service->names, connection->account->key, open->name, &held, &wrong);
+    int status = names_find(&connection->service->names, connection->principal->key, open->name, &held, &wrong);
     (void)sink, (void)fault;
     if (status == STATUS_OK)
         status = session_bind_held(connection->session, open->id, held, &wrong);
@@ -60,7 +60,7 @@ int request_open_name(struct connection *connection, const struct frame_header *
 static int request_owner(const struct connection *connection, const char *words, bool given,
                          char key[PRINCIPAL_NAME_BYTES], struct fault *fault) {
     const struct principal *principal = &connection->peer.principal;
-    snprintf(key, PRINCIPAL_NAME_BYTES, "%s", connection->account->key);
+    snprintf(key, PRINCIPAL_NAME_BYTES, "%s", connection->principal->key);
     if (!*words || !strcmp(words, key) || !strcmp(words, principal->name))
         return STATUS_OK;
     if (principal->role < ROLE_ADMIN)
@@ -77,9 +77,9 @@ static int request_changed(struct connection *connection, uint64_t sequence, int
 
 static void request_log_names(const struct connection *connection, const char *event, const char *name,
                               const char *from, const char *to, const char *new_name) {
-    if (!strcmp(from, connection->account->key) && !strcmp(to, from))
+    if (!strcmp(from, connection->principal->key) && !strcmp(to, from))
         return;
-    log_event(LOG_LEVEL_INFO, event, "by", connection->account->name, "owner", from, "name", *name ? name : "(all)",
+    log_event(LOG_LEVEL_INFO, event, "by", connection->principal->name, "owner", from, "name", *name ? name : "(all)",
               "new_owner", to, "new_name", new_name, NULL);
 }
 
@@ -143,7 +143,7 @@ static void request_fill_name(Tensord__Name *name, const struct name_entry *entr
     name->shape = (int64_t *)(uintptr_t)type->shape;
     name->bytes = held_bytes(entry->held);
     name->age_s = (double)(now - entry->since_ns) / 1e9;
-    name->unsaved = saves && !entry->kept;
+    name->unsaved = saves && !entry->on_disk;
 }
 
 struct request_names {
@@ -157,7 +157,7 @@ struct request_names {
 /* The owner's entries from `first` on, as far as there is room, in the arena. */
 static void request_pick_names(struct request_names *names, const struct name_owner *owner, unsigned first, bool all) {
     struct arena *arena = &names->connection->service->arena;
-    bool orphan = owner->account->orphan;
+    bool orphan = owner->principal->orphan;
     uint64_t now = clock_now_ns();
     for (unsigned i = first; i < owner->count && !names->starved; i++) {
         Tensord__Name *name;
@@ -172,7 +172,7 @@ static void request_pick_names(struct request_names *names, const struct name_ow
         if (all) {
             name->orphan = orphan;
             name->owner = (char *)(uintptr_t)owner->key;
-            name->user = orphan ? name->owner : owner->account->name;
+            name->user = orphan ? name->owner : owner->principal->name;
         }
         names->list.names[names->list.n_names++] = name;
         names->bytes += tensord__name__get_packed_size(name) + 8;
@@ -229,7 +229,7 @@ int request_list_names(struct connection *connection, const struct frame_header 
                        const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__ListNames *request = (const Tensord__ListNames *)message;
     struct service *service = connection->service;
-    const struct name_owner *owner = names_owner(&service->names, connection->account->key);
+    const struct name_owner *owner = names_owner(&service->names, connection->principal->key);
     struct request_names names = {
         .connection = connection, .list = TENSORD__NAMES__INIT, .capacity = REQUEST_NAMES_MAX};
     (void)sink, (void)fault;

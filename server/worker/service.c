@@ -242,7 +242,7 @@ static void service_on_timer(uv_timer_t *timer) {
         connection_tick(connection, now);
         connection = next;
     }
-    account_tick(service, clock_now_ns());
+    worker_principal_tick(service, clock_now_ns());
     link_tick(service, now);
     if (service->trace.connection)
         trace_feed_tick(service);
@@ -340,7 +340,7 @@ void service_finish(struct service *service) {
     handshakes_finish(&service->handshakes);
     link_table_finish(service);
     names_finish(&service->names);
-    account_forget_all(service);
+    worker_principal_forget_all(service);
     arena_finish(&service->arena);
     answer_unreserve(service);
     engine_destroy(service->engine); /* before the handle that its submitter wakes */

@@ -1,8 +1,8 @@
-/* One engine served to many connections on one libuv loop: what the connections share, and the turn of the loop in
- * which everything read is submitted, the engine is kicked and polled once, and the answers go out. A worker has one;
- * so have the fuzzer and the benchmarks, which need no worker process.
+/* The service: one engine for many connections on one libuv loop. It has what the connections share, and the turn of the loop: all that
+ * was read is submitted, the engine is kicked and polled once, and the replies go out. A worker has one service; the fuzzer and
+ * the benchmarks have one without a worker process.
  *
- * Loop thread only, but for service_wake(). The loop thread is the engine's owner thread. */
+ * Loop thread only, except for service_wake(). The loop thread is the engine's owner thread. */
 #pragma once
 
 #include <stdatomic.h>
@@ -17,18 +17,18 @@
 #include "server/ipc/stats_page.h"
 #include "server/process/clock.h"
 #include "server/process/handshake.h"
-#include "server/worker/account.h"
 #include "server/worker/arena.h"
 #include "server/worker/compile.h"
 #include "server/worker/link.h"
 #include "server/worker/names.h"
 #include "server/worker/trace_feed.h"
+#include "server/worker/worker_principal.h"
 
 struct answer;
 struct connection;
 struct publish;
 
-/* A connection is at most once in each. */
+/* A connection is in each queue at most once. */
 TAILQ_HEAD(connection_queue, connection);
 TAILQ_HEAD(publish_queue, publish);
 
@@ -42,33 +42,32 @@ struct service_turn {
 
 enum {
     SERVICE_TICK_MS = 100,
-    SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is being closed */
-    /* The loop works in turns: after so much time with clients' frames those connections that have not been read yet
-     * wait for a later one, and so for each of a turn's other parts: callbacks, ends, large replies. */
+    SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is closing */
+    /* The longest time that a turn spends on clients' frames; connections that have not been read by then wait for a later turn. The
+     * same holds for each other part of a turn: callbacks, ends, large replies. */
     SERVICE_TURN_NS = 1000 * 1000,
-    SERVICE_SHARE_NS = 250 * 1000, /* of a turn for one connection, */
+    SERVICE_SHARE_NS = 250 * 1000, /* the share of one connection in a turn */
     SERVICE_LIGHT_NS =
-        1000 * 1000, /* and one that has taken less than this since the last tick comes before the others */
+        1000 * 1000, /* a connection that has used less than this since the last tick comes before the others */
 };
 
 struct service_options {
     const char *device, *kind; /* "cpu:1", "cpu"; copied */
     uint64_t epoch;
-    struct channel_limits limits; /* a 0 becomes a usable default */
+    struct channel_limits limits; /* a 0 is replaced by a default */
     /* All may be NULL. */
-    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. Without it CopyOut ends
-     * in nothing. */
+    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. NULL: CopyOut does nothing. */
     int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
-    void (*left)(void *owner, uint64_t session);    /* the connection of this number is gone */
+    void (*left)(void *owner, uint64_t session);    /* the connection of this session number has ended, */
     void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
-    /* Who is the client with this token ("" for none)? Answered by connection_granted() or connection_denied(); 0, or
-     * -EAGAIN to be asked again. Without it the peer is who it is, and one that has to show a token is denied. */
+    /* Which principal is the client with this token ("": none)? The reply comes by connection_granted() or connection_denied(). 0, or
+     * -EAGAIN to be asked again. NULL: the peer's principal stays, and a peer that has to log in is denied. */
     int (*login)(void *owner, const struct connection *connection, const char *token);
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
-    /* Program that compiles user kernels, in processes of their own (compile_process.h); not copied. NULL: they are
-     * compiled in this process, which a source can crash: for programs that serve nobody but themselves. */
+    /* The program that compiles user kernels in processes of its own (compile_process.h); not copied. NULL: they are compiled in this
+     * process, which a kernel's source can crash: only for programs that serve themselves. */
     const char *compiler;
     void *owner;
 };
@@ -76,7 +75,7 @@ struct service_options {
 struct service {
     uv_loop_t *loop;
     struct engine *engine;
-    struct budget *budget; /* the engine's: how long what is being done now may take */
+    struct budget *budget; /* the engine's: how long the present work may take */
     char device[32], kind[16];
     uint64_t epoch;
     struct channel_limits limits;
@@ -87,25 +86,25 @@ struct service {
     struct compile_queue compiles;
     struct trace_feed trace;
     struct names names;
-    struct answer *spare;             /* for an Error when there is no memory; NULL while in use */
-    struct connection *connections;   /* all of them, newest first */
-    struct account *accounts;         /* whose they are */
-    struct account_past *pasts;       /* whose they were (account.c) */
-    uint64_t refusals[REFUSAL_COUNT]; /* the engine's own apart */
-    struct connection_queue dirty;    /* have replies to write; those with large ones last */
-    /* May have frames to go on with: those that have taken little time lately, and the others. */
+    struct answer *spare;                /* for an Error frame when there is no memory; NULL while it is in use */
+    struct connection *connections;      /* all of them, newest first */
+    struct worker_principal *principals; /* those that have connections or named tensors here */
+    struct worker_principal_past *pasts; /* those that have left; worker_principal.c */
+    uint64_t refusals[REFUSAL_COUNT];    /* the engine counts its own */
+    struct connection_queue dirty;       /* connections with replies to write; those with large replies last */
+    /* Connections with frames to continue with: those that have used little time lately, and the others. */
     struct connection_queue light, heavy;
-    struct connection_queue ending; /* are gone for everybody, and have something to give back */
+    struct connection_queue ending; /* connections that have ended, and whose memory is being given back */
     struct connection_queue giving_up;
-    struct publish_queue publishes; /* are being named, one after the other */
-    uint64_t turn_ns;               /* when this turn began; 0: it has not */
+    struct publish_queue publishes; /* whose names are being bound, one Publish after the other */
+    uint64_t turn_ns;               /* when this turn began; 0: it has not begun */
     unsigned sessions;
-    uint64_t arrived;             /* connections that the front has handed over */
+    uint64_t arrived;             /* connections that have come from the front */
     uint64_t bytes_in, bytes_out; /* tensor bytes */
-    struct stats_places *places;  /* where connections are counted that end, and so on; NULL: nowhere */
+    struct stats_places *places;  /* where ends of connections and so on are counted; NULL: nowhere */
     struct histogram fetch_time;
     uint64_t rejections[STATUS_COUNT]; /* connections ended before their session began, by code */
-    bool wire;                         /* TENSORD_DEBUG has the word wire */
+    bool wire;                         /* TENSORD_DEBUG contains the word wire */
     bool active;                       /* something happened since the owner last set it to false */
     bool failed, draining, ended;
     uint64_t drain_deadline_ms;
@@ -114,7 +113,7 @@ struct service {
     uv_async_t async;
     uv_check_t check;
     uv_idle_t idle;
-    uv_timer_t timer, alarm; /* the tick; and the next moment that shall not wait for it, service_at() */
+    uv_timer_t timer, alarm; /* the tick; and service_at(), for what shall not wait for the tick */
 };
 
 /* In two steps, because the engine wants service_wake() and the service as its owner: init, engine_create, start. The

@@ -345,7 +345,7 @@ static void restore_mark(struct restore *restore) {
     for (size_t i = 0; i < restore->index.count; i++) {
         const struct index_name *name = &restore->index.names[i];
         struct name_entry *entry = names_entry(owner, name->name);
-        entry->kept = true;
+        entry->on_disk = true;
         entry->saved = name->file ? restore->values[name->value].saved : NULL;
         if (entry->saved)
             entry->saved->references++;

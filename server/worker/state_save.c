@@ -105,7 +105,7 @@ void state_bound(struct name_owner *owner, struct name_entry *entry) {
 void state_unbound(struct name_owner *owner, struct name_entry *entry, bool replaced) {
     if (!owner->disk)
         return;
-    owner->disk->bound -= !entry->kept;
+    owner->disk->bound -= !entry->on_disk;
     entry->bound = false;
     owner->disk->unbound += !replaced;
 }
@@ -288,8 +288,8 @@ static void save_keep_values(struct save *save) {
     for (size_t i = 0; i < plan->count; i++) {
         struct name_entry *entry = plan->entries[i];
         struct saved_value *value = plan->values[i];
-        save->owner->disk->bound -= !entry->kept && entry->bound;
-        entry->kept = true;
+        save->owner->disk->bound -= !entry->on_disk && entry->bound;
+        entry->on_disk = true;
         if (value == entry->saved)
             continue;
         if (value && value->file != plan->number)

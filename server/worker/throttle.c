@@ -6,7 +6,7 @@ void throttle_on_room(void *owner) {
     struct connection *connection = owner;
     connection->hold.room = false;
     service_mark_more(connection->service, connection);
-    account_wake(connection->account);
+    worker_principal_wake(connection->principal);
 }
 
 void throttle_on_staging(struct connection *connection) {
@@ -15,7 +15,7 @@ void throttle_on_staging(struct connection *connection) {
 }
 
 bool throttle_holds(struct connection *connection) {
-    const struct limits *limits = &connection->account->limits;
+    const struct limits *limits = &connection->principal->limits;
     uint64_t *refusals = connection->service->refusals, queued;
     if (connection->login == CONNECTION_LOGGING_IN)
         return true; /* Hello waits for the answer */
@@ -31,7 +31,7 @@ bool throttle_holds(struct connection *connection) {
         connection->hold.output = true;
         refusals[REFUSAL_SESSION_OUT_BYTES]++;
     }
-    return account_over(connection, queued) || connection->hold.room || connection->hold.output ||
+    return worker_principal_over(connection, queued) || connection->hold.room || connection->hold.output ||
            connection->hold.staging;
 }
 
@@ -39,12 +39,12 @@ void throttle_hold_rate(struct connection *connection) {
     if (connection->hold.rate)
         return;
     connection->hold.rate = true;
-    connection->account->throttled++;
+    connection->principal->throttled++;
     connection->service->refusals[REFUSAL_PRINCIPAL_RATE]++;
 }
 
 void throttle_let_rate(struct connection *connection) {
-    connection->account->throttled -= connection->hold.rate;
+    connection->principal->throttled -= connection->hold.rate;
     connection->hold.rate = false;
 }
 

@@ -8,9 +8,9 @@
 #include "engine/memory/host.h"
 #include "engine/watch/trace.h"
 #include "server/users/role.h"
-#include "server/worker/account.h"
 #include "server/worker/answer.h"
 #include "server/worker/connection.h"
+#include "server/worker/worker_principal.h"
 
 enum {
     TRACE_FEED_EVENTS = 2048,    /* of a frame, which the longest texts make as large as a frame may be */
@@ -240,7 +240,7 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
     if (status)
         return status;
     struct trace_feed_room *room = malloc(sizeof *room);
-    status = room ? trace_start(service->engine, all ? NULL : connection->account->tenant, session, fault)
+    status = room ? trace_start(service->engine, all ? NULL : connection->principal->tenant, session, fault)
                   : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     if (status) {
         host_give(connection->session, trace_feed_host_bytes());

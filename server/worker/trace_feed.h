@@ -1,5 +1,5 @@
-/* A trace of a worker's device on its way to the client that asked for it (TraceStart): the engine records, and each turn of
- * the loop sends a part of what it has, while the client keeps up. One at a time. Loop thread only. */
+/* A trace of the worker's device for the client that asked for it (TraceStart): the engine records, and each turn of the loop sends a part
+ * of the records, as fast as the client reads. One trace at a time. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,20 +13,20 @@ struct service;
 struct trace_feed_room;
 
 struct trace_feed {
-    struct connection *connection; /* NULL: nobody traces */
+    struct connection *connection; /* NULL: there is no trace */
     uint64_t sequence, until_ms;
-    bool stopped;       /* what is left is sent */
-    unsigned in_flight; /* frames that have not left */
+    bool stopped;       /* recording has ended, and the rest is being sent */
+    unsigned in_flight; /* frames that have not left yet */
     struct trace_feed_room *room;
 };
 
-/* `session` 0: of all that the client may see. STATUS_INVALID_ARGUMENT, STATUS_LIMIT where somebody traces already, or why the
- * engine does not. */
+/* `session` 0: all sessions that the client may see. STATUS_INVALID_ARGUMENT; STATUS_LIMIT: there is a trace already; or why the engine
+ * does not record. */
 int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, uint64_t session,
                      struct fault *fault);
-/* The connection sends no more. */
+/* The connection is ending: ends its trace, if it has one. */
 void trace_feed_drop(struct connection *connection);
-/* A part of a turn; true: there is more to send at once. */
+/* Part of a turn. True: there is more to send at once. */
 bool trace_feed_turn(struct service *service);
-/* Notes the counters, about ten times a second. */
+/* Records the counters; call it about ten times a second. */
 void trace_feed_tick(struct service *service);

@@ -272,7 +272,7 @@ static void worker_message(struct worker *worker, const struct channel_message *
         worker_revoke(worker, &message->principal);
         break;
     case CHANNEL_LIMITS:
-        account_change_limits(&worker->service, message->principal.name, &message->principal.limits);
+        worker_principal_change_limits(&worker->service, message->principal.name, &message->principal.limits);
         break;
     case CHANNEL_KERNELS:
         worker_kernels(worker, message->kernels);

@@ -82,10 +82,10 @@ static void worker_stats_process(struct worker_stats *stats, struct stats_device
 
 static void worker_stats_session(struct connection *connection, uint64_t now, struct stats_session *out) {
     struct session_stats session;
-    struct account_work work;
+    struct work_done work;
     session_stats(connection->session, &session);
-    work = account_work_of(&session);
-    account_measure_work(&connection->rates, &work, now);
+    work = work_done_of(&session);
+    work_rates_measure(&connection->rates, &work, now);
     out->device_ns = work.device_ns;
     out->ops_per_s = connection->rates.ops_per_s;
     out->device_ratio = connection->rates.device_ratio;
@@ -98,7 +98,7 @@ static void worker_stats_session(struct connection *connection, uint64_t now, st
     out->tensors = session.tensors;
     out->live = session.live;
     out->host = session.host;
-    out->host_limit = connection->account->limits.session_host_bytes;
+    out->host_limit = connection->principal->limits.session_host_bytes;
     out->peak = session.peak;
     out->ops_queued = session.ops_queued;
     out->ops_done = session.ops_done;
@@ -110,50 +110,50 @@ static void worker_stats_session(struct connection *connection, uint64_t now, st
     out->tls_resumed = transport_resumed(&connection->socket.transport);
     out->lease_until_ns = connection->lease.until_ms * 1000000u;
     out->reconnects = connection->lease.reconnects;
-    out->live_limit = connection->account->limits.session_bytes;
-    out->tensors_limit = connection->account->limits.session_tensors;
-    out->ops_limit = connection->account->limits.session_operations;
+    out->live_limit = connection->principal->limits.session_bytes;
+    out->tensors_limit = connection->principal->limits.session_tensors;
+    out->ops_limit = connection->principal->limits.session_operations;
 }
 
 /* Sums what the sessions of each principal have done, those beyond the rows of the page as well. */
 static void worker_stats_work(struct service *service, uint64_t now) {
-    for (struct account *at = service->accounts; at; at = at->next)
+    for (struct worker_principal *at = service->principals; at; at = at->next)
         at->work = at->ended, at->ops_queued = 0;
     for (const struct connection *at = service->connections; at; at = at->next) {
         struct session_stats session;
-        struct account_work work;
+        struct work_done work;
         if (!at->session)
             continue;
         session_stats(at->session, &session);
-        work = account_work_of(&session);
-        at->account->ops_queued += session.ops_queued;
-        at->account->work.ops += work.ops;
-        at->account->work.device_ns += work.device_ns;
-        at->account->work.failures += work.failures;
+        work = work_done_of(&session);
+        at->principal->ops_queued += session.ops_queued;
+        at->principal->work.ops += work.ops;
+        at->principal->work.device_ns += work.device_ns;
+        at->principal->work.failures += work.failures;
     }
-    for (struct account *at = service->accounts; at; at = at->next)
-        account_measure_work(&at->rates, &at->work, now);
+    for (struct worker_principal *at = service->principals; at; at = at->next)
+        work_rates_measure(&at->rates, &at->work, now);
 }
 
-static void worker_stats_principal(const struct account *account, struct stats_principal *out) {
+static void worker_stats_principal(const struct worker_principal *principal, struct stats_principal *out) {
     struct tenant_stats tenant;
-    tenant_stats(account->tenant, &tenant);
+    tenant_stats(principal->tenant, &tenant);
     /* Who has gone is told from a later user of the name. */
-    memcpy(out->name, account->orphan ? account->key : account->name, sizeof out->name);
-    out->connections = account->connections;
-    out->sessions = account->sessions;
+    memcpy(out->name, principal->orphan ? principal->key : principal->name, sizeof out->name);
+    out->connections = principal->connections;
+    out->sessions = principal->sessions;
     out->live = tenant.live;
     out->peak = tenant.peak;
     out->staging = tenant.staging;
     out->host = tenant.host;
-    out->ops_queued = account->ops_queued;
-    out->bytes = account->bytes;
-    out->bytes_per_s = account->bytes_per_s;
-    out->ops_done = account->work.ops;
-    out->device_ns = account->work.device_ns;
-    out->failures = account->work.failures;
-    out->ops_per_s = account->rates.ops_per_s;
-    out->device_ratio = account->rates.device_ratio;
+    out->ops_queued = principal->ops_queued;
+    out->bytes = principal->bytes;
+    out->bytes_per_s = principal->bytes_per_s;
+    out->ops_done = principal->work.ops;
+    out->device_ns = principal->work.device_ns;
+    out->failures = principal->work.failures;
+    out->ops_per_s = principal->rates.ops_per_s;
+    out->device_ratio = principal->rates.device_ratio;
 }
 
 static void worker_stats_refusals(const struct service *service, struct stats_device *device) {
@@ -169,7 +169,7 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
         .fetch_time = service->fetch_time,
     };
     uint32_t n = 0;
-    account_measure(service, now);
+    worker_principal_measure(service, now);
     memcpy(device.rejections, service->rejections, sizeof device.rejections);
     engine_stats(service->engine, &device.engine);
     worker_stats_refusals(service, &device);
@@ -187,7 +187,7 @@ static void worker_stats_write(struct worker_stats *stats, struct service *servi
             worker_stats_session(at, now, &page->sessions[n++]);
     page->n_sessions = n;
     n = 0;
-    for (const struct account *at = service->accounts; at && n < STATS_PRINCIPALS_MAX; at = at->next)
+    for (const struct worker_principal *at = service->principals; at && n < STATS_PRINCIPALS_MAX; at = at->next)
         worker_stats_principal(at, &page->principals[n++]);
     page->n_principals = n;
     stats_page_end(page);
