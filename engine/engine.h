@@ -7,10 +7,17 @@
 #pragma once
 
 #include "engine/device/device.h"
-#include "engine/order/histogram.h"
-#include "engine/session/budget.h"
+#include "engine/memory/refusal.h"
+#include "engine/order/budget.h"
+#include "engine/watch/histogram.h"
+#include "engine/watch/history.h"
+#include "engine/watch/trace.h"
 
 struct engine;
+struct kernel_store;
+struct memory;
+struct session;
+struct sessions;
 
 struct engine_options {
     /* Called from any thread when completions wait for engine_poll(); it must not call back into the engine. May be
@@ -48,17 +55,16 @@ void engine_wait(struct engine *engine);
 struct budget *engine_budget(struct engine *engine);
 
 struct device *engine_device(struct engine *engine);
+/* Its parts, as the rooms' own headers take them. */
+struct sessions *engine_sessions(struct engine *engine);    /* engine/session/session.h */
+struct memory *engine_memory(struct engine *engine);        /* engine/memory/tenant.h */
+struct kernel_store *engine_kernels(struct engine *engine); /* engine/program/kernel.h */
 
-/* Limits for which something was refused. */
-enum engine_refusal {
-    ENGINE_REFUSED_SESSION_BYTES,
-    ENGINE_REFUSED_TENANT_BYTES,
-    ENGINE_REFUSED_SESSION_HOST,
-    ENGINE_REFUSED_TENANT_HOST,
-    ENGINE_REFUSED_TENSORS,
-    ENGINE_REFUSED_STREAMS,
-    ENGINE_REFUSALS
-};
+/* What runs when (engine/watch/trace.h): of all sessions, or of one tenant's alone, which must be there until the trace is
+ * stopped; and of these of the one with this number alone, unless it is 0. Errors as of trace_start(). */
+struct tenant;
+int engine_trace_start(struct engine *engine, const struct tenant *tenant, uint64_t session, struct fault *fault);
+struct trace *engine_trace(struct engine *engine);
 
 struct engine_stats {
     struct device_info device;
@@ -74,7 +80,7 @@ struct engine_stats {
     uint64_t queue_depth; /* operations enqueued and not yet run */
     uint64_t ops_total;   /* operations completed since start, failed ones included; never falls */
     uint64_t busy_ns;     /* for so long since start the device has had something to do; never falls */
-    uint64_t refusals[ENGINE_REFUSALS]; /* since start */
+    uint64_t refusals[LEDGER_REFUSALS]; /* since start */
     unsigned sessions;
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, of all sessions there were */
     /* Of launches (an operation has one, as a rule): from being enqueued to being launched, and from there, or from the
@@ -86,14 +92,8 @@ void engine_stats(struct engine *engine, struct engine_stats *stats);
 
 /* What the device was given last, newest first; returns how many. For the report of a crash: it may be called from a
  * signal handler on any thread, takes no lock, and may tell nonsense of what is being written meanwhile. */
-enum { ENGINE_LAST_OPERATIONS = 32 };
-struct engine_operation {
-    char name[48];              /* "matmul" */
-    char label[56];             /* its beginning; "": it has none */
-    uint64_t session, sequence; /* struct session_limits; number of the operation in it, 0 where it is no client's */
-    bool done;                  /* the device has told that it has run */
-};
-unsigned engine_last_operations(const struct engine *engine, struct engine_operation *operations, unsigned capacity);
+enum { ENGINE_LAST_OPERATIONS = HISTORY_MAX };
+unsigned engine_last_operations(const struct engine *engine, struct history_operation *operations, unsigned capacity);
 
 /* The work of a device that has stopped completing work. */
 struct engine_stall {

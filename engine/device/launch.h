@@ -45,6 +45,9 @@ typedef uint32_t report_code;
 typedef _Atomic uint32_t report_code;
 #endif
 
+/* Of what records, checks and failures say of an operation: its name, and the label that the client has given it. */
+enum { OPERATION_NAME_MAX = 31, OPERATION_LABEL_MAX = 128 };
+
 struct operand {
     void *data;             /* first element, offset applied */
     const int64_t *shape;   /* [rank] */

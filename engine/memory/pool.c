@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
+#include "engine/memory/payer.h"
 
 static const size_t pool_segment_small = (size_t)2 << 20;  /* for requests up to a sixteenth of it */
 static const size_t pool_segment_large = (size_t)32 << 20; /* for requests up to a quarter of it */
@@ -447,8 +448,12 @@ static int pool_grow(struct pool *pool, size_t bytes) {
             pool_recycle(pool, storage);
         return STATUS_OUT_OF_MEMORY;
     }
-    *segment = (struct segment){
-        .data = data, .bytes = wanted, .first = storage, .next = pool->segments, .previous = &pool->segments};
+    *segment = (struct segment){.pool = pool,
+                                .data = data,
+                                .bytes = wanted,
+                                .first = storage,
+                                .next = pool->segments,
+                                .previous = &pool->segments};
     if (segment->next)
         segment->next->previous = &segment->next;
     pool->segments = segment;
@@ -654,8 +659,8 @@ int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct poo
         return pool->starved ? STATUS_NO_HOST_MEMORY : code;
     storage->state = STORAGE_LIVE;
     storage->references = 1;
-    storage->session = NULL;
-    storage->holder = NULL;
+    storage->payer = NULL;
+    storage->held = false;
     storage->charged = rounded;
     pool->live += rounded;
     if (pool->live > pool->peak)
@@ -669,12 +674,12 @@ struct storage *storage_ref(struct storage *storage) {
     return storage;
 }
 
-void storage_unref(struct pool *pool, struct storage *storage) {
+void storage_unref(struct storage *storage) {
     if (!storage || --storage->references)
         return;
+    struct pool *pool = storage->segment->pool;
     pool->live -= storage->charged;
-    if (pool->freed)
-        pool->freed(storage);
+    payer_discharge(storage->payer, storage->charged);
     storage->state = STORAGE_BINNED;
     storage_list_insert(&pool->binned[pool_bin(storage->bytes)], storage);
     if (++pool->n_binned >= POOL_BINNED_MAX)

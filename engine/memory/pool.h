@@ -34,8 +34,7 @@
 #include "engine/memory/slab.h"
 #include "engine/order/stream.h"
 
-struct held_account;
-struct session;
+struct payer;
 struct segment;
 
 /* One block of memory; live while somebody holds a reference. Owner thread. */
@@ -52,10 +51,10 @@ struct storage {
     } state;
     struct uses uses;
     union {
-        struct {                         /* live */
-            size_t charged;              /* bytes asked for, rounded: what accounts and figures count */
-            struct session *session;     /* whose account it is charged to */
-            struct held_account *holder; /* or this one (engine/session/held.h) */
+        struct {                 /* live */
+            size_t charged;      /* bytes asked for, rounded: what payers and figures count */
+            struct payer *payer; /* whom it is charged to (engine/memory/payer.h); NULL: nobody */
+            bool held;           /* which is a name's (engine/session/held.h), no session's */
         };
         struct { /* settled: private to pool_set.c */
             struct storage *up, *down[2];
@@ -113,10 +112,9 @@ struct pool {
     void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
     void (*held_up)(void *owner, bool begins);            /* around reserve and release, which may wait; may be NULL */
     void *owner;                                          /* for these two */
-    void (*freed)(struct storage *storage); /* the last reference is gone: whoever pays may stop; may be NULL */
-    uint64_t total;                         /* bytes it may reserve */
-    uint64_t reserved;                      /* taken from the device */
-    uint64_t reservations, releases;        /* of segments, ever: neither moves while work goes its usual way */
+    uint64_t total;                                       /* bytes it may reserve */
+    uint64_t reserved;                                    /* taken from the device */
+    uint64_t reservations, releases; /* of segments, ever: neither moves while work goes its usual way */
     uint64_t live, peak;
     struct segment *segments;          /* all of them */
     struct segment *idle_segments;     /* of which nothing is in use */
@@ -155,8 +153,8 @@ void pool_finish(struct pool *pool);
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct pool_search *search,
               struct storage **storage);
 struct storage *storage_ref(struct storage *storage);
-/* The last reference frees the storage; whose account it is charged to is known to pool->freed. Takes NULL. */
-void storage_unref(struct pool *pool, struct storage *storage);
+/* The last reference frees the storage, and whoever pays pays no more. Takes NULL. */
+void storage_unref(struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
 size_t pool_rounded(uint64_t bytes);

@@ -5,6 +5,7 @@
 
 /* A piece of device memory cut into storage. */
 struct segment {
+    struct pool *pool;
     uint8_t *data;
     size_t bytes;
     size_t settled; /* bytes of its settled storage */

@@ -1,9 +1,12 @@
 #include "engine/memory/staging.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
-#include "engine/session/session_impl.h"
+#include "engine/device/clock.h"
+#include "engine/memory/memory.h"
+#include "engine/memory/tenant_impl.h"
 
 /* Those who wait are looked at again after this long even where nobody said that something has moved: out of memory for
  * a waiter, nobody can. */
@@ -18,8 +21,9 @@ enum {
     STAGING_READY_STEPS = 8, /* and for one who goes on */
 };
 
-void staging_init(struct staging *staging, struct device *device, uint64_t total) {
-    *staging = (struct staging){.held = 0};
+void staging_init(struct memory *memory, struct device *device, uint64_t total) {
+    struct staging *staging = &memory->staging;
+    *staging = (struct staging){.orphans.memory = memory};
     pool_init_host(&staging->pool, device, total);
     slab_init(&staging->flights, sizeof(struct staging_flight));
     staging->orphans.modest = true;
@@ -60,12 +64,12 @@ static void account_collect(struct staging *staging, struct staging_account *acc
     }
 }
 
-static void staging_collect(struct engine *engine) {
-    struct staging *staging = &engine->staging;
+static void staging_collect(struct memory *memory) {
+    struct staging *staging = &memory->staging;
     account_collect(staging, &staging->orphans);
-    for (struct session *session = engine->sessions_list; session; session = session->next)
+    for (struct ledger *ledger = memory->ledgers; ledger; ledger = ledger->next)
         for (int way = 0; way < STAGING_WAYS; way++)
-            account_collect(staging, &session->staging[way]);
+            account_collect(staging, &ledger->staging[way]);
 }
 
 static void account_append(struct staging_account *account, struct staging_flight *first, struct staging_flight *last) {
@@ -83,9 +87,9 @@ static bool account_tenant_may(const struct staging_account *account, uint64_t b
 }
 
 /* Whether an account may have so much more: see the header. `first`: for a transfer that holds nothing. */
-static bool account_may(const struct engine *engine, const struct staging_account *account, uint64_t bytes,
+static bool account_may(const struct memory *memory, const struct staging_account *account, uint64_t bytes,
                         bool first) {
-    const struct staging *staging = &engine->staging;
+    const struct staging *staging = &memory->staging;
     uint64_t total = staging->pool.total, left = total - staging->held;
     if (bytes > left)
         return false;
@@ -95,22 +99,22 @@ static bool account_may(const struct engine *engine, const struct staging_accoun
         return false;
     uint64_t least = (uint64_t)STAGING_SHARE_PIECES * STAGING_PIECE;
     uint64_t share = total / STAGING_SHARES > least ? total / STAGING_SHARES : least;
-    uint64_t waiting = (uint64_t)engine->sessions * (STAGING_WAYS - 1) - staging->active;
+    uint64_t waiting = (uint64_t)memory->n_ledgers * (STAGING_WAYS - 1) - staging->active;
     uint64_t reserve = waiting * STAGING_PIECE + total / STAGING_SPARE;
     return (first || account->held + bytes <= share) && left - bytes >= reserve;
 }
 
 /* ---- taking ---- */
 
-static struct storage *staging_try(struct session *session, enum staging_way way, size_t bytes, bool first) {
-    struct engine *engine = session->engine;
-    struct staging *staging = &engine->staging;
-    struct staging_account *account = &session->staging[way];
+static struct storage *staging_try(struct ledger *ledger, enum staging_way way, size_t bytes, bool first) {
+    struct memory *memory = ledger->memory;
+    struct staging *staging = &memory->staging;
+    struct staging_account *account = &ledger->staging[way];
     struct storage *storage;
     account_collect(staging, account);
-    if (!staging->waits && !account_may(engine, account, bytes, first))
-        staging_collect(engine); /* while somebody waits the reaper tells of what is reached */
-    if (!account_may(engine, account, bytes, first))
+    if (!staging->waits && !account_may(memory, account, bytes, first))
+        staging_collect(memory); /* while somebody waits the reaper tells of what is reached */
+    if (!account_may(memory, account, bytes, first))
         return NULL;
     int code = pool_take(&staging->pool, bytes, NULL, &staging->search, &storage);
     staging->search.on = code == STATUS_AGAIN;
@@ -142,7 +146,7 @@ static void wait_unlink(struct staging *staging, struct staging_wait *wait) {
 }
 
 static void wait_answer(struct staging *staging, struct staging_wait *wait) {
-    struct staging_account *account = &wait->session->staging[wait->way];
+    struct staging_account *account = &wait->ledger->staging[wait->way];
     account->waiting--;
     account->answered++;
     wait->answered = true;
@@ -152,9 +156,9 @@ static void wait_answer(struct staging *staging, struct staging_wait *wait) {
 
 /* Gives those who wait what there is, from where the budget ended the last look at them. Who gets it is told later, by
  * staging_poll(). */
-static void staging_grant(struct engine *engine) {
-    struct staging *staging = &engine->staging;
-    bool broken = atomic_load(&engine->broken);
+static void staging_grant(struct memory *memory) {
+    struct staging *staging = &memory->staging;
+    bool broken = atomic_load(&memory->order->broken);
     bool again = staging->grant_at && staging->moved, over = false; /* may be for those before */
     staging->moved = false;
     if (!staging->grant_at) {
@@ -162,12 +166,12 @@ static void staging_grant(struct engine *engine) {
         staging->looks++;
     }
     for (struct staging_wait *wait; (wait = staging->grant_at) && !over;) {
-        struct staging_account *account = &wait->session->staging[wait->way];
-        over = budget_spent(&engine->budget, STAGING_WAIT_STEPS);
+        struct staging_account *account = &wait->ledger->staging[wait->way];
+        over = budget_spent(&memory->order->budget, STAGING_WAIT_STEPS);
         staging->grant_at = wait->next;
         if (account->refused == staging->looks && !wait->first && !broken)
             continue;
-        wait->granted = broken ? NULL : staging_try(wait->session, wait->way, wait->bytes, wait->first);
+        wait->granted = broken ? NULL : staging_try(wait->ledger, wait->way, wait->bytes, wait->first);
         if (wait->granted || broken || (staging->held == 0 && !staging->moved))
             wait_answer(staging, wait);
         else
@@ -183,36 +187,36 @@ static int staging_refuse(const struct staging *staging, size_t bytes, struct fa
                      bytes, staging->pool.total, staging->pool.reserved, staging->held);
 }
 
-static void account_arm(struct engine *engine, struct staging_account *account);
-static void staging_arm(struct engine *engine);
+static void account_arm(struct memory *memory, struct staging_account *account);
+static void staging_arm(struct memory *memory);
 
-static void wait_begin(struct engine *engine, struct staging_wait *wait) {
-    bool first = !engine->staging.waits;
+static void wait_begin(struct memory *memory, struct staging_wait *wait) {
+    bool first = !memory->staging.waits;
     wait->answered = false;
-    wait_link(wait, &engine->staging.waits_last);
-    wait->session->staging[wait->way].waiting++;
+    wait_link(wait, &memory->staging.waits_last);
+    wait->ledger->staging[wait->way].waiting++;
     if (first)
-        staging_arm(engine);
+        staging_arm(memory);
 }
 
-int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
+int staging_take(struct ledger *ledger, enum staging_way way, size_t bytes, struct staging_wait *wait,
                  struct storage **result, struct fault *fault) {
-    struct engine *engine = session->engine;
-    struct staging *staging = &engine->staging;
+    struct memory *memory = ledger->memory;
+    struct staging *staging = &memory->staging;
     size_t rounded = pool_rounded(bytes);
     if (wait && wait->granted) {
         *result = wait->granted;
         wait->granted = NULL;
         return STATUS_OK;
     }
-    if (engine_fault(engine, fault) != STATUS_OK)
+    if (order_fault(memory->order, fault) != STATUS_OK)
         return STATUS_DEVICE_LOST;
     if (!rounded || rounded > staging->pool.total)
         return staging_refuse(staging, bytes, fault);
     if (staging->waits && (staging->moved || staging->grant_at))
-        staging_grant(engine);
-    bool first = wait && wait->first, behind = session->staging[way].waiting && !first;
-    struct storage *storage = behind ? NULL : staging_try(session, way, rounded, first);
+        staging_grant(memory);
+    bool first = wait && wait->first, behind = ledger->staging[way].waiting && !first;
+    struct storage *storage = behind ? NULL : staging_try(ledger, way, rounded, first);
     if (storage) {
         *result = storage;
         return STATUS_OK;
@@ -221,21 +225,21 @@ int staging_take(struct session *session, enum staging_way way, size_t bytes, st
         return STATUS_AGAIN;
     if (staging->held == 0 && !staging->moved) /* nobody will give anything back: the host has no more */
         return staging_refuse(staging, bytes, fault);
-    wait->session = session;
+    wait->ledger = ledger;
     wait->way = way;
     wait->bytes = rounded;
-    wait_begin(engine, wait);
+    wait_begin(memory, wait);
     return STATUS_AGAIN;
 }
 
 void staging_cancel(struct staging_wait *wait) {
     if (wait->granted)
-        staging_give(wait->session, wait->way, wait->granted);
+        staging_give(wait->ledger, wait->way, wait->granted);
     wait->granted = NULL;
     if (!wait->previous)
         return;
-    struct staging *staging = &wait->session->engine->staging;
-    struct staging_account *account = &wait->session->staging[wait->way];
+    struct staging *staging = &wait->ledger->memory->staging;
+    struct staging_account *account = &wait->ledger->staging[wait->way];
     account->answered -= wait->answered;
     account->waiting -= !wait->answered;
     wait_unlink(staging, wait);
@@ -253,11 +257,11 @@ static const struct use *storage_last_use(const struct storage *storage) {
     return last;
 }
 
-void staging_give(struct session *session, enum staging_way way, struct storage *storage) {
+void staging_give(struct ledger *ledger, enum staging_way way, struct storage *storage) {
     if (!storage)
         return;
-    struct staging *staging = &session->engine->staging;
-    struct staging_account *account = &session->staging[way];
+    struct staging *staging = &ledger->memory->staging;
+    struct staging_account *account = &ledger->staging[way];
     struct staging_flight *flight = NULL;
     if (!uses_idle(&storage->uses)) {
         flight = slab_take(&staging->flights);
@@ -266,103 +270,96 @@ void staging_give(struct session *session, enum staging_way way, struct storage 
         *flight = (struct staging_flight){*storage_last_use(storage), storage->charged, NULL};
         account_append(account, flight, flight);
         if (staging->waits)
-            account_arm(session->engine, account);
+            account_arm(ledger->memory, account);
     } else {
         account_discharge(staging, account, storage->charged);
     }
-    storage_unref(&staging->pool, storage);
+    storage_unref(storage);
 }
 
-static void account_disarm(struct engine *engine, struct staging_account *account) {
-    if (account->waiter)
-        engine_waiter_cancel(engine, account->waiter);
-    account->waiter = NULL;
-}
-
-static void account_leave(struct engine *engine, struct staging_account *account) {
-    struct staging_account *orphans = &engine->staging.orphans;
-    account_disarm(engine, account);
+static void account_leave(struct memory *memory, struct staging_account *account) {
+    struct staging_account *orphans = &memory->staging.orphans;
+    waiter_cancel(&account->waiter);
     if (account->flights)
         account_append(orphans, account->flights, account->flights_last);
     orphans->held += account->held;
-    engine->staging.active -= account->held > 0 && !account->modest;
+    memory->staging.active -= account->held > 0 && !account->modest;
     if (account->tenant)
         account->tenant->staging -= account->held;
-    *account = (struct staging_account){.held = 0};
-    if (engine->staging.waits)
-        account_arm(engine, orphans);
+    *account = (struct staging_account){.memory = memory};
+    if (memory->staging.waits)
+        account_arm(memory, orphans);
 }
 
-void staging_join(struct session *session) {
-    session->staging[STAGING_EARLY].modest = true;
-    for (int way = 0; way < STAGING_WAYS; way++)
-        session->staging[way].tenant = session->tenant;
+void staging_join(struct ledger *ledger) {
+    ledger->staging[STAGING_EARLY].modest = true;
+    for (int way = 0; way < STAGING_WAYS; way++) {
+        ledger->staging[way].tenant = ledger->tenant;
+        ledger->staging[way].memory = ledger->memory;
+    }
 }
 
-void staging_leave(struct session *session) {
-    struct staging *staging = &session->engine->staging;
+void staging_leave(struct ledger *ledger) {
+    struct staging *staging = &ledger->memory->staging;
     struct staging_wait *const lists[] = {staging->waits, staging->answered};
     unsigned waits = 0;
     for (int way = 0; way < STAGING_WAYS; way++)
-        waits += session->staging[way].waiting + session->staging[way].answered;
+        waits += ledger->staging[way].waiting + ledger->staging[way].answered;
     for (int i = 0; i < 2 && waits; i++)
         for (struct staging_wait *wait = lists[i], *next; wait; wait = next) {
             next = wait->next;
-            if (wait->session == session)
+            if (wait->ledger == ledger)
                 staging_cancel(wait);
         }
     for (int way = 0; way < STAGING_WAYS; way++)
-        account_leave(session->engine, &session->staging[way]);
+        account_leave(ledger->memory, &ledger->staging[way]);
 }
 
 /* ---- those who wait ---- */
 
 static void account_reached(struct waiter *waiter) {
-    struct staging_account *account = waiter->owner;
-    account->waiter = NULL;
-    if (account->engine->staging.waits)
-        account_arm(account->engine, account);
+    struct staging_account *account =
+        (struct staging_account *)((char *)waiter - offsetof(struct staging_account, waiter));
+    if (account->memory->staging.waits)
+        account_arm(account->memory, account);
     else
-        account_collect(&account->engine->staging, account);
+        account_collect(&account->memory->staging, account);
 }
 
 /* While somebody waits, whatever the device has done with is to be noticed: from the first wait on each account with flights
  * has a waiter. */
-static void account_arm(struct engine *engine, struct staging_account *account) {
-    account_collect(&engine->staging, account);
-    if (account->waiter || !account->flights)
-        return;
-    account->engine = engine;
-    account->waiter =
-        engine_waiter(engine, account->flights->until.stream, account->flights->until.number, account_reached, account);
+static void account_arm(struct memory *memory, struct staging_account *account) {
+    account_collect(&memory->staging, account);
+    const struct staging_flight *first = account->flights;
+    if (!account->waiter.stream && first)
+        waiter_begin(&account->waiter, first->until.stream, first->until.number, account_reached);
 }
 
-/* All accounts, and anew those for which there was no memory for a waiter. */
-static void staging_arm(struct engine *engine) {
-    account_arm(engine, &engine->staging.orphans);
-    for (struct session *session = engine->sessions_list; session; session = session->next)
+static void staging_arm(struct memory *memory) {
+    account_arm(memory, &memory->staging.orphans);
+    for (struct ledger *ledger = memory->ledgers; ledger; ledger = ledger->next)
         for (int way = 0; way < STAGING_WAYS; way++)
-            account_arm(engine, &session->staging[way]);
+            account_arm(memory, &ledger->staging[way]);
 }
 
-void staging_poll(struct engine *engine) {
-    struct staging *staging = &engine->staging;
+void staging_poll(struct memory *memory) {
+    struct staging *staging = &memory->staging;
     if (!staging->waits && !staging->answered)
         return;
-    uint64_t now = engine_clock();
+    uint64_t now = clock_now();
     bool late = !staging->grant_at && now - staging->looked_ns >= STAGING_LOOK_NS;
     if (late) {
         staging->looked_ns = now;
-        staging_arm(engine);
+        staging_arm(memory);
     }
-    if (late || staging->moved || staging->grant_at || atomic_load(&engine->broken))
-        staging_grant(engine);
+    if (late || staging->moved || staging->grant_at || atomic_load(&memory->order->broken))
+        staging_grant(memory);
     bool over = false;
     for (struct staging_wait *wait; (wait = staging->answered) && !over;) {
-        wait->session->staging[wait->way].answered--;
+        wait->ledger->staging[wait->way].answered--;
         wait_unlink(staging, wait);
         wait->ready(wait);
-        over = budget_spent(&engine->budget, STAGING_READY_STEPS);
+        over = budget_spent(&memory->order->budget, STAGING_READY_STEPS);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Staging memory: host memory on the way to a device and from it, shared by all sessions of an engine. Whoever wants some
+/* Staging memory: host memory on the way to a device and from it, shared by all sessions. Whoever wants some
  * when there is none waits for it: a transfer is never refused for that, and goes on in parts.
  *
  * A session has an account for each way that memory takes, so that no way waits for another. An account that holds
@@ -21,10 +21,11 @@
 #pragma once
 
 #include "engine/memory/pool.h"
-#include "engine/session/session.h"
+#include "engine/memory/staging_wait.h"
+#include "engine/order/order.h"
 
+struct memory;
 struct tenant;
-struct waiter;
 
 /* Memory given back that the device still uses up to a point. */
 struct staging_flight {
@@ -41,8 +42,8 @@ struct staging_account {
     bool modest;           /* no piece is kept for it */
     struct tenant *tenant; /* that what it holds counts for, too; NULL: none */
     struct staging_flight *flights, *flights_last;
-    struct waiter *waiter; /* for the first flight, while somebody waits for memory */
-    struct engine *engine; /* while there is a waiter */
+    struct waiter waiter; /* for the first flight, while somebody waits for memory */
+    struct memory *memory;
 };
 
 struct staging {
@@ -59,25 +60,25 @@ struct staging {
     struct slab flights;
 };
 
-void staging_init(struct staging *staging, struct device *device, uint64_t total);
-/* No session is left, and nothing runs any more. */
+void staging_init(struct memory *memory, struct device *device, uint64_t total);
+/* No ledger is left, and nothing runs any more. */
 void staging_finish(struct staging *staging);
 
-/* Memory for `bytes` that nothing uses any more, with one reference. STATUS_AGAIN: there is none now; `wait` is called once, and then the same call has the answer (NULL: the caller
- * does not wait). STATUS_DEVICE_LOST, or STATUS_NO_HOST_MEMORY where waiting would not help, with words. */
-int staging_take(struct session *session, enum staging_way way, size_t bytes, struct staging_wait *wait,
+/* Memory for `bytes` that nothing uses any more, with one reference. STATUS_AGAIN: there is none now; `wait` is called once,
+ * and then the same call has the answer (NULL: the caller does not wait). STATUS_DEVICE_LOST, or STATUS_NO_HOST_MEMORY where
+ * waiting would not help, with words. */
+int staging_take(struct ledger *ledger, enum staging_way way, size_t bytes, struct staging_wait *wait,
                  struct storage **storage, struct fault *fault);
 /* Takes NULL. The device may still use it, by what its uses say. */
-void staging_give(struct session *session, enum staging_way way, struct storage *storage);
+void staging_give(struct ledger *ledger, enum staging_way way, struct storage *storage);
 /* The taker wants it no more. */
 void staging_cancel(struct staging_wait *wait);
-void staging_join(struct session *session);
-/* Forgets the session's waits; what it has in flight counts on, but no more for its tenant. It has given back all else.
- */
-void staging_leave(struct session *session);
+/* For ledger_open() and ledger_end(). */
+void staging_join(struct ledger *ledger);
+void staging_leave(struct ledger *ledger);
 /* Whether staging_poll() has something to do. */
 static inline bool staging_due(const struct staging *staging) {
     return staging->answered || (staging->waits && (staging->moved || staging->grant_at));
 }
-/* Serves those who wait; part of engine_poll(). */
-void staging_poll(struct engine *engine);
+/* Serves those who wait. */
+void staging_poll(struct memory *memory);

@@ -11,7 +11,7 @@
 
 #include "engine/device/device_impl.h"
 #include "engine/device/thread.h"
-#include "engine/engine_impl.h"
+#include "engine/order/order_impl.h"
 
 enum {
     REAPER_EAGER_NS = 50 * 1000,    /* asks without a pause for so long after something has happened */
@@ -21,16 +21,16 @@ enum {
 
 /* ---- the submitter's side ---- */
 
-struct stream_mark reaper_mark(struct engine *engine, struct stream *stream) {
-    const struct device_async *async = engine->device->vtable->async;
+struct stream_mark reaper_mark(struct order *order, struct stream *stream) {
+    const struct device_async *async = order->device->vtable->async;
     struct stream_mark mark = {.number = stream->executed};
     struct fault fault;
-    if (!stream->unmarked || atomic_load(&engine->broken))
+    if (!stream->unmarked || atomic_load(&order->broken))
         return mark;
     stream->unmarked = false;
-    if (async->event_record(engine->device, stream->device_stream, &mark.event, &fault) != STATUS_OK) {
+    if (async->event_record(order->device, stream->device_stream, &mark.event, &fault) != STATUS_OK) {
         mark.event = NULL;
-        engine_latch(engine, &fault);
+        order_latch(order, &fault);
     }
     return mark;
 }
@@ -47,37 +47,37 @@ static struct stream_span span_join(const struct stream_span *a, const struct st
 
 /* The device is busy while there is a mark that has not been reached. Each has it for itself if it came when no other was there,
  * and none has come since. */
-static void reaper_count(struct engine *engine, bool one, uint64_t began_ns) {
+static void reaper_count(struct order *order, bool one, uint64_t began_ns) {
     if (!one)
         return;
-    engine->marked_alone = engine->marked == 0 && began_ns >= engine->busy_until_ns;
-    if (!engine->marked++)
-        engine->busy_since_ns = began_ns > engine->busy_until_ns ? began_ns : engine->busy_until_ns;
+    order->marked_alone = order->marked == 0 && began_ns >= order->busy_until_ns;
+    if (!order->marked++)
+        order->busy_since_ns = began_ns > order->busy_until_ns ? began_ns : order->busy_until_ns;
 }
 
-void reaper_take(struct engine *engine, struct stream *stream, struct stream_mark mark) {
+void reaper_take(struct order *order, struct stream *stream, struct stream_mark mark) {
     if (stream->marks_count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
         struct stream_mark *last = &stream->marks[(stream->marks_first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
         mark.sample_weight = 0;
         mark.began_ns = last->event ? last->began_ns : mark.began_ns;
-        reaper_count(engine, !last->event && mark.event, mark.began_ns);
+        reaper_count(order, !last->event && mark.event, mark.began_ns);
         if (mark.event && last->event)
-            engine->device->vtable->async->event_release(engine->device, last->event);
+            order->device->vtable->async->event_release(order->device, last->event);
         else if (!mark.event)
             mark.event = last->event;
         *last = mark;
         return;
     }
-    reaper_count(engine, mark.event, mark.began_ns);
+    reaper_count(order, mark.event, mark.began_ns);
     stream->marks[(stream->marks_first + stream->marks_count++) % STREAM_MARKS] = mark;
     if (stream->reaping)
         return;
     stream->reaping = true;
-    stream->reap_next = engine->reaping;
-    engine->reaping = stream;
-    if (engine->reaper_asleep)
-        pthread_cond_signal(&engine->reap);
+    stream->reap_next = order->reaping;
+    order->reaping = stream;
+    if (order->reaper_asleep)
+        pthread_cond_signal(&order->reap);
 }
 
 /* ---- what has run ---- */
@@ -90,19 +90,19 @@ struct reaped {
 
 /* Settles what waits for the stream's next records to have run, up to `number`. False where one of them waited for a
  * stream of which that is not known yet: the device keeps the order, but causes must be known in that order, too. */
-static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t number, struct reaped *reaped) {
+static bool reaper_walk(struct order *order, struct stream *stream, uint64_t number, struct reaped *reaped) {
     while (stream->reaped < number) {
-        struct record *record = engine_next_record(stream, &stream->reap_head, &stream->reap_used, &reaped->chunks);
+        struct record *record = stream_next_record(stream, &stream->reap_head, &stream->reap_used, &reaped->chunks);
         if (record->kind == RECORD_WAIT && !point_reached(record->wait.stream, record->wait.number) &&
-            !atomic_load(&engine->broken))
+            !atomic_load(&order->broken))
             return false;
         if (record->kind == RECORD_TAINT)
             taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
-        if (atomic_load_explicit(&stream->traced, memory_order_relaxed))
-            trace_reaped(engine, stream, stream->reaped + 1);
+        if (atomic_load_explicit(&stream->trace.any, memory_order_relaxed))
+            trace_reaped(&order->trace, &stream->trace, stream->reaped + 1, atomic_load(&order->broken));
         stream_count(stream, record,
                      atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-                         atomic_load_explicit(&engine->broken, memory_order_relaxed));
+                         atomic_load_explicit(&order->broken, memory_order_relaxed));
         stream->reap_used += record->bytes;
         stream->reaped++;
         reaped->moved = true;
@@ -111,112 +111,112 @@ static bool reaper_walk(struct engine *engine, struct stream *stream, uint64_t n
 }
 
 /* Whether the event has been reached; on a failed device nothing will be, and nothing waits any more. */
-static bool reaper_reached(struct engine *engine, struct device_event *event) {
+static bool reaper_reached(struct order *order, struct device_event *event) {
     bool reached = false;
     struct fault fault;
-    if (atomic_load(&engine->broken))
+    if (atomic_load(&order->broken))
         return true;
-    if (engine->device->vtable->async->event_reached(engine->device, event, &reached, &fault) == STATUS_OK)
+    if (order->device->vtable->async->event_reached(order->device, event, &reached, &fault) == STATUS_OK)
         return reached;
-    engine_latch(engine, &fault);
+    order_latch(order, &fault);
     return true;
 }
 
 /* What the mark says of the device's time, with the lock held: of the clock, too, so that whoever has looked before has seen
  * less. */
-static void reaper_book_time(struct engine *engine, struct stream *stream, const struct stream_mark *mark) {
-    uint64_t now = engine_clock();
+static void reaper_book_time(struct order *order, struct stream *stream, const struct stream_mark *mark) {
+    uint64_t now = clock_now();
     uint64_t ns = now - (stream->reached_ns > mark->began_ns ? stream->reached_ns : mark->began_ns);
     stream->reached_ns = now;
     stream->device_ns += ns;
-    if (mark->sample_weight && !atomic_load(&engine->broken))
-        histogram_add(&engine->run_time, ns, mark->sample_weight);
+    if (mark->sample_weight && !atomic_load(&order->broken))
+        histogram_add(&order->run_time, ns, mark->sample_weight);
     bool one = mark->sample_weight && mark->span.launches == 1;
-    const struct record *launch = one && engine->marked_alone ? mark->span.first : NULL;
+    const struct record *launch = one && order->marked_alone ? mark->span.first : NULL;
     if (launch && launch->kind == RECORD_LAUNCH && !atomic_load_explicit(&stream->cancelled, memory_order_relaxed))
-        cost_learn(&engine->cost, launch->launch.opcode, launch_dtype(&launch->launch), launch->weight,
+        cost_learn(&order->cost, launch->launch.opcode, launch_dtype(&launch->launch), launch->weight,
                    launch->launch.factor, ns);
-    if (--engine->marked)
+    if (--order->marked)
         return;
-    engine->busy_ns += now - engine->busy_since_ns;
-    engine->busy_until_ns = now;
+    order->busy_ns += now - order->busy_since_ns;
+    order->busy_until_ns = now;
 }
 
 /* The stream's first mark, whose event is taken out once it has been reached. */
-static bool reaper_pass_mark(struct engine *engine, struct stream *stream, uint64_t *number) {
-    pthread_mutex_lock(&engine->lock);
+static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_t *number) {
+    pthread_mutex_lock(&order->lock);
     bool any = stream->marks_count > 0;
     struct stream_mark mark = any ? stream->marks[stream->marks_first] : (struct stream_mark){0};
-    pthread_mutex_unlock(&engine->lock);
-    if (!any || (mark.event && !reaper_reached(engine, mark.event)))
+    pthread_mutex_unlock(&order->lock);
+    if (!any || (mark.event && !reaper_reached(order, mark.event)))
         return false;
     if (mark.event) {
-        pthread_mutex_lock(&engine->lock);
-        reaper_book_time(engine, stream, &mark);
+        pthread_mutex_lock(&order->lock);
+        reaper_book_time(order, stream, &mark);
         stream->marks[stream->marks_first].event = NULL;
         stream->marks[stream->marks_first].span = (struct stream_span){0};
-        pthread_mutex_unlock(&engine->lock);
-        engine->device->vtable->async->event_release(engine->device, mark.event); /* nobody can wait for it any more */
+        pthread_mutex_unlock(&order->lock);
+        order->device->vtable->async->event_release(order->device, mark.event); /* nobody can wait for it any more */
     }
     *number = mark.number;
     return true;
 }
 
-static void reaper_drop_mark(struct engine *engine, struct stream *stream) {
-    pthread_mutex_lock(&engine->lock);
+static void reaper_drop_mark(struct order *order, struct stream *stream) {
+    pthread_mutex_lock(&order->lock);
     stream->marks_first = (stream->marks_first + 1) % STREAM_MARKS;
     stream->marks_count--;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&order->lock);
 }
 
-static struct reaped reaper_look(struct engine *engine, struct stream *stream) {
+static struct reaped reaper_look(struct order *order, struct stream *stream) {
     struct reaped reaped = {0};
     uint64_t before = stream->reaped;
     uint64_t number;
-    while (reaper_pass_mark(engine, stream, &number)) {
-        bool whole = reaper_walk(engine, stream, number, &reaped);
-        atomic_store(&stream->completed, stream->reaped); /* before the look at `watched`: see engine_watch() */
+    while (reaper_pass_mark(order, stream, &number)) {
+        bool whole = reaper_walk(order, stream, number, &reaped);
+        atomic_store(&stream->completed, stream->reaped); /* before the look at `watched`: see stream_watch() */
         if (stream_watched(stream, stream->reaped))
             reaped.signalled = true;
         if (!whole)
             break;
-        reaper_drop_mark(engine, stream);
+        reaper_drop_mark(order, stream);
     }
-    atomic_fetch_sub_explicit(&engine->ahead, stream->reaped - before, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&order->ahead, stream->reaped - before, memory_order_relaxed);
     return reaped;
 }
 
 /* ---- the thread ---- */
 
 /* Books a look, with the lock held. Streams with marks left go back into the list. */
-static void reaper_book(struct engine *engine, struct stream *stream, const struct reaped *reaped) {
-    engine_return_chunks(engine, reaped->chunks);
+static void reaper_book(struct order *order, struct stream *stream, const struct reaped *reaped) {
+    order_return_chunks(order, reaped->chunks);
     if (reaped->signalled)
-        engine_signal(engine, stream);
-    if (reaped->signalled || atomic_load(&engine->broken))
-        engine_tell(engine);
-    if (reaped->moved && (engine->blocked || engine->submitting)) { /* a stream may have run too far ahead */
-        engine->outside_moved = true;
-        pthread_cond_signal(&engine->work);
+        order_signal(order, stream);
+    if (reaped->signalled || atomic_load(&order->broken))
+        order_tell(order);
+    if (reaped->moved && (order->blocked || order->submitting)) { /* a stream may have run too far ahead */
+        order->outside_moved = true;
+        pthread_cond_signal(&order->work);
     }
     stream->reaping = stream->marks_count > 0;
     if (!stream->reaping)
         return;
-    stream->reap_next = engine->reaping;
-    engine->reaping = stream;
+    stream->reap_next = order->reaping;
+    order->reaping = stream;
 }
 
 /* Looks at every stream once, with the lock held but for the looks themselves. */
-static bool reaper_round(struct engine *engine, bool *watched) {
-    struct stream *list = engine->reaping;
+static bool reaper_round(struct order *order, bool *watched) {
+    struct stream *list = order->reaping;
     bool moved = false;
-    engine->reaping = NULL;
+    order->reaping = NULL;
     for (struct stream *next; list; list = next) {
         next = list->reap_next;
-        pthread_mutex_unlock(&engine->lock);
-        struct reaped reaped = reaper_look(engine, list);
-        pthread_mutex_lock(&engine->lock);
-        reaper_book(engine, list, &reaped);
+        pthread_mutex_unlock(&order->lock);
+        struct reaped reaped = reaper_look(order, list);
+        pthread_mutex_lock(&order->lock);
+        reaper_book(order, list, &reaped);
         *watched = *watched || atomic_load_explicit(&list->watched, memory_order_relaxed) != UINT64_MAX;
         moved = moved || reaped.moved;
     }
@@ -224,43 +224,43 @@ static bool reaper_round(struct engine *engine, bool *watched) {
 }
 
 /* Until new work is marked, or for a pause that grows with the time in which nothing has happened, unless somebody waits. */
-static void reaper_nap(struct engine *engine, uint64_t now, uint64_t idle_ns, bool watched) {
+static void reaper_nap(struct order *order, uint64_t now, uint64_t idle_ns, bool watched) {
     if (idle_ns < REAPER_EAGER_NS) {
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_unlock(&order->lock);
         sched_yield();
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_lock(&order->lock);
         return;
     }
     uint64_t nap = idle_ns / 4 > REAPER_NAP_MAX_NS ? REAPER_NAP_MAX_NS : idle_ns / 4;
     uint64_t end = now + (nap > REAPER_NAP_NS && !watched ? nap : REAPER_NAP_NS);
     struct timespec until = {.tv_sec = (time_t)(end / 1000000000u), .tv_nsec = (long)(end % 1000000000u)};
-    engine->reaper_asleep = true;
-    pthread_cond_timedwait(&engine->reap, &engine->lock, &until);
-    engine->reaper_asleep = false;
+    order->reaper_asleep = true;
+    pthread_cond_timedwait(&order->reap, &order->lock, &until);
+    order->reaper_asleep = false;
 }
 
 void *reaper_main(void *argument) {
-    struct engine *engine = argument;
-    uint64_t moved_ns = engine_clock();
+    struct order *order = argument;
+    uint64_t moved_ns = clock_now();
     thread_begin("reaper");
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* else a nap of 20 µs is one of 70 at least */
-    pthread_mutex_lock(&engine->lock);
-    while (engine->reaping || !engine->submitted) {
-        if (!engine->reaping) {
-            engine->reaper_asleep = true;
-            pthread_cond_wait(&engine->reap, &engine->lock);
-            engine->reaper_asleep = false;
-            moved_ns = engine_clock();
+    pthread_mutex_lock(&order->lock);
+    while (order->reaping || !order->submitted) {
+        if (!order->reaping) {
+            order->reaper_asleep = true;
+            pthread_cond_wait(&order->reap, &order->lock);
+            order->reaper_asleep = false;
+            moved_ns = clock_now();
             continue;
         }
-        bool watched = false, moved = reaper_round(engine, &watched);
-        uint64_t now = engine_clock();
+        bool watched = false, moved = reaper_round(order, &watched);
+        uint64_t now = clock_now();
         if (moved)
             moved_ns = now;
-        else if (engine->reaping)
-            reaper_nap(engine, now, now - moved_ns, watched);
+        else if (order->reaping)
+            reaper_nap(order, now, now - moved_ns, watched);
     }
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&order->lock);
     thread_end();
     return NULL;
 }

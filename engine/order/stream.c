@@ -1,6 +1,12 @@
 #include "engine/order/stream.h"
 
-#include "engine/engine_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/device/device_impl.h"
+#include "engine/order/order_impl.h"
+
+/* ---- uses ---- */
 
 static void uses_drop(struct uses *uses) {
     unsigned kept = 0;
@@ -31,9 +37,11 @@ bool uses_idle(struct uses *uses) {
     return uses->count == 0;
 }
 
+/* ---- records ---- */
+
 /* Moves the tail to a fresh chunk. The old one keeps room for the record that says so. */
 static int stream_grow(struct stream *stream) {
-    struct stream_chunk *chunk = engine_chunk_take(stream->engine);
+    struct stream_chunk *chunk = order_chunk_take(stream->order);
     if (!chunk)
         return STATUS_NO_HOST_MEMORY;
     if (stream->tail) {
@@ -63,20 +71,40 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
     record->sequence = stream->sequence;
     record->weight = weight;
     if (!stream->touched || stream->enqueued % STREAM_CLOCK_RECORDS == 0)
-        stream->now_ns = engine_clock();
+        stream->now_ns = clock_now();
     record->enqueued_ns = stream->now_ns;
     stream->tail_used += bytes;
     stream->weight += weight;
     stream->enqueued++;
     stream->newest = record;
-    if (!stream->touched)
-        engine_touch(stream->engine, stream);
+    if (!stream->touched) {
+        stream->touched = true;
+        stream->touched_next = stream->order->touched;
+        stream->order->touched = stream;
+    }
     return record;
 }
 
 void stream_end_operation(struct stream *stream) {
     stream->newest->ends = true;
     stream->ops_enqueued++;
+}
+
+struct record *stream_next_record(struct stream *stream, struct stream_chunk **head, size_t *used,
+                                  struct stream_chunk **done) {
+    struct record *record = (struct record *)((*head)->records + *used);
+    if (record->kind == RECORD_CHUNK) {
+        struct stream_chunk *left = *head;
+        *head = left->next;
+        *used = 0;
+        if (done) {
+            left->next = *done;
+            *done = left;
+            atomic_fetch_sub_explicit(&stream->chunks, 1, memory_order_relaxed);
+        }
+        record = (struct record *)(*head)->records;
+    }
+    return record;
 }
 
 struct stream_position stream_position(const struct stream *stream) {
@@ -87,7 +115,7 @@ void stream_take_back(struct stream *stream, const struct stream_position *posit
     struct stream_chunk *chunk = position->chunk ? position->chunk : stream->head;
     size_t used = position->used;
     for (uint64_t number = position->number; number < stream->enqueued; number++) {
-        struct record *record = engine_next_record(stream, &chunk, &used, NULL);
+        struct record *record = stream_next_record(stream, &chunk, &used, NULL);
         used += record->bytes;
         if (record->kind != RECORD_LAUNCH && record->kind != RECORD_KERNEL)
             continue;
@@ -153,4 +181,157 @@ int stream_wait(struct stream *stream, struct stream *other, uint64_t number) {
     record->wait.stream = other;
     record->wait.number = number;
     return STATUS_OK;
+}
+
+/* ---- streams, groups and shares, which are recycled ---- */
+
+static struct stream *stream_create(struct order *order) {
+    struct stream *stream = aligned_alloc(64, sizeof *stream);
+    if (!stream)
+        return NULL;
+    memset(stream, 0, sizeof *stream);
+    stream->order = order;
+    atomic_init(&stream->completed, 0);
+    atomic_init(&stream->chunks, 0);
+    atomic_init(&stream->ops_done, 0);
+    atomic_init(&stream->ops_skipped, 0);
+    atomic_init(&stream->watched, UINT64_MAX);
+    atomic_init(&stream->cancelled, false);
+    stream->id = ++order->streams_made;
+    pthread_mutex_lock(&order->lock); /* whoever looks for what a broken device was at may be another thread */
+    stream->all_next = order->streams_all;
+    order->streams_all = stream;
+    pthread_mutex_unlock(&order->lock);
+    return stream;
+}
+
+struct run_group *group_take(struct order *order, struct run_share *share, uint64_t session) {
+    struct run_group *group = order->groups_free;
+    if (group)
+        order->groups_free = group->free_next;
+    else if (!(group = calloc(1, sizeof *group)))
+        return NULL;
+    pthread_mutex_lock(&order->lock);
+    group->share = share;
+    group->session = session;
+    pthread_mutex_unlock(&order->lock);
+    return group;
+}
+
+void group_give(struct order *order, struct run_group *group) {
+    group->free_next = order->groups_free;
+    order->groups_free = group;
+    if (group->joiner)
+        stream_give(group->joiner);
+    group->joiner = NULL;
+}
+
+struct run_share *share_take(struct order *order, uint32_t weight, uint64_t operation_ns) {
+    struct run_share **link = &order->shares_free;
+    pthread_mutex_lock(&order->lock);
+    while (*link && ((*link)->queued || (*link)->running)) /* by what its last owner has left */
+        link = &(*link)->free_next;
+    pthread_mutex_unlock(&order->lock);
+    struct run_share *share = *link;
+    if (share)
+        *link = share->free_next;
+    else if (!(share = calloc(1, sizeof *share)))
+        return NULL;
+    pthread_mutex_lock(&order->lock);
+    turns_reset(&order->run, share, weight);
+    share->operation_ns = operation_ns;
+    pthread_mutex_unlock(&order->lock);
+    return share;
+}
+
+void share_give(struct order *order, struct run_share *share) {
+    share->free_next = order->shares_free;
+    order->shares_free = share;
+}
+
+void share_set(struct order *order, struct run_share *share, uint32_t weight, uint64_t operation_ns) {
+    pthread_mutex_lock(&order->lock);
+    share->weight = weight;
+    share->operation_ns = operation_ns;
+    pthread_mutex_unlock(&order->lock);
+}
+
+struct stream *stream_take(struct order *order, struct run_group *group, int priority) {
+    struct stream **link = &order->streams_free;
+    while (*link && !point_reached(*link, (*link)->enqueued))
+        link = &(*link)->free_next;
+    struct stream *stream = *link;
+    if (stream)
+        *link = stream->free_next;
+    else
+        stream = stream_create(order);
+    if (!stream)
+        return NULL;
+    atomic_store(&stream->cancelled, false);
+    stream->ops_before = atomic_load_explicit(&stream->ops_done, memory_order_relaxed);
+    stream->worked = stream->worked_ns = 0; /* another session's operations have the same numbers */
+    pthread_mutex_lock(&order->lock);
+    stream->device_ns_before = stream->device_ns;
+    stream->group = group;
+    stream->session = group->session;
+    stream->role = 0;
+    stream->priority = priority > 0 ? 0 : priority == 0 ? 1 : 2;
+    pthread_mutex_unlock(&order->lock);
+    return stream;
+}
+
+void stream_give(struct stream *stream) {
+    stream->free_next = stream->order->streams_free;
+    stream->order->streams_free = stream;
+}
+
+/* With the lock held, so that the submitter and the reaper are not at it. */
+static bool stream_rest(struct stream *stream) {
+    bool through = point_reached(stream, stream->enqueued) && !stream->runnable && !stream->reaping &&
+                   !stream->marks_count && !stream->touched;
+    if (!stream->tail || !through)
+        return through;
+    free(stream->tail);
+    stream->tail = stream->head = stream->reap_head = NULL;
+    stream->newest = NULL;
+    atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
+    atomic_store_explicit(&stream->chunks, 0, memory_order_relaxed);
+    return true;
+}
+
+bool order_rest(struct order *order) {
+    bool all = true;
+    pthread_mutex_lock(&order->lock);
+    for (struct stream *stream = order->streams_free; stream; stream = stream->free_next)
+        all = stream_rest(stream) && all;
+    pthread_mutex_unlock(&order->lock);
+    return all;
+}
+
+struct stream *outside_take(struct order *order) {
+    struct stream *stream = order->outsides_free;
+    if (stream)
+        order->outsides_free = stream->free_next;
+    else
+        stream = stream_create(order);
+    if (stream)
+        stream->outside = true;
+    return stream;
+}
+
+void outside_give(struct stream *stream) {
+    stream->free_next = stream->order->outsides_free;
+    stream->order->outsides_free = stream;
+}
+
+void outside_reached(struct stream *stream) {
+    struct order *order = stream->order;
+    atomic_store_explicit(&stream->completed, stream->enqueued, memory_order_release);
+    order->kick_needed = true;
+    pthread_mutex_lock(&order->lock);
+    order->outside_moved = true;
+    atomic_store_explicit(&order->wanted, true, memory_order_relaxed);
+    pthread_mutex_unlock(&order->lock);
+    if (stream->waiters)
+        order_signal_self(order, stream);
 }

@@ -1,7 +1,7 @@
 /* Streams: queues of records that the owner thread fills and the submitter empties, in order.
  *
  * A stream's records are numbered from 1. A *point* is a stream and a number: "when this much of that stream has run".
- * Streams are recycled but never freed before the engine, and their numbers never start again, so a point stays
+ * Streams are recycled but never freed before the order, and their numbers never start again, so a point stays
  * meaningful however old it is: memory that was freed at a point can be handed to another stream, which waits for it.
  *
  * On a device whose launches run later (device_async) a record is executed when it has been put on the device's stream,
@@ -18,21 +18,19 @@
 #include "engine/device/device_kernels.h"
 #include "engine/device/launch.h"
 #include "engine/order/taint.h"
+#include "engine/watch/trace_impl.h"
 
-struct engine;
+struct order;
 struct run_group;
 struct waiter;
 struct stream;
-struct device_event;
-struct trace_pending;
-struct device_stream;
 
 enum record_kind {
-    RECORD_LAUNCH, /* a struct launch follows */
-    RECORD_KERNEL, /* a struct kernel_launch follows */
-    RECORD_WAIT,   /* go on when another stream has reached a point */
-    RECORD_TAINT,  /* settle a taint (engine/order/taint.h) */
-    RECORD_CHUNK,  /* the queue goes on in the next chunk */
+    RECORD_LAUNCH,  /* a struct launch follows */
+    RECORD_KERNEL,  /* a struct kernel_launch follows */
+    RECORD_WAIT,    /* go on when another stream has reached a point */
+    RECORD_TAINT,   /* settle a taint (engine/order/taint.h) */
+    RECORD_CHUNK,   /* the queue goes on in the next chunk */
     RECORD_NOTHING, /* was a launch, and has been taken back */
 };
 
@@ -58,6 +56,11 @@ struct record {
         } taint;
     };
 };
+
+/* The label of its operation; NULL: it has none. */
+static inline const char *record_label(const struct record *record) {
+    return record->label ? (const char *)record + record->label : NULL;
+}
 
 enum {
     STREAM_CHUNK_BYTES = 64 << 10,
@@ -105,7 +108,7 @@ struct stream_hold {
 };
 
 struct stream {
-    struct engine *engine;
+    struct order *order;
 
     /* owner thread */
     uint64_t enqueued; /* number of the newest record */
@@ -122,19 +125,19 @@ struct stream {
     struct stream_chunk *tail;
     size_t tail_used;
     struct waiter *waiters, *waiters_last; /* ascending numbers */
-    struct stream *touched_next;           /* in the engine's list of streams to publish */
+    struct stream *touched_next;           /* in order->touched */
     bool touched;
-    struct stream *poll_next; /* in engine->polled, */
+    struct stream *poll_next; /* in order->polled, */
     bool polled;              /* while it is there */
-    struct stream *free_next; /* in the engine's list of recycled streams */
+    struct stream *free_next; /* in order->streams_free, or outsides_free */
     struct stream *all_next;
-    bool outside; /* has no records: engine_outside_take() */
+    bool outside; /* has no records: outside_take() */
     unsigned n_holds;
     struct stream_hold holds[STREAM_HOLDS]; /* ascending; those that have been reached go when there is no room */
     uint64_t crowded, crowded_last;         /* there was none: first and last of the records that are taken for holds */
     struct stream_watch watch;
 
-    /* under the engine's submit lock */
+    /* under the order's lock */
     uint64_t published; /* records up to this one may run */
     struct run_group *group;
     struct stream *run_next; /* in its group, or set aside */
@@ -158,26 +161,23 @@ struct stream {
     size_t head_used;
     uint64_t executed;
     struct device_stream *device_streams[STREAM_PRIORITIES]; /* made when first used */
-    struct device_stream *device_stream;    /* the one in use; NULL: nothing was put on the device yet */
-    struct device_begun *begun; /* the next record's launch, which is under way; NULL: it is not */
-    uint64_t begun_ns;          /* since when, */
-    uint32_t begun_sample;      /* and for how many launches its times stand; 0: they are not taken */
-    uint64_t launch_ns;         /* for so long the device has worked on it */
-    uint64_t worked_ns;         /* for so long the device has worked on that operation, */
-    uint64_t worked;            /* which has this number in the session; 0: none has been worked on in pieces */
-    bool unmarked;                          /* something is on the device behind the last event */
+    struct device_stream *device_stream; /* the one in use; NULL: nothing was put on the device yet */
+    struct device_begun *begun;          /* the next record's launch, which is under way; NULL: it is not */
+    uint64_t begun_ns;                   /* since when, */
+    uint32_t begun_sample;               /* and for how many launches its times stand; 0: they are not taken */
+    uint64_t launch_ns;                  /* for so long the device has worked on it */
+    uint64_t worked_ns;                  /* for so long the device has worked on that operation, */
+    uint64_t worked; /* which has this number in the session; 0: none has been worked on in pieces */
+    bool unmarked;   /* something is on the device behind the last event */
     _Atomic(const struct record *) running; /* the last launch of the turn; read by the owner, with the lock held */
 
-    /* launches that are traced; the list under the trace's lock */
-    struct trace_pending *traces, *traces_last;
-    _Atomic bool traced; /* there are some */
-    uint64_t traced_ns;  /* end of the last one; reaper */
+    struct trace_line trace;
 
     /* reaper */
     _Alignas(64) struct stream_chunk *reap_head;
     size_t reap_used;
     uint64_t reaped;
-    uint64_t reached_ns; /* when its last event had been reached; written with the engine's lock held */
+    uint64_t reached_ns; /* when its last event had been reached; written with the lock held */
 
     /* written by the submitter, or by the reaper where there is one; read by the owner */
     _Alignas(64) _Atomic uint64_t completed;
@@ -202,7 +202,7 @@ struct uses {
 };
 
 static inline bool point_reached(const struct stream *stream, uint64_t number) {
-    return atomic_load(&stream->completed) >= number; /* see engine_watch() */
+    return atomic_load(&stream->completed) >= number; /* see stream_watch() */
 }
 
 /* Counts a record's operation if it ends with that. For whoever writes `completed`, before it does. */
@@ -240,7 +240,7 @@ static inline void stream_begin_operation(struct stream *stream, const char *lab
 }
 
 /* Makes room for one record and numbers it; NULL out of memory, with nothing enqueued. The record runs once the stream
- * has been published, so the caller fills it before engine_kick(). */
+ * has been published, so the caller fills it before order_kick(). */
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
 /* The newest record is the last one of an operation, which is done when that is. */
 void stream_end_operation(struct stream *stream);

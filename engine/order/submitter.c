@@ -1,14 +1,14 @@
 /* The submitter: takes launches from the streams, in turns, and hands them to the device.
  *
- * Its role belongs to one thread at a time: usually the engine's submitter thread, and sometimes the owner, which runs
- * a little work itself when nobody else is at it (engine_kick). Streams that wait for another one stay in the run queue
+ * Its role belongs to one thread at a time: usually the submitter's own thread, and sometimes the owner, which runs
+ * a little work itself when nobody else is at it (order_kick). Streams that wait for another one stay in the run queue
  * and are looked at again when something has moved. */
 #include <sched.h>
 #include <stdlib.h>
 
 #include "engine/device/device_impl.h"
 #include "engine/device/thread.h"
-#include "engine/engine_impl.h"
+#include "engine/order/order_impl.h"
 
 enum {
     SUBMITTER_TURN_RECORDS = 256,
@@ -29,41 +29,41 @@ enum {
 };
 
 /* The device's stream for this one; NULL where the device has failed. */
-static struct device_stream *submitter_device_stream(struct engine *engine, struct stream *stream) {
+static struct device_stream *submitter_device_stream(struct order *order, struct stream *stream) {
     struct device_stream **slot = &stream->device_streams[stream->priority];
     struct fault fault;
-    if (!*slot && engine->device->vtable->async->stream_create(engine->device, STREAM_PRIORITIES / 2 - stream->priority,
-                                                               slot, &fault) != STATUS_OK) {
+    if (!*slot && order->device->vtable->async->stream_create(order->device, STREAM_PRIORITIES / 2 - stream->priority,
+                                                              slot, &fault) != STATUS_OK) {
         *slot = NULL;
-        engine_latch(engine, &fault);
+        order_latch(order, &fault);
     }
     stream->device_stream = *slot;
     return *slot;
 }
 
-static bool submitter_skips(const struct engine *engine, const struct stream *stream) {
+static bool submitter_skips(const struct order *order, const struct stream *stream) {
     return atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
-           atomic_load_explicit(&engine->broken, memory_order_relaxed);
+           atomic_load_explicit(&order->broken, memory_order_relaxed);
 }
 
 /* False: launches of this stream are skipped from here on. */
-static bool submitter_may_launch(struct engine *engine, struct stream *stream, struct device_stream **device_stream) {
-    if (submitter_skips(engine, stream))
+static bool submitter_may_launch(struct order *order, struct stream *stream, struct device_stream **device_stream) {
+    if (submitter_skips(order, stream))
         return false;
-    if (engine->device->vtable->async && !(*device_stream = submitter_device_stream(engine, stream)))
+    if (order->device->vtable->async && !(*device_stream = submitter_device_stream(order, stream)))
         return false;
     stream->unmarked = true;
     return true;
 }
 
-static void submitter_launch(struct engine *engine, struct stream *stream, const struct launch *launch) {
-    const struct device_vtable *vtable = engine->device->vtable;
+static void submitter_launch(struct order *order, struct stream *stream, const struct launch *launch) {
+    const struct device_vtable *vtable = order->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (!submitter_may_launch(engine, stream, &device_stream))
+    if (!submitter_may_launch(order, stream, &device_stream))
         return;
-    if (vtable->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
-        engine_latch(engine, &fault);
+    if (vtable->launch(order->device, device_stream, launch, &fault) != STATUS_OK)
+        order_latch(order, &fault);
 }
 
 /* What one turn of a stream did. */
@@ -84,38 +84,38 @@ struct turn {
 };
 
 /* What a launch has taken corrects the estimates of its like. */
-static void record_learn(struct engine *engine, const struct record *record, uint64_t ns) {
+static void record_learn(struct order *order, const struct record *record, uint64_t ns) {
     if (record->kind == RECORD_LAUNCH)
-        cost_learn(&engine->cost, record->launch.opcode, launch_dtype(&record->launch), record->weight,
+        cost_learn(&order->cost, record->launch.opcode, launch_dtype(&record->launch), record->weight,
                    record->launch.factor, ns);
 }
 
-static void submitter_abandon(struct engine *engine, struct stream *stream) {
+static void submitter_abandon(struct order *order, struct stream *stream) {
     if (stream->begun)
-        engine->device->vtable->abandon(engine->device, stream->begun);
+        order->device->vtable->abandon(order->device, stream->begun);
     stream->begun = NULL;
 }
 
 /* It has been computed for as long as an operation may be. */
-static void submitter_stop(struct engine *engine, struct stream *stream, const struct launch *launch) {
+static void submitter_stop(struct order *order, struct stream *stream, const struct launch *launch) {
     uint32_t none = STATUS_OK;
     if (atomic_compare_exchange_strong(&launch->report->code, &none, STATUS_LIMIT))
         launch->report->value = (int64_t)(stream->worked_ns / 1000000);
-    submitter_abandon(engine, stream);
+    submitter_abandon(order, stream);
 }
 
 /* On a device whose launches can be left. True: this one has been. */
-static bool submitter_launch_part(struct engine *engine, struct stream *stream, const struct record *record,
+static bool submitter_launch_part(struct order *order, struct stream *stream, const struct record *record,
                                   struct turn *turn) {
     const struct launch *launch = &record->launch;
     struct device_turn part = {.cancelled = &stream->cancelled,
-                               .wanted = &engine->wanted,
+                               .wanted = &order->wanted,
                                .turn_ns = turn->brief ? 0 : SUBMITTER_PART_NS,
                                .shared = turn->shared,
-                               .progress = &engine->pieces};
+                               .progress = &order->pieces};
     struct fault fault;
-    if (submitter_skips(engine, stream)) {
-        submitter_abandon(engine, stream);
+    if (submitter_skips(order, stream)) {
+        submitter_abandon(order, stream);
         return false;
     }
     if (!stream->begun && (record->sequence == 0 || record->sequence != stream->worked))
@@ -125,57 +125,67 @@ static bool submitter_launch_part(struct engine *engine, struct stream *stream, 
         part.most_ns = turn->most_ns > stream->worked_ns ? turn->most_ns - stream->worked_ns : 1;
     bool fresh = !stream->begun;
     stream->launch_ns = fresh ? 0 : stream->launch_ns;
-    if (engine->device->vtable->launch_part(engine->device, launch, &part, &stream->begun, &fault) != STATUS_OK)
-        engine_latch(engine, &fault);
+    if (order->device->vtable->launch_part(order->device, launch, &part, &stream->begun, &fault) != STATUS_OK)
+        order_latch(order, &fault);
     if (!part.used_ns)
         return false;
     if (fresh)
-        stream->begun_ns = engine_clock() - part.used_ns;
+        stream->begun_ns = clock_now() - part.used_ns;
     turn->cost += part.used_ns;
     stream->worked = record->sequence;
     stream->worked_ns += part.used_ns;
     stream->launch_ns += part.used_ns;
     if (stream->begun && limited && stream->worked_ns >= turn->most_ns)
-        submitter_stop(engine, stream, launch);
+        submitter_stop(order, stream, launch);
     else if (!stream->begun)
-        record_learn(engine, record, stream->launch_ns);
-    if (submitter_skips(engine, stream))
-        submitter_abandon(engine, stream);
+        record_learn(order, record, stream->launch_ns);
+    if (submitter_skips(order, stream))
+        submitter_abandon(order, stream);
     return stream->begun;
 }
 
-static void submitter_launch_kernel(struct engine *engine, struct stream *stream, const struct kernel_launch *launch) {
-    const struct device_vtable *vtable = engine->device->vtable;
+static void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch) {
+    const struct device_vtable *vtable = order->device->vtable;
     struct device_stream *device_stream = NULL;
     struct fault fault;
-    if (!submitter_may_launch(engine, stream, &device_stream))
+    if (!submitter_may_launch(order, stream, &device_stream))
         return;
-    flight_note(&engine->flight, stream, stream->executed + 1, launch->name);
-    if (vtable->kernels->launch(engine->device, device_stream, launch, &fault) != STATUS_OK)
-        engine_latch(engine, &fault);
+    flight_note(&order->flight, &stream->completed, stream->executed + 1, launch->name);
+    if (vtable->kernels->launch(order->device, device_stream, launch, &fault) != STATUS_OK)
+        order_latch(order, &fault);
 }
 
-static void submitter_launch_record(struct engine *engine, struct stream *stream, const struct record *record,
+static void submitter_launch_record(struct order *order, struct stream *stream, const struct record *record,
                                     struct turn *turn) {
     if (record->kind == RECORD_KERNEL)
-        submitter_launch_kernel(engine, stream, &record->kernel);
-    else if (engine->device->vtable->launch_part)
-        turn->left = submitter_launch_part(engine, stream, record, turn);
+        submitter_launch_kernel(order, stream, &record->kernel);
+    else if (order->device->vtable->launch_part)
+        turn->left = submitter_launch_part(order, stream, record, turn);
     else
-        submitter_launch(engine, stream, &record->launch);
+        submitter_launch(order, stream, &record->launch);
 }
 
-static void submitter_launch_traced(struct engine *engine, struct stream *stream, const struct record *record,
+static void submitter_launch_traced(struct order *order, struct stream *stream, const struct record *record,
                                     struct turn *turn) {
-    struct device_stream *device_stream;
+    struct device_stream *device_stream = NULL;
     struct trace_mark mark;
-    if (!submitter_may_launch(engine, stream, &device_stream)) {
-        submitter_abandon(engine, stream);
+    if (!submitter_may_launch(order, stream, &device_stream)) {
+        submitter_abandon(order, stream);
         return;
     }
-    trace_before(engine, stream, &mark);
-    submitter_launch_record(engine, stream, record, turn);
-    trace_after(engine, stream, record, &mark);
+    bool kernel = record->kind == RECORD_KERNEL;
+    const struct trace_launch launch = {.session = stream->session,
+                                        .sequence = record->sequence,
+                                        .stream = stream->id,
+                                        .role = stream->role,
+                                        .number = stream->executed + 1,
+                                        .enqueued_ns = record->enqueued_ns,
+                                        .launch = kernel ? NULL : &record->launch,
+                                        .kernel = kernel ? record->kernel.name : NULL,
+                                        .label = record_label(record)};
+    trace_before(&order->trace, device_stream, stream->begun, &mark);
+    submitter_launch_record(order, stream, record, turn);
+    trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
 }
 
 /* The first mark of a stream that stands for this number, where it is: or what was put on the device last before it. NULL with
@@ -193,60 +203,62 @@ static struct device_event *mark_event(const struct stream *stream, uint64_t num
 
 /* Makes what follows on the stream wait, on the device, for another one's records up to a number, which are there; and not for
  * what has been put there since, if there is a mark between. */
-static void submitter_order(struct engine *engine, struct stream *stream, struct stream *other, uint64_t number) {
-    const struct device_async *async = engine->device->vtable->async;
+static void submitter_order(struct order *order, struct stream *stream, struct stream *other, uint64_t number) {
+    const struct device_async *async = order->device->vtable->async;
     struct device_event *event;
     struct fault fault;
     bool marked;
-    if (!other->device_stream || !submitter_device_stream(engine, stream))
+    if (!other->device_stream || !submitter_device_stream(order, stream))
         return;
     stream->unmarked = true;
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&order->lock);
     event = mark_event(other, number, &marked);
-    int waits = marked && event ? async->event_wait(engine->device, stream->device_stream, event, &fault) : STATUS_OK;
-    pthread_mutex_unlock(&engine->lock);
+    int waits = marked && event ? async->event_wait(order->device, stream->device_stream, event, &fault) : STATUS_OK;
+    pthread_mutex_unlock(&order->lock);
     if (waits != STATUS_OK)
-        engine_latch(engine, &fault);
+        order_latch(order, &fault);
     if (marked)
         return;
-    int code = async->event_record(engine->device, other->device_stream, &event, &fault);
+    int code = async->event_record(order->device, other->device_stream, &event, &fault);
     if (code == STATUS_OK) {
-        code = async->event_wait(engine->device, stream->device_stream, event, &fault);
-        async->event_release(engine->device, event);
+        code = async->event_wait(order->device, stream->device_stream, event, &fault);
+        async->event_release(order->device, event);
     }
     if (code != STATUS_OK)
-        engine_latch(engine, &fault);
+        order_latch(order, &fault);
 }
 
 /* False: the point has not even been executed, or it is reached outside the device. */
-static bool submitter_wait(struct engine *engine, struct stream *stream, const struct record *record) {
+static bool submitter_wait(struct order *order, struct stream *stream, const struct record *record) {
     struct stream *other = record->wait.stream;
     if (point_reached(other, record->wait.number) ||
-        atomic_load_explicit(&engine->broken, memory_order_relaxed)) /* nothing runs any more */
+        atomic_load_explicit(&order->broken, memory_order_relaxed)) /* nothing runs any more */
         return true;
-    if (!engine->device->vtable->async || other->executed < record->wait.number)
+    if (!order->device->vtable->async || other->executed < record->wait.number)
         return false;
-    submitter_order(engine, stream, other, record->wait.number);
+    submitter_order(order, stream, other, record->wait.number);
     return true;
 }
 
 /* Runs the stream's next record, or puts it on the device; false when it waits for another stream. */
-static bool submitter_step(struct engine *engine, struct stream *stream, struct record *record, struct turn *turn) {
+static bool submitter_step(struct order *order, struct stream *stream, struct record *record, struct turn *turn) {
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
     case RECORD_KERNEL:
         atomic_store_explicit(&stream->running, record, memory_order_relaxed);
         if (!stream->begun)
-            history_note(&engine->history, stream, record);
-        if (trace_is_on(&engine->trace) && trace_wants(&engine->trace, stream))
-            submitter_launch_traced(engine, stream, record, turn);
+            history_note(&order->history, &stream->completed, stream->executed + 1, stream->session, record->sequence,
+                         record->kind == RECORD_LAUNCH ? record->launch.opcode : 0,
+                         record->kind == RECORD_LAUNCH ? NULL : record->kernel.name, record_label(record));
+        if (trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session))
+            submitter_launch_traced(order, stream, record, turn);
         else
-            submitter_launch_record(engine, stream, record, turn);
+            submitter_launch_record(order, stream, record, turn);
         return true;
     case RECORD_WAIT:
-        return submitter_wait(engine, stream, record);
+        return submitter_wait(order, stream, record);
     case RECORD_TAINT:
-        if (!engine->device->vtable->async) /* else the reaper does */
+        if (!order->device->vtable->async) /* else the reaper does */
             taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
         return true;
     case RECORD_CHUNK:
@@ -269,13 +281,13 @@ static void turn_note(struct turn *turn, const struct record *record) {
 }
 
 /* On devices that run later, so much is put on them in advance. Beyond it a launch might block the submitter. */
-static bool submitter_far_ahead(const struct engine *engine, const struct stream *stream) {
-    if (!engine->device->vtable->async)
+static bool submitter_far_ahead(const struct order *order, const struct stream *stream) {
+    if (!order->device->vtable->async)
         return false;
     uint64_t ahead = stream->executed - atomic_load(&stream->completed);
     return ahead >= SUBMITTER_AHEAD ||
            (ahead >= SUBMITTER_AHEAD_LEAST &&
-            atomic_load_explicit(&engine->ahead, memory_order_relaxed) >= SUBMITTER_AHEAD_ALL);
+            atomic_load_explicit(&order->ahead, memory_order_relaxed) >= SUBMITTER_AHEAD_ALL);
 }
 
 /* Where launches have run when they return, this makes them known. */
@@ -291,43 +303,43 @@ static bool record_launches(const struct record *record) {
 
 /* On devices that run later the reaper sees how long it ran. Elsewhere a launch in parts has been `measured`, and learned from:
  * between the parts others may have run. */
-static void submitter_note(struct engine *engine, const struct stream *stream, const struct record *record,
+static void submitter_note(struct order *order, const struct stream *stream, const struct record *record,
                            uint64_t launched_ns, uint32_t weight, bool measured) {
-    bool async = engine->device->vtable->async;
-    uint64_t ran_ns = async ? 0 : measured ? stream->launch_ns : engine_clock() - launched_ns;
-    if (!async && !measured && !submitter_skips(engine, stream))
-        record_learn(engine, record, ran_ns);
-    if (!submitter_skips(engine, stream)) /* else it may not have run */
-        samples_note(&engine->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0,
-                     ran_ns, weight);
+    bool async = order->device->vtable->async;
+    uint64_t ran_ns = async ? 0 : measured ? stream->launch_ns : clock_now() - launched_ns;
+    if (!async && !measured && !submitter_skips(order, stream))
+        record_learn(order, record, ran_ns);
+    if (!submitter_skips(order, stream)) /* else it may not have run */
+        samples_note(&order->samples, launched_ns > record->enqueued_ns ? launched_ns - record->enqueued_ns : 0, ran_ns,
+                     weight);
 }
 
-static void submitter_turn(struct engine *engine, struct stream *stream, uint64_t published, struct turn *turn) {
-    bool async = engine->device->vtable->async;
+static void submitter_turn(struct order *order, struct stream *stream, uint64_t published, struct turn *turn) {
+    bool async = order->device->vtable->async;
     uint64_t executed = stream->executed;
     int kernels = 0;
     for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
         struct record *record =
-            engine_next_record(stream, &stream->head, &stream->head_used, async ? NULL : &turn->chunks);
+            stream_next_record(stream, &stream->head, &stream->head_used, async ? NULL : &turn->chunks);
         uint32_t sample =
             stream->begun ? stream->begun_sample : 0; /* for how many its times stand; 0: they are not taken */
         uint64_t launched_ns = stream->begun_ns, cost = turn->cost;
-        if (submitter_far_ahead(engine, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
+        if (submitter_far_ahead(order, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
             turn->blocked = true;
             break;
         }
         if (record_launches(record) && !stream->begun) {
-            struct sampler *sampler = samples_of(&engine->samples, record, async);
+            struct sampler *sampler = samples_of(&order->samples, record->weight, async);
             if (!sampler_due(sampler) || turn->full) {
                 sampler->since++;
             } else if (async && turn->moved) {
                 break; /* an event before it and one behind it tell how long it runs */
             } else {
-                sample = samples_take(&engine->samples, sampler, async);
-                launched_ns = engine_clock();
+                sample = samples_take(&order->samples, sampler, async);
+                launched_ns = clock_now();
             }
         }
-        if (!submitter_step(engine, stream, record, turn)) {
+        if (!submitter_step(order, stream, record, turn)) {
             turn->blocked = true;
             break;
         }
@@ -339,7 +351,7 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         if (estimated)
             turn->cost += record->weight;
         if (sample)
-            submitter_note(engine, stream, record, launched_ns, sample, !estimated);
+            submitter_note(order, stream, record, launched_ns, sample, !estimated);
         if (async)
             turn_note(turn, record);
         turn->weight += record->weight;
@@ -348,18 +360,18 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
         turn->moved = true;
         kernels += record->kind == RECORD_KERNEL;
         if (!async)
-            stream_count(stream, record, submitter_skips(engine, stream));
+            stream_count(stream, record, submitter_skips(order, stream));
         if ((!async && submitter_complete(stream, turn)) || turn->cost >= SUBMITTER_TURN_NS ||
             (async &&
              (sample || kernels == SUBMITTER_TURN_KERNELS || stream->executed == atomic_load(&stream->watched))) ||
-            engine->samples.count == SAMPLES_MAX) {
+            order->samples.count == SAMPLES_MAX) {
             turn->sample_weight = sample;
             break;
         }
     }
     if (async) {
-        atomic_fetch_add_explicit(&engine->ahead, stream->executed - executed, memory_order_relaxed);
-        turn->mark = turn->moved ? reaper_mark(engine, stream) : (struct stream_mark){0};
+        atomic_fetch_add_explicit(&order->ahead, stream->executed - executed, memory_order_relaxed);
+        turn->mark = turn->moved ? reaper_mark(order, stream) : (struct stream_mark){0};
         if (turn->mark.event) {
             turn->mark.span = turn->span;
             turn->mark.began_ns = turn->began_ns;
@@ -372,113 +384,113 @@ static void submitter_turn(struct engine *engine, struct stream *stream, uint64_
     turn->signalled = stream_watched(stream, stream->executed) || turn->signalled;
 }
 
-void submitter_enqueue(struct engine *engine, struct stream *stream) {
-    const struct stream *turn = engine->turn;
-    turns_enqueue(&engine->run, stream);
+void submitter_enqueue(struct order *order, struct stream *stream) {
+    const struct stream *turn = order->turn;
+    turns_enqueue(&order->run, stream);
     if (turn && (turn->group != stream->group || stream->priority < turn->priority))
-        atomic_store_explicit(&engine->wanted, true, memory_order_relaxed);
-    atomic_store_explicit(&engine->work_hint, true, memory_order_relaxed);
+        atomic_store_explicit(&order->wanted, true, memory_order_relaxed);
+    atomic_store_explicit(&order->work_hint, true, memory_order_relaxed);
 }
 
 /* Where launches have run when they return, the device was at the turn's stream all the time. */
-static void submitter_book_time(struct engine *engine, struct stream *stream, const struct turn *turn) {
-    bool async = engine->device->vtable->async;
-    uint64_t ns = engine->turn_end_ns - turn->began_ns;
+static void submitter_book_time(struct order *order, struct stream *stream, const struct turn *turn) {
+    bool async = order->device->vtable->async;
+    uint64_t ns = order->turn_end_ns - turn->began_ns;
     if (!async) {
         stream->device_ns += ns;
-        engine->busy_ns += ns;
+        order->busy_ns += ns;
     }
-    if (engine->samples.count)
-        samples_book(&engine->samples, &engine->queue_time, async ? NULL : &engine->run_time);
+    if (order->samples.count)
+        samples_book(&order->samples, &order->queue_time, async ? NULL : &order->run_time);
 }
 
 /* What the turn's share is charged. A device that says how long launches took is at nothing else meanwhile: so it is the time,
  * and nobody pays for what the estimates have learned from others' launches. */
-static uint64_t submitter_turn_cost(const struct engine *engine, const struct stream *stream, const struct turn *turn) {
-    if (engine->device->vtable->launch_part)
-        return engine->turn_end_ns - turn->began_ns;
+static uint64_t submitter_turn_cost(const struct order *order, const struct stream *stream, const struct turn *turn) {
+    if (order->device->vtable->launch_part)
+        return order->turn_end_ns - turn->began_ns;
     bool skipped =
         atomic_load_explicit(&stream->cancelled, memory_order_relaxed); /* and so is what it would have cost */
     return (skipped ? 0 : turn->cost) + SUBMITTER_TURN_COST_NS;
 }
 
 /* Books a turn, with the lock held. */
-static void submitter_book(struct engine *engine, struct stream *stream, struct run_share *share,
+static void submitter_book(struct order *order, struct stream *stream, struct run_share *share,
                            const struct turn *turn) {
-    engine->run_weight -= turn->weight;
-    turns_end(&engine->run, share, turn->moved || turn->left ? submitter_turn_cost(engine, stream, turn) : 0);
-    engine_return_chunks(engine, turn->chunks);
-    submitter_book_time(engine, stream, turn);
+    order->run_weight -= turn->weight;
+    turns_end(&order->run, share, turn->moved || turn->left ? submitter_turn_cost(order, stream, turn) : 0);
+    order_return_chunks(order, turn->chunks);
+    submitter_book_time(order, stream, turn);
     if (turn->mark.number)
-        reaper_take(engine, stream, turn->mark);
+        reaper_take(order, stream, turn->mark);
     if (turn->signalled)
-        engine_signal(engine, stream);
-    if (turn->signalled || atomic_load_explicit(&engine->broken, memory_order_relaxed))
-        engine_tell(engine);
+        order_signal(order, stream);
+    if (turn->signalled || atomic_load_explicit(&order->broken, memory_order_relaxed))
+        order_tell(order);
 }
 
-static void submitter_enqueue_all(struct engine *engine, struct stream **list) {
+static void submitter_enqueue_all(struct order *order, struct stream **list) {
     for (struct stream *stream = *list, *next; stream; stream = next) {
         next = stream->run_next;
-        submitter_enqueue(engine, stream);
+        submitter_enqueue(order, stream);
     }
     *list = NULL;
 }
 
-static void submitter_set_aside(struct engine *engine, struct stream *stream) {
-    stream->run_next = engine->blocked;
-    engine->blocked = stream;
+static void submitter_set_aside(struct order *order, struct stream *stream) {
+    stream->run_next = order->blocked;
+    order->blocked = stream;
 }
 
 /* Whether more than one session has had turns of late. */
-static bool submitter_shares(struct engine *engine, const struct stream *stream) {
-    if (engine->turn_group != stream->group)
-        engine->shared_ns = engine->turn_end_ns;
-    engine->turn_group = stream->group;
-    return engine->turn_end_ns - engine->shared_ns < SUBMITTER_SHARED_NS;
+static bool submitter_shares(struct order *order, const struct stream *stream) {
+    if (order->turn_group != stream->group)
+        order->shared_ns = order->turn_end_ns;
+    order->turn_group = stream->group;
+    return order->turn_end_ns - order->shared_ns < SUBMITTER_SHARED_NS;
 }
 
 /* Blocked streams are set aside and tried again when something has moved, here or outside. When only such are left the
- * role is given up, and whoever makes the awaited point happen kicks the engine. */
-void submitter_run(struct engine *engine, bool brief) {
-    submitter_enqueue_all(engine, &engine->blocked);
-    engine->outside_moved = false;
+ * role is given up, and whoever makes the awaited point happen kicks. */
+void submitter_run(struct order *order, bool brief) {
+    submitter_enqueue_all(order, &order->blocked);
+    order->outside_moved = false;
     struct run_share *share;
     struct stream *stream;
-    engine->turn_end_ns = engine->run.first ? engine_clock() : 0;
-    while ((stream = turns_begin(&engine->run, &share))) {
+    order->turn_end_ns = order->run.first ? clock_now() : 0;
+    while ((stream = turns_begin(&order->run, &share))) {
         uint64_t published = stream->published;
-        struct turn turn = {.shared = submitter_shares(engine, stream),
+        struct turn turn = {.shared = submitter_shares(order, stream),
                             .brief = brief,
                             .full = stream->marks_count == STREAM_MARKS,
-                            .began_ns = engine->turn_end_ns,
+                            .began_ns = order->turn_end_ns,
                             .most_ns = share->operation_ns};
-        bool wanted = brief || turns_wanted(&engine->run, share, stream);
-        atomic_store_explicit(&engine->wanted, wanted, memory_order_relaxed);
-        engine->turn = stream;
+        bool wanted = brief || turns_wanted(&order->run, share, stream);
+        atomic_store_explicit(&order->wanted, wanted, memory_order_relaxed);
+        order->turn = stream;
         atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
-        pthread_mutex_unlock(&engine->lock);
-        submitter_turn(engine, stream, published, &turn);
-        pthread_mutex_lock(&engine->lock);
-        engine->turn = NULL;
-        engine->turn_end_ns = engine_clock(); /* with the lock held: whoever has looked before has seen less */
-        submitter_book(engine, stream, share, &turn);
-        bool outside_moved = engine->outside_moved; /* perhaps just after this stream was found blocked */
-        engine->outside_moved = false;
+        pthread_mutex_unlock(&order->lock);
+        submitter_turn(order, stream, published, &turn);
+        pthread_mutex_lock(&order->lock);
+        order->turn = NULL;
+        order->turn_end_ns = clock_now(); /* with the lock held: whoever has looked before has seen less */
+        submitter_book(order, stream, share, &turn);
+        bool outside_moved = order->outside_moved; /* perhaps just after this stream was found blocked */
+        order->outside_moved = false;
         if (turn.moved || outside_moved)
-            submitter_enqueue_all(engine, &engine->blocked);
+            submitter_enqueue_all(order, &order->blocked);
         if (turn.blocked && !outside_moved)
-            submitter_set_aside(engine, stream);
+            submitter_set_aside(order, stream);
         else if (turn.left)
-            turns_enqueue_first(&engine->run, stream);
+            turns_enqueue_first(&order->run, stream);
         else if (stream->executed < stream->published)
-            submitter_enqueue(engine, stream);
+            submitter_enqueue(order, stream);
         else
             stream->runnable = false;
         if (brief && turn.left)
             return;
     }
-    atomic_store_explicit(&engine->work_hint, false, memory_order_relaxed);
+    atomic_store_explicit(&order->work_hint, false, memory_order_relaxed);
 }
 
 static inline void spin_pause(void) {
@@ -490,57 +502,57 @@ static inline void spin_pause(void) {
 }
 
 /* Waits a moment for work without the lock; only where another core can bring it. */
-static void submitter_spin(struct engine *engine) {
-    uint64_t end = engine_clock() + SUBMITTER_SPIN_NS;
+static void submitter_spin(struct order *order) {
+    uint64_t end = clock_now() + SUBMITTER_SPIN_NS;
     do {
         for (int i = 0; i < 64; i++) {
-            if (atomic_load_explicit(&engine->work_hint, memory_order_relaxed))
+            if (atomic_load_explicit(&order->work_hint, memory_order_relaxed))
                 return;
             spin_pause();
         }
-    } while (engine_clock() < end);
+    } while (clock_now() < end);
 }
 
 /* With the lock held. The role is taken meanwhile: work that comes is found afterwards. */
-static void submitter_trim(struct engine *engine) {
-    engine->trim_due = false;
-    if (engine->submitting || atomic_load(&engine->broken))
+static void submitter_trim(struct order *order) {
+    order->trim_due = false;
+    if (order->submitting || atomic_load(&order->broken))
         return;
-    engine->submitting = true;
-    pthread_mutex_unlock(&engine->lock);
-    engine->device->vtable->async->trim(engine->device);
-    pthread_mutex_lock(&engine->lock);
-    engine->submitting = false;
+    order->submitting = true;
+    pthread_mutex_unlock(&order->lock);
+    order->device->vtable->async->trim(order->device);
+    pthread_mutex_lock(&order->lock);
+    order->submitting = false;
 }
 
 void *submitter_main(void *argument) {
-    struct engine *engine = argument;
+    struct order *order = argument;
     cpu_set_t cpus;
     thread_begin("submitter");
     bool spin = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) > 1;
-    pthread_mutex_lock(&engine->lock);
-    while (!engine->stopping) {
-        bool work = engine->run.first || engine->outside_moved;
-        if (work && !engine->submitting) {
-            engine->submitting = true;
-            submitter_run(engine, false);
-            engine->submitting = false;
+    pthread_mutex_lock(&order->lock);
+    while (!order->stopping) {
+        bool work = order->run.first || order->outside_moved;
+        if (work && !order->submitting) {
+            order->submitting = true;
+            submitter_run(order, false);
+            order->submitting = false;
             if (spin) {
-                pthread_mutex_unlock(&engine->lock);
-                submitter_spin(engine);
-                pthread_mutex_lock(&engine->lock);
+                pthread_mutex_unlock(&order->lock);
+                submitter_spin(order);
+                pthread_mutex_lock(&order->lock);
             }
             continue;
         }
-        if (engine->trim_due) {
-            submitter_trim(engine);
+        if (order->trim_due) {
+            submitter_trim(order);
             continue;
         }
-        engine->submitter_asleep = true;
-        pthread_cond_wait(&engine->work, &engine->lock);
-        engine->submitter_asleep = false;
+        order->submitter_asleep = true;
+        pthread_cond_wait(&order->work, &order->lock);
+        order->submitter_asleep = false;
     }
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&order->lock);
     thread_end();
     return NULL;
 }

@@ -33,8 +33,8 @@ static struct check check_no_memory = {
     .message = "the daemon is out of host memory",
 };
 
-struct check *check_failed(const struct failure *cause) {
-    struct check *check = check_blank(cause->operation, cause->label, cause->sequence);
+struct check *check_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence) {
+    struct check *check = check_blank(operation, label, sequence);
     if (!check)
         return check_ref(&check_no_memory);
     check->code = cause->code;
@@ -61,26 +61,24 @@ enum status check_code(const struct check *check) {
     return (enum status)atomic_load_explicit(&check->report->code, memory_order_acquire);
 }
 
-struct failure *check_failure(const struct check *check) {
-    struct fault fault;
+void check_fault(const struct check *check, struct fault *fault) {
     const struct report *report = check->report;
     if (!check->reports)
-        fault_set(&fault, check->code, "%s", check->message);
+        fault_set(fault, check->code, "%s", check->message);
     else if (check_code(check) == STATUS_LIMIT)
-        fault_set(&fault, STATUS_LIMIT,
+        fault_set(fault, STATUS_LIMIT,
                   "it was stopped after %.1f s on the device: an operation may take no longer (operation-time)",
                   (double)report->value / 1e3);
     else if (check->launch)
-        fault_set(&fault, check_code(check), "the device refuses the launch: %s (its error %" PRId64 ")",
+        fault_set(fault, check_code(check), "the device refuses the launch: %s (its error %" PRId64 ")",
                   status_text((int)check_code(check)), report->value);
     else if (check->axis < 0)
-        fault_set(&fault, check_code(check), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
+        fault_set(fault, check_code(check), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
                   report->value, report->position, report->limit);
     else
-        fault_set(&fault, check_code(check),
+        fault_set(fault, check_code(check),
                   "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,
                   report->value, report->position, check->axis, report->limit);
-    return failure_create(&fault, check->operation, check->label, check->sequence);
 }
 
 struct taint *taint_create(void) {

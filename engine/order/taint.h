@@ -12,16 +12,16 @@
 
 #include <stdatomic.h>
 
-#include "engine/order/failure.h"
-#include "engine/session/reports.h"
+#include "engine/device/launch.h"
+#include "engine/order/reports.h"
 
 struct check {
     _Atomic unsigned references;
     struct reports *reports; /* where `report` came from; NULL: it failed outside the device, with `code` */
     struct report *report;
     enum status code;
-    char operation[FAILURE_OPERATION_MAX + 1];
-    char label[FAILURE_LABEL_MAX + 1];
+    char operation[OPERATION_NAME_MAX + 1];
+    char label[OPERATION_LABEL_MAX + 1];
     uint64_t sequence;
     int axis;
     bool launch; /* it is about a user kernel's launch, of which the report's value is the device's own number for it */
@@ -41,13 +41,13 @@ enum taint_state { TAINT_OPEN, TAINT_CLEAR, TAINT_FAILED };
 struct check *check_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
                            int axis);
 /* A check that has failed already, from outside the device. Never NULL: out of memory, a static one stands in. */
-struct check *check_failed(const struct failure *cause);
+struct check *check_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence);
 struct check *check_ref(struct check *check);
 void check_unref(struct check *check);
 /* STATUS_OK: no launch has complained. Once these have run. */
 enum status check_code(const struct check *check);
-/* The failure that a failed check means. */
-struct failure *check_failure(const struct check *check);
+/* What a failed check means, in words. */
+void check_fault(const struct check *check, struct fault *fault);
 
 struct taint *taint_create(void);
 struct taint *taint_ref(struct taint *taint);

@@ -4,8 +4,8 @@
  * after a pause starts where the others are, with nothing saved up. Within a share its sessions take turns (struct
  * run_group), and within a session its streams.
  *
- * Shares and groups are recycled but never freed before the engine: cancelled streams may still be in one. All of it
- * under the engine's submit lock. */
+ * Shares and groups are recycled but never freed before the order: cancelled streams may still be in one. All of it
+ * under the order's lock. */
 #pragma once
 
 #include "engine/order/stream.h"

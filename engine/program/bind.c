@@ -14,7 +14,8 @@ static int output_allocate(struct binding *binding, struct tensor *out) {
     int64_t bytes = type_bytes(&out->type);
     if (bytes == 0)
         return STATUS_OK;
-    int code = session_storage(binding->session, (uint64_t)bytes, binding->stream, &out->storage, &binding->fault);
+    int code =
+        ledger_storage(&binding->session->ledger, (uint64_t)bytes, binding->stream, &out->storage, &binding->fault);
     if (code != STATUS_OK)
         return code;
     return plan_wait_memory(binding->stream, out->storage, &binding->fault);
@@ -66,7 +67,7 @@ static int wait_for_inputs(struct binding *binding) {
 }
 
 bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to) {
-    const struct device *device = binding->engine->device;
+    const struct device *device = binding->order->device;
     const struct op_kernel *kernel = device->vtable->operations[binding->request->opcode];
     return kernel->converts && kernel->converts(device, binding->request->opcode, from, to);
 }
@@ -80,16 +81,17 @@ int bind_input(struct binding *binding, unsigned i, struct view *view) {
         view->as = dtype;
         return STATUS_OK;
     }
-    return view_cast(binding->session, binding->stream, view, dtype, &binding->fault);
+    return view_cast(&binding->session->ledger, binding->stream, view, dtype, &binding->fault);
 }
 
-void bind_finish_views(struct binding *binding, struct view *views, unsigned count) {
+void bind_finish_views(struct view *views, unsigned count) {
     for (unsigned i = 0; i < count; i++)
-        view_finish(binding->engine, &views[i]);
+        view_finish(&views[i]);
 }
 
 struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs) {
-    struct plan plan = {.opcode = binding->request->opcode, .n_inputs = n_inputs, .out = out};
+    struct plan plan = {
+        .opcode = binding->request->opcode, .ledger = &binding->session->ledger, .n_inputs = n_inputs, .out = out};
     for (unsigned i = 0; i < n_inputs; i++)
         plan.inputs[i] = &views[i];
     return plan;
@@ -101,7 +103,7 @@ static int bind_create(struct binding *binding) {
     struct plan plan = bind_plan(binding, &out, NULL, 0);
     plan.attributes = binding->attributes;
     plan.attributes.n_ints = binding->info->ints_min; /* without the shape, which is the last one */
-    plan.weight = plan_weight(binding->engine, &out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
+    plan.weight = plan_weight(&binding->order->cost, &out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
     if (plan.opcode != OP_EYE)
         view_merge((struct view *const[]){&out}, 1);
     return plan_push(binding->stream, &plan, &binding->fault);
@@ -128,7 +130,7 @@ static int bind_elementwise_plain(struct binding *binding) {
     for (unsigned i = 0; i < n_inputs; i++)
         view_flat(&views[i], binding->inputs[i], elements);
     struct plan plan = bind_plan(binding, &out, views, n_inputs);
-    plan.weight = cost_pass(&binding->engine->cost, (double)elements * (double)(2 * dtype_size(out.dtype)));
+    plan.weight = cost_pass(&binding->order->cost, (double)elements * (double)(2 * dtype_size(out.dtype)));
     return plan_push(binding->stream, &plan, &binding->fault);
 }
 
@@ -147,11 +149,11 @@ static int bind_elementwise(struct binding *binding) {
     }
     if (code == STATUS_OK) {
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
-        plan.weight = plan_weight(binding->engine, &out, NULL) * 4;
+        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * 4;
         view_merge(all, (int)n_inputs + 1);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
-    bind_finish_views(binding, views, made);
+    bind_finish_views(views, made);
     return code;
 }
 
@@ -180,7 +182,7 @@ static int bind_copies(struct binding *binding) {
         slice.shape[axis] = in.shape[axis];
         slice.data = out.data + position * out.strides[axis] * (int64_t)dtype_size(out.dtype);
         position += in.shape[axis];
-        code = view_copy(binding->stream, slice, in, &binding->fault);
+        code = view_copy(&binding->session->ledger, binding->stream, slice, in, &binding->fault);
     }
     return code;
 }
@@ -203,7 +205,8 @@ static bool bind_view_shared(struct binding *binding) {
 
 static int bind_view_copied(struct binding *binding) {
     struct tensor *out = binding->output;
-    int code = view_materialise(binding->session, binding->stream, binding->inputs[0], &out->storage, &binding->fault);
+    int code = view_materialise(&binding->session->ledger, binding->stream, binding->inputs[0], &out->storage,
+                                &binding->fault);
     layout_contiguous(out->type.rank, out->type.shape, out->strides);
     out->offset = 0;
     out->contiguous = true;
@@ -280,7 +283,7 @@ static bind_function *const bind_parts[] = {
 };
 
 static int bind_supported(struct binding *binding) {
-    struct device *device = binding->engine->device;
+    struct device *device = binding->order->device;
     const struct op_request *request = binding->request;
     const struct op_kernel *kernel = device->vtable->operations[request->opcode];
     if (!kernel || kernel->parts)
@@ -293,12 +296,12 @@ static int bind_supported(struct binding *binding) {
     if (!kernel->needs)
         return STATUS_OK;
     int code = kernel->needs(device, dtype, &binding->fault);
-    cost_follow(&binding->engine->cost, device); /* it may have loaded a library, and know more by now */
+    cost_follow(&binding->order->cost, device); /* it may have loaded a library, and know more by now */
     return code;
 }
 
 static int bind_compute(struct binding *binding) {
-    enum op_parts parts = binding->engine->device->vtable->operations[binding->request->opcode]->parts;
+    enum op_parts parts = binding->order->device->vtable->operations[binding->request->opcode]->parts;
     bool in_place = binding->request->consume && binding->info->family == OP_FAMILY_ELEMENTWISE &&
                     binding->request->opcode != OP_COPY && output_in_place(binding);
     int code = wait_for_inputs(binding);
@@ -317,8 +320,7 @@ static int bind_compute(struct binding *binding) {
 static bool bind_is_long(const struct binding *binding) {
     static const double long_elements = 1 << 20, long_products = 1 << 24;
     const struct op_request *request = binding->request;
-    const struct tenant *tenant = binding->session->tenant;
-    if (!tenant || !tenant->limits.operation_ns || !binding->engine->device->vtable->launch_part)
+    if (!binding->stream->group->share->operation_ns || !binding->order->device->vtable->launch_part)
         return false;
     if (binding->info->family == OP_FAMILY_REDUCE || binding->info->family == OP_FAMILY_SORT)
         return (double)type_elements(binding->types[0]) >= long_elements;
@@ -339,7 +341,7 @@ static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
     if (take || is_long) {
         int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
         binding->check =
-            check_create(&binding->engine->reports, binding->info->name, request->label, request->sequence, axis);
+            check_create(&binding->order->reports, binding->info->name, request->label, request->sequence, axis);
         if (!binding->check)
             return plan_no_memory(&binding->fault);
     }

@@ -50,11 +50,11 @@ int bind_reduce(struct binding *binding) {
         memcpy(out.shape, in.shape, sizeof out.shape);
         layout_contiguous(out.rank, out.shape, out.strides);
         struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.weight = plan_weight(binding->engine, &out, &in) * 2 +
-                      (uint64_t)((double)view_elements(&out) * binding->engine->cost.rates.row_ns);
+        plan.weight = plan_weight(&binding->order->cost, &out, &in) * 2 +
+                      (uint64_t)((double)view_elements(&out) * binding->order->cost.rates.row_ns);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
-    view_finish(binding->engine, &in);
+    view_finish(&in);
     return code;
 }
 
@@ -89,10 +89,10 @@ int bind_softmax(struct binding *binding) {
         memcpy(in.strides, space.strides[0], sizeof in.strides);
         memcpy(out.strides, space.strides[1], sizeof out.strides);
         struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.weight = plan_weight(binding->engine, &out, &in) * 8;
+        plan.weight = plan_weight(&binding->order->cost, &out, &in) * 8;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
-    view_finish(binding->engine, &in);
+    view_finish(&in);
     return code;
 }
 
@@ -200,7 +200,7 @@ static int linear_present(struct binding *binding, struct view *views) {
         bias->rank = 1;
         bias->shape[0] = bias->strides[0] = 1;
     }
-    return view_make_contiguous(binding->session, binding->stream, bias, bias->dtype, &binding->fault);
+    return view_make_contiguous(&binding->session->ledger, binding->stream, bias, bias->dtype, &binding->fault);
 }
 
 int bind_matmul(struct binding *binding) {
@@ -221,9 +221,9 @@ int bind_matmul(struct binding *binding) {
         plan.tf32 = binding->session->limits.allow_tf32;
         plan.attributes = binding->attributes;
         plan.weight =
-            cost_product(&binding->engine->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
+            cost_product(&binding->order->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
-    bind_finish_views(binding, views, made);
+    bind_finish_views(views, made);
     return code;
 }

@@ -1,14 +1,35 @@
 /* What the files that bind operations share. */
 #pragma once
 
-#include "engine/program/plan.h"
+#include "engine/program/submit.h"
 #include "engine/session/session_impl.h"
+#include "engine/values/plan.h"
+#include "engine/values/view_copy.h"
+
+/* A checked operation on its way to launches. */
+struct binding {
+    struct session *session;
+    struct order *order;
+    struct stream *stream;
+    const struct op_request *request;
+    const struct op_info *info;
+    struct op_attributes attributes;
+    struct tensor **inputs; /* and their types: as many as the request has */
+    const struct tensor_type **types;
+    struct outputs outputs; /* all bound; types set, storage and the rest to be set */
+    struct tensor *output;  /* the first one */
+    struct check *check;    /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
+    struct taint *step;     /* while the taints of many inputs are settled */
+    struct fault fault;
+};
+/* STATUS_OK with each output's storage, layout and point set; or a code with `binding->fault`, and nothing of it will run. */
+int bind_operation(struct binding *binding);
 
 /* Whether kernels take an input of this dtype as it is, and convert it as they read it. */
 bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to);
 /* A view of input i that the kernel takes: in the dtype that it wants, or in one that it converts. */
 int bind_input(struct binding *binding, unsigned i, struct view *view);
-void bind_finish_views(struct binding *binding, struct view *views, unsigned count);
+void bind_finish_views(struct view *views, unsigned count);
 struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs);
 
 /* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be

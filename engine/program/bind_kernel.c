@@ -9,7 +9,7 @@
 
 struct kernel_binding {
     struct session *session;
-    struct engine *engine;
+    struct order *order;
     struct stream *stream;
     struct kernel *kernel;
     const struct kernel_request *request;
@@ -68,7 +68,7 @@ static int binding_check(struct kernel_binding *binding, struct cause *cause) {
         binding->fault = *request->wrong;
         return (int)binding->fault.code;
     }
-    binding->kernel = kernel_table_find(&binding->session->kernels, request->kernel);
+    binding->kernel = kernel_table_find(binding->session->kernels, request->kernel);
     if (!binding->kernel)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, request->kernel);
     int code = binding_lookup(binding, cause);
@@ -91,8 +91,9 @@ static int output_clear(struct kernel_binding *binding, struct tensor *out, int6
     struct view view = {.storage = out->storage, .data = out->storage->data, .dtype = DTYPE_U8, .rank = 1};
     view.shape[0] = bytes;
     view.strides[0] = 1;
-    struct plan plan = {.opcode = OP_FULL, .out = &view, .attributes = {ints, floats, 2, 1}};
-    plan.weight = plan_weight(binding->stream->engine, &view, NULL);
+    struct plan plan = {
+        .opcode = OP_FULL, .ledger = &binding->session->ledger, .out = &view, .attributes = {ints, floats, 2, 1}};
+    plan.weight = plan_weight(&binding->order->cost, &view, NULL);
     return plan_push(binding->stream, &plan, &binding->fault);
 }
 
@@ -103,7 +104,7 @@ static int output_copy(struct kernel_binding *binding, struct tensor *out, const
         return code;
     view_init(&to, out);
     view_init(&view, from);
-    return view_copy(binding->stream, to, view, &binding->fault);
+    return view_copy(&binding->session->ledger, binding->stream, to, view, &binding->fault);
 }
 
 /* A tensor that the launch consumes and nobody else has, the launch's other arguments included, lends its memory. */
@@ -136,7 +137,8 @@ static int output_make(struct kernel_binding *binding, struct tensor *out, const
     int64_t bytes = type_bytes(type);
     if (bytes == 0)
         return STATUS_OK;
-    int code = session_storage(binding->session, (uint64_t)bytes, binding->stream, &out->storage, &binding->fault);
+    int code =
+        ledger_storage(&binding->session->ledger, (uint64_t)bytes, binding->stream, &out->storage, &binding->fault);
     if (code == STATUS_OK)
         code = plan_wait_memory(binding->stream, out->storage, &binding->fault);
     if (code != STATUS_OK)
@@ -149,7 +151,7 @@ static int input_make(struct kernel_binding *binding, unsigned i) {
     view_init(view, binding->tensors[i]);
     int code = plan_wait_value(binding->stream, binding->tensors[i], &binding->fault);
     if (code == STATUS_OK)
-        code = view_make_contiguous(binding->session, binding->stream, view, view->dtype, &binding->fault);
+        code = view_make_contiguous(&binding->session->ledger, binding->stream, view, view->dtype, &binding->fault);
     return code;
 }
 
@@ -188,7 +190,7 @@ static int binding_make(struct kernel_binding *binding) {
 static void binding_finish_views(struct kernel_binding *binding) {
     for (unsigned i = 0; i < binding->n_views; i++)
         if (binding->request->arguments[i].kind == KERNEL_INPUT)
-            view_finish(binding->engine, &binding->views[i]);
+            view_finish(&binding->views[i]);
 }
 
 /* ---- the launch ---- */
@@ -230,7 +232,7 @@ static int binding_push(struct kernel_binding *binding) {
         bytes += storages[i]->bytes;
     struct record *record;
     int code = plan_push_kernel(binding->stream, storages, n, request->n_arguments,
-                                1000 + cost_pass(&binding->engine->cost, (double)bytes), &record, &binding->fault);
+                                1000 + cost_pass(&binding->order->cost, (double)bytes), &record, &binding->fault);
     if (code != STATUS_OK)
         return code;
     launch_fill(binding, &record->kernel);
@@ -275,7 +277,7 @@ static void binding_done(struct kernel_binding *binding) {
 static int binding_launch(struct kernel_binding *binding) {
     const struct kernel_request *request = binding->request;
     binding->check =
-        check_create(&binding->engine->reports, binding->kernel->name, request->label, request->sequence, 0);
+        check_create(&binding->order->reports, binding->kernel->name, request->label, request->sequence, 0);
     binding->taint = taint_create();
     int code = binding->check && binding->taint ? STATUS_OK : plan_no_memory(&binding->fault);
     struct stream_position before = stream_position(binding->stream);
@@ -330,7 +332,7 @@ static void binding_consume(struct kernel_binding *binding) {
 int session_launch(struct session *session, const struct kernel_request *request) {
     struct kernel_binding binding;
     binding.session = session;
-    binding.engine = session->engine;
+    binding.order = session->order;
     binding.stream = NULL;
     binding.kernel = NULL;
     binding.request = request;
@@ -341,7 +343,7 @@ int session_launch(struct session *session, const struct kernel_request *request
     memset(binding.tensors, 0, sizeof binding.tensors);
     struct cause cause = {0};
     uint64_t last_id = session->last_id;
-    session->engine->refused = NULL;
+    ledger_begin(&session->ledger);
     session_label(session, request->label);
     int code = binding_bind_ids(&binding);
     if (code == STATUS_OK)

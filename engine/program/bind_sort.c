@@ -23,7 +23,7 @@ int bind_sort(struct binding *binding) {
     view_init(&positions, binding->outputs.tensors[1]);
     int code = shape_axis(attributes.axis, x.rank, &axis, &binding->fault);
     if (code == STATUS_OK)
-        code = view_make_contiguous(binding->session, binding->stream, &x, x.dtype, &binding->fault);
+        code = view_make_contiguous(&binding->session->ledger, binding->stream, &x, x.dtype, &binding->fault);
     if (code == STATUS_OK) {
         sort_shape(&x, axis);
         sort_shape(&values, axis);
@@ -32,9 +32,9 @@ int bind_sort(struct binding *binding) {
         plan.further = 1;
         plan.outputs[0] = &positions;
         plan.attributes = binding->attributes;
-        plan.weight = plan_weight(binding->engine, &values, &x) * 4;
+        plan.weight = plan_weight(&binding->order->cost, &values, &x) * 4;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
-    view_finish(binding->engine, &x);
+    view_finish(&x);
     return code;
 }

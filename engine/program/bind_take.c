@@ -30,7 +30,7 @@ static int take_indices(struct binding *binding, unsigned i, int axis, struct vi
         view_broadcast(view, binding->output->type.rank, shape);
     }
     enum dtype read = bind_converts(binding, view->dtype, DTYPE_I64) ? view->dtype : DTYPE_I64;
-    int code = view_make_contiguous(binding->session, binding->stream, view, read, &binding->fault);
+    int code = view_make_contiguous(&binding->session->ledger, binding->stream, view, read, &binding->fault);
     view->as = DTYPE_I64;
     return code;
 }
@@ -60,7 +60,7 @@ static int take_source(struct binding *binding, int axis, struct view *x) {
             return wide;
         view_broadcast(x, type.rank, type.shape);
     }
-    int code = view_make_contiguous(binding->session, binding->stream, x, x->dtype, &binding->fault);
+    int code = view_make_contiguous(&binding->session->ledger, binding->stream, x, x->dtype, &binding->fault);
     take_shape(x, &type, axis);
     return code;
 }
@@ -93,9 +93,9 @@ int bind_take(struct binding *binding) {
             view_set3(&views[1], out.shape[0], out.shape[1], out.shape[2]);
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
         plan.report = binding->check->report;
-        plan.weight = plan_weight(binding->engine, &out, NULL) * 4;
+        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * 4;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
-    bind_finish_views(binding, views, made);
+    bind_finish_views(views, made);
     return code;
 }

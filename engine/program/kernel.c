@@ -8,9 +8,9 @@
 
 /* ---- kernels on the device ---- */
 
-static void kernel_unload(struct engine *engine, struct device_kernel *kernel) {
-    kernel->next = engine->kernels.unused;
-    engine->kernels.unused = kernel;
+static void kernel_unload(struct kernel_store *store, struct device_kernel *kernel) {
+    kernel->next = store->unused;
+    store->unused = kernel;
 }
 
 static void kernel_release_all(struct device *device, struct device_kernel **list) {
@@ -21,21 +21,21 @@ static void kernel_release_all(struct device *device, struct device_kernel **lis
     }
 }
 
-static void kernel_free(struct engine *engine, struct kernel *kernel) {
-    kernel_unload(engine, kernel->device_kernel);
+static void kernel_free(struct kernel_store *store, struct kernel *kernel) {
+    kernel_unload(store, kernel->device_kernel);
     free(kernel->name);
     free(kernel->uses);
     free(kernel);
 }
 
-struct device_kernel *kernel_unused_take(struct engine *engine) {
-    struct device_kernel *unused = engine->kernels.unused;
-    engine->kernels.unused = NULL;
+struct device_kernel *kernel_unused_take(struct kernel_store *store) {
+    struct device_kernel *unused = store->unused;
+    store->unused = NULL;
     return unused;
 }
 
-void kernel_unused_release(struct engine *engine, struct device_kernel *unused) {
-    kernel_release_all(engine->device, &unused);
+void kernel_unused_release(struct kernel_store *store, struct device_kernel *unused) {
+    kernel_release_all(store->order->device, &unused);
 }
 
 /* Whether a launch has not run yet. */
@@ -48,23 +48,23 @@ static bool kernel_runs(struct kernel *kernel) {
     return kept > 0 || kernel->stays;
 }
 
-static void kernel_let_go(struct engine *engine, struct kernel *kernel) {
+static void kernel_let_go(struct kernel_store *store, struct kernel *kernel) {
     if (!kernel_runs(kernel)) {
-        kernel_free(engine, kernel);
+        kernel_free(store, kernel);
         return;
     }
-    kernel->next = engine->kernels.running;
-    kernel->previous = &engine->kernels.running;
+    kernel->next = store->running;
+    kernel->previous = &store->running;
     if (kernel->next)
         kernel->next->previous = &kernel->next;
-    engine->kernels.running = kernel;
+    store->running = kernel;
 }
 
-static void kernel_end(struct engine *engine, struct kernel *kernel) {
+static void kernel_end(struct kernel_store *store, struct kernel *kernel) {
     *kernel->previous = kernel->next;
     if (kernel->next)
         kernel->next->previous = kernel->previous;
-    kernel_free(engine, kernel);
+    kernel_free(store, kernel);
 }
 
 void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number) {
@@ -88,11 +88,11 @@ void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number) {
     kernel->uses[kernel->n_uses++] = (struct use){stream, number};
 }
 
-void kernel_store_sweep(struct engine *engine) {
-    for (struct kernel *kernel = engine->kernels.running, *next; kernel; kernel = next) {
+void kernel_store_sweep(struct kernel_store *store) {
+    for (struct kernel *kernel = store->running, *next; kernel; kernel = next) {
         next = kernel->next;
         if (!kernel_runs(kernel))
-            kernel_end(engine, kernel);
+            kernel_end(store, kernel);
     }
 }
 
@@ -161,24 +161,24 @@ static void code_add(struct kernel_store *store, struct kernel_code *code) {
     }
 }
 
-void kernel_store_finish(struct engine *engine) {
-    while (engine->kernels.codes)
-        code_drop(&engine->kernels, engine->kernels.codes);
-    while (engine->kernels.running)
-        kernel_end(engine, engine->kernels.running);
-    kernel_release_all(engine->device, &engine->kernels.unused);
+void kernel_store_finish(struct kernel_store *store) {
+    while (store->codes)
+        code_drop(store, store->codes);
+    while (store->running)
+        kernel_end(store, store->running);
+    kernel_release_all(store->order->device, &store->unused);
 }
 
 /* ---- jobs ---- */
 
-int kernel_job_init(struct kernel_job *job, struct engine *engine, const char *source, const char *name,
+int kernel_job_init(struct kernel_job *job, struct kernel_store *store, const char *source, const char *name,
                     struct fault *fault) {
     struct device_info info;
     memset(job, 0, sizeof *job);
     atomic_init(&job->cancelled, false);
-    job->engine = engine;
-    if (!engine->device->vtable->kernels) {
-        device_describe(engine->device, &info);
+    job->store = store;
+    if (!store->order->device->vtable->kernels) {
+        device_describe(store->order->device, &info);
         return fault_set(fault, STATUS_UNSUPPORTED, "a %s device takes no user kernels", info.kind);
     }
     job->source = strdup(source);
@@ -192,7 +192,7 @@ int kernel_job_init(struct kernel_job *job, struct engine *engine, const char *s
 }
 
 bool kernel_job_compiled(struct kernel_job *job) {
-    if (!job->cached && !job->code && (job->cached = code_find(&job->engine->kernels, job->source, job->name)))
+    if (!job->cached && !job->code && (job->cached = code_find(job->store, job->source, job->name)))
         job->device_bytes = job->cached->device_bytes;
     return job->cached;
 }
@@ -212,7 +212,7 @@ static bool job_cancelled(struct kernel_job *job) {
 }
 
 void kernel_job_compile(struct kernel_job *job) {
-    struct device *device = job->engine->device;
+    struct device *device = job->store->order->device;
     const struct device_kernels *kernels = device->vtable->kernels;
     const struct kernel_source source = {.text = job->source, .name = job->name, .target = kernels->target(device)};
     if (job_cancelled(job))
@@ -229,22 +229,22 @@ void kernel_job_compile(struct kernel_job *job) {
 
 int kernel_job_charge(struct kernel_job *job, struct session *session) {
     if (job->status == STATUS_OK)
-        job->status = session_charge_apart(session, job->device_bytes, &job->fault);
+        job->status = ledger_take_apart(&session->ledger, job->device_bytes, &job->fault);
     if (job->status != STATUS_OK)
         return job->status;
     job->payer = session;
-    job->unused = kernel_unused_take(job->engine);
+    job->unused = kernel_unused_take(job->store);
     return STATUS_OK;
 }
 
 void kernel_job_discharge(struct kernel_job *job) {
     if (job->payer)
-        session_discharge_apart(job->payer, job->device_bytes);
+        ledger_give_apart(&job->payer->ledger, job->device_bytes);
     job->payer = NULL;
 }
 
 void kernel_job_load(struct kernel_job *job) {
-    struct device *device = job->engine->device;
+    struct device *device = job->store->order->device;
     const struct device_kernels *kernels = device->vtable->kernels;
     kernel_release_all(device, &job->unused);
     if (!job_cancelled(job))
@@ -253,7 +253,7 @@ void kernel_job_load(struct kernel_job *job) {
 
 /* Takes over what was compiled, for those who ask for the same; another job may have been faster. */
 static void job_remember(struct kernel_job *job) {
-    struct kernel_store *store = &job->engine->kernels;
+    struct kernel_store *store = job->store;
     if (!job->code)
         return;
     if (!(job->cached = code_find(store, job->source, job->name)) && (job->cached = calloc(1, sizeof *job->cached))) {
@@ -300,7 +300,7 @@ static int table_reserve(struct kernel_table *table) {
 }
 
 int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id, struct fault *fault) {
-    struct kernel_table *table = &session->kernels;
+    struct kernel_table *table = session->kernels; /* there since the id was used up */
     if (job->status != STATUS_OK) {
         *fault = job->fault;
         return job->status;
@@ -316,6 +316,7 @@ int kernel_job_bind(struct kernel_job *job, struct session *session, uint64_t id
     kernel->bytes = job->device_bytes;
     job->kernel = NULL;
     job->payer = NULL; /* the kernel is paid for from here on */
+    table->store = job->store;
     unsigned at = kernel_table_seek(table, id);
     memmove(&table->entries[at + 1], &table->entries[at], (table->count - at) * sizeof *table->entries);
     table->entries[at] = (struct kernel_entry){id, kernel};
@@ -332,45 +333,50 @@ void kernel_job_settle(struct kernel_job *job) {
 }
 
 void kernel_job_finish(struct kernel_job *job) {
-    struct engine *engine = job->engine;
+    struct kernel_store *store = job->store;
     if (job->status == STATUS_DEVICE_LOST)
-        engine_latch(engine, &job->fault);
+        order_latch(store->order, &job->fault);
     kernel_job_discharge(job);
     if (job->kernel)
-        kernel_unload(engine, job->kernel);
+        kernel_unload(store, job->kernel);
     for (struct device_kernel *next; job->unused; job->unused = next) { /* it never ran */
         next = job->unused->next;
-        kernel_unload(engine, job->unused);
+        kernel_unload(store, job->unused);
     }
     kernel_job_settle(job);
     free(job->name);
     free(job->log);
-    kernel_store_sweep(engine);
+    kernel_store_sweep(store);
 }
 
 /* ---- sessions ---- */
 
 struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id) {
-    unsigned at = kernel_table_seek(table, id);
-    return at < table->count && table->entries[at].id == id ? table->entries[at].kernel : NULL;
+    unsigned at = table ? kernel_table_seek(table, id) : 0;
+    return table && at < table->count && table->entries[at].id == id ? table->entries[at].kernel : NULL;
 }
 
-/* What runs of it is the engine's from here on: the session pays for it no more. */
+/* What runs of it is the store's from here on: the session pays for it no more. */
 static void table_let_go(struct session *session, struct kernel *kernel) {
-    session_discharge_apart(session, kernel->bytes);
-    kernel_let_go(session->engine, kernel);
+    ledger_give_apart(&session->ledger, kernel->bytes);
+    kernel_let_go(session->kernels->store, kernel);
 }
 
-void kernel_table_finish(struct session *session) {
-    struct kernel_table *table = &session->kernels;
+void kernel_session_ended(struct session *session) {
+    struct kernel_table *table = session->kernels;
+    if (!table)
+        return;
     for (unsigned i = 0; i < table->count; i++)
         table_let_go(session, table->entries[i].kernel);
     free(table->entries);
-    *table = (struct kernel_table){0};
+    free(table);
+    session->kernels = NULL;
 }
 
 int session_kernel_id(struct session *session, uint64_t id, struct fault *fault) {
-    struct kernel_table *table = &session->kernels;
+    struct kernel_table *table = session->kernels ? session->kernels : (session->kernels = calloc(1, sizeof *table));
+    if (!table)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a kernel");
     if (id == 0)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "0 is not a kernel's id");
     if (id <= table->last_id)
@@ -383,9 +389,9 @@ int session_kernel_id(struct session *session, uint64_t id, struct fault *fault)
 }
 
 int session_kernel_release(struct session *session, uint64_t id, struct fault *fault) {
-    struct kernel_table *table = &session->kernels;
-    unsigned at = kernel_table_seek(table, id);
-    if (at == table->count || table->entries[at].id != id)
+    struct kernel_table *table = session->kernels;
+    unsigned at = table ? kernel_table_seek(table, id) : 0;
+    if (!table || at == table->count || table->entries[at].id != id)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, id);
     table_let_go(session, table->entries[at].kernel);
     table->count--;

@@ -8,10 +8,11 @@
  * otherwise. */
 #pragma once
 
+#include "engine/device/device.h"
 #include "engine/device/device_kernels.h"
-#include "engine/engine.h"
 
 struct kernel_code;
+struct kernel_store; /* of an engine: engine_kernels() */
 struct session;
 
 enum { KERNEL_CACHE_BYTES = 64 << 20, SESSION_KERNELS_MAX = 256 };
@@ -26,7 +27,7 @@ int kernel_compile(const char *kind, const struct kernel_source *source, const _
 
 /* Embedded in the object of its owner. */
 struct kernel_job {
-    struct engine *engine;
+    struct kernel_store *store;
     char *source, *name;    /* copies */
     _Atomic bool cancelled; /* may be set by any thread */
     /* Compiles in the place of the device's own compiler: set by the owner after kernel_job_init(), where sources are not
@@ -47,7 +48,7 @@ struct kernel_job {
 };
 
 /* STATUS_UNSUPPORTED where the device takes no kernels, STATUS_NO_HOST_MEMORY. */
-int kernel_job_init(struct kernel_job *job, struct engine *engine, const char *source, const char *name,
+int kernel_job_init(struct kernel_job *job, struct kernel_store *store, const char *source, const char *name,
                     struct fault *fault);
 /* Whether somebody has compiled the same by now, so that this job need not. */
 bool kernel_job_compiled(struct kernel_job *job);
@@ -71,9 +72,9 @@ void kernel_job_finish(struct kernel_job *job);
 /* ---- what nobody needs any more ---- */
 
 /* Takes over the kernels that are through; NULL: there are none. */
-struct device_kernel *kernel_unused_take(struct engine *engine);
+struct device_kernel *kernel_unused_take(struct kernel_store *store);
 /* Takes them off the device, which may have to be idle for it: on any thread but the owner's. */
-void kernel_unused_release(struct engine *engine, struct device_kernel *unused);
+void kernel_unused_release(struct kernel_store *store, struct device_kernel *unused);
 
 /* ---- sessions ---- */
 

@@ -15,7 +15,7 @@ struct kernel_code {
     struct kernel_code *next, **previous;
 };
 
-/* A session's, until it is released; then the engine's while it runs. */
+/* A session's, until it is released; then the store's while it runs. */
 struct kernel {
     struct device_kernel *device_kernel;
     uint64_t bytes; /* of the device, charged to its session */
@@ -29,6 +29,7 @@ struct kernel {
 
 /* Of an engine. */
 struct kernel_store {
+    struct order *order;
     struct kernel_code *codes;
     size_t bytes;
     struct kernel *running; /* released, and perhaps not through on the device */
@@ -37,8 +38,9 @@ struct kernel_store {
     struct device_kernel *unused;
 };
 
-/* Of a session. */
+/* Of a session; made with its first kernel. */
 struct kernel_table {
+    struct kernel_store *store; /* once it has a kernel */
     struct kernel_entry {
         uint64_t id;
         struct kernel *kernel;
@@ -50,12 +52,14 @@ struct kernel_table {
 /* Whether a launch has the arguments that the kernel takes, and a grid and blocks that the device has room for. */
 int kernel_request_check(const struct kernel_request *request, const struct device_kernel *kernel, struct fault *fault);
 
+/* `table` NULL: empty. */
 struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id);
-void kernel_table_finish(struct session *session);
+/* For struct sessions. */
+void kernel_session_ended(struct session *session);
 
 /* The kernel stays until the stream has passed this point. */
 void kernel_use(struct kernel *kernel, struct stream *stream, uint64_t number);
 /* Finds out what has run by now. */
-void kernel_store_sweep(struct engine *engine);
+void kernel_store_sweep(struct kernel_store *store);
 /* All streams have run dry, or the device has failed. */
-void kernel_store_finish(struct engine *engine);
+void kernel_store_finish(struct kernel_store *store);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/session/waiting.h"
-#include "engine/values/view.h"
+#include "engine/values/view_copy.h"
 #include "proto/ops/bytes_text.h"
 
 struct held {
@@ -12,7 +12,7 @@ struct held {
     struct tensor_type type;
     int64_t offset;          /* elements */
     struct storage *storage; /* NULL: it has no elements */
-    struct session *payer;   /* while held_charge() may have to take its move back; NULL: it has not moved anything */
+    struct payer *before;    /* while held_charge() may have to take its move back; NULL: it has not moved anything */
 };
 
 /* ---- from a session's tensor ---- */
@@ -40,7 +40,7 @@ static int hold_prepare(struct session *session, struct tensor *tensor, struct h
         return STATUS_OK;
     }
     struct stream *copier = session_has_stream(session, tensor->ready) ? tensor->ready : session->stream;
-    int code = view_materialise(session, copier, tensor, &held->storage, fault);
+    int code = view_materialise(&session->ledger, copier, tensor, &held->storage, fault);
     *source = (struct hold_source){copier, copier->enqueued};
     return code;
 }
@@ -64,7 +64,7 @@ int session_hold(struct session *session, uint64_t id, struct hold *hold) {
     struct tensor *tensor = NULL;
     struct hold_source source;
     struct fault fault;
-    session->engine->refused = NULL;
+    ledger_begin(&session->ledger);
     *hold = (struct hold){.done = hold->done, .session = session, .wait.done = hold_waited};
     struct failure *failure = waiting_refusal(session, "publish", id, &tensor);
     if (failure) {
@@ -78,7 +78,7 @@ int session_hold(struct session *session, uint64_t id, struct hold *hold) {
         code = hold_prepare(session, tensor, hold->held, &source, &fault);
     }
     if (session_put_off(session, code)) {
-        held_unref(session->engine, hold->held);
+        held_unref(hold->held);
         *hold = (struct hold){.done = hold->done};
         return STATUS_AGAIN;
     }
@@ -92,7 +92,7 @@ int session_hold(struct session *session, uint64_t id, struct hold *hold) {
 
 void hold_cancel(struct hold *hold) {
     wait_cancel(&hold->wait);
-    held_unref(hold->session->engine, hold->held);
+    held_unref(hold->held);
     hold->held = NULL;
 }
 
@@ -102,10 +102,10 @@ void held_ref(struct held *held) {
     held->references++;
 }
 
-void held_unref(struct engine *engine, struct held *held) {
+void held_unref(struct held *held) {
     if (!held || --held->references)
         return;
-    storage_unref(&engine->pool, held->storage);
+    storage_unref(held->storage);
     free(held);
 }
 
@@ -147,63 +147,52 @@ int held_alias(const struct held *held, const struct tensor_type *type, int64_t 
 
 /* ---- who pays ---- */
 
-static void held_account_charge(struct held_account *account, uint64_t bytes) {
-    account->bytes += bytes;
-    tenant_charge(account->tenant, bytes);
-}
-
-void held_account_discharge(struct held_account *account, uint64_t bytes) {
-    account->bytes -= bytes;
-    tenant_discharge(account->tenant, bytes);
-}
-
-static void held_move(struct held *held, struct held_account *account) {
+static void held_move(struct held *held, struct payer *payer) {
     struct storage *storage = held->storage;
-    held->payer = storage ? storage->session : NULL;
-    if (!held->payer) /* it is some account's already: this one's, for a session can open no other's */
+    held->before = storage && !storage->held ? storage->payer : NULL;
+    if (!held->before) /* it is held already, for this one: a session can open no other's */
         return;
-    session_discharge(held->payer, storage->charged);
-    storage->session = NULL;
-    storage->holder = account;
-    held_account_charge(account, storage->charged);
+    payer_discharge(held->before, storage->charged);
+    storage->payer = payer;
+    storage->held = true;
+    payer_charge(payer, storage->charged);
 }
 
-static void held_move_back(struct held *held, struct held_account *account) {
-    if (!held->payer)
+static void held_move_back(struct held *held) {
+    struct storage *storage = held->storage;
+    if (!held->before)
         return;
-    held_account_discharge(account, held->storage->charged);
-    held->storage->holder = NULL;
-    held->storage->session = held->payer;
-    held->payer->live += held->storage->charged;
-    tenant_charge(held->payer->tenant, held->storage->charged);
+    payer_discharge(storage->payer, storage->charged);
+    storage->payer = held->before;
+    storage->held = false;
+    payer_charge(storage->payer, storage->charged);
 }
 
-int held_charge(struct held *const values[], unsigned n, struct held_account *account, uint64_t spare,
-                struct fault *fault) {
-    uint64_t before = account->bytes;
+int held_charge(struct held *const values[], unsigned n, struct payer *payer, uint64_t spare, struct fault *fault) {
+    uint64_t before = payer->bytes;
     for (unsigned i = 0; i < n; i++)
-        held_move(values[i], account);
-    uint64_t asked = account->bytes - before;
-    bool fits = !account->limit || !asked || account->bytes - spare <= account->limit;
+        held_move(values[i], payer);
+    uint64_t asked = payer->bytes - before;
+    bool fits = !payer->limit || !asked || payer->bytes - spare <= payer->limit;
     for (unsigned i = 0; i < n; i++) {
         if (!fits)
-            held_move_back(values[i], account);
-        values[i]->payer = NULL;
+            held_move_back(values[i]);
+        values[i]->before = NULL;
     }
     if (fits)
         return STATUS_OK;
     char most[BYTES_TEXT_MAX], more[BYTES_TEXT_MAX], named[BYTES_TEXT_MAX];
     return fault_set(fault, STATUS_LIMIT, "the limit of %s in named tensors is reached: %s asked, %s named",
-                     bytes_text(most, account->limit), bytes_text(more, asked), bytes_text(named, before - spare));
+                     bytes_text(most, payer->limit), bytes_text(more, asked), bytes_text(named, before - spare));
 }
 
-void held_transfer(struct held *held, struct held_account *from, struct held_account *to) {
+void held_transfer(struct held *held, struct payer *from, struct payer *to) {
     struct storage *storage = held->storage;
-    if (!storage || storage->holder != from)
+    if (!storage || storage->payer != from)
         return;
-    held_account_discharge(from, storage->charged);
-    storage->holder = to;
-    held_account_charge(to, storage->charged);
+    payer_discharge(from, storage->charged);
+    storage->payer = to;
+    payer_charge(to, storage->charged);
 }
 
 /* ---- to a session's tensor ---- */
@@ -211,7 +200,7 @@ void held_transfer(struct held *held, struct held_account *from, struct held_acc
 int session_bind_held(struct session *session, uint64_t id, struct held *held, struct fault *fault) {
     struct tensor *tensor = NULL;
     uint64_t last_id = session->last_id;
-    session->engine->refused = NULL;
+    ledger_begin(&session->ledger);
     int code = session_bind(session, id, &tensor, fault);
     if (session_put_off(session, code)) {
         session->last_id = last_id;

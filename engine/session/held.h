@@ -1,22 +1,12 @@
 /* Values that no session owns: what names stand for. A held value is computed, immutable and contiguous. Its memory is
- * charged to an account of the holder's, from then on until the last tensor that shares it has gone, and so stays among
- * the bytes of a tenant: nobody gets around a limit by giving a value away. Owner thread only. */
+ * charged to a payer of the holder's, from then on until the last tensor that shares it has gone, and so stays among
+ * the bytes of a tenant, the payer's whole: nobody gets around a limit by giving a value away. Owner thread only. */
 #pragma once
 
+#include "engine/memory/payer.h"
 #include "engine/session/session.h"
 
 struct held;
-struct tenant;
-
-/* Embedded by the holder; it must stay put until `bytes` is 0. */
-struct held_account {
-    uint64_t bytes;
-    uint64_t limit;        /* 0: the device's, or the tenant's */
-    struct tenant *tenant; /* whose bytes they are, too (engine/session/tenant.h); NULL: nobody's */
-};
-/* Storage that was charged to it has gone. For the engine. */
-void held_account_discharge(struct held_account *account, uint64_t bytes);
-
 /* A tensor's value on its way to being held. Embedded in the caller's object; it must stay put until done or cancelled. */
 struct hold {
     /* Called once, possibly before session_hold() returns. failure (borrowed) is NULL on success, and then hold->held is
@@ -35,17 +25,16 @@ void hold_cancel(struct hold *hold);
 
 void held_ref(struct held *held);
 /* Takes NULL. */
-void held_unref(struct engine *engine, struct held *held);
+void held_unref(struct held *held);
 const struct tensor_type *held_type(const struct held *held);
 /* Bytes that it is charged for; what shares its storage is charged with it, once. */
 uint64_t held_bytes(const struct held *held);
-/* Bytes that the account gets back with the last reference; 0 while somebody else uses the storage. */
+/* Bytes that the payer gets back with the last reference; 0 while somebody else uses the storage. */
 uint64_t held_free_bytes(const struct held *held);
 
-/* Moves the charge for values from the sessions that made them to the account: all of them, or none with STATUS_LIMIT.
- * `spare`: bytes that the account is about to get back. */
-int held_charge(struct held *const values[], unsigned n, struct held_account *account, uint64_t spare,
-                struct fault *fault);
+/* Moves the charge for values from the sessions that made them to the payer: all of them, or none with STATUS_LIMIT.
+ * `spare`: bytes that the payer is about to get back. */
+int held_charge(struct held *const values[], unsigned n, struct payer *payer, uint64_t spare, struct fault *fault);
 
 /* Where a value lies: which storage (NULL: it has no elements), and from which byte of that to which. Values that share a
  * storage, and they alone, have the same one. It does not change; any thread may ask while a reference is held. */
@@ -59,8 +48,8 @@ struct held_place held_place(const struct held *held);
 int held_alias(const struct held *held, const struct tensor_type *type, int64_t begin, struct held **result,
                struct fault *fault);
 
-/* Moves the charge for a value from one account to another, beyond any limit; nothing where it is not the first one's. */
-void held_transfer(struct held *held, struct held_account *from, struct held_account *to);
+/* Moves the charge for a value from one payer to another, beyond any limit; nothing where it is not the first one's. */
+void held_transfer(struct held *held, struct payer *from, struct payer *to);
 
 /* Binds an id to the value. On failure the id is not bound. */
 int session_bind_held(struct session *session, uint64_t id, struct held *held, struct fault *fault);

@@ -3,29 +3,30 @@
  * Nothing a caller passes ends the process: every bad id, shape or attribute is the failure of that one operation. */
 #pragma once
 
-#include "engine/engine.h"
-#include "engine/order/failure.h"
+#include "engine/memory/staging_wait.h"
+#include "engine/values/failure.h"
 #include "proto/ops/op.h"
 
 struct session;
+struct sessions; /* those of one engine: engine_sessions() */
 struct tenant;
 
 enum { SESSION_FAILURE_MAX = 448 }; /* operation, label and message of a failure, in one line */
 
 struct session_limits {
     uint64_t bytes;        /* live bytes; 0: what the device has */
-    uint64_t host_bytes;   /* host memory that it makes grow (engine/memory/host.h); 0: the tenant's */
+    uint64_t host_bytes;   /* host memory that it makes grow (engine/session/host.h); 0: the tenant's */
     uint32_t tensors;      /* live ids; an operation above it binds nothing, and its id is used up */
     uint32_t streams;      /* open streams besides the default one */
     uint64_t number;       /* by which operators know the session; what it runs is told with it */
     bool allow_tf32;       /* of precision: float32 products may be computed in TF32 */
-    struct tenant *tenant; /* to whom it belongs (engine/session/tenant.h), and who outlives it; NULL: to none */
+    struct tenant *tenant; /* to whom it belongs (engine/memory/tenant.h), and who outlives it; NULL: to none */
 };
 
 /* With its default stream, number 0. */
-int session_create(struct engine *engine, const struct session_limits *limits, struct session **session,
+int session_create(struct sessions *sessions, const struct session_limits *limits, struct session **session,
                    struct fault *fault);
-/* Cancels what is queued and gives back all memory: at once as far as the engine's budget goes, the rest in engine_poll(),
+/* Cancels what is queued and gives back all memory: at once as far as the owner's budget goes, the rest in engine_poll(),
  * of which engine_due() tells. Unfinished uploads are zeroed, unanswered fetches and waits forgotten without a call; fetches
  * that were answered must have been released before. Takes NULL. */
 void session_destroy(struct session *session);
@@ -37,45 +38,6 @@ void session_set_limits(struct session *session, uint64_t bytes, uint64_t host_b
 int session_stream_open(struct session *session, uint32_t stream, int priority, struct fault *fault);
 /* What is queued on it still runs. */
 int session_stream_close(struct session *session, uint32_t stream, struct fault *fault);
-
-struct op_request {
-    unsigned opcode;
-    uint32_t stream;
-    unsigned n_inputs, n_ints, n_floats;
-    uint16_t consume;             /* bit i: input i is released by this operation; */
-    const uint64_t *consume_more; /* the inputs from 16 on, 64 in a word; NULL: none of them */
-    const uint64_t *inputs;
-    const int64_t *ints;
-    const double *floats;
-    uint64_t output;   /* id to bind; ignored by `free` */
-    unsigned further;  /* outputs after the first, with the ids that follow */
-    uint64_t sequence; /* of the operation in its session, for error reports */
-    const char *label; /* may be NULL; copied */
-};
-/* Enqueues an operation. The return value tells why it failed at once; either way `output` is bound (poisoned where it
- * failed, with the first cause among its inputs), unless the id itself is bad: zero or not above all ids bound before.
- * STATUS_AGAIN: nothing has been done, for there is no memory before ended sessions have given theirs back, or it takes more than
- * this turn to find out; ask again after engine_poll(). */
-int session_submit(struct session *session, const struct op_request *request);
-
-/* Waiting for staging memory (engine/memory/staging.h), embedded in what waits. Private to the engine. */
-enum staging_way {
-    STAGING_IN,    /* a client's chunks, to the device */
-    STAGING_LINK,  /* another device's */
-    STAGING_OUT,   /* parts of values that are there, from the device */
-    STAGING_EARLY, /* small values, as soon as they are there; never waits */
-    STAGING_WAYS
-};
-struct staging_wait {
-    void (*ready)(struct staging_wait *wait); /* staging_take() has an answer now. From engine_poll() */
-    bool first;                               /* the transfer holds nothing yet: of STAGING_LINK */
-    struct session *session;
-    enum staging_way way;
-    size_t bytes;
-    struct storage *granted;
-    bool answered;                         /* it is to be told, or has been */
-    struct staging_wait *next, **previous; /* previous NULL: in no list */
-};
 
 /* Binding an id to bytes from outside, which come in chunks. */
 struct upload {
@@ -100,7 +62,7 @@ struct upload {
     struct staging_wait wait;
     struct fault fault; /* why a chunk could not be taken */
     uint64_t sequence;
-    char label[FAILURE_LABEL_MAX + 1];
+    char label[OPERATION_LABEL_MAX + 1];
     struct upload *next, **previous;
 };
 struct upload_request {
@@ -114,7 +76,7 @@ struct upload_request {
     bool waitable;
 };
 /* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered.
- * STATUS_AGAIN as by session_submit(). */
+ * STATUS_AGAIN as by session_submit() (engine/program/submit.h). */
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
 /* Where the owner writes `bytes` of the tensor from `offset` on; after that, and before the next call, it calls
  * upload_chunk_done(). NULL with upload->later set: not now, see there. NULL otherwise: there is no memory, which
@@ -178,13 +140,13 @@ bool session_type(const struct session *session, uint64_t id, struct tensor_type
 struct session_stats {
     uint64_t tensors;                /* live ids */
     uint64_t live, peak;             /* bytes */
-    uint64_t host;                   /* bytes of host memory (engine/memory/host.h) */
+    uint64_t host;                   /* bytes of host memory (engine/session/host.h) */
     uint64_t ops_queued;             /* enqueued and not yet run */
     uint64_t ops_done;               /* completed, failed ones included; never falls */
     uint64_t device_ns;              /* the device has been at its work for so long; never falls */
     uint64_t failures[STATUS_COUNT]; /* operations that failed by themselves, by code; copies of a cause do not count */
     char last_failure[SESSION_FAILURE_MAX]; /* "matmul forward/logits: shapes do not fit: …" */
-    char label[FAILURE_LABEL_MAX + 1];      /* of the newest operation that has one: what the client is at */
+    char label[OPERATION_LABEL_MAX + 1];    /* of the newest operation that has one: what the client is at */
     bool allow_tf32;
 };
 void session_stats(struct session *session, struct session_stats *stats);

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "engine/device/layout.h"
-#include "engine/engine_impl.h"
+#include "engine/memory/memory.h"
+#include "engine/order/order.h"
 #include "engine/session/session.h"
-#include "engine/session/tenant_impl.h"
+#include "engine/values/tensor.h"
 
 /* A stream by the client's number. */
 struct session_stream {
@@ -41,34 +42,45 @@ enum {
     SESSION_REFUSED = 16, /* the newest refusals to bind ids; of older ones the first is known */
 };
 
+/* All sessions of an engine. */
+struct sessions {
+    struct order *order;
+    struct memory *memory;
+    /* A session has ended: what other rooms keep for it goes. */
+    void (*ended)(struct session *session);
+    struct slab tensors;
+    unsigned count;
+    struct session *list;
+    struct session *ending, **ending_last; /* those that have ended, and whose memory is still to be given back */
+    uint64_t
+        ops_ended; /* operations that came to their end here: with a failure, or with nothing for the device to do */
+    uint64_t failures[STATUS_COUNT];
+    bool rested; /* since the last session went what streams and reports need no more has been given back */
+};
+
 struct session {
-    struct engine *engine;
-    struct session_limits limits;
+    struct sessions *sessions;
+    struct order *order;
+    struct ledger ledger;
+    struct session_limits limits; /* the ledger has its own */
     struct tensor_table tensors;
-    struct kernel_table kernels;
+    struct kernel_table *kernels;            /* engine/program/kernel_impl.h; NULL: it has had none */
     uint64_t last_id;                        /* highest id ever used: ids only grow */
     struct refused refused[SESSION_REFUSED]; /* ids that were not bound for a limit; ascending, */
     unsigned n_refused;                      /* so many, */
     bool refused_forgotten;                  /* and others between the first two */
     uint32_t refused_stream;                 /* the last that was not opened for the limit of streams; 0: none */
 
-    struct pool_search search; /* for the memory of the request at hand */
-    uint64_t live, peak;       /* bytes */
-    uint64_t apart;            /* of the live ones, outside the pool */
-    uint64_t host;             /* bytes of host memory (host.h), */
-    uint64_t host_peak;        /* at most so far, */
-    uint64_t host_queue;       /* and those of what is queued, as of the last look */
-    size_t tensors_paid;       /* among `host`, */
-    size_t tensors_room;       /* and so many there may be before more are paid for: no more than the limit */
+    size_t tensors_paid; /* among the host memory, */
+    size_t tensors_room; /* and so many there may be before more are paid for: no more than the limit */
     struct failure *causes[SESSION_CAUSES]; /* referenced */
     unsigned next_cause;
     uint64_t device_ns_ended; /* the device's time on streams that were closed */
     uint64_t ops_ended;       /* completed operations that are not counted by one of its streams now */
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
-    char label[FAILURE_LABEL_MAX + 1]; /* of the newest operation that has one */
+    char label[OPERATION_LABEL_MAX + 1]; /* of the newest operation that has one */
 
-    struct tenant *tenant;   /* NULL: none */
     struct run_share *share; /* of its own, where it has no tenant */
     struct run_group *group;
     struct stream *stream;          /* number 0 */
@@ -79,17 +91,20 @@ struct session {
     struct landing *landings;
     struct pending *pending; /* fetches and waits not yet answered */
 
-    struct staging_account staging[STAGING_WAYS];
-    struct room *room; /* engine/session/waiting.h */
+    struct drain *drain; /* engine/session/waiting.h */
 
-    struct session *next, **previous; /* in engine->sessions_list, or by `next` in engine->ending */
+    struct session *next, **previous; /* in sessions->list, or by `next` in sessions->ending */
     size_t ended;                     /* slots of `tensors` that have been given back, of a session that ends */
 };
 
-/* session.c */
-void session_give_group(struct session *session);
-/* session_end.c: gives back what ended sessions had, as far as the engine's budget goes; false: some is left. */
-bool session_end_some(struct engine *engine);
+void sessions_init(struct sessions *sessions, struct order *order, struct memory *memory,
+                   void (*ended)(struct session *session));
+/* All of them have been given back. */
+void sessions_finish(struct sessions *sessions);
+/* Gives back what ended sessions had, as far as the owner's budget goes; false: some is left. */
+bool sessions_end_some(struct sessions *sessions);
+/* The one that has the stream now; NULL: it has ended. */
+struct session *sessions_find(const struct sessions *sessions, const struct stream *stream);
 /* Whether a request that failed with this code may succeed later: memory is on its way back, or the pool still looks.
  */
 bool session_memory_comes(const struct session *session, int code);
@@ -99,16 +114,6 @@ bool session_memory_comes(const struct session *session, int code);
 bool session_put_off(struct session *session, int code);
 /* session_tensor.c: forgets the submission that has just bound `id`. */
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
-
-/* session.c: memory accounts. */
-void session_discharge(struct session *session, uint64_t bytes);
-/* For memory outside the pool. STATUS_LIMIT, or STATUS_OUT_OF_MEMORY for more than the device has. */
-int session_charge_apart(struct session *session, uint64_t bytes, struct fault *fault);
-void session_discharge_apart(struct session *session, uint64_t bytes);
-/* Storage charged to the session, for work on `stream` (NULL: for the host to write now). STATUS_AGAIN: the pool does
- * not know yet whether there is some; the request is to be put off. */
-int session_storage(struct session *session, uint64_t bytes, struct stream *stream, struct storage **storage,
-                    struct fault *fault);
 
 /* tensors: session_tensor.c */
 struct tensor *session_tensor(struct session *session, uint64_t id);
@@ -174,22 +179,3 @@ static inline bool outputs_have(const struct outputs *outputs, uint64_t id) {
 void outputs_fail(struct session *session, struct outputs *outputs, struct cause cause);
 /* As if the operation had not come. */
 void outputs_take_back(struct session *session, struct outputs *outputs, uint64_t last_id);
-
-/* bind.c: a checked operation becomes launches. */
-struct binding {
-    struct session *session;
-    struct engine *engine;
-    struct stream *stream;
-    const struct op_request *request;
-    const struct op_info *info;
-    struct op_attributes attributes;
-    struct tensor **inputs; /* and their types: as many as the request has */
-    const struct tensor_type **types;
-    struct outputs outputs; /* all bound; types set, storage and the rest to be set */
-    struct tensor *output;  /* the first one */
-    struct check *check;    /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
-    struct taint *step;     /* while the taints of many inputs are settled */
-    struct fault fault;
-};
-/* STATUS_OK with each output's storage, layout and point set; or a code with `binding->fault`, and nothing of it will run. */
-int bind_operation(struct binding *binding);

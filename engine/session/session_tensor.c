@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/memory/host.h"
+#include "engine/session/host.h"
 #include "engine/session/session_impl.h"
 
 /* A tensor's part of what it may turn out to be: as if it had a check of its own. */
@@ -97,7 +97,7 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
             return code;
     }
     struct tensor *tensor =
-        tensor_table_reserve(&session->tensors) == STATUS_OK ? slab_take(&session->engine->tensors) : NULL;
+        tensor_table_reserve(&session->tensors) == STATUS_OK ? slab_take(&session->sessions->tensors) : NULL;
     if (!tensor)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
     tensor_init(tensor, id);
@@ -117,15 +117,14 @@ void tensor_taint(struct session *session, struct tensor *tensor, struct taint *
 }
 
 void tensor_unref(struct session *session, struct tensor *tensor) {
-    struct engine *engine = session->engine;
     if (--tensor->references)
         return;
-    storage_unref(&engine->pool, tensor->storage);
+    storage_unref(tensor->storage);
     if (tensor->failure)
         failure_unref(tensor->failure);
     if (tensor->taint)
         tensor_taint(session, tensor, NULL);
-    slab_give(&engine->tensors, tensor);
+    slab_give(&session->sessions->tensors, tensor);
 }
 
 void session_unbind(struct session *session, uint64_t id) {
@@ -181,7 +180,7 @@ void tensor_fail(struct session *session, struct tensor *tensor, struct cause ca
     failure_unref(tensor->failure);
     tensor->failure = cause.failure;
     tensor->sequence = cause.sequence;
-    storage_unref(&session->engine->pool, tensor->storage);
+    storage_unref(tensor->storage);
     tensor->storage = NULL;
     tensor_taint(session, tensor, NULL);
 }
@@ -199,7 +198,7 @@ static void session_count_failure(struct session *session, enum status code, con
                                   const char *message) {
     bool named = label && *label;
     if (code > 0 && code < STATUS_COUNT)
-        session->failures[code]++, session->engine->failures[code]++;
+        session->failures[code]++, session->sessions->failures[code]++;
     snprintf(session->last_failure, sizeof session->last_failure, "%.32s%s%.128s: %.255s", operation, named ? " " : "",
              named ? label : "", message);
 }
@@ -213,7 +212,7 @@ static struct failure *session_share(struct session *session, const struct fault
     struct failure *failure = failure_create(fault, operation, label, sequence);
     if (failure_stands_in(failure))
         return failure;
-    failure->payer = session;
+    failure->ledger = &session->ledger;
     host_note(session, sizeof *failure);
     struct failure **place = &session->causes[session->next_cause++ % SESSION_CAUSES];
     failure_unref(*place);
@@ -240,8 +239,19 @@ void session_drop_causes(struct session *session) {
         failure_unref(session->refused[i].cause.failure);
 }
 
+void session_end_operation(struct session *session, struct stream *stream, uint64_t before) {
+    if (stream && stream->enqueued != before) {
+        stream_end_operation(stream);
+        return;
+    }
+    session->ops_ended++;
+    session->sessions->ops_ended++;
+}
+
 struct failure *session_check_failure(struct session *session, struct check *check) {
-    struct failure *failure = check_failure(check);
+    struct fault fault;
+    check_fault(check, &fault);
+    struct failure *failure = failure_create(&fault, check->operation, check->label, check->sequence);
     if (!check->counted)
         session_count_failure(session, failure->code, failure->operation, failure->label, failure->message);
     check->counted = true;
@@ -272,27 +282,6 @@ bool tensor_settle(struct session *session, struct tensor *tensor) {
         break;
     }
     return tensor->failure;
-}
-
-struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault) {
-    if (number == 0)
-        return session->stream;
-    for (uint32_t i = 0; i < session->n_streams; i++)
-        if (session->streams[i].number == number && !session->streams[i].closed)
-            return session->streams[i].stream;
-    if (number == session->refused_stream)
-        fault_set(fault, STATUS_LIMIT, "stream %" PRIu32 " could not be opened: the session's limit is %" PRIu32,
-                  number, session->limits.streams);
-    else
-        fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
-    return NULL;
-}
-
-bool session_has_stream(const struct session *session, const struct stream *stream) {
-    for (uint32_t i = 0; i < session->n_streams; i++)
-        if (session->streams[i].stream == stream && !session->streams[i].closed)
-            return true;
-    return stream == session->stream;
 }
 
 bool session_type(const struct session *session, uint64_t id, struct tensor_type *type) {

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/program/plan.h"
 #include "engine/session/waiting.h"
+#include "engine/values/plan.h"
+#include "engine/values/view_copy.h"
 
 static void upload_link(struct session *session, struct upload *upload) {
     upload->next = session->uploads;
@@ -28,28 +29,29 @@ static struct stream *upload_choose_stream(struct upload *upload, const struct u
     struct session *session = upload->session;
     upload->own = request->waitable;
     if (request->waitable) {
-        stream = engine_stream_take(session->engine, session->group, 1);
+        stream = stream_take(session->order, session->group, 1);
         if (stream)
             stream->role = TRACE_COPIES;
         return stream;
     }
-    return session->engine->device->vtable->host_reserve ? session_transfer_stream(session, TRANSFER_UPLOAD) : stream;
+    return session->order->device->vtable->host_reserve ? session_transfer_stream(session, TRANSFER_UPLOAD) : stream;
 }
 
 /* Memory that the host may write now; where all that fits is still in use, or the host cannot reach the device's memory,
  * chunks go through staging memory, and are copied as work on a stream. */
 static int upload_memory(struct upload *upload, const struct upload_request *request, struct stream *stream,
                          struct fault *fault) {
-    struct engine *engine = upload->session->engine;
+    struct device *device = upload->session->order->device;
     struct tensor *tensor = upload->tensor;
     int code = STATUS_OUT_OF_MEMORY;
-    if (!engine->device->vtable->host_reserve)
-        code = session_storage(upload->session, (uint64_t)upload->bytes, NULL, &tensor->storage, fault);
+    if (!device->vtable->host_reserve)
+        code = ledger_storage(&upload->session->ledger, (uint64_t)upload->bytes, NULL, &tensor->storage, fault);
     if (code == STATUS_OUT_OF_MEMORY || code == STATUS_AGAIN) {
         upload->stream = upload_choose_stream(upload, request, stream);
         if (!upload->stream)
             return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
-        code = session_storage(upload->session, (uint64_t)upload->bytes, upload->stream, &tensor->storage, fault);
+        code =
+            ledger_storage(&upload->session->ledger, (uint64_t)upload->bytes, upload->stream, &tensor->storage, fault);
         upload->staged = code == STATUS_OK;
     }
     if (code != STATUS_OK)
@@ -61,7 +63,7 @@ static int upload_memory(struct upload *upload, const struct upload_request *req
 }
 
 static int upload_waitable(struct upload *upload, struct fault *fault) {
-    upload->outside = engine_outside_take(upload->session->engine);
+    upload->outside = outside_take(upload->session->order);
     upload->taint = taint_create();
     if (!upload->outside || !upload->taint)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
@@ -98,20 +100,20 @@ static enum staging_way upload_way(const struct upload *upload) {
 
 static void upload_dispose(struct upload *upload) {
     staging_cancel(&upload->wait);
-    staging_give(upload->session, upload_way(upload), upload->chunk);
-    storage_unref(&upload->session->engine->pool, upload->storage);
+    staging_give(&upload->session->ledger, upload_way(upload), upload->chunk);
+    storage_unref(upload->storage);
     taint_unref(upload->taint);
     if (upload->outside)
-        engine_outside_give(upload->session->engine, upload->outside);
+        outside_give(upload->outside);
     if (upload->own && upload->stream)
-        engine_stream_give(upload->session->engine, upload->stream);
+        stream_give(upload->stream);
     memset(upload, 0, sizeof *upload);
 }
 
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload) {
     struct fault fault;
     uint64_t last_id = session->last_id;
-    session->engine->refused = NULL;
+    ledger_begin(&session->ledger);
     memset(upload, 0, sizeof *upload);
     session_label(session, request->label);
     struct tensor *tensor = NULL;
@@ -169,8 +171,8 @@ uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
         return NULL;
     upload->wait.ready = upload_ready;
     upload->wait.first = upload->outside && (!upload->copied || point_reached(upload->stream, upload->copied));
-    int code = staging_take(upload->session, upload_way(upload), (size_t)bytes, upload->room ? &upload->wait : NULL,
-                            &upload->chunk, &upload->fault);
+    int code = staging_take(&upload->session->ledger, upload_way(upload), (size_t)bytes,
+                            upload->room ? &upload->wait : NULL, &upload->chunk, &upload->fault);
     if (code == STATUS_AGAIN && !upload->room)
         fault_set(&upload->fault, STATUS_NO_HOST_MEMORY, "no %lld bytes of staging memory now", (long long)bytes);
     upload->later = code == STATUS_AGAIN && upload->room;
@@ -203,13 +205,13 @@ void upload_chunk_done(struct upload *upload) {
     int code = upload_stream(upload, &stream);
     stream_begin_operation(stream, *upload->label ? upload->label : NULL, upload->sequence);
     if (code == STATUS_OK)
-        code = view_copy_bytes(stream, upload->storage, upload->chunk_offset, chunk, 0, upload->chunk_bytes,
-                               &upload->fault);
+        code = view_copy_bytes(&upload->session->ledger, stream, upload->storage, upload->chunk_offset, chunk, 0,
+                               upload->chunk_bytes, &upload->fault);
     (void)code; /* upload->fault says it */
     stream_begin_operation(stream, NULL, 0);
     upload->copied = stream->enqueued;
     upload->chunk = NULL;
-    staging_give(upload->session, upload_way(upload), chunk);
+    staging_give(&upload->session->ledger, upload_way(upload), chunk);
     if (upload->outside)
         return;
     upload->tensor->ready = stream;
@@ -219,14 +221,18 @@ void upload_chunk_done(struct upload *upload) {
 /* ---- ends ---- */
 
 /* Settles the taint that users of a waitable upload carry, and lets them run. */
-static void outside_settle(struct engine *engine, struct stream *outside, struct taint *taint,
-                           const struct failure *cause) {
+static void outside_settle(struct stream *outside, struct taint *taint, const struct failure *cause) {
     struct taint *const none[3] = {NULL, NULL, NULL};
-    struct check *check = cause ? check_failed(cause) : NULL;
+    struct check *check = NULL;
+    if (cause) {
+        struct fault fault = {.code = cause->code};
+        memcpy(fault.message, cause->message, sizeof fault.message);
+        check = check_failed(&fault, cause->operation, cause->label, cause->sequence);
+    }
     if (check)
         check->counted = true; /* with the upload */
     taint_settle(taint_ref(taint), none, check);
-    engine_outside_reached(engine, outside);
+    outside_reached(outside);
 }
 
 static void upload_end(struct upload *upload) {
@@ -246,15 +252,14 @@ void upload_cancel_streams(struct session *session) {
 void upload_abandon(struct upload *upload) {
     const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
     if (upload->outside)
-        outside_settle(upload->session->engine, upload->outside, upload->taint, &cause);
+        outside_settle(upload->outside, upload->taint, &cause);
     upload_end(upload);
 }
 
 static void landing_end(struct landing *landing, const struct failure *cause) {
-    struct engine *engine = landing->session->engine;
-    outside_settle(engine, landing->outside, landing->taint, cause);
-    engine_outside_give(engine, landing->outside);
-    engine_stream_give(engine, landing->stream);
+    outside_settle(landing->outside, landing->taint, cause);
+    outside_give(landing->outside);
+    stream_give(landing->stream);
     taint_unref(landing->taint);
     *landing->previous = landing->next;
     if (landing->next)
@@ -263,12 +268,12 @@ static void landing_end(struct landing *landing, const struct failure *cause) {
 }
 
 static void landing_reached(struct waiter *waiter) {
-    landing_end(waiter->owner, NULL);
+    landing_end((struct landing *)waiter, NULL);
 }
 
 void landing_abandon(struct landing *landing) {
     const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
-    engine_waiter_cancel(landing->session->engine, landing->waiter);
+    waiter_cancel(&landing->waiter);
     landing_end(landing, &cause);
 }
 
@@ -276,19 +281,15 @@ void landing_abandon(struct landing *landing) {
 static int upload_land(struct upload *upload, struct fault *fault) {
     struct session *session = upload->session;
     struct landing *landing = malloc(sizeof *landing);
-    struct waiter *waiter =
-        landing ? engine_waiter(session->engine, upload->stream, upload->copied, landing_reached, landing) : NULL;
-    if (!waiter) {
-        free(landing);
+    if (!landing)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the end of an upload");
-    }
     *landing = (struct landing){.session = session,
                                 .stream = upload->stream,
                                 .outside = upload->outside,
                                 .taint = upload->taint,
-                                .waiter = waiter,
                                 .next = session->landings,
                                 .previous = &session->landings};
+    waiter_begin(&landing->waiter, upload->stream, upload->copied, landing_reached);
     if (landing->next)
         landing->next->previous = &landing->next;
     session->landings = landing;
@@ -309,7 +310,6 @@ static struct cause upload_cause(struct upload *upload, const struct failure *ca
 }
 
 void upload_finish(struct upload *upload, const struct failure *cause) {
-    struct engine *engine = upload->session->engine;
     struct failure own;
     session_end_operation(upload->session, NULL, 0); /* all of it is here, and copied in its turn */
     if (!cause && !upload->fault.code && upload->outside && upload->staged &&
@@ -326,7 +326,7 @@ void upload_finish(struct upload *upload, const struct failure *cause) {
     upload->tensor->uploading = false;
     if (upload->outside) {
         struct failure *failure = cause ? failure_numbered(begun.failure, begun.sequence) : NULL;
-        outside_settle(engine, upload->outside, upload->taint, failure);
+        outside_settle(upload->outside, upload->taint, failure);
         failure_unref(failure);
     }
     if (cause)

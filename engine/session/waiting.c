@@ -5,8 +5,9 @@
 #include <stdlib.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/memory/host.h"
-#include "engine/program/plan.h"
+#include "engine/session/host.h"
+#include "engine/values/plan.h"
+#include "engine/values/view_copy.h"
 
 enum {
     FETCH_WHOLE_BYTES = 4 << 20, /* up to here a value is staged with the fetch, without another round */
@@ -22,7 +23,7 @@ static int pending_no_memory(struct fault *fault) {
 }
 
 static uint64_t pending_bytes(unsigned n_points) {
-    return sizeof(struct pending) + n_points * (sizeof(struct pending_point) + sizeof(struct waiter));
+    return sizeof(struct pending) + n_points * sizeof(struct pending_point);
 }
 
 /* NULL: there is no memory, or the session may have no more, with words. */
@@ -50,8 +51,7 @@ static struct pending *pending_create(struct session *session, unsigned n_points
 
 static void pending_destroy(struct pending *pending) {
     for (unsigned i = 0; i < pending->n_points; i++)
-        if (pending->points[i].waiter)
-            engine_waiter_cancel(pending->session->engine, pending->points[i].waiter);
+        waiter_cancel(&pending->points[i].waiter);
     *pending->previous = pending->next;
     if (pending->next)
         pending->next->previous = pending->previous;
@@ -63,9 +63,9 @@ static void pending_destroy(struct pending *pending) {
 /* Of a fetch that holds nothing the session may have gone. */
 static void fetch_drop(struct fetch *fetch) {
     if (fetch->storage)
-        storage_unref(&fetch->session->engine->pool, fetch->storage);
+        storage_unref(fetch->storage);
     if (fetch->staging)
-        staging_give(fetch->session, STAGING_EARLY, fetch->staging);
+        staging_give(&fetch->session->ledger, STAGING_EARLY, fetch->staging);
     fetch->storage = fetch->staging = NULL;
     fetch->data = NULL;
 }
@@ -73,7 +73,7 @@ static void fetch_drop(struct fetch *fetch) {
 static void part_drop(struct fetch_part *part) {
     staging_cancel(&part->wait);
     if (part->staging)
-        staging_give(part->fetch->session, STAGING_OUT, part->staging);
+        staging_give(&part->fetch->session->ledger, STAGING_OUT, part->staging);
     part->staging = NULL;
     part->data = NULL;
 }
@@ -120,7 +120,7 @@ static void wait_answer(struct wait *wait, struct failure *failure) {
 
 static struct failure *pending_failure(struct pending *pending) {
     struct fault fault;
-    if (engine_fault(pending->session->engine, &fault) != STATUS_OK)
+    if (order_fault(pending->session->order, &fault) != STATUS_OK)
         return failure_create(&fault, "", NULL, 0);
     if (pending->taint && taint_state(pending->taint) == TAINT_FAILED)
         return session_check_failure(pending->session, pending->taint->cause);
@@ -128,9 +128,7 @@ static struct failure *pending_failure(struct pending *pending) {
 }
 
 static void pending_reached(struct waiter *waiter) {
-    struct pending_point *point = waiter->owner;
-    struct pending *pending = point->pending;
-    point->waiter = NULL;
+    struct pending *pending = ((struct pending_point *)waiter)->pending;
     if (--pending->left)
         return;
     struct failure *failure = pending_failure(pending);
@@ -146,25 +144,19 @@ static void pending_reached(struct waiter *waiter) {
         wait_answer(wait, failure);
 }
 
-/* Adds a point; STATUS_NO_HOST_MEMORY leaves it out. */
-static int pending_add(struct pending *pending, unsigned i, struct stream *stream, uint64_t number,
-                       struct fault *fault) {
+static void pending_add(struct pending *pending, unsigned i, struct stream *stream, uint64_t number) {
     if (point_reached(stream, number))
-        return STATUS_OK;
-    struct pending_point *point = &pending->points[i];
-    point->pending = pending;
-    point->waiter = engine_waiter(pending->session->engine, stream, number, pending_reached, point);
-    if (!point->waiter)
-        return pending_no_memory(fault);
+        return;
+    pending->points[i].pending = pending;
+    waiter_begin(&pending->points[i].waiter, stream, number, pending_reached);
     pending->left++;
-    return STATUS_OK;
 }
 
 /* ---- fetch ---- */
 
 struct failure *waiting_refusal(struct session *session, const char *operation, uint64_t id, struct tensor **tensor) {
     struct fault fault;
-    if (engine_fault(session->engine, &fault) != STATUS_OK)
+    if (order_fault(session->order, &fault) != STATUS_OK)
         return failure_create(&fault, "", NULL, 0);
     struct cause cause;
     *tensor = session_tensor(session, id);
@@ -201,7 +193,7 @@ static int fetch_prepare(struct session *session, struct tensor *tensor, struct 
         return STATUS_OK;
     }
     struct stream *copier = session_has_stream(session, tensor->ready) ? tensor->ready : session->stream;
-    int code = view_materialise(session, copier, tensor, &fetch->storage, fault);
+    int code = view_materialise(&session->ledger, copier, tensor, &fetch->storage, fault);
     if (code != STATUS_OK)
         return code;
     fetch->data = fetch->storage->data;
@@ -217,12 +209,12 @@ static int stage_out(struct session *session, struct storage *storage, int64_t o
     struct stream *stream = session_transfer_stream(session, wait ? TRANSFER_PART : TRANSFER_FETCH);
     if (!stream)
         return plan_no_memory(fault);
-    int code = staging_take(session, wait ? STAGING_OUT : STAGING_EARLY, (size_t)bytes, wait, staging, fault);
+    int code = staging_take(&session->ledger, wait ? STAGING_OUT : STAGING_EARLY, (size_t)bytes, wait, staging, fault);
     if (code != STATUS_OK)
         return code;
     if (point->stream && stream_wait(stream, point->stream, point->number) != STATUS_OK)
         return plan_no_memory(fault);
-    code = view_copy_bytes(stream, *staging, 0, storage, offset, bytes, fault);
+    code = view_copy_bytes(&session->ledger, stream, *staging, 0, storage, offset, bytes, fault);
     point->stream = stream;
     point->number = stream->enqueued;
     return code;
@@ -230,12 +222,12 @@ static int stage_out(struct session *session, struct storage *storage, int64_t o
 
 /* What the host cannot read goes to staging memory at once where it is small and there is some, else in parts. */
 static int fetch_stage(struct session *session, struct fetch *fetch, struct arrival_point *point, struct fault *fault) {
-    if (!fetch->data || !session->engine->device->vtable->host_reserve)
+    if (!fetch->data || !session->order->device->vtable->host_reserve)
         return STATUS_OK;
     int64_t offset = fetch->data - fetch->storage->data;
     fetch->offset = offset;
     fetch->data = NULL;
-    if (fetch->bytes > FETCH_WHOLE_BYTES || (uint64_t)fetch->bytes > session->engine->staging.pool.total / 4)
+    if (fetch->bytes > FETCH_WHOLE_BYTES || (uint64_t)fetch->bytes > session->ledger.memory->staging.pool.total / 4)
         return STATUS_OK;
     int code = stage_out(session, fetch->storage, offset, fetch->bytes, NULL, &fetch->staging, point, fault);
     if (code == STATUS_OK)
@@ -247,11 +239,9 @@ static int fetch_stage(struct session *session, struct fetch *fetch, struct arri
 static struct pending *pending_at(struct session *session, const struct arrival_point *point, struct fetch *fetch,
                                   struct fetch_part *part, struct taint *taint, struct fault *fault) {
     struct pending *pending = pending_create(session, 1, fault);
-    if (!pending || pending_add(pending, 0, point->stream, point->number, fault) != STATUS_OK) {
-        if (pending)
-            pending_destroy(pending);
+    if (!pending)
         return NULL;
-    }
+    pending_add(pending, 0, point->stream, point->number);
     pending->fetch = fetch;
     pending->part = part;
     pending->taint = taint ? taint_ref(taint) : NULL;
@@ -260,7 +250,7 @@ static struct pending *pending_at(struct session *session, const struct arrival_
 
 int session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
     void (*done)(struct fetch *, const struct failure *) = fetch->done;
-    session->engine->refused = NULL;
+    ledger_begin(&session->ledger);
     *fetch = (struct fetch){.done = done, .session = session};
     struct tensor *tensor = NULL;
     struct failure *failure = waiting_refusal(session, "fetch", id, &tensor);
@@ -350,11 +340,9 @@ void fetch_part_release(struct fetch_part *part) {
 
 /* ---- wait ---- */
 
-static void wait_on(struct session *session, struct wait *wait, struct pending *pending, int code,
-                    const struct fault *fault) {
-    if (code != STATUS_OK) {
-        if (pending)
-            pending_destroy(pending);
+/* `pending` NULL: there is no memory for it, as the fault says. */
+static void wait_on(struct session *session, struct wait *wait, struct pending *pending, const struct fault *fault) {
+    if (!pending) {
         wait_answer(wait, session_failure(session, fault, "wait", NULL, 0));
         return;
     }
@@ -368,18 +356,8 @@ static void wait_on(struct session *session, struct wait *wait, struct pending *
     wait->pending = pending;
 }
 
-static int wait_all_uploads(struct session *session, struct pending *pending, unsigned *n, struct fault *fault) {
-    struct stream *uploader = session->transfers[TRANSFER_UPLOAD];
-    int code = uploader ? pending_add(pending, (*n)++, uploader, uploader->enqueued, fault) : STATUS_OK;
-    for (struct upload *upload = session->uploads; upload && code == STATUS_OK; upload = upload->next)
-        if (upload->outside)
-            code = pending_add(pending, (*n)++, upload->outside, upload->outside->enqueued, fault);
-    for (struct landing *landing = session->landings; landing && code == STATUS_OK; landing = landing->next)
-        code = pending_add(pending, (*n)++, landing->outside, landing->outside->enqueued, fault);
-    return code;
-}
-
 static void wait_all(struct session *session, struct wait *wait) {
+    struct stream *uploader = session->transfers[TRANSFER_UPLOAD];
     unsigned n = session->n_streams + 2;
     for (struct upload *upload = session->uploads; upload; upload = upload->next)
         n++;
@@ -388,13 +366,19 @@ static void wait_all(struct session *session, struct wait *wait) {
     struct fault fault;
     struct pending *pending = pending_create(session, n, &fault);
     n = 0;
-    int code =
-        pending ? pending_add(pending, n++, session->stream, session->stream->enqueued, &fault) : STATUS_NO_HOST_MEMORY;
-    for (uint32_t i = 0; code == STATUS_OK && i < session->n_streams; i++)
-        code = pending_add(pending, n++, session->streams[i].stream, session->streams[i].stream->enqueued, &fault);
-    if (code == STATUS_OK)
-        code = wait_all_uploads(session, pending, &n, &fault);
-    wait_on(session, wait, pending, code, &fault);
+    if (pending) {
+        pending_add(pending, n++, session->stream, session->stream->enqueued);
+        for (uint32_t i = 0; i < session->n_streams; i++)
+            pending_add(pending, n++, session->streams[i].stream, session->streams[i].stream->enqueued);
+        if (uploader)
+            pending_add(pending, n++, uploader, uploader->enqueued);
+        for (struct upload *upload = session->uploads; upload; upload = upload->next)
+            if (upload->outside)
+                pending_add(pending, n++, upload->outside, upload->outside->enqueued);
+        for (struct landing *landing = session->landings; landing; landing = landing->next)
+            pending_add(pending, n++, landing->outside, landing->outside->enqueued);
+    }
+    wait_on(session, wait, pending, &fault);
 }
 
 void wait_at(struct session *session, struct stream *stream, uint64_t number, struct taint *taint, struct wait *wait) {
@@ -402,12 +386,11 @@ void wait_at(struct session *session, struct stream *stream, uint64_t number, st
     wait->pending = NULL;
     struct fault fault;
     struct pending *pending = pending_create(session, 1, &fault);
-    int code = pending ? STATUS_OK : STATUS_NO_HOST_MEMORY;
     if (pending && stream)
-        code = pending_add(pending, 0, stream, number, &fault);
+        pending_add(pending, 0, stream, number);
     if (pending)
         pending->taint = taint ? taint_ref(taint) : NULL;
-    wait_on(session, wait, pending, code, &fault);
+    wait_on(session, wait, pending, &fault);
 }
 
 void session_wait(struct session *session, uint64_t id, struct wait *wait) {

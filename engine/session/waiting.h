@@ -1,12 +1,12 @@
-/* What a session waits for on behalf of its clients: uploads, fetches, waits, room. For this room's files. */
+/* What a session waits for on behalf of its clients: uploads, fetches, waits, a queue that drains. For this room's files. */
 #pragma once
 
 #include "engine/session/session_impl.h"
 
 /* One of the points that somebody waits for. */
 struct pending_point {
+    struct waiter waiter; /* the first member */
     struct pending *pending;
-    struct waiter *waiter; /* NULL once reached */
 };
 
 /* An unanswered fetch or wait: it hangs on one point, or for a whole session's sync on one point of each stream. */
@@ -24,22 +24,24 @@ struct pending {
 
 /* An owner that wants to be told when the queue has drained. One point is watched on each stream: at least one of them
  * is reached by the time that the sum is low enough, and then the sum is looked at again. */
-struct room {
-    struct session *session;
+struct drain {
     void (*told)(void *owner);
     void *owner;
     uint64_t low;
-    uint32_t n_waiters;
-    struct waiter *waiters[]; /* NULL where there is nothing to wait for */
+    uint32_t n_points;
+    struct drain_point {
+        struct waiter waiter; /* the first member; of no stream where there is nothing to wait for */
+        struct session *session;
+    } points[];
 };
 
 /* A waitable upload that has been finished while its last chunks were being copied. */
 struct landing {
+    struct waiter waiter; /* the first member */
     struct session *session;
     struct stream *stream; /* the upload's own */
     struct stream *outside;
     struct taint *taint;
-    struct waiter *waiter;
     struct landing *next, **previous;
 };
 

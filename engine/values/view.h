@@ -5,9 +5,6 @@
 
 #include "engine/values/tensor.h"
 
-struct engine;
-struct session;
-
 /* An operand on its way into a launch: a tensor's view, or a temporary computed from one. */
 struct view {
     struct storage *storage; /* NULL where empty */
@@ -23,27 +20,9 @@ void view_init(struct view *view, const struct tensor *tensor);
 /* All elements of a contiguous tensor with storage, as one axis. */
 void view_flat(struct view *view, const struct tensor *tensor, int64_t elements);
 /* Gives a temporary back. */
-void view_finish(struct engine *engine, struct view *view);
+void view_finish(struct view *view);
 int64_t view_elements(const struct view *view);
 
 /* Merges the axes of views of one shape (strides broadcast already) wherever that is possible for all of them. */
 void view_merge(struct view *const views[], int count);
 void view_broadcast(struct view *view, int rank, const int64_t *shape);
-
-/* Enqueues one pass over both: COPY, or CAST where the dtypes differ. */
-int view_copy(struct stream *stream, struct view out, struct view in, struct fault *fault);
-/* Replaces a view by a contiguous temporary of `dtype`, charged to the session. */
-int view_convert(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
-                 struct fault *fault);
-/* Replaces a view by a temporary of `dtype` that has as many elements as the view has places in memory: axes along which it
- * is broadcast stay so. */
-int view_cast(struct session *session, struct stream *stream, struct view *view, enum dtype dtype, struct fault *fault);
-/* The first where it is not of that form already. */
-int view_make_contiguous(struct session *session, struct stream *stream, struct view *view, enum dtype dtype,
-                         struct fault *fault);
-/* A contiguous copy of `tensor` in storage of its own (one reference, charged), as work on `stream`. */
-int view_materialise(struct session *session, struct stream *stream, const struct tensor *tensor,
-                     struct storage **storage, struct fault *fault);
-/* Enqueues a copy of bytes between storage of the device and of the host: `bytes` from `source` + offset on. */
-int view_copy_bytes(struct stream *stream, struct storage *target, int64_t target_offset, struct storage *source,
-                    int64_t source_offset, int64_t bytes, struct fault *fault);

@@ -1,9 +1,8 @@
 #include "engine/watch/flight.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "engine/order/stream.h"
 
 void flight_init(struct flight *flight) {
     memset(flight, 0, sizeof *flight);
@@ -14,20 +13,24 @@ void flight_finish(struct flight *flight) {
     pthread_mutex_destroy(&flight->lock);
 }
 
-void flight_note(struct flight *flight, struct stream *stream, uint64_t number, const char *name) {
+void flight_note(struct flight *flight, const _Atomic uint64_t *completed, uint64_t number, const char *name) {
     pthread_mutex_lock(&flight->lock);
     struct flight_entry *entry = &flight->entries[flight->next++ % FLIGHT_MAX];
-    entry->stream = stream;
+    entry->completed = completed;
     entry->number = number;
     snprintf(entry->name, sizeof entry->name, "%s", name);
     pthread_mutex_unlock(&flight->lock);
+}
+
+static bool flight_flies(const struct flight_entry *entry) {
+    return entry->completed && atomic_load(entry->completed) < entry->number;
 }
 
 /* Whether an earlier entry in flight has this name. */
 static bool flight_named(const struct flight *flight, unsigned before, const char *name) {
     for (unsigned i = 0; i < before; i++) {
         const struct flight_entry *entry = &flight->entries[i];
-        if (entry->stream && !point_reached(entry->stream, entry->number) && !strcmp(entry->name, name))
+        if (flight_flies(entry) && !strcmp(entry->name, name))
             return true;
     }
     return false;
@@ -39,7 +42,7 @@ void flight_blame(struct flight *flight, struct fault *fault) {
     pthread_mutex_lock(&flight->lock);
     for (unsigned i = 0; i < FLIGHT_MAX; i++) {
         const struct flight_entry *entry = &flight->entries[i];
-        if (!entry->stream || point_reached(entry->stream, entry->number) || flight_named(flight, i, entry->name))
+        if (!flight_flies(entry) || flight_named(flight, i, entry->name))
             continue;
         size_t room = sizeof fault->message - used;
         int written = snprintf(fault->message + used, room, "%s%s", before, entry->name);

@@ -2,22 +2,31 @@
  * read by a signal handler, which takes no lock, so what is being written meanwhile may come out torn. */
 #pragma once
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
-
-#include "engine/order/stream.h"
 
 enum { HISTORY_MAX = 32 };
 
 struct history {
     _Atomic uint64_t count; /* of all that were noted; the last HISTORY_MAX are kept */
     struct history_entry {
-        const struct stream *stream;
-        uint64_t number; /* of the record in its stream */
+        const _Atomic uint64_t *completed; /* it has run when this has come to `number` */
+        uint64_t number;
         uint64_t session, sequence;
-        uint16_t opcode;
+        unsigned opcode;
         char kernel[46]; /* a client's kernel has a name and no opcode; "": it is an operation */
         char label[56];  /* its beginning */
     } entries[HISTORY_MAX];
+};
+
+/* One of them, for a reader. */
+struct history_operation {
+    char name[48];              /* "matmul" */
+    char label[56];             /* its beginning; "": it has none */
+    uint64_t session, sequence; /* struct session_limits; number of the operation in it, 0 where it is no client's */
+    bool done;                  /* the device has told that it has run */
 };
 
 static inline void history_copy(char *to, size_t size, const char *from) {
@@ -26,20 +35,25 @@ static inline void history_copy(char *to, size_t size, const char *from) {
     to[length] = 0;
 }
 
-/* Before the stream's next record, a launch, goes to the device: a dozen stores, for that is done for every operation. */
-static inline void history_note(struct history *history, const struct stream *stream, const struct record *record) {
+/* Before a launch goes to the device, which has run when `*completed`, which stays, has come to `number`. `kernel` NULL: it is
+ * an operation; `label` may be NULL. A dozen stores, for that is done for every operation. */
+static inline void history_note(struct history *history, const _Atomic uint64_t *completed, uint64_t number,
+                                uint64_t session, uint64_t sequence, unsigned opcode, const char *kernel,
+                                const char *label) {
     uint64_t count = atomic_load_explicit(&history->count, memory_order_relaxed);
     struct history_entry *entry = &history->entries[count % HISTORY_MAX];
-    entry->stream = stream;
-    entry->number = stream->executed + 1;
-    entry->session = stream->session;
-    entry->sequence = record->sequence;
+    entry->completed = completed;
+    entry->number = number;
+    entry->session = session;
+    entry->sequence = sequence;
+    entry->opcode = opcode;
     entry->kernel[0] = entry->label[0] = 0;
-    if (record->kind == RECORD_LAUNCH)
-        entry->opcode = record->launch.opcode;
-    else
-        history_copy(entry->kernel, sizeof entry->kernel, record->kernel.name);
-    if (__builtin_expect(record->label != 0, 0))
-        history_copy(entry->label, sizeof entry->label, (const char *)record + record->label);
+    if (__builtin_expect(kernel != NULL, 0))
+        history_copy(entry->kernel, sizeof entry->kernel, kernel);
+    if (__builtin_expect(label != NULL, 0))
+        history_copy(entry->label, sizeof entry->label, label);
     atomic_store_explicit(&history->count, count + 1, memory_order_release);
 }
+
+/* The last ones, newest first; returns how many. From a signal handler, too. */
+unsigned history_last(const struct history *history, struct history_operation *operations, unsigned capacity);

@@ -5,8 +5,10 @@
  * The submitter's. */
 #pragma once
 
-#include "engine/order/histogram.h"
-#include "engine/order/stream.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/watch/histogram.h"
 
 enum {
     SAMPLES_MAX = 64,           /* in one turn */
@@ -29,10 +31,10 @@ struct samples {
 
 void samples_init(struct samples *samples);
 
-/* The one that counts this launch. `later`: on a device that runs later. */
-static inline struct sampler *samples_of(struct samples *samples, const struct record *record, bool later) {
-    return record->weight >= (later ? SAMPLES_LONG_LATER_NS : SAMPLES_LONG_NS) ? &samples->long_ones
-                                                                               : &samples->short_ones;
+/* The one that counts a launch estimated to take so long. `later`: on a device that runs later. */
+static inline struct sampler *samples_of(struct samples *samples, uint64_t estimated_ns, bool later) {
+    return estimated_ns >= (later ? SAMPLES_LONG_LATER_NS : SAMPLES_LONG_NS) ? &samples->long_ones
+                                                                             : &samples->short_ones;
 }
 
 /* Whether the next launch it counts is to be looked at. */

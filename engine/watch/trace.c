@@ -5,9 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "engine/device/clock.h"
 #include "engine/device/device_impl.h"
-#include "engine/engine_impl.h"
-#include "engine/session/tenant_impl.h"
+#include "engine/watch/history.h"
+#include "engine/watch/trace_impl.h"
 
 enum {
     TRACE_RING = (64 << 20) / sizeof(struct trace_event),
@@ -28,8 +29,7 @@ static void trace_push(struct trace *trace, const struct trace_event *event) {
     atomic_store_explicit(&trace->written, written + 1, memory_order_release);
 }
 
-bool trace_next(struct engine *engine, struct trace_event *event) {
-    struct trace *trace = &engine->trace;
+bool trace_next(struct trace *trace, struct trace_event *event) {
     uint64_t read = atomic_load_explicit(&trace->read, memory_order_relaxed);
     while (read != atomic_load_explicit(&trace->written, memory_order_acquire)) {
         *event = trace->ring[read % TRACE_RING];
@@ -40,29 +40,30 @@ bool trace_next(struct engine *engine, struct trace_event *event) {
     return false;
 }
 
-uint64_t trace_dropped(const struct engine *engine) {
-    return atomic_load_explicit(&engine->trace.dropped, memory_order_relaxed);
+uint64_t trace_dropped(const struct trace *trace) {
+    return atomic_load_explicit(&trace->dropped, memory_order_relaxed);
 }
 
 /* ---- start and end ---- */
 
-void trace_init(struct engine *engine) {
-    pthread_mutex_init(&engine->trace.lock, NULL);
+void trace_init(struct trace *trace, struct device *device, void (*lost)(void *owner, const struct fault *fault),
+                void *owner) {
+    trace->device = device;
+    trace->lost = lost;
+    trace->owner = owner;
+    pthread_mutex_init(&trace->lock, NULL);
 }
 
-bool trace_wants(const struct trace *trace, const struct stream *stream) {
+bool trace_wants(const struct trace *trace, const void *share, uint64_t session) {
     if (!atomic_load_explicit(&trace->on, memory_order_acquire))
         return false;
-    const struct run_share *share = atomic_load_explicit(&trace->share, memory_order_relaxed);
-    uint64_t session = atomic_load_explicit(&trace->session, memory_order_relaxed);
-    if (session && stream->session != session)
-        return false;
-    return !share || (stream->group && stream->group->share == share);
+    const void *wanted = atomic_load_explicit(&trace->share, memory_order_relaxed);
+    uint64_t only = atomic_load_explicit(&trace->session, memory_order_relaxed);
+    return (!only || session == only) && (!wanted || share == wanted);
 }
 
-int trace_start(struct engine *engine, const struct tenant *tenant, uint64_t session, struct fault *fault) {
-    const struct device_async *async = engine->device->vtable->async;
-    struct trace *trace = &engine->trace;
+int trace_start(struct trace *trace, const void *share, uint64_t session, struct fault *fault) {
+    const struct device_async *async = trace->device->vtable->async;
     if (async && (!async->timed_record || !async->event_elapsed))
         return fault_set(fault, STATUS_UNSUPPORTED, "this device does not tell when something ran");
     if (!trace->ring) {
@@ -74,15 +75,15 @@ int trace_start(struct engine *engine, const struct tenant *tenant, uint64_t ses
     }
     atomic_store(&trace->read, atomic_load(&trace->written));
     atomic_store(&trace->dropped, 0);
-    trace->began_ns = engine_clock();
+    trace->began_ns = clock_now();
     atomic_store(&trace->session, session);
-    atomic_store(&trace->share, tenant ? tenant->share : NULL);
+    atomic_store(&trace->share, share);
     atomic_store(&trace->on, true); /* whoever sees this has not seen an older ring */
     return STATUS_OK;
 }
 
-void trace_stop(struct engine *engine) {
-    atomic_store(&engine->trace.on, false);
+void trace_stop(struct trace *trace) {
+    atomic_store(&trace->on, false);
 }
 
 uint64_t trace_host_bytes(void) {
@@ -90,36 +91,32 @@ uint64_t trace_host_bytes(void) {
 }
 
 /* Somebody may be writing an event just now, so the ring's addresses stay. */
-void trace_rest(struct engine *engine) {
-    struct trace *trace = &engine->trace;
+void trace_rest(struct trace *trace) {
     if (trace->ring)
         madvise(trace->ring, TRACE_RING * sizeof *trace->ring, MADV_DONTNEED);
 }
 
-static void origin_unref(struct engine *engine, struct trace_origin *origin) {
+static void origin_unref(struct trace *trace, struct trace_origin *origin) {
     if (!origin || atomic_fetch_sub(&origin->references, 1) > 1)
         return;
-    engine->device->vtable->async->event_release(engine->device, origin->event);
+    trace->device->vtable->async->event_release(trace->device, origin->event);
     free(origin);
 }
 
-static void pending_destroy(struct engine *engine, struct trace_pending *pending) {
-    const struct device_async *async = engine->device->vtable->async;
+static void pending_destroy(struct trace *trace, struct trace_pending *pending) {
+    const struct device_async *async = trace->device->vtable->async;
     if (pending->begin)
-        async->event_release(engine->device, pending->begin);
+        async->event_release(trace->device, pending->begin);
     if (pending->end)
-        async->event_release(engine->device, pending->end);
-    origin_unref(engine, pending->origin);
+        async->event_release(trace->device, pending->end);
+    origin_unref(trace, pending->origin);
     free(pending);
 }
 
-void trace_finish(struct engine *engine) {
-    struct trace *trace = &engine->trace;
-    for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
-        trace_reaped(engine, stream, UINT64_MAX);
-    origin_unref(engine, trace->origin);
+void trace_finish(struct trace *trace) {
+    origin_unref(trace, trace->origin);
     if (trace->clock)
-        engine->device->vtable->async->stream_destroy(engine->device, trace->clock);
+        trace->device->vtable->async->stream_destroy(trace->device, trace->clock);
     if (trace->ring)
         munmap(trace->ring, TRACE_RING * sizeof *trace->ring);
     pthread_mutex_destroy(&trace->lock);
@@ -143,39 +140,39 @@ static void trace_note_operand(struct trace_event *event, const struct operand *
         event->extents[(*extents)++] = operand->shape[i];
 }
 
-static void trace_describe(struct trace_event *event, const struct stream *stream, const struct record *record) {
-    bool kernel = record->kind == RECORD_KERNEL;
+static void trace_describe(struct trace_event *event, const struct trace_launch *what) {
+    const struct launch *launch = what->launch;
     unsigned extents = 0;
     event->n_operands = 0;
-    event->session = stream->session;
-    event->sequence = record->sequence;
-    event->stream = stream->id;
-    event->role = stream->role;
+    event->session = what->session;
+    event->sequence = what->sequence;
+    event->stream = what->stream;
+    event->role = what->role;
     event->bytes = 0;
-    history_copy(event->name, sizeof event->name, kernel ? record->kernel.name : op_info(record->launch.opcode)->name);
-    history_copy(event->label, sizeof event->label, record->label ? (const char *)record + record->label : "");
-    if (kernel)
+    history_copy(event->name, sizeof event->name, launch ? op_info(launch->opcode)->name : what->kernel);
+    history_copy(event->label, sizeof event->label, what->label ? what->label : "");
+    if (!launch)
         return;
-    event->bytes = operand_bytes(&record->launch.output);
-    trace_note_operand(event, &record->launch.output, &extents);
-    for (unsigned i = 0; i < record->launch.n_inputs; i++) {
-        event->bytes += operand_bytes(&record->launch.inputs[i]);
-        trace_note_operand(event, &record->launch.inputs[i], &extents);
+    event->bytes = operand_bytes(&launch->output);
+    trace_note_operand(event, &launch->output, &extents);
+    for (unsigned i = 0; i < launch->n_inputs; i++) {
+        event->bytes += operand_bytes(&launch->inputs[i]);
+        trace_note_operand(event, &launch->inputs[i], &extents);
     }
 }
 
 /* ---- the device's clock ---- */
 
 /* An event on a stream with nothing on it is reached at once, and the host sees when. 0: not in time, or not at all. */
-static uint64_t origin_reach(struct engine *engine, struct device_event *event) {
-    uint64_t begun = engine_clock(), before = begun;
+static uint64_t origin_reach(struct trace *trace, struct device_event *event) {
+    uint64_t begun = clock_now(), before = begun;
     struct fault fault;
     for (bool reached = false; before - begun < TRACE_ORIGIN_WAIT_NS;) {
-        if (engine->device->vtable->async->event_reached(engine->device, event, &reached, &fault) != STATUS_OK) {
-            engine_latch(engine, &fault);
+        if (trace->device->vtable->async->event_reached(trace->device, event, &reached, &fault) != STATUS_OK) {
+            trace->lost(trace->owner, &fault);
             return 0;
         }
-        uint64_t now = engine_clock();
+        uint64_t now = clock_now();
         if (reached)
             return before + (now - before) / 2;
         before = now;
@@ -184,37 +181,35 @@ static uint64_t origin_reach(struct engine *engine, struct device_event *event) 
     return 0;
 }
 
-static struct trace_origin *origin_create(struct engine *engine) {
-    const struct device_async *async = engine->device->vtable->async;
-    struct trace *trace = &engine->trace;
+static struct trace_origin *origin_create(struct trace *trace) {
+    const struct device_async *async = trace->device->vtable->async;
     struct trace_origin *origin = calloc(1, sizeof *origin);
     struct fault fault;
     int code = origin ? STATUS_OK : STATUS_NO_HOST_MEMORY;
     if (origin && !trace->clock)
-        code = async->stream_create(engine->device, 0, &trace->clock, &fault);
+        code = async->stream_create(trace->device, 0, &trace->clock, &fault);
     if (code == STATUS_OK)
-        code = async->timed_record(engine->device, trace->clock, &origin->event, &fault);
-    if (code == STATUS_OK && (origin->at_ns = origin_reach(engine, origin->event))) {
+        code = async->timed_record(trace->device, trace->clock, &origin->event, &fault);
+    if (code == STATUS_OK && (origin->at_ns = origin_reach(trace, origin->event))) {
         atomic_init(&origin->references, 1);
         return origin;
     }
     if (code == STATUS_OK)
-        async->event_release(engine->device, origin->event);
+        async->event_release(trace->device, origin->event);
     else if (code == STATUS_DEVICE_LOST)
-        engine_latch(engine, &fault);
+        trace->lost(trace->owner, &fault);
     free(origin);
     return NULL;
 }
 
 /* A moment not too long ago; NULL: the device does not tell. One that does not answer is not asked with every launch. */
-static struct trace_origin *trace_origin(struct engine *engine) {
-    struct trace *trace = &engine->trace;
-    if (trace->looked_ns && engine_clock() - trace->looked_ns < TRACE_ORIGIN_NS)
+static struct trace_origin *trace_origin(struct trace *trace) {
+    if (trace->looked_ns && clock_now() - trace->looked_ns < TRACE_ORIGIN_NS)
         return trace->origin;
-    trace->looked_ns = engine_clock();
-    struct trace_origin *origin = origin_create(engine);
+    trace->looked_ns = clock_now();
+    struct trace_origin *origin = origin_create(trace);
     if (origin) {
-        origin_unref(engine, trace->origin);
+        origin_unref(trace, trace->origin);
         trace->origin = origin;
     }
     return trace->origin;
@@ -227,97 +222,97 @@ static uint64_t trace_queued(uint64_t enqueued_ns, uint64_t begin_ns) {
     return begin_ns > enqueued_ns ? begin_ns - enqueued_ns : 1;
 }
 
-static struct device_event *trace_time(struct engine *engine, struct stream *stream) {
+static struct device_event *trace_time(struct trace *trace, struct device_stream *stream) {
     struct device_event *event = NULL;
     struct fault fault;
-    int code = engine->device->vtable->async->timed_record(engine->device, stream->device_stream, &event, &fault);
+    int code = trace->device->vtable->async->timed_record(trace->device, stream, &event, &fault);
     if (code == STATUS_DEVICE_LOST)
-        engine_latch(engine, &fault);
+        trace->lost(trace->owner, &fault);
     return code == STATUS_OK ? event : NULL;
 }
 
-void trace_before(struct engine *engine, struct stream *stream, struct trace_mark *mark) {
-    *mark = (struct trace_mark){.begin_ns = engine_clock(), .further = stream->begun};
-    if (!engine->device->vtable->async)
+void trace_before(struct trace *trace, struct device_stream *stream, bool further, struct trace_mark *mark) {
+    *mark = (struct trace_mark){.begin_ns = clock_now(), .further = further};
+    if (!stream)
         return;
-    struct trace_origin *origin = trace_origin(engine);
+    struct trace_origin *origin = trace_origin(trace);
     mark->pending = origin ? calloc(1, sizeof *mark->pending) : NULL;
     if (!mark->pending)
         return;
     atomic_fetch_add(&origin->references, 1);
     mark->pending->origin = origin;
-    mark->pending->begin = trace_time(engine, stream);
+    mark->pending->begin = trace_time(trace, stream);
 }
 
-static void trace_append(struct engine *engine, struct stream *stream, struct trace_pending *pending) {
-    pthread_mutex_lock(&engine->trace.lock);
-    *(stream->traces ? &stream->traces_last->next : &stream->traces) = pending;
-    stream->traces_last = pending;
-    atomic_store_explicit(&stream->traced, true, memory_order_relaxed);
-    pthread_mutex_unlock(&engine->trace.lock);
+static void trace_append(struct trace *trace, struct trace_line *line, struct trace_pending *pending) {
+    pthread_mutex_lock(&trace->lock);
+    *(line->first ? &line->last->next : &line->first) = pending;
+    line->last = pending;
+    atomic_store_explicit(&line->any, true, memory_order_relaxed);
+    pthread_mutex_unlock(&trace->lock);
 }
 
-void trace_after(struct engine *engine, struct stream *stream, const struct record *record, struct trace_mark *mark) {
+void trace_after(struct trace *trace, struct trace_line *line, struct device_stream *stream,
+                 const struct trace_launch *launch, struct trace_mark *mark) {
     struct trace_pending *pending = mark->pending;
-    if (!engine->device->vtable->async) {
-        struct trace_event event = {.begin_ns = mark->begin_ns, .end_ns = engine_clock()};
-        event.queued_ns = mark->further ? 0 : trace_queued(record->enqueued_ns, event.begin_ns);
-        trace_describe(&event, stream, record);
-        trace_push(&engine->trace, &event);
+    if (!stream) {
+        struct trace_event event = {.begin_ns = mark->begin_ns, .end_ns = clock_now()};
+        event.queued_ns = mark->further ? 0 : trace_queued(launch->enqueued_ns, event.begin_ns);
+        trace_describe(&event, launch);
+        trace_push(trace, &event);
         return;
     }
     if (pending)
-        pending->end = trace_time(engine, stream);
+        pending->end = trace_time(trace, stream);
     if (!pending || !pending->begin || !pending->end) {
         if (pending)
-            pending_destroy(engine, pending);
-        atomic_fetch_add_explicit(&engine->trace.dropped, 1, memory_order_relaxed);
+            pending_destroy(trace, pending);
+        atomic_fetch_add_explicit(&trace->dropped, 1, memory_order_relaxed);
         return;
     }
-    pending->number = stream->executed + 1;
-    pending->enqueued_ns = record->enqueued_ns;
-    trace_describe(&pending->event, stream, record);
-    trace_append(engine, stream, pending);
+    pending->number = launch->number;
+    pending->enqueued_ns = launch->enqueued_ns;
+    trace_describe(&pending->event, launch);
+    trace_append(trace, line, pending);
 }
 
 /* Both events have been reached. Times by different origins may differ by what the clocks are read apart; on a stream one
  * thing runs after the other. */
-static void trace_settle(struct engine *engine, struct stream *stream, struct trace_pending *pending) {
-    const struct device_async *async = engine->device->vtable->async;
+static void trace_settle(struct trace *trace, struct trace_line *line, struct trace_pending *pending) {
+    const struct device_async *async = trace->device->vtable->async;
     struct trace_event *event = &pending->event;
     int64_t begin, end;
     struct fault fault;
-    if (!atomic_load(&engine->trace.on) || atomic_load(&engine->broken))
-        return;
-    int code = async->event_elapsed(engine->device, pending->origin->event, pending->begin, &begin, &fault);
+    int code = async->event_elapsed(trace->device, pending->origin->event, pending->begin, &begin, &fault);
     if (code == STATUS_OK)
-        code = async->event_elapsed(engine->device, pending->begin, pending->end, &end, &fault);
+        code = async->event_elapsed(trace->device, pending->begin, pending->end, &end, &fault);
     if (code == STATUS_DEVICE_LOST)
-        engine_latch(engine, &fault);
+        trace->lost(trace->owner, &fault);
     if (code != STATUS_OK) {
-        atomic_fetch_add_explicit(&engine->trace.dropped, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&trace->dropped, 1, memory_order_relaxed);
         return;
     }
     event->begin_ns = pending->origin->at_ns + (uint64_t)begin;
-    if (event->begin_ns < stream->traced_ns)
-        event->begin_ns = stream->traced_ns;
+    if (event->begin_ns < line->ended_ns)
+        event->begin_ns = line->ended_ns;
     event->queued_ns = trace_queued(pending->enqueued_ns, event->begin_ns);
     event->end_ns = event->begin_ns + (end > 0 ? (uint64_t)end : 0);
-    stream->traced_ns = event->end_ns;
-    trace_push(&engine->trace, event);
+    line->ended_ns = event->end_ns;
+    trace_push(trace, event);
 }
 
-void trace_reaped(struct engine *engine, struct stream *stream, uint64_t number) {
+void trace_reaped(struct trace *trace, struct trace_line *line, uint64_t number, bool lost) {
     struct trace_pending *pending;
-    pthread_mutex_lock(&engine->trace.lock);
-    while ((pending = stream->traces) && pending->number <= number) {
-        stream->traces = pending->next;
-        if (!stream->traces)
-            atomic_store_explicit(&stream->traced, false, memory_order_relaxed);
-        pthread_mutex_unlock(&engine->trace.lock);
-        trace_settle(engine, stream, pending);
-        pending_destroy(engine, pending);
-        pthread_mutex_lock(&engine->trace.lock);
+    pthread_mutex_lock(&trace->lock);
+    while ((pending = line->first) && pending->number <= number) {
+        line->first = pending->next;
+        if (!line->first)
+            atomic_store_explicit(&line->any, false, memory_order_relaxed);
+        pthread_mutex_unlock(&trace->lock);
+        if (!lost && atomic_load(&trace->on))
+            trace_settle(trace, line, pending);
+        pending_destroy(trace, pending);
+        pthread_mutex_lock(&trace->lock);
     }
-    pthread_mutex_unlock(&engine->trace.lock);
+    pthread_mutex_unlock(&trace->lock);
 }

@@ -4,8 +4,7 @@
  * and counted. Owner thread, all of it. */
 #pragma once
 
-#include "engine/engine.h"
-#include "engine/order/failure.h"
+#include "engine/device/launch.h"
 
 /* What a stream is to its session: the client's number of it, or one of these. */
 enum { TRACE_UPLOADS = -1, TRACE_FETCHES = -2, TRACE_COPIES = -3 /* from other devices */ };
@@ -22,21 +21,22 @@ struct trace_event {
     uint8_t n_operands, dtypes[TRACE_OPERANDS], ranks[TRACE_OPERANDS];
     int64_t extents[TRACE_EXTENTS];
     char name[48]; /* of the launch: "matmul" */
-    char label[FAILURE_LABEL_MAX + 1];
+    char label[OPERATION_LABEL_MAX + 1];
 };
 
-struct tenant;
+struct trace;
 
-/* Of all sessions, or of one tenant's alone, which must be there until the trace is stopped; and of these of the one with
- * this number alone, unless it is 0. STATUS_UNSUPPORTED where the device cannot tell the time; STATUS_NO_HOST_MEMORY. */
-int trace_start(struct engine *engine, const struct tenant *tenant, uint64_t session, struct fault *fault);
+/* Of what one account of turns runs alone (`share`: struct run_share, which must be there until the trace is stopped; NULL: of
+ * all); and of the session with this number alone, unless it is 0. STATUS_UNSUPPORTED where the device cannot tell the
+ * time; STATUS_NO_HOST_MEMORY. */
+int trace_start(struct trace *trace, const void *share, uint64_t session, struct fault *fault);
 /* Host memory that a trace takes, at most. */
 uint64_t trace_host_bytes(void);
 /* What has not run to its end by then is not recorded. */
-void trace_stop(struct engine *engine);
+void trace_stop(struct trace *trace);
 /* The next event, in the order in which launches ended; false: there is none now. */
-bool trace_next(struct engine *engine, struct trace_event *event);
+bool trace_next(struct trace *trace, struct trace_event *event);
 /* Since the start. */
-uint64_t trace_dropped(const struct engine *engine);
+uint64_t trace_dropped(const struct trace *trace);
 /* After trace_stop(): nobody reads what is left of it, and the ring's memory goes back to the system. */
-void trace_rest(struct engine *engine);
+void trace_rest(struct trace *trace);

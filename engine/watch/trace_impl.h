@@ -2,9 +2,14 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 
-#include "engine/order/stream.h"
+#include "engine/device/device.h"
 #include "engine/watch/trace.h"
+
+struct device_event;
+struct device_stream;
 
 /* A moment by both clocks, the device's and the host's. */
 struct trace_origin {
@@ -23,11 +28,21 @@ struct trace_pending {
     struct trace_event event;
 };
 
+/* Of a stream: launches that are traced, and have not run to their end. */
+struct trace_line {
+    struct trace_pending *first, *last; /* under the trace's lock */
+    _Atomic bool any;                   /* there are some */
+    uint64_t ended_ns;                  /* the last one; reaper */
+};
+
 struct trace {
+    struct device *device;
+    void (*lost)(void *owner, const struct fault *fault); /* the device has failed for good */
+    void *owner;
     _Atomic bool on;
-    const struct run_share *_Atomic share; /* whose launches alone; NULL: everybody's */
-    _Atomic uint64_t session;              /* and whose alone; 0: all of these */
-    struct trace_event *ring; /* TRACE_RING of them, made at the first start, and kept */
+    const void *_Atomic share; /* whose launches alone; NULL: everybody's */
+    _Atomic uint64_t session;  /* and whose alone; 0: all of these */
+    struct trace_event *ring;  /* TRACE_RING of them, made at the first start, and kept */
     uint64_t began_ns;
     _Atomic uint64_t dropped;
     _Atomic uint64_t written; /* by the submitter, or the reaper where there is one */
@@ -40,24 +55,38 @@ struct trace {
     uint64_t looked_ns; /* for an origin, last */
 };
 
-void trace_init(struct engine *engine);
-/* When no thread of the engine runs any more. */
-void trace_finish(struct engine *engine);
+void trace_init(struct trace *trace, struct device *device, void (*lost)(void *owner, const struct fault *fault),
+                void *owner);
+/* When nothing is pending, and no thread uses it any more. */
+void trace_finish(struct trace *trace);
 
 static inline bool trace_is_on(const struct trace *trace) {
     return __builtin_expect(atomic_load_explicit(&trace->on, memory_order_relaxed), 0);
 }
 
-/* Whether it is on, and notes what this stream runs. By the submitter, while the stream has records to run. */
-bool trace_wants(const struct trace *trace, const struct stream *stream);
+/* Whether it is on, and notes what this session runs in that share of the turns. By the submitter. */
+bool trace_wants(const struct trace *trace, const void *share, uint64_t session);
 
-/* By the submitter, around the launch of the stream's next record, with the stream on the device. */
+/* A launch, as its stream has it. */
+struct trace_launch {
+    uint64_t session, sequence;
+    uint32_t stream;
+    int32_t role;
+    uint64_t number; /* of its record */
+    uint64_t enqueued_ns;
+    const struct launch *launch; /* NULL: a client's kernel, */
+    const char *kernel;          /* which has this name */
+    const char *label;           /* may be NULL */
+};
+/* By the submitter, around the launch, with the stream on the device: `stream` is the device's, NULL where launches have run
+ * when they return. */
 struct trace_mark {
     uint64_t begin_ns;
     bool further;                  /* the launch goes on, which was left */
     struct trace_pending *pending; /* NULL: it is not recorded */
 };
-void trace_before(struct engine *engine, struct stream *stream, struct trace_mark *mark);
-void trace_after(struct engine *engine, struct stream *stream, const struct record *record, struct trace_mark *mark);
-/* By the reaper: the stream has run as far as this record. */
-void trace_reaped(struct engine *engine, struct stream *stream, uint64_t number);
+void trace_before(struct trace *trace, struct device_stream *stream, bool further, struct trace_mark *mark);
+void trace_after(struct trace *trace, struct trace_line *line, struct device_stream *stream,
+                 const struct trace_launch *launch, struct trace_mark *mark);
+/* By the reaper: the stream has run as far as this record; `lost`: or the device has failed. */
+void trace_reaped(struct trace *trace, struct trace_line *line, uint64_t number, bool lost);

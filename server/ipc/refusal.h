@@ -45,10 +45,10 @@ static inline const char *refusal_key(enum refusal refusal) {
 
 /* Adds what the engine has counted. */
 static inline void refusal_add_engine(uint64_t counts[REFUSAL_COUNT], const struct engine_stats *stats) {
-    counts[REFUSAL_SESSION_BYTES] += stats->refusals[ENGINE_REFUSED_SESSION_BYTES];
-    counts[REFUSAL_PRINCIPAL_BYTES] += stats->refusals[ENGINE_REFUSED_TENANT_BYTES];
-    counts[REFUSAL_SESSION_HOST_BYTES] += stats->refusals[ENGINE_REFUSED_SESSION_HOST];
-    counts[REFUSAL_PRINCIPAL_HOST_BYTES] += stats->refusals[ENGINE_REFUSED_TENANT_HOST];
-    counts[REFUSAL_SESSION_TENSORS] += stats->refusals[ENGINE_REFUSED_TENSORS];
-    counts[REFUSAL_SESSION_STREAMS] += stats->refusals[ENGINE_REFUSED_STREAMS];
+    counts[REFUSAL_SESSION_BYTES] += stats->refusals[LEDGER_REFUSED_SESSION_BYTES];
+    counts[REFUSAL_PRINCIPAL_BYTES] += stats->refusals[LEDGER_REFUSED_TENANT_BYTES];
+    counts[REFUSAL_SESSION_HOST_BYTES] += stats->refusals[LEDGER_REFUSED_SESSION_HOST];
+    counts[REFUSAL_PRINCIPAL_HOST_BYTES] += stats->refusals[LEDGER_REFUSED_TENANT_HOST];
+    counts[REFUSAL_SESSION_TENSORS] += stats->refusals[LEDGER_REFUSED_TENSORS];
+    counts[REFUSAL_SESSION_STREAMS] += stats->refusals[LEDGER_REFUSED_STREAMS];
 }

@@ -58,7 +58,7 @@ struct stats_session {
     struct remote remote;
     uint64_t failures[STATUS_COUNT];
     char last_failure[SESSION_FAILURE_MAX];
-    char label[FAILURE_LABEL_MAX + 1];
+    char label[OPERATION_LABEL_MAX + 1];
     bool allow_tf32;
     char tls_cipher[32]; /* "": in the clear */
     bool tls_resumed;
@@ -117,7 +117,7 @@ struct stats_page {
     _Atomic uint64_t held_up_ns;
     /* When the last such call ended: a sign of life, before the next write. Set before held_up_ns is 0. */
     _Atomic uint64_t let_go_ns;
-    /* When the worker's loop last looked at the clock during its work (engine/session/budget.h): a sign of life even if one turn
+    /* When the worker's loop last looked at the clock during its work (engine/order/budget.h): a sign of life even if one turn
      * takes long. Outside the lock. */
     _Atomic uint64_t alive_ns;
     /* Written by a crash (server/worker/crash.c): the last operation, if the device had not finished it, as "matmul

@@ -184,7 +184,7 @@ static void compile_next(struct service *service) {
 
 static void compile_run_release(uv_work_t *work) {
     struct service *service = work->data;
-    kernel_unused_release(service->engine, service->compiles.unused);
+    kernel_unused_release(engine_kernels(service->engine), service->compiles.unused);
 }
 
 static void compile_released(uv_work_t *work, int status) {
@@ -197,7 +197,7 @@ static void compile_released(uv_work_t *work, int status) {
 
 void compile_release_unused(struct service *service) {
     struct compile_queue *queue = &service->compiles;
-    if (queue->releases || !(queue->unused = kernel_unused_take(service->engine)))
+    if (queue->releases || !(queue->unused = kernel_unused_take(engine_kernels(service->engine))))
         return;
     queue->releases = true;
     queue->releasing.data = service;
@@ -214,7 +214,7 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
     int status;
     if (!compile)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to compile a kernel");
-    status = kernel_job_init(&compile->job, service->engine, source, name, fault);
+    status = kernel_job_init(&compile->job, engine_kernels(service->engine), source, name, fault);
     if (status == STATUS_OK) {
         status = worker_principal_hold(service, connection->principal->key, &connection->principal->limits,
                                        &compile->principal, fault);

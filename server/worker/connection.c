@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/memory/host.h"
+#include "engine/session/host.h"
 #include "proto/net/socket.h"
 
 /* Closes a session that nobody has used for too long: nothing has come of it but Pings, and nothing is under way. */

@@ -107,7 +107,7 @@ static void crash_append(char *text, size_t size, const char *more) {
 
 /* For the front, which tells it everybody with the worker's end: "matmul of session 4". The label, its owner's, stands in
  * the log alone. */
-static void crash_leave_words(struct stats_page *page, const struct engine_operation *operation) {
+static void crash_leave_words(struct stats_page *page, const struct history_operation *operation) {
     char number[LOG_NUMBER_MAX], *text = page->crash;
     text[0] = 0;
     crash_append(text, sizeof page->crash, operation->name);
@@ -116,10 +116,10 @@ static void crash_leave_words(struct stats_page *page, const struct engine_opera
 }
 
 static void crash_tell_operations(const struct engine *engine, struct stats_page *page) {
-    struct engine_operation operations[CRASH_OPERATIONS];
+    struct history_operation operations[CRASH_OPERATIONS];
     unsigned n = engine_last_operations(engine, operations, CRASH_OPERATIONS);
     for (unsigned i = 0; i < n; i++) {
-        const struct engine_operation *at = &operations[i];
+        const struct history_operation *at = &operations[i];
         char count[LOG_NUMBER_MAX], session[LOG_NUMBER_MAX], sequence[LOG_NUMBER_MAX];
         log_event(LOG_LEVEL_ERROR, "crash_operation", "n", log_number(count, i), "operation", at->name, "label",
                   at->label, "session", log_number(session, at->session), "sequence",

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/memory/host.h"
+#include "engine/session/host.h"
 #include "proto/wire/frame.h"
 #include "server/process/log.h"
 #include "server/worker/connection.h"

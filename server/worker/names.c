@@ -66,7 +66,7 @@ static int names_add_owner(struct names *names, const char *principal, const str
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
     }
     snprintf(owner->key, sizeof owner->key, "%s", principal);
-    owner->bytes.tenant = owner->principal->tenant;
+    owner->bytes.whole = tenant_payer(owner->principal->tenant);
     owner->next = names->owners;
     names->owners = owner;
     names->n_owners++;
@@ -121,10 +121,10 @@ struct name_entry *names_entry(const struct name_owner *owner, const char *name)
     return owner_seek(owner, name, &position) ? owner->entries[position] : NULL;
 }
 
-void name_entry_unref(struct names *names, struct name_entry *entry) {
+void name_entry_unref(struct name_entry *entry) {
     if (!entry || --entry->references)
         return;
-    held_unref(names->service->engine, entry->held);
+    held_unref(entry->held);
     saved_value_unref(entry->saved);
     free(entry);
 }
@@ -154,7 +154,7 @@ int names_remove(struct names *names, const char *principal, const char *name, s
     memmove(&owner->entries[position], &owner->entries[position + 1],
             (owner->count - position) * sizeof *owner->entries);
     state_unbound(owner, entry, false);
-    name_entry_unref(names, entry);
+    name_entry_unref(entry);
     state_changed(names->state, owner);
     names_let_go(names);
     return STATUS_OK;
@@ -164,7 +164,7 @@ void names_remove_all(struct names *names, struct name_owner *owner) {
     while (owner->count) {
         struct name_entry *entry = owner->entries[--owner->count];
         state_unbound(owner, entry, false);
-        name_entry_unref(names, entry);
+        name_entry_unref(entry);
     }
     state_changed(names->state, owner);
     names_let_go(names);
@@ -173,7 +173,7 @@ void names_remove_all(struct names *names, struct name_owner *owner) {
 void names_finish(struct names *names) {
     for (struct name_owner *owner = names->owners; owner; owner = owner->next)
         while (owner->count)
-            name_entry_unref(names, owner->entries[--owner->count]);
+            name_entry_unref(owner->entries[--owner->count]);
     for (struct name_owner *owner = names->owners; owner; owner = owner->next) {
         state_owner_destroy(owner->disk); /* whatever is not saved by now will not be */
         owner->disk = NULL;
@@ -389,7 +389,7 @@ static int owner_reserve(struct name_owner *owner, unsigned added, struct fault 
 }
 
 /* The last one first, so that each entry which is there already moves once at most. */
-static void batch_merge(struct names *names, struct names_batch *batch, struct name_owner *owner, unsigned added) {
+static void batch_merge(struct names_batch *batch, struct name_owner *owner, unsigned added) {
     unsigned left = owner->count, end = owner->count + added; /* what is not in its place yet, and places for it */
     for (unsigned i = batch->n; i-- > 0;) {
         unsigned position = batch->places[i].position;
@@ -402,7 +402,7 @@ static void batch_merge(struct names *names, struct names_batch *batch, struct n
         left = position;
         if (replaced) {
             state_unbound(owner, replaced, true);
-            name_entry_unref(names, replaced);
+            name_entry_unref(replaced);
         }
         state_bound(owner, batch->entries[i]);
         batch->entries[i] = NULL;
@@ -418,7 +418,7 @@ static void batch_bind(struct names *names, struct names_batch *batch, struct na
         entry->references = 1;
         held_ref(entry->held);
     }
-    batch_merge(names, batch, owner, added);
+    batch_merge(batch, owner, added);
     state_changed(names->state, owner);
 }
 
@@ -596,7 +596,7 @@ static int moving_fill(struct names_moving *moving, const char *name, const char
 
 /* The memory becomes the other one's, with the names. */
 static void moving_charge(const struct names_moving *moving, bool back) {
-    struct held_account *from = &moving->from->bytes, *to = &moving->to->bytes;
+    struct payer *from = &moving->from->bytes, *to = &moving->to->bytes;
     for (unsigned i = 0; i < moving->n && from != to; i++)
         held_transfer(moving->values[i], back ? to : from, back ? from : to);
 }

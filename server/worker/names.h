@@ -29,14 +29,14 @@ struct name_entry {
     struct saved_value *saved; /* where its bytes are on the disk; NULL: it has no bytes, or they are not there */
     char name[];
 };
-void name_entry_unref(struct names *names, struct name_entry *entry);
+void name_entry_unref(struct name_entry *entry);
 
 /* A principal's names. The owner exists while it has names, pays for storage, or has changes to be saved. */
 struct name_owner {
     struct name_owner *next;
     struct worker_principal *principal; /* held for as long as the owner exists */
     char key[PRINCIPAL_NAME_BYTES];
-    struct held_account bytes;
+    struct payer bytes;
     struct name_entry **entries; /* sorted by name, byte by byte */
     unsigned count, capacity;
     struct state_owner *disk; /* what is saved of them; NULL: names are not saved */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "engine/order/failure.h"
+#include "engine/values/failure.h"
 #include "proto/net/transport.h"
 #include "proto/wire/frame.h"
 #include "proto/wire/tensord.pb-c.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/program/submit.h"
 #include "proto/wire/batch.h"
 #include "proto/wire/message_fields.h"
 #include "server/process/log.h"
@@ -49,7 +50,7 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
     status = worker_principal_open_session(principal, fault);
     if (status)
         return status;
-    status = session_create(service->engine, &limits, &connection->session, fault);
+    status = session_create(engine_sessions(service->engine), &limits, &connection->session, fault);
     if (status) {
         principal->sessions--;
         return status;

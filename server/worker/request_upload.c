@@ -1,7 +1,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "engine/memory/host.h"
+#include "engine/session/host.h"
 #include "server/worker/connection.h"
 #include "server/worker/reply.h"
 #include "server/worker/request.h"

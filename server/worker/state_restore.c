@@ -241,7 +241,8 @@ static int restore_find_all(struct restore *restore) {
 static int restore_upload_all(struct restore *restore) {
     size_t count = restore->index.count;
     struct session_limits limits = {.tensors = (uint32_t)(restore->n_values + count) + 1};
-    int code = session_create(restore->state->service->engine, &limits, &restore->session, &restore->fault);
+    int code =
+        session_create(engine_sessions(restore->state->service->engine), &limits, &restore->session, &restore->fault);
     for (size_t i = 0; i < restore->n_values && code == STATUS_OK; i++) {
         const struct restore_value *value = &restore->values[i];
         code = restore_tensor(restore->state, restore->session, i + 1, value->file->fd,
@@ -367,9 +368,8 @@ static void restore_mark(struct restore *restore) {
 }
 
 static void restore_finish(struct restore *restore) {
-    struct engine *engine = restore->state->service->engine;
     for (size_t i = 0; restore->held && i < restore->index.count; i++)
-        held_unref(engine, restore->held[i]);
+        held_unref(restore->held[i]);
     for (size_t i = 0; restore->values && i < restore->n_values; i++) {
         if (restore->values[i].hold.session)
             hold_cancel(&restore->values[i].hold);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/program/submit.h"
 #include "server/process/log.h"
 #include "server/worker/service.h"
 #include "server/worker/state_impl.h"
@@ -252,7 +253,7 @@ static void state_log_unsaved(const struct name_owner *owner, const char *reason
 
 static void save_let_entries_go(struct save *save) {
     for (size_t i = 0; i < save->plan.count; i++)
-        name_entry_unref(&save->state->service->names, save->plan.entries[i]);
+        name_entry_unref(save->plan.entries[i]);
     free(save->plan.entries);
     save->plan.entries = NULL;
 }
@@ -262,7 +263,7 @@ static void save_close_value(struct save *save) {
         fetch_part_release(&save->part);
     if (save->opened)
         fetch_release(&save->fetch);
-    held_unref(save->state->service->engine, save->alias);
+    held_unref(save->alias);
     save->alias = NULL;
     save->opened = save->came = save->asked = save->part_came = false;
     save->offset = 0;
@@ -393,7 +394,7 @@ static void save_open_value(struct save *save) {
     struct fault fault;
     int code = STATUS_OK;
     if (!save->session)
-        code = session_create(save->state->service->engine, &limits, &save->session, &fault);
+        code = session_create(engine_sessions(save->state->service->engine), &limits, &save->session, &fault);
     if (code == STATUS_OK)
         code = held_alias(write->entry->held, &write->value->type, write->value->begin, &save->alias, &fault);
     if (code == STATUS_OK)

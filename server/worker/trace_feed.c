@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/memory/host.h"
+#include "engine/session/host.h"
 #include "engine/watch/trace.h"
 #include "server/users/role.h"
 #include "server/worker/answer.h"
@@ -53,8 +53,8 @@ static uint64_t trace_feed_host_bytes(void) {
 static void trace_feed_finish(struct service *service) {
     struct trace_feed *feed = &service->trace;
     if (!feed->stopped)
-        trace_stop(service->engine);
-    trace_rest(service->engine);
+        trace_stop(engine_trace(service->engine));
+    trace_rest(engine_trace(service->engine));
     host_give(feed->connection->session, trace_feed_host_bytes());
     free(feed->room);
     *feed = (struct trace_feed){0};
@@ -105,7 +105,7 @@ static void trace_feed_operands(struct trace_feed_room *room, size_t n) {
 static size_t trace_feed_collect(struct service *service, struct trace_feed_room *room) {
     uint64_t last = 0;
     size_t n = 0;
-    for (; n < TRACE_FEED_EVENTS && trace_next(service->engine, &room->events[n]); n++) {
+    for (; n < TRACE_FEED_EVENTS && trace_next(engine_trace(service->engine), &room->events[n]); n++) {
         const struct trace_event *event = &room->events[n];
         Tensord__TraceEvent *message = room->pointers[n] = &room->messages[n];
         tensord__trace_event__init(message);
@@ -139,7 +139,7 @@ static bool trace_feed_send(struct service *service, const Tensord__TraceEvents 
     frame->connection = feed->connection;
     tensord__trace_events__pack(events, frame->payload);
     data.last = last;
-    data.dropped = trace_dropped(service->engine);
+    data.dropped = trace_dropped(engine_trace(service->engine));
     frame->sequence = feed->sequence;
     reply_message_data(&frame->reply, FRAME_TRACE_DATA, feed->sequence, &data.base, frame->payload, bytes);
     frame->reply.bulk = true; /* small ones would overtake large ones */
@@ -164,7 +164,7 @@ bool trace_feed_turn(struct service *service) {
     struct trace_feed *feed = &service->trace;
     Tensord__TraceEvents events = TENSORD__TRACE_EVENTS__INIT;
     if (!feed->stopped && clock_now_ms() >= feed->until_ms) {
-        trace_stop(service->engine);
+        trace_stop(engine_trace(service->engine));
         feed->stopped = true;
     }
     if (feed->in_flight >= TRACE_FEED_IN_FLIGHT) {
@@ -240,7 +240,7 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
     if (status)
         return status;
     struct trace_feed_room *room = malloc(sizeof *room);
-    status = room ? trace_start(service->engine, all ? NULL : connection->principal->tenant, session, fault)
+    status = room ? engine_trace_start(service->engine, all ? NULL : connection->principal->tenant, session, fault)
                   : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
     if (status) {
         host_give(connection->session, trace_feed_host_bytes());

@@ -85,7 +85,7 @@ static int worker_principal_create(struct service *service, const char *key, con
     int status;
     if (!principal)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a principal");
-    status = tenant_create(service->engine, key, &(struct tenant_limits){0}, &principal->tenant, fault);
+    status = tenant_create(engine_memory(service->engine), key, &(struct tenant_limits){0}, &principal->tenant, fault);
     if (status) {
         free(principal);
         return status;

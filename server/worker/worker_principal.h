@@ -1,13 +1,13 @@
 /* What one principal has on this worker's device: its connections and sessions together, within its limits. A principal
  * exists here while it has a connection or named tensors. The engine limits its memory and its turns
- * (engine/session/tenant.h); this file limits sessions, operations in flight, and bytes a second. Loop thread only. */
+ * (engine/memory/tenant.h); this file limits sessions, operations in flight, and bytes a second. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/session/tenant.h"
+#include "engine/memory/tenant.h"
 #include "server/users/principal.h"
 
 struct connection;

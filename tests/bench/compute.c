@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "engine/session/session.h"
+#include "engine/program/submit.h"
 #include "tests/bench/bench.h"
 
 extern void openblas_set_num_threads(int threads);
@@ -146,7 +148,7 @@ void bench_add(const struct bench_placement *placement) {
     struct session_limits limits = {.tensors = 1000};
     if (device_open("cpu", &(struct device_options){0}, &device, &fault) ||
         engine_create(device, &(struct engine_options){0}, &engine, &fault) ||
-        session_create(engine, &limits, &session, &fault))
+        session_create(engine_sessions(engine), &limits, &session, &fault))
         fprintf(stderr, "bench: engine: %s\n", fault.message), exit(1);
     int64_t ints[3] = {DTYPE_F32, 0, (int64_t)count};
     double value = 1, ours[COMPUTE_RUNS * 3], theirs[COMPUTE_RUNS * 3];

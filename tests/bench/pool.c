@@ -34,7 +34,7 @@ static void pool_bench_open(struct pool_bench *bench, size_t n, bool busy, int n
     }
     if (pool_take(&bench->pool, n * PIECE, NULL, NULL, &whole) != STATUS_OK)
         bench_fail("the pool has no room");
-    storage_unref(&bench->pool, whole);
+    storage_unref(whole);
     for (size_t i = 0; i < n; i++) {
         struct stream *stream = bench->streams[i % (size_t)n_streams];
         if (pool_take(&bench->pool, PIECE, stream, NULL, &bench->pieces[i]) != STATUS_OK)
@@ -44,14 +44,14 @@ static void pool_bench_open(struct pool_bench *bench, size_t n, bool busy, int n
     for (int i = 0; !busy && i < STREAMS_MANY; i++)
         atomic_store(&bench->streams[i]->completed, bench->streams[i]->enqueued);
     for (size_t i = 0; i < n; i += 2) {
-        storage_unref(&bench->pool, bench->pieces[i]);
+        storage_unref(bench->pieces[i]);
         bench->pieces[i] = NULL;
     }
 }
 
 static void pool_bench_close(struct pool_bench *bench) {
     for (size_t i = 0; i < bench->n; i++)
-        storage_unref(&bench->pool, bench->pieces[i]);
+        storage_unref(bench->pieces[i]);
     for (int i = 0; i < STREAMS_MANY; i++)
         atomic_store(&bench->streams[i]->completed, bench->streams[i]->enqueued);
     pool_finish(&bench->pool);
@@ -73,7 +73,7 @@ static double pool_bench_calls(struct pool_bench *bench, size_t bytes, bool refu
             none = none && pool_largest_free(&bench->pool) < bytes; /* the refusal's words have it */
             if (none != refused)
                 bench_fail("%zu bytes were %s", bytes, none ? "refused" : "had");
-            storage_unref(&bench->pool, storage);
+            storage_unref(storage);
         }
         seconds[batch] = (bench_now() - start) / calls;
     }
@@ -113,7 +113,7 @@ static double pool_bench_search(size_t n, int n_streams, bool refused, size_t *c
 
     pool_bench_open(&bench, n, true, n_streams);
     for (size_t i = 1; i + 1 < bench.n; i += 2) {
-        storage_unref(&bench.pool, bench.pieces[i]);
+        storage_unref(bench.pieces[i]);
         bench.pieces[i] = NULL;
     }
     *calls = 0;
@@ -125,7 +125,7 @@ static double pool_bench_search(size_t n, int n_streams, bool refused, size_t *c
     if ((code != STATUS_OK) != refused)
         bench_fail("half of all was %s", refused ? "had" : "refused");
     ++*calls;
-    storage_unref(&bench.pool, found);
+    storage_unref(found);
     pool_bench_close(&bench);
     double median = bench_median(seconds, (int)*calls);
     *worst = seconds[*calls - 1];

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/engine.h"
 #include "engine/session/session.h"
+#include "engine/program/submit.h"
 #include "tests/bench/bench.h"
 
 void bench_enqueue(const struct bench_placement *placement, const struct bench_daemon *daemon) {
@@ -65,7 +67,7 @@ static double engine_rate(long count) {
     struct engine_options options = {0};
     struct session_limits limits = {.tensors = 1000};
     if (device_open("cpu", &device_options, &device, &fault) || engine_create(device, &options, &engine, &fault) ||
-        session_create(engine, &limits, &session, &fault)) {
+        session_create(engine_sessions(engine), &limits, &session, &fault)) {
         fprintf(stderr, "bench: engine: %s\n", fault.message);
         exit(1);
     }

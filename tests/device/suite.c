@@ -43,7 +43,7 @@ struct engine *suite_engine(uint64_t memory) {
 static void suite_session(struct suite *suite, uint64_t quota) {
     struct fault fault = {0};
     struct session_limits limits = {.bytes = quota, .tensors = 1 << 20, .streams = 16};
-    if (session_create(suite->engine, &limits, &suite->session, &fault))
+    if (session_create(engine_sessions(suite->engine), &limits, &suite->session, &fault))
         suite_fail(suite, "no session: %s", fault.message);
     suite->next_id = 0;
     suite->sequence = 0;

@@ -5,7 +5,9 @@
  * TENSORD_TEST_DEVICE names the device ("cpu", "cpu:1"), TENSORD_TEST_SEED another seed. */
 #pragma once
 
+#include "engine/engine.h"
 #include "engine/session/session.h"
+#include "engine/program/submit.h"
 #include "tests/device/reference.h"
 
 enum { SUITE_STORY_MAX = 512 };

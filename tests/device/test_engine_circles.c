@@ -241,7 +241,7 @@ static void circles_join(struct suite *suite, const struct suite *first) {
     struct session_limits limits = {.tensors = 1000, .streams = 16};
     struct fault fault;
     *suite = (struct suite){.engine = first->engine, .seed = first->seed + 1, .random = first->seed + 1};
-    cr_assert_eq(session_create(suite->engine, &limits, &suite->session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(suite->engine), &limits, &suite->session, &fault), STATUS_OK);
 }
 
 static int circles_fill(struct suite *suite, uint64_t *id) {

@@ -247,7 +247,7 @@ Test(ids, two_sessions_do_not_see_each_other) {
     struct suite other = {.engine = suite.engine, .seed = 2};
     struct fault fault;
     struct session_limits limits = {.tensors = 100, .streams = 4};
-    cr_assert_eq(session_create(suite.engine, &limits, &other.session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(suite.engine), &limits, &other.session, &fault), STATUS_OK);
     struct sample mine = numbers(&suite, 10), more = numbers(&suite, 10);
     struct sample theirs = numbers(&other, 20);
     uint64_t result;
@@ -269,7 +269,7 @@ Test(ids, the_limit_of_tensors_is_an_error_and_room_comes_back) {
     struct fault fault;
     struct session_limits limits = {.tensors = 8, .streams = 1};
     session_destroy(suite.session);
-    cr_assert_eq(session_create(suite.engine, &limits, &suite.session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(suite.engine), &limits, &suite.session, &fault), STATUS_OK);
     suite.next_id = 0;
     struct sample x[8];
     for (int i = 0; i < 8; i++)

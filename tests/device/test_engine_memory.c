@@ -186,7 +186,7 @@ Test(memory, a_quota_holds_its_session_alone) {
     struct failure failure;
     struct fault fault;
     uint64_t a, b, c;
-    cr_assert_eq(session_create(suite.engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(suite.engine), &limits, &other, &fault), STATUS_OK);
     cr_assert_eq(full(&suite, MIB, &a), STATUS_OK);
     int code = full(&suite, 2 * MIB, &b);
     cr_assert(code == STATUS_LIMIT || code == STATUS_OUT_OF_MEMORY, "got %s", status_name(code));

@@ -1,7 +1,7 @@
 #include "tests/stand_ins/late.h"
 
 #include "engine/device/module.h"
-#include "engine/program/plan.h"
+#include "engine/values/plan.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/memory/host.h"
-#include "engine/session/session_impl.h"
+#include "engine/session/host.h"
+#include "engine/engine_impl.h"
+#include "engine/memory/tenant.h"
+#include "engine/program/submit.h"
 #include "tests/stand_ins/null_device.h"
 
 enum {
@@ -184,7 +186,7 @@ static void check_tenant(int t) {
             continue;
         live += sessions[s].live;
         for (int way = 0; way < STAGING_WAYS; way++)
-            staging += sessions[s].real->staging[way].held;
+            staging += sessions[s].real->ledger.staging[way].held;
     }
     same("live bytes of a tenant's sessions", live, tenants[t].live);
     same("staging bytes of a tenant", stats.staging, staging);
@@ -196,7 +198,7 @@ static void check_all(void) {
             check_session(s);
     for (int t = 0; t < TENANTS; t++)
         check_tenant(t);
-    same("live bytes of the device", engine->pool.live, total);
+    same("live bytes of the device", engine->memory.pool.live, total);
 }
 
 /* ---- tensors ---- */
@@ -462,7 +464,7 @@ static void session_open(int s) {
     session->limit = pick(3) ? 200000 + pick(2000000) : 0;
     struct session_limits limits = {.bytes = session->limit, .tensors = TENSORS_MAX, .streams = 1};
     limits.tenant = session->tenant >= 0 ? tenants[session->tenant].real : NULL;
-    same("a session", (uint64_t)session_create(engine, &limits, &session->real, &fault), STATUS_OK);
+    same("a session", (uint64_t)session_create(engine_sessions(engine), &limits, &session->real, &fault), STATUS_OK);
     if (session->tenant >= 0)
         tenants[session->tenant].sessions++;
 }
@@ -514,7 +516,7 @@ static void take_step(void) {
         steps[pick(sizeof steps / sizeof *steps)](s);
     if (sessions[s].real)
         check_session(s);
-    same("live bytes of the device", engine->pool.live, total);
+    same("live bytes of the device", engine->memory.pool.live, total);
     if (pick(4) == 0) {
         engine_kick(engine);
         engine_poll(engine);
@@ -540,7 +542,7 @@ static void engine_begin(void) {
     for (int t = 0; t < TENANTS; t++) {
         tenants[t] = (struct model_tenant){.limit = 0};
         same("a tenant",
-             (uint64_t)tenant_create(engine, "tenant", &(struct tenant_limits){0}, &tenants[t].real, &fault),
+             (uint64_t)tenant_create(engine_memory(engine), "tenant", &(struct tenant_limits){0}, &tenants[t].real, &fault),
              STATUS_OK);
     }
 }

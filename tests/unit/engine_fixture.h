@@ -5,7 +5,10 @@
 #include <semaphore.h>
 #include <string.h>
 
-#include "engine/session/session_impl.h"
+#include "engine/device/clock.h"
+#include "engine/engine_impl.h"
+#include "engine/memory/tenant.h"
+#include "engine/program/submit.h"
 #include "tests/stand_ins/null_device.h"
 
 static struct null_device device;
@@ -20,7 +23,7 @@ static inline void open_limited(uint64_t memory, const struct session_limits *gi
     sequence = 0;
     null_device_init(&device, memory);
     cr_assert_eq(engine_create(&device.device, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, given, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), given, &session, &fault), STATUS_OK);
 }
 
 static inline void open_engine(uint64_t memory) {

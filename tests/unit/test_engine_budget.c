@@ -2,7 +2,7 @@
 #include <sched.h>
 
 #include "engine/session/held.h"
-#include "engine/session/tenant.h"
+#include "engine/memory/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
 static uint64_t now_ns;
@@ -105,8 +105,8 @@ Test(engine_budget, a_tenant_may_go_before_the_memory_of_its_sessions) {
     struct fault fault;
     open_engine(1 << 26);
     struct session *first = session;
-    cr_assert_eq(tenant_create(engine, "anna", &tenant_limits, &own.tenant, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &own, &session, &fault), STATUS_OK);
+    cr_assert_eq(tenant_create(engine_memory(engine), "anna", &tenant_limits, &own.tenant, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &own, &session, &fault), STATUS_OK);
     make_many();
     struct budget *budget = ticking_budget();
     budget_begin(budget, 1000);
@@ -128,7 +128,7 @@ Test(engine_budget, what_an_ended_session_still_has_is_waited_for) {
     while (full(session, id + 1, 1, 0) == STATUS_OK)
         id++;
     struct session *other;
-    cr_assert_eq(session_create(engine, &own, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &own, &other, &fault), STATUS_OK);
     struct budget *budget = ticking_budget();
     budget_begin(budget, 1000);
     session_destroy(session);
@@ -158,7 +158,7 @@ Test(engine_budget, copies_of_values_wait_for_the_memory_of_an_ended_session) {
     struct fault fault;
     const int64_t quarter[] = {(1 << 20) / 4};
     open_engine(1 << 22);
-    cr_assert_eq(session_create(engine, &own, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &own, &other, &fault), STATUS_OK);
     cr_assert_eq(full(other, 1, 1, 0), STATUS_OK);
     uint64_t id = 0;
     while (full(session, id + 1, 1, 0) == STATUS_OK)
@@ -223,7 +223,7 @@ Test(engine_budget, an_operation_that_is_put_off_converts_its_inputs_once) {
     struct session *other;
     struct fault fault;
     open_converted(1 << 22, &limits);
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     uint64_t id = 1, left = 5 * CONVERTED / POOL_ALIGNMENT;
     while (full(other, id, 1, 0) == STATUS_OK)
         id++;
@@ -260,16 +260,16 @@ Test(engine_budget, tensors_wait_for_the_host_memory_of_an_ended_session) {
     struct fault fault;
     open_engine(1 << 26);
     struct session *last = session;
-    cr_assert_eq(tenant_create(engine, "anna", &(struct tenant_limits){.host_bytes = 2 << 20}, &tenant, &fault),
+    cr_assert_eq(tenant_create(engine_memory(engine), "anna", &(struct tenant_limits){.host_bytes = 2 << 20}, &tenant, &fault),
                  STATUS_OK);
     own.tenant = tenant;
-    cr_assert_eq(session_create(engine, &own, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &own, &session, &fault), STATUS_OK);
     uint64_t id = 0;
     while (full(session, id + 1, 1, 0) == STATUS_OK)
         id++;
     engine_kick(engine);
     struct session *other;
-    cr_assert_eq(session_create(engine, &own, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &own, &other, &fault), STATUS_OK);
     struct budget *budget = ticking_budget();
     budget_begin(budget, 1000);
     session_destroy(session);
@@ -278,7 +278,7 @@ Test(engine_budget, tensors_wait_for_the_host_memory_of_an_ended_session) {
     cr_assert_eq(upload_to(1, 1, 1, 0, false, &upload), STATUS_AGAIN);
     engine_stats(engine, &stats);
     cr_assert_eq(stats.failures[STATUS_LIMIT], 1, "only the operation that had met the limit");
-    cr_assert_eq(stats.refusals[ENGINE_REFUSED_TENANT_HOST], 1);
+    cr_assert_eq(stats.refusals[LEDGER_REFUSED_TENANT_HOST], 1);
     turns_until_idle(budget);
     cr_assert_eq(full(other, 1, 1, 0), STATUS_OK, "the same operation with the same id");
     session_destroy(other);

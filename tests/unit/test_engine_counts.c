@@ -102,7 +102,7 @@ Test(engine_counts, what_is_cancelled_was_never_done) {
     session_destroy(session);
     unpark();
     cr_assert(drained());
-    cr_assert_eq(session_create(engine, &limits, &session, &(struct fault){0}), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &(struct fault){0}), STATUS_OK);
     cr_assert_eq(full_of(session, DTYPE_U8, 1, 8 << 20, 0), STATUS_OK);
     cr_assert_eq(wait_for(1), STATUS_OK);
     cr_assert_leq(total(), 4, "what ran, and what was running");

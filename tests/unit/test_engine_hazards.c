@@ -59,7 +59,7 @@ Test(engine_hazards, a_destroyed_session_skips_what_is_queued_on_streams_it_had_
     struct fault fault;
     struct session *other;
     open_engine(1 << 30);
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     open_stream(5);
     park(1);
     for (uint64_t id = 2; id < 102; id++)
@@ -130,7 +130,7 @@ Test(engine_hazards, a_view_is_fetched_after_its_stream_went_through_a_session_t
     cr_assert_eq(transpose(3, 2, 5), STATUS_OK);
     cr_assert_eq(wait_for(3), STATUS_OK);
     close_stream(5);
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK); /* takes the stream, */
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK); /* takes the stream, */
     session_destroy(other);                                                   /* and cancels it */
     unsigned before = atomic_load(&device.launches);
     ask_fetch(&answer, 3);
@@ -153,7 +153,7 @@ Test(engine_hazards, a_staged_upload_is_copied_after_its_stream_was_closed_and_g
     cr_assert_eq(upload_to(3, 1024, 2048, 5, false, &upload), STATUS_OK);
     cr_assert(upload.staged);
     close_stream(5);
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     session_destroy(other);
     upload_fill(&upload, 1);
     upload_finish(&upload, NULL);
@@ -298,9 +298,9 @@ Test(engine_hazards, a_small_tensor_does_not_take_a_whole_large_block_that_is_on
     park(1); /* half of it */
     cr_assert_eq(full_of(session, DTYPE_U8, 2, 8 << 20, 0), STATUS_OK);
     cr_assert_eq(release(2), STATUS_OK);
-    uint64_t before = session->live;
+    uint64_t before = session->ledger.payer.bytes;
     cr_assert_eq(full_of(session, DTYPE_U8, 3, 64, 0), STATUS_OK);
-    cr_expect_leq(session->live - before, 4096, "64 bytes cost %llu", (unsigned long long)(session->live - before));
+    cr_expect_leq(session->ledger.payer.bytes - before, 4096, "64 bytes cost %llu", (unsigned long long)(session->ledger.payer.bytes - before));
     cr_expect_eq(full_of(session, DTYPE_U8, 4, 64, 0), STATUS_OK, "the second 64 bytes do not fit any more");
     unpark();
     cr_assert_eq(wait_for(0), STATUS_OK);
@@ -319,8 +319,8 @@ Test(engine_hazards, live_bytes_never_exceed_the_sessions_limit) {
             release(live[slot]);
         live[slot] = ++id;
         full_of(session, DTYPE_U8, id, 1 + (random >> 5) % 100000, 0);
-        cr_assert_leq(session->live, small.bytes, "step %d: %llu", i, (unsigned long long)session->live);
-        cr_assert_leq(session->peak, small.bytes);
+        cr_assert_leq(session->ledger.payer.bytes, small.bytes, "step %d: %llu", i, (unsigned long long)session->ledger.payer.bytes);
+        cr_assert_leq(session->ledger.payer.peak, small.bytes);
         if (i % 64 == 0)
             engine_kick(engine);
     }

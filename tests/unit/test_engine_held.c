@@ -1,6 +1,6 @@
 /* Values that no session owns: when they are there, who pays for them, and what becomes of them when their session goes. */
 #include "engine/session/held.h"
-#include "engine/session/tenant.h"
+#include "engine/memory/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
 struct holder {
@@ -8,7 +8,7 @@ struct holder {
     int times, code;
 };
 
-static struct held_account account;
+static struct payer account;
 
 static void holder_done(struct hold *hold, const struct failure *failure) {
     struct holder *holder = (struct holder *)hold;
@@ -73,14 +73,14 @@ Test(engine_held, held_value_outlives_its_session_and_is_bound_in_another) {
     cr_assert(session_live() == 0 && account.bytes == 64 && engine_live() == 64);
     session_destroy(session);
     cr_assert(account.bytes == 64 && engine_live() == 64);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
     cr_assert_eq(session_bind_held(session, 5, held, &fault), STATUS_OK);
     cr_assert_eq(session_bind_held(session, 5, held, &fault), STATUS_DUPLICATE_ID);
     cr_assert_eq(session_bind_held(session, 0, held, &fault), STATUS_INVALID_ARGUMENT);
     cr_assert_eq(unary(OP_NEGATIVE, 6, 5, 0), STATUS_OK);
     cr_assert_eq(wait_for(6), STATUS_OK);
     cr_assert_eq(session_live(), 64, "what is opened costs the session nothing");
-    held_unref(engine, held);
+    held_unref(held);
     cr_assert_eq(account.bytes, 64, "a tensor still has it");
     release(5);
     cr_assert_eq(account.bytes, 0);
@@ -99,7 +99,7 @@ Test(engine_held, consumed_input_lends_its_memory_only_when_nobody_holds_it) {
     cr_assert_eq(apply(OP_NEGATIVE, 4, 1, (const uint64_t[]){3}, 0, NULL, 1, 0), STATUS_OK);
     cr_assert_neq(session_tensor(session, 4)->storage, storage);
     cr_assert_eq(session_bind_held(session, 5, held, &fault), STATUS_OK);
-    held_unref(engine, held);
+    held_unref(held);
     cr_assert_eq(apply(OP_NEGATIVE, 6, 1, (const uint64_t[]){5}, 0, NULL, 1, 0), STATUS_OK);
     cr_assert_eq(session_tensor(session, 6)->storage, storage, "nobody else had it any more");
     cr_assert_eq(account.bytes, 64, "and who paid for it goes on");
@@ -153,7 +153,7 @@ Test(engine_held, failed_and_unknown_tensors_are_not_held) {
     cr_assert(holder.times == 1 && holder.code == STATUS_INVALID_ARGUMENT && !holder.hold.held);
     upload_fill(&upload, 1);
     upload_finish(&upload, NULL);
-    held_unref(engine, hold_now(100));
+    held_unref(hold_now(100));
     close_engine();
 }
 
@@ -180,14 +180,14 @@ Test(engine_held, view_is_copied_where_it_would_keep_what_it_does_not_show) {
     apply(OP_BROADCAST_TO, 4, 1, (const uint64_t[]){1}, 2, (const int64_t[]){2, 4096}, 0, 0);
     struct held *large = hold_now(2), *small = hold_now(3), *broadcast = hold_now(4);
     cr_assert_eq(held_bytes(large), 16384, "it shares");
-    cr_assert_eq(whole->holder, &account);
+    cr_assert_eq(whole->payer, &account);
     cr_assert_eq(held_bytes(small), 448);
     cr_assert_eq(held_bytes(broadcast), 32768);
     cr_assert_eq(account.bytes, 16384 + 448 + 32768);
     cr_assert_eq(session_live(), 0);
-    held_unref(engine, large);
-    held_unref(engine, small);
-    held_unref(engine, broadcast);
+    held_unref(large);
+    held_unref(small);
+    held_unref(broadcast);
     cr_assert_eq(account.bytes, 16384, "the tensor itself still has its storage");
     close_engine();
     cr_assert_eq(account.bytes, 0);
@@ -203,11 +203,11 @@ Test(engine_held, tenant_goes_on_paying) {
     struct session_limits mine = limits;
     struct fault fault;
     open_engine(64 << 20);
-    cr_assert_eq(tenant_create(engine, "alice", &(struct tenant_limits){.bytes = 200}, &mine.tenant, &fault),
+    cr_assert_eq(tenant_create(engine_memory(engine), "alice", &(struct tenant_limits){.bytes = 200}, &mine.tenant, &fault),
                  STATUS_OK);
     session_destroy(session);
-    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
-    account = (struct held_account){.tenant = mine.tenant, .limit = 100};
+    cr_assert_eq(session_create(engine_sessions(engine), &mine, &session, &fault), STATUS_OK);
+    account = (struct payer){.whole = tenant_payer(mine.tenant), .limit = 100};
     full(session, 1, 16, 0);
     full(session, 2, 16, 0);
     struct held *held = hold_now(1);
@@ -219,14 +219,14 @@ Test(engine_held, tenant_goes_on_paying) {
     hold_cancel(&second.hold);
     session_destroy(session);
     cr_assert(tenant_live(mine.tenant) == 64 && account.bytes == 64);
-    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &mine, &session, &fault), STATUS_OK);
     cr_assert_eq(full(session, 1, 40, 0), STATUS_LIMIT, "64 of 200 bytes are held");
-    held_unref(engine, held);
+    held_unref(held);
     cr_assert_eq(tenant_live(mine.tenant), 0);
     cr_assert_eq(full(session, 2, 40, 0), STATUS_OK);
     session_destroy(session);
     tenant_destroy(mine.tenant);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
     close_engine();
 }
 
@@ -281,18 +281,18 @@ Test(engine_held, alias_lies_within_the_value_and_costs_nothing) {
     cr_assert_eq(held_place(alias).storage, place.storage);
     cr_assert(held_place(alias).begin == place.begin + 40 && held_place(alias).end == place.begin + 80);
     cr_assert_eq(account.bytes, bytes);
-    held_unref(engine, alias);
+    held_unref(alias);
     cr_assert_neq(held_alias(held, &type, place.begin + 2, &alias, &fault), STATUS_OK, "between two elements");
     cr_assert_neq(held_alias(held, &type, -4, &alias, &fault), STATUS_OK);
     type_make(&type, DTYPE_F32, &most, 1, &fault);
     cr_assert_neq(held_alias(held, &type, place.begin, &alias, &fault), STATUS_OK, "beyond its storage");
-    held_unref(engine, held);
+    held_unref(held);
     cr_assert_eq(account.bytes, 0);
     close_engine();
 }
 
 Test(engine_held, charge_goes_to_another_account_once) {
-    struct held_account other = {.bytes = 0};
+    struct payer other = {.bytes = 0};
     open_engine(64 << 20);
     full(session, 1, 100, 0);
     struct held *held = hold_now(1);
@@ -302,7 +302,7 @@ Test(engine_held, charge_goes_to_another_account_once) {
     held_transfer(held, &account, &other);
     held_transfer(held, &account, &other);
     cr_assert(account.bytes == 0 && other.bytes == bytes);
-    held_unref(engine, held);
+    held_unref(held);
     cr_assert_eq(other.bytes, 0);
     close_engine();
 }

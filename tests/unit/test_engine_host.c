@@ -1,7 +1,8 @@
 /* Host memory that a session's messages make grow: counted, limited, shared where it is alike, and given back. */
 #include <stdio.h>
 
-#include "engine/memory/host.h"
+#include "engine/memory/tenant.h"
+#include "engine/session/host.h"
 #include "tests/unit/engine_fixture.h"
 
 /* More than a tensor is charged for, and less than a failure besides. */
@@ -75,11 +76,11 @@ Test(engine_host, a_tenant_is_limited_in_all_of_its_sessions_together) {
     struct tenant *tenant;
     struct fault fault;
     open_engine(64 << 20);
-    cr_assert_eq(tenant_create(engine, "alice", &(struct tenant_limits){.host_bytes = 1 << 20}, &tenant, &fault),
+    cr_assert_eq(tenant_create(engine_memory(engine), "alice", &(struct tenant_limits){.host_bytes = 1 << 20}, &tenant, &fault),
                  STATUS_OK);
     struct session_limits of_alice = {.tensors = 100000, .streams = 4, .tenant = tenant};
     for (int i = 0; i < 4; i++)
-        cr_assert_eq(session_create(engine, &of_alice, &sessions[i], &fault), STATUS_OK);
+        cr_assert_eq(session_create(engine_sessions(engine), &of_alice, &sessions[i], &fault), STATUS_OK);
     uint64_t id = 1;
     while (full(sessions[id % 4], id, 1, 0) == STATUS_OK)
         id++;
@@ -107,7 +108,7 @@ Test(engine_host, what_is_queued_and_who_waits_is_counted) {
     while (session->stream->enqueued < 1000)
         cr_assert_eq(unary(OP_NEGATIVE, id++, 1, 0), STATUS_OK);
     uint64_t queued = host_of(session);
-    cr_expect_gt(session->host_queue, 64 << 10);
+    cr_expect_gt(session->ledger.host_queue, 64 << 10);
     for (int i = 0; i < 100; i++) {
         waits[i] = (struct wait){.done = tell};
         session_wait(session, 0, &waits[i]);

@@ -7,7 +7,9 @@
 
 #include "engine/program/kernel.h"
 #include "engine/program/kernel_impl.h"
-#include "engine/session/session_impl.h"
+#include "engine/program/submit.h"
+#include "engine/device/clock.h"
+#include "engine/engine_impl.h"
 #include "tests/stand_ins/late.h"
 
 static struct engine *engine;
@@ -23,7 +25,7 @@ static void start(void) {
     sequence = 0;
     cr_assert_eq(late_open(&options, &device, &fault), STATUS_OK);
     cr_assert_eq(engine_create(device, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
 }
 
 static void stop(void) {
@@ -44,7 +46,7 @@ static void work(struct kernel_job *job, struct session *in) {
 static bool compile(struct session *in, uint64_t id, const char *source, const char *name) {
     struct kernel_job job;
     struct fault fault;
-    cr_assert_eq(kernel_job_init(&job, engine, source, name, &fault), STATUS_OK);
+    cr_assert_eq(kernel_job_init(&job, engine_kernels(engine), source, name, &fault), STATUS_OK);
     cr_assert_eq(session_kernel_id(in, id, &fault), STATUS_OK, "%s", fault.message);
     work(&job, in);
     bool compiled = job.log != NULL;
@@ -109,14 +111,14 @@ static int32_t fetched(uint64_t id) {
 Test(engine_kernels, equal_sources_are_compiled_once) {
     struct session *other;
     struct fault fault;
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     cr_assert(compile(session, 1, "a", "count"));
     cr_assert(!compile(session, 2, "a", "count"));
     cr_assert(!compile(other, 1, "a", "count"));
     cr_assert(compile(session, 3, "b", "count"));
     cr_assert(compile(session, 4, "a", "saxpy"));
-    cr_assert_neq(kernel_table_find(&session->kernels, 1)->device_kernel,
-                  kernel_table_find(&other->kernels, 1)->device_kernel);
+    cr_assert_neq(kernel_table_find(session->kernels, 1)->device_kernel,
+                  kernel_table_find(other->kernels, 1)->device_kernel);
     session_destroy(other);
     cr_assert(!compile(session, 5, "a", "count"));
 }
@@ -142,7 +144,7 @@ Test(engine_kernels, launches_wait_for_the_memory_of_an_ended_session) {
     uint64_t n = 0;
     cr_assert(compile(session, 1, "a", "count"));
     cr_assert_eq(full_of(session, 1, 4 << 20), STATUS_OK);
-    cr_assert_eq(session_create(engine, &limits, &ended, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &ended, &fault), STATUS_OK);
     while (full_of(ended, n + 1, 50 << 10) == STATUS_OK)
         n++;
     cr_assert_gt(n, 128);
@@ -174,7 +176,7 @@ Test(engine_kernels, sessions_pay_for_what_they_have_on_the_device) {
     struct session *other;
     struct kernel_job job;
     struct fault fault;
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     compile(session, 1, "a", "count");
     uint64_t each = live(session);
     cr_assert(each > 0);
@@ -184,7 +186,7 @@ Test(engine_kernels, sessions_pay_for_what_they_have_on_the_device) {
     cr_assert_eq(session_kernel_release(session, 1, &fault), STATUS_OK);
     cr_assert_eq(live(session), each);
     for (int discharged = 0; discharged < 2; discharged++) {
-        cr_assert_eq(kernel_job_init(&job, engine, "a", "count", &fault), STATUS_OK);
+        cr_assert_eq(kernel_job_init(&job, engine_kernels(engine), "a", "count", &fault), STATUS_OK);
         work(&job, session);
         cr_assert_eq(live(session), 2 * each);
         if (discharged) /* by one who waits no more; once is enough */
@@ -193,7 +195,7 @@ Test(engine_kernels, sessions_pay_for_what_they_have_on_the_device) {
         cr_assert_eq(live(session), each);
     }
     session_set_limits(session, 2 * each - 1, 0, 1000, 64);
-    cr_assert_eq(kernel_job_init(&job, engine, "a", "count", &fault), STATUS_OK);
+    cr_assert_eq(kernel_job_init(&job, engine_kernels(engine), "a", "count", &fault), STATUS_OK);
     work(&job, session);
     cr_assert_eq(job.status, STATUS_LIMIT);
     cr_assert_eq(kernel_job_bind(&job, session, 3, &fault), STATUS_LIMIT);
@@ -207,7 +209,7 @@ Test(engine_kernels, want_of_memory_is_told_in_figures_that_are_true) {
     struct storage *storage;
     struct fault fault;
     compile(session, 1, "a", "count");
-    cr_assert_eq(session_storage(session, UINT64_C(1) << 60, NULL, &storage, &fault), STATUS_OUT_OF_MEMORY);
+    cr_assert_eq(ledger_storage(&session->ledger, UINT64_C(1) << 60, NULL, &storage, &fault), STATUS_OUT_OF_MEMORY);
     cr_assert(strstr(fault.message, "others 0 B"), "%s", fault.message);
 }
 
@@ -235,7 +237,7 @@ Test(engine_kernels, jobs_that_overtake_each_other_keep_their_ids) {
     struct kernel_job jobs[3];
     struct fault fault;
     for (uint64_t i = 0; i < 3; i++) {
-        cr_assert_eq(kernel_job_init(&jobs[i], engine, "a", i == 1 ? "saxpy" : "count", &fault), STATUS_OK);
+        cr_assert_eq(kernel_job_init(&jobs[i], engine_kernels(engine), "a", i == 1 ? "saxpy" : "count", &fault), STATUS_OK);
         cr_assert_eq(session_kernel_id(session, i + 1, &fault), STATUS_OK);
         work(&jobs[i], session);
     }
@@ -243,7 +245,7 @@ Test(engine_kernels, jobs_that_overtake_each_other_keep_their_ids) {
         cr_assert_eq(kernel_job_bind(&jobs[i], session, i + 1, &fault), STATUS_OK, "%s", fault.message);
         kernel_job_finish(&jobs[i]);
     }
-    cr_assert_str_eq(kernel_table_find(&session->kernels, 2)->name, "saxpy");
+    cr_assert_str_eq(kernel_table_find(session->kernels, 2)->name, "saxpy");
     cr_assert_eq(session_kernel_id(session, 3, &fault), STATUS_DUPLICATE_ID);
     cr_assert_eq(session_kernel_release(session, 2, &fault), STATUS_OK);
     cr_assert_eq(session_kernel_release(session, 2, &fault), STATUS_INVALID_ARGUMENT);
@@ -296,17 +298,17 @@ Test(engine_kernels, session_that_ends_leaves_none_behind) {
     for (uint64_t i = 0; i < 100; i++)
         cr_assert_eq(count(1, i + 2, 1, 0), STATUS_OK);
     engine_kick(engine);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
     session_destroy(other);
     while (engine->kernels.running)
         engine_poll(engine);
     struct engine_stats stats;
     engine_stats(engine, &stats);
     cr_assert_eq(stats.memory_live, 0);
-    struct device_kernel *unused = kernel_unused_take(engine); /* without another compilation */
+    struct device_kernel *unused = kernel_unused_take(engine_kernels(engine)); /* without another compilation */
     cr_assert(unused && !unused->next);
     cr_assert_null(engine->kernels.unused);
-    kernel_unused_release(engine, unused);
+    kernel_unused_release(engine_kernels(engine), unused);
 }
 
 Test(engine_kernels, loss_of_the_device_names_the_kernel) {
@@ -335,7 +337,7 @@ Test(engine_kernels, loss_of_the_device_names_the_kernel) {
 /* Each look is made half a second after the last one, as far as the engine can tell. */
 static bool stalled(struct engine_stall *stall) {
     for (int i = 0; i < 2000; i++) {
-        engine->stall.looked_ns = engine_clock() - 500 * 1000 * 1000;
+        engine->order.stall.looked_ns = clock_now() - 500 * 1000 * 1000;
         if (engine_stalled(engine, UINT64_C(5000) * 1000 * 1000, stall))
             return true;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* until the submitter has put it on the device */
@@ -384,14 +386,14 @@ Test(engine_kernels, few_share_an_event) {
     unsigned marks = 0, most = 0;
     for (int i = 0; i < 30000 && marks < MARKS; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* the submitter comes to it */
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_lock(&engine->order.lock);
         marks = session->stream->marks_count;
         for (unsigned k = 0; k < marks; k++) {
             unsigned at = (session->stream->marks_first + k) % STREAM_MARKS;
             uint64_t launches = session->stream->marks[at].span.launches;
             most = launches > most ? (unsigned)launches : most;
         }
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_unlock(&engine->order.lock);
     }
     cr_expect_geq(marks, MARKS);
     cr_expect(most > 0 && most <= SHARE, "%u launches share an event", most);

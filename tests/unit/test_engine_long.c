@@ -18,11 +18,11 @@ static void open_cpu(uint64_t operation_ns) {
     cr_assert_eq(device_open("cpu", &(struct device_options){.memory_total = 512 << 20, .threads = 2}, &cpu, &fault),
                  STATUS_OK);
     cr_assert_eq(engine_create(cpu, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
-    cr_assert_eq(tenant_create(engine, "somebody", &of_tenant, &tenant, &fault), STATUS_OK);
+    cr_assert_eq(tenant_create(engine_memory(engine), "somebody", &of_tenant, &tenant, &fault), STATUS_OK);
     struct session_limits mine = limits;
     mine.tenant = tenant;
-    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &mine, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &mine, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &mine, &other, &fault), STATUS_OK);
 }
 
 static void close_cpu(void) {
@@ -89,7 +89,7 @@ static int start(const struct giant *giant, const char *label) {
 
 static bool begun(void) {
     for (int i = 0; i < 20000; i++) {
-        if (atomic_load(&engine->pieces) > 0)
+        if (atomic_load(&engine->order.pieces) > 0)
             return true;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -216,7 +216,7 @@ Test(engine_long, time_of_an_operation_is_not_inherited_by_the_next_session, .ti
     struct stream *before = session->stream;
     session_destroy(session);
     engine_poll(engine);
-    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &mine, &session, &fault), STATUS_OK);
     cr_assert_eq(session->stream, before, "the stream is used again");
     sequence = 0;
     run_long(1);
@@ -247,9 +247,9 @@ static void open_unstoppable(uint64_t operation_ns) {
     sequence = 0;
     null_device_init(&device, 16 << 20);
     cr_assert_eq(engine_create(&device.device, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
-    cr_assert_eq(tenant_create(engine, "somebody", &of_tenant, &tenant, &fault), STATUS_OK);
+    cr_assert_eq(tenant_create(engine_memory(engine), "somebody", &of_tenant, &tenant, &fault), STATUS_OK);
     mine.tenant = tenant;
-    cr_assert_eq(session_create(engine, &mine, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &mine, &session, &fault), STATUS_OK);
 }
 
 static void close_unstoppable(void) {
@@ -296,7 +296,7 @@ Test(engine_long, all_launches_of_an_operation_count_together, .timeout = 60) {
 Test(engine_long, what_was_learned_from_others_refuses_nothing, .timeout = 60) {
     open_unstoppable(600 * 1000);
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
-        atomic_store(&engine->cost.factors[opcode][DTYPE_U8], 256 * 250);
+        atomic_store(&engine->order.cost.factors[opcode][DTYPE_U8], 256 * 250);
     cr_assert_eq(full_of(session, DTYPE_U8, 1, 1 << 20, 0), STATUS_OK);
     close_unstoppable();
 }
@@ -310,10 +310,10 @@ Test(engine_long, device_that_works_is_not_stalled, .timeout = 60) {
     cr_assert_eq(start(&giants[0], "a"), STATUS_OK);
     cr_assert(begun());
     for (int i = 0; i < 50; i++) {
-        uint64_t pieces = atomic_load(&engine->pieces);
-        while (atomic_load(&engine->pieces) == pieces)
+        uint64_t pieces = atomic_load(&engine->order.pieces);
+        while (atomic_load(&engine->order.pieces) == pieces)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        engine->stall.looked_ns = engine_clock() - second;
+        engine->order.stall.looked_ns = clock_now() - second;
         cr_assert_not(engine_stalled(engine, 5 * second, &stall));
         cr_assert_str_eq(stall.operation, "sum");
     }
@@ -431,12 +431,12 @@ Test(engine_long, of_a_launch_that_was_left_the_first_piece_alone_was_in_the_que
     cr_assert_eq(wait_for(2), STATUS_OK);
     leave_often();
     calls = 0;
-    cr_assert_eq(trace_start(engine, NULL, 0, &fault), STATUS_OK);
+    cr_assert_eq(engine_trace_start(engine, NULL, 0, &fault), STATUS_OK);
     compute(&left_rows[0], 3);
     ask_wait(&answer, 3);
     cr_assert(settle(&answer.times));
     for (int piece = 0; piece <= calls; piece++) {
-        cr_assert(trace_next(engine, &event), "piece %d of %d", piece, calls);
+        cr_assert(trace_next(engine_trace(engine), &event), "piece %d of %d", piece, calls);
         cr_assert_eq(event.queued_ns != 0, piece == 0, "piece %d", piece);
     }
     cr_assert_gt(calls, 1);

@@ -113,7 +113,7 @@ static bool run_job(unsigned first, unsigned count) {
     refuse.last = first + count - 1;
     refuse.on = true;
     if (engine_create(&device.device, &options, &engine, &fault) == STATUS_OK) {
-        if (session_create(engine, &limits, &session, &fault) == STATUS_OK) {
+        if (session_create(engine_sessions(engine), &limits, &session, &fault) == STATUS_OK) {
             job();
             session_destroy(session);
         }

@@ -3,7 +3,8 @@
 #include <semaphore.h>
 #include <string.h>
 
-#include "engine/session/session_impl.h"
+#include "engine/engine_impl.h"
+#include "engine/program/submit.h"
 #include "tests/stand_ins/null_device.h"
 
 static struct null_device device;
@@ -18,7 +19,7 @@ static void open_engine(uint64_t memory) {
     sequence = 0;
     null_device_init(&device, memory);
     cr_assert_eq(engine_create(&device.device, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
 }
 
 static void close_engine(void) {
@@ -230,7 +231,7 @@ Test(engine_rules, a_destroyed_session_skips_its_queue_and_frees_its_memory) {
     struct engine_stats stats;
     open_engine(1 << 30);
     struct session *other;
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     park(&gate, 1);
     for (uint64_t id = 2; id < 1000; id++)
         cr_assert_eq(full(session, id, 1000, 0), STATUS_OK);
@@ -362,7 +363,7 @@ Test(engine_rules, random_frees_and_allocations_leave_nothing_behind) {
     engine_stats(engine, &stats);
     cr_assert_eq(stats.memory_live, 0);
     cr_assert_gt(stats.memory_peak, 0);
-    pool_trim(&engine->pool, 0);
+    pool_trim(&engine->memory.pool, 0);
     cr_assert_eq(device.memory_reserved, 0, "idle storage was not merged");
     close_engine();
 }

@@ -17,7 +17,7 @@ static void open_late(uint64_t staging) {
     cr_assert_eq(late_open(&(struct device_options){.memory_total = 512 << 20, .threads = 1}, &late, &fault),
                  STATUS_OK);
     cr_assert_eq(engine_create(late, &options, &engine, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
 }
 
 static void close_late(void) {
@@ -30,14 +30,14 @@ static void close_late(void) {
         engine_stats(engine, &stats);
     } while (stats.queue_depth);
     cr_assert_eq(stats.staging_waiting, 0);
-    cr_assert_eq(engine->staging.pool.live, 0);
+    cr_assert_eq(engine->memory.staging.pool.live, 0);
     engine_destroy(engine);
 }
 
 static struct session *another_session(void) {
     struct session *other;
     struct fault fault;
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     return other;
 }
 
@@ -349,10 +349,10 @@ Test(engine_staging, tenant_holds_what_it_may_and_gets_on_all_the_same) {
     struct sender first, second, third, free;
     open_late(64 * MIB);
     struct session *other = another_session(), *mine[2];
-    cr_assert_eq(tenant_create(engine, "a", &(struct tenant_limits){.staging = 2 * MIB}, &tenant, &fault), STATUS_OK);
+    cr_assert_eq(tenant_create(engine_memory(engine), "a", &(struct tenant_limits){.staging = 2 * MIB}, &tenant, &fault), STATUS_OK);
     of.tenant = tenant;
     for (int i = 0; i < 2; i++)
-        cr_assert_eq(session_create(engine, &of, &mine[i], &fault), STATUS_OK);
+        cr_assert_eq(session_create(engine_sessions(engine), &of, &mine[i], &fault), STATUS_OK);
     sender_begin(&first, mine[0], 1, 8 * MIB, MIB);
     sender_begin(&second, mine[1], 1, 8 * MIB, MIB);
     sender_begin(&third, mine[1], 2, 8 * MIB, MIB);
@@ -494,12 +494,12 @@ static uint64_t ticking(void) {
 static void crowd_ready(struct staging_wait *wait) {
     struct storage *storage;
     struct fault fault = {0};
-    cr_assert_eq(staging_take(crowd_session, STAGING_IN, CROWD_BYTES, wait, &storage, &fault), STATUS_OK, "%s",
+    cr_assert_eq(staging_take(&crowd_session->ledger, STAGING_IN, CROWD_BYTES, wait, &storage, &fault), STATUS_OK, "%s",
                  fault.message);
     cr_assert_eq((struct waiting *)wait - crowd, crowd_served, "out of their order");
     ((struct waiting *)wait)->served = true;
     crowd_served++;
-    staging_give(crowd_session, STAGING_IN, storage);
+    staging_give(&crowd_session->ledger, STAGING_IN, storage);
 }
 
 /* Ten looks at the clock, which the crowd is too many for. */
@@ -517,11 +517,11 @@ static struct storage *crowd_begin(void) {
     struct fault fault;
     open_late(64 * MIB);
     crowd_session = another_session();
-    cr_assert_eq(staging_take(session, STAGING_IN, 64 * MIB, NULL, &all, &fault), STATUS_OK);
+    cr_assert_eq(staging_take(&session->ledger, STAGING_IN, 64 * MIB, NULL, &all, &fault), STATUS_OK);
     for (unsigned i = 0; i < CROWD; i++) {
         struct storage *none;
         crowd[i] = (struct waiting){.wait.ready = crowd_ready};
-        cr_assert_eq(staging_take(crowd_session, STAGING_IN, CROWD_BYTES, &crowd[i].wait, &none, &fault), STATUS_AGAIN);
+        cr_assert_eq(staging_take(&crowd_session->ledger, STAGING_IN, CROWD_BYTES, &crowd[i].wait, &none, &fault), STATUS_AGAIN);
     }
     engine_budget(engine)->clock = ticking;
     return all;
@@ -537,15 +537,15 @@ static unsigned crowd_turns_until_rest(void) {
     unsigned turns = 0;
     do
         crowd_turn();
-    while (++turns < 100 * CROWD && staging_due(&engine->staging));
-    cr_assert_not(staging_due(&engine->staging), "not in %u turns", turns);
+    while (++turns < 100 * CROWD && staging_due(&engine->memory.staging));
+    cr_assert_not(staging_due(&engine->memory.staging), "not in %u turns", turns);
     return turns;
 }
 
 Test(engine_staging, a_look_at_many_who_wait_takes_many_turns_and_ends) {
     struct storage *all = crowd_begin();
     cr_assert_gt(crowd_turns_until_rest(), 10);
-    staging_give(session, STAGING_IN, all);
+    staging_give(&session->ledger, STAGING_IN, all);
     crowd_turns_until_rest();
     cr_assert_eq(crowd_served, CROWD);
     crowd_end();
@@ -555,13 +555,13 @@ Test(engine_staging, what_is_given_back_during_a_look_is_for_those_before_too) {
     struct storage *all = crowd_begin();
     do
         crowd_turn();
-    while (!engine->staging.grant_at);
-    uint64_t looks = engine->staging.looks;
-    staging_give(session, STAGING_IN, all);
+    while (!engine->memory.staging.grant_at);
+    uint64_t looks = engine->memory.staging.looks;
+    staging_give(&session->ledger, STAGING_IN, all);
     while (!crowd_served)
         crowd_turn();
     cr_assert(crowd[0].served);
-    cr_assert_gt(engine->staging.looks, looks, "it had been looked at before");
+    cr_assert_gt(engine->memory.staging.looks, looks, "it had been looked at before");
     crowd_turns_until_rest();
     cr_assert_eq(crowd_served, CROWD);
     crowd_end();
@@ -570,7 +570,7 @@ Test(engine_staging, what_is_given_back_during_a_look_is_for_those_before_too) {
 /* Some before they are told, and some before they get anything. */
 Test(engine_staging, a_session_of_many_waits_may_end) {
     struct storage *all = crowd_begin();
-    staging_give(session, STAGING_IN, all);
+    staging_give(&session->ledger, STAGING_IN, all);
     do
         crowd_turn();
     while (crowd_served < CROWD / 2);
@@ -593,7 +593,7 @@ Test(engine_staging, a_take_that_fails_behind_its_copies_gives_its_report_back) 
         cr_assert_eq(code, STATUS_OUT_OF_MEMORY, "%s: %s", status_name(code), session->last_failure);
         cr_assert_eq(release(id), STATUS_OK);
     }
-    cr_expect_leq(reports_reservations(&engine->reports), 1);
+    cr_expect_leq(reports_reservations(&engine->order.reports), 1);
     close_late();
 }
 
@@ -609,16 +609,16 @@ Test(engine_staging, at_rest_streams_give_back_the_memory_of_their_records_and_g
             cr_assert_eq(full(session, id, 16, (uint32_t)(id % 11)), STATUS_OK);
         cr_assert_eq(wait_for(0), STATUS_OK);
         session_destroy(session);
-        for (int i = 0; i < 2000 && !engine->rested; i++) {
+        for (int i = 0; i < 2000 && !engine->sessions.rested; i++) {
             struct timespec pause = {.tv_nsec = 1000000};
             engine_kick(engine);
             engine_poll(engine);
             nanosleep(&pause, NULL);
         }
-        cr_assert(engine->rested);
-        for (struct stream *stream = engine->streams_free; stream; stream = stream->free_next)
+        cr_assert(engine->sessions.rested);
+        for (struct stream *stream = engine->order.streams_free; stream; stream = stream->free_next)
             cr_expect_null(stream->tail);
-        cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+        cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
     }
     close_late();
 }

@@ -7,7 +7,7 @@ static const uint64_t second = 1000 * 1000 * 1000;
 
 /* Looks again, half a second later. */
 static bool stalled(uint64_t timeout_ns, struct engine_stall *stall) {
-    engine->stall.looked_ns = engine_clock() - second / 2;
+    engine->order.stall.looked_ns = clock_now() - second / 2;
     return engine_stalled(engine, timeout_ns, stall);
 }
 
@@ -64,7 +64,7 @@ Test(engine_stall, time_in_which_nobody_looked_does_not_count) {
     park(1);
     stalled(5 * second, &stall);
     for (int i = 0; i < 4; i++) {
-        engine->stall.looked_ns = engine_clock() - 3600 * second;
+        engine->order.stall.looked_ns = clock_now() - 3600 * second;
         cr_assert_not(engine_stalled(engine, 5 * second, &stall));
     }
     unpark();
@@ -140,7 +140,7 @@ static void open_late(const char *hang) {
     cr_assert_eq(late_open(&(struct device_options){.memory_total = 256 << 20, .threads = 1}, &late, &fault),
                  STATUS_OK);
     cr_assert_eq(engine_create(late, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
     late_hang(late, hang);
 }
 
@@ -223,10 +223,10 @@ static int stalls_beside(uint32_t stream, uint64_t *id, uint64_t timeout_ns, int
 static struct stream_mark *stall_mark(struct stream *stream) {
     struct stream_mark *mark = NULL;
     for (int i = 0; i < 5000; i++) {
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_lock(&engine->order.lock);
         mark = &stream->marks[stream->marks_first];
         bool there = stream->marks_count == 1 && mark->event && mark->span.launches;
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_unlock(&engine->order.lock);
         if (there)
             return mark;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -276,9 +276,9 @@ Test(engine_stall, stream_has_the_time_that_others_need_before_it) {
     labelled(OP_TANH, 2, 1, 1, "long");
     engine_kick(engine);
     struct stream_mark *mark = stall_mark(stall_stream(1));
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->order.lock);
     mark->span.weight = 10 * second;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->order.lock);
     labelled(OP_TANH, 3, 1, 3, "behind it");
     engine_kick(engine);
     stall_mark(stall_stream(3));
@@ -302,10 +302,10 @@ Test(engine_stall, stream_of_lower_priority_waits_for_others) {
     struct stream_mark held = {.event = stall_stream(1)->marks[stall_stream(1)->marks_first].event,
                                .span = stall_stream(1)->marks[stall_stream(1)->marks_first].span};
     for (int i = 0; i < 100; i++) { /* at each look something is there, each time something else */
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_lock(&engine->order.lock);
         above->marks[above->marks_first] = held;
         above->marks_count = 1;
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_unlock(&engine->order.lock);
         atomic_fetch_add(&above->completed, 1);
         cr_assert_not(stalled(5 * second, &stall), "%d looks", i);
         above->marks_count = 0;
@@ -358,9 +358,9 @@ static void hang_long(void) {
     labelled(OP_TANH, 2, 1, 0, "culprit");
     engine_kick(engine);
     struct stream_mark *mark = stall_mark(session->stream);
-    pthread_mutex_lock(&engine->lock);
+    pthread_mutex_lock(&engine->order.lock);
     mark->span.weight = 10 * second;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&engine->order.lock);
 }
 
 Test(engine_stall, session_at_fault_has_the_time_of_its_estimate_once) {
@@ -394,9 +394,9 @@ Test(engine_stall, session_that_ends_by_itself_leaves_its_work_the_time_it_needs
 static void marks_are(const struct stream *stream, unsigned n) {
     unsigned count = 0;
     for (int i = 0; i < 5000 && count != n; i++) {
-        pthread_mutex_lock(&engine->lock);
+        pthread_mutex_lock(&engine->order.lock);
         count = stream->marks_count;
-        pthread_mutex_unlock(&engine->lock);
+        pthread_mutex_unlock(&engine->order.lock);
         if (count != n)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "engine/order/turns.h"
-#include "engine/session/tenant.h"
+#include "engine/memory/tenant.h"
 #include "tests/unit/engine_fixture.h"
 
 enum { MIB = 1 << 20, ORDER_MAX = 64 };
@@ -10,7 +10,7 @@ enum { MIB = 1 << 20, ORDER_MAX = 64 };
 static struct tenant *tenant_of(const char *name, struct tenant_limits of) {
     struct tenant *tenant;
     struct fault fault;
-    cr_assert_eq(tenant_create(engine, name, &of, &tenant, &fault), STATUS_OK);
+    cr_assert_eq(tenant_create(engine_memory(engine), name, &of, &tenant, &fault), STATUS_OK);
     return tenant;
 }
 
@@ -19,7 +19,7 @@ static struct session *session_of(struct tenant *tenant) {
     struct session *made;
     struct fault fault;
     of.tenant = tenant;
-    cr_assert_eq(session_create(engine, &of, &made, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &of, &made, &fault), STATUS_OK);
     return made;
 }
 
@@ -202,7 +202,7 @@ Test(engine_tenants, memory_of_all_sessions_counts) {
     cr_assert_eq(stats_of(a).live, 1000 << 10);
     cr_assert_eq(stats_of(a).sessions, 2);
     engine_stats(engine, &stats);
-    cr_assert_eq(stats.refusals[ENGINE_REFUSED_TENANT_BYTES], 1);
+    cr_assert_eq(stats.refusals[LEDGER_REFUSED_TENANT_BYTES], 1);
     session_destroy(first);
     cr_assert_eq(stats_of(a).live, 400 << 10);
     cr_assert_eq(full_of(second, DTYPE_U8, 3, 600 << 10, 0), STATUS_OK, "%s", failure_of(second));
@@ -241,9 +241,9 @@ Test(engine_tenants, every_limit_that_refuses_is_counted) {
     cr_assert_eq(full(session, 3, 1, 0), STATUS_LIMIT);
     cr_assert_eq(full(session, 4, 1, 0), STATUS_LIMIT);
     engine_stats(engine, &stats);
-    cr_assert_eq(stats.refusals[ENGINE_REFUSED_STREAMS], 1);
-    cr_assert_eq(stats.refusals[ENGINE_REFUSED_SESSION_BYTES], 1);
-    cr_assert_eq(stats.refusals[ENGINE_REFUSED_TENSORS], 2);
-    cr_assert_eq(stats.refusals[ENGINE_REFUSED_TENANT_BYTES], 0);
+    cr_assert_eq(stats.refusals[LEDGER_REFUSED_STREAMS], 1);
+    cr_assert_eq(stats.refusals[LEDGER_REFUSED_SESSION_BYTES], 1);
+    cr_assert_eq(stats.refusals[LEDGER_REFUSED_TENSORS], 2);
+    cr_assert_eq(stats.refusals[LEDGER_REFUSED_TENANT_BYTES], 0);
     close_engine();
 }

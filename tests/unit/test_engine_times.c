@@ -28,8 +28,8 @@ static struct engine_stats stats_of(uint64_t runs) {
 }
 
 static void pass_time(void) {
-    uint64_t begin = engine_clock();
-    while (engine_clock() - begin < HELD_NS)
+    uint64_t begin = clock_now();
+    while (clock_now() - begin < HELD_NS)
         sched_yield();
 }
 
@@ -119,7 +119,7 @@ Test(engine_times, percentiles_agree_with_a_trace_of_the_same_work) {
     open_engine(256 << 20);
     device.hook = passing_hook;
     atomic_store(&own_clock, true);
-    cr_assert_eq(trace_start(engine, NULL, 0, &(struct fault){0}), STATUS_OK);
+    cr_assert_eq(engine_trace_start(engine, NULL, 0, &(struct fault){0}), STATUS_OK);
     uint64_t id = 0;
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t first = id + 1;
@@ -130,7 +130,7 @@ Test(engine_times, percentiles_agree_with_a_trace_of_the_same_work) {
         cr_assert_eq(wait_for(id), STATUS_OK);
         for (; first <= id; first++)
             cr_assert_eq(release(first), STATUS_OK);
-        while (trace_next(engine, &event))
+        while (trace_next(engine_trace(engine), &event))
             histogram_add(&traced, event.end_ns - event.begin_ns, 1);
     }
     struct engine_stats stats;
@@ -207,7 +207,7 @@ Test(engine_times, on_a_device_that_runs_later_the_reaper_sees_how_long) {
     cr_assert_eq(late_open(&(struct device_options){.memory_total = 256 << 20, .threads = 1}, &late, &fault), STATUS_OK,
                  "%s", fault.message);
     cr_assert_eq(engine_create(late, &(struct engine_options){0}, &engine, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
     for (uint64_t id = 1; id <= 5; id++) {
         cr_assert_eq(full_of(session, DTYPE_U8, id, 8 << 20, 0), STATUS_OK);
         cr_assert_eq(wait_for(id), STATUS_OK);

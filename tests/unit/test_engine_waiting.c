@@ -77,7 +77,7 @@ static void open_woken(void) {
     null_device_init(&device, 1 << 30);
     device.hook = gate_hook;
     cr_assert_eq(engine_create(&device.device, &options, &engine, &fault), STATUS_OK);
-    cr_assert_eq(session_create(engine, &limits, &session, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
 }
 
 Test(engine_waiting, the_owner_is_woken_after_another_session_was_destroyed) {
@@ -85,7 +85,7 @@ Test(engine_waiting, the_owner_is_woken_after_another_session_was_destroyed) {
     struct session *other;
     struct answer answer;
     open_woken();
-    cr_assert_eq(session_create(engine, &limits, &other, &fault), STATUS_OK);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK);
     cr_assert_eq(full(other, 1, 10, 0), STATUS_OK);
     session_destroy(other); /* kicks by itself, and nobody polls */
     cr_assert_eq(full_of(session, DTYPE_U8, 1, 8 << 20, 0), STATUS_OK);
@@ -197,7 +197,7 @@ Test(engine_waiting, an_upload_released_before_its_end_is_harmless) {
         upload_finish(&upload, NULL);
         cr_assert_eq(wait_for(id), STATUS_UNKNOWN_ID);
     }
-    cr_assert_eq(session->live, 0);
+    cr_assert_eq(session->ledger.payer.bytes, 0);
     close_engine();
 }
 
@@ -271,7 +271,7 @@ Test(engine_waiting, fetches_and_waits_are_cancelled_in_every_state) {
     fetch_release(&fetch.fetch);
     wait_cancel(&all.wait);
     cr_assert_eq(session_tensor(session, 1)->storage->bytes,
-                 session->live - session_tensor(session, 3)->storage->bytes);
+                 session->ledger.payer.bytes - session_tensor(session, 3)->storage->bytes);
     close_engine();
 }
 

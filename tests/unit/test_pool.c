@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/memory/payer.h"
 #include "engine/memory/pool_impl.h"
 #include "engine/order/turns.h"
 #include "tests/stand_ins/null_device.h"
@@ -260,7 +261,7 @@ static void walk(uint64_t memory, int steps, bool outside) {
             for (unsigned n = pick(3); n; n--)
                 use(live[i], streams[pick(STREAMS)]);
             if (pick(4)) {
-                storage_unref(&pool, live[i]);
+                storage_unref(live[i]);
                 live[i] = NULL;
             }
         } else {
@@ -301,7 +302,7 @@ static void walk(uint64_t memory, int steps, bool outside) {
             pool_largest_free(&pool); /* settles everything */
     }
     for (int i = 0; i < LIVE; i++)
-        storage_unref(&pool, live[i]);
+        storage_unref(live[i]);
     complete_all();
     pool_trim(&pool, 0);
     cr_assert_eq(pool.reserved, 0, "%llu bytes are kept though nobody uses them", (unsigned long long)pool.reserved);
@@ -330,9 +331,9 @@ Test(pool, idle_memory_in_pieces_is_merged_again) {
         cr_assert_eq(take(256 << 10, streams[0], &pieces[i]), STATUS_OK);
     cr_assert_neq(take(64, streams[0], &whole), STATUS_OK);
     for (int i = 0; i < 64; i++)
-        storage_unref(&pool, pieces[(i * 37) % 64]);
+        storage_unref(pieces[(i * 37) % 64]);
     cr_assert_eq(take(16 << 20, NULL, &whole), STATUS_OK);
-    storage_unref(&pool, whole);
+    storage_unref(whole);
     close_pool();
 }
 
@@ -348,13 +349,13 @@ Test(pool, small_blocks_of_all_sizes_do_not_spread_over_the_device) {
             complete_all();
             history_count = 0;
         }
-        storage_unref(&pool, *at);
+        storage_unref(*at);
         cr_assert_eq(take(pick(8) ? 1 + pick(64 << 10) : 1 + pick((2 << 20) - 1), stream, at), STATUS_OK);
         use(*at, stream);
     }
     cr_assert_leq(pool.reserved, 64 << 20, "%lu MiB are reserved for %lu", pool.reserved >> 20, pool.peak >> 20);
     for (int i = 0; i < HELD; i++)
-        storage_unref(&pool, held[i]);
+        storage_unref(held[i]);
     complete_all();
     close_pool();
 }
@@ -366,7 +367,7 @@ static uint64_t largest_by_trial(void) {
         uint64_t middle = (low + high) / 2;
         struct storage *storage;
         if (take(middle * 64, streams[0], &storage) == STATUS_OK) {
-            storage_unref(&pool, storage);
+            storage_unref(storage);
             low = middle;
         } else {
             high = middle;
@@ -382,7 +383,7 @@ Test(pool, the_largest_free_block_is_what_it_says) {
         for (int step = 0; step < 200; step++) {
             unsigned i = pick(40);
             if (live[i]) {
-                storage_unref(&pool, live[i]);
+                storage_unref(live[i]);
                 live[i] = NULL;
             } else if (take(1 + pick(1 << 20), streams[0], &live[i]) != STATUS_OK) {
                 live[i] = NULL;
@@ -394,11 +395,11 @@ Test(pool, the_largest_free_block_is_what_it_says) {
         if (said)
             cr_expect_eq(take(said, NULL, &storage), STATUS_OK, "%llu do not fit, %llu do", (unsigned long long)said,
                          (unsigned long long)largest_by_trial());
-        storage_unref(&pool, storage);
+        storage_unref(storage);
         uint64_t found = largest_by_trial();
         cr_expect_leq(found, said, "it says %llu, and %llu fit", (unsigned long long)said, (unsigned long long)found);
         for (int i = 0; i < 40; i++)
-            storage_unref(&pool, live[i]);
+            storage_unref(live[i]);
         close_pool();
     }
 }
@@ -411,10 +412,10 @@ Test(pool, busy_neighbours_are_waited_for_together) {
         use(pieces[i], streams[0]);
     }
     for (int i = 0; i < 16; i++)
-        storage_unref(&pool, pieces[i]);
+        storage_unref(pieces[i]);
     cr_expect_eq(take(8 << 20, streams[0], &whole), STATUS_OK,
                  "16 MiB are free in pieces that the same stream used last");
-    storage_unref(&pool, whole);
+    storage_unref(whole);
     complete_all();
     close_pool();
 }
@@ -431,14 +432,14 @@ Test(pool, idle_memory_is_not_tied_to_what_only_its_own_session_may_wait_for) {
     cr_assert_eq(take(4 << 20, streams[0], &idle), STATUS_OK);
     cr_assert_eq(take(8 << 20, streams[2], &rest), STATUS_OK);
     use(tied, streams[0]);
-    storage_unref(&pool, tied);
-    storage_unref(&pool, idle);
+    storage_unref(tied);
+    storage_unref(idle);
     cr_assert_eq(take(9 << 20, streams[1], &found), STATUS_OUT_OF_MEMORY);
     cr_assert_eq(take(4 << 20, streams[2], &found), STATUS_OK, "its neighbour is another session's");
     cr_assert_eq(take(4 << 20, streams[1], &tied), STATUS_OK, "it is its own session's");
-    storage_unref(&pool, found);
-    storage_unref(&pool, tied);
-    storage_unref(&pool, rest);
+    storage_unref(found);
+    storage_unref(tied);
+    storage_unref(rest);
     complete_all();
     close_pool();
 }
@@ -457,14 +458,14 @@ Test(pool, what_fits_is_found_behind_many_that_do_not) {
         n++;
     for (int i = 0; i < 64; i++) { /* only every second one, so that nothing merges */
         if (i % 2 == 0)
-            storage_unref(&pool, storage[i]);
+            storage_unref(storage[i]);
     }
     cr_expect_eq(take(large, streams[1], &found), STATUS_OK, "the only block that fits is not found");
-    storage_unref(&pool, found);
+    storage_unref(found);
     for (int i = 1; i < 64; i += 2)
-        storage_unref(&pool, storage[i]);
+        storage_unref(storage[i]);
     while (n)
-        storage_unref(&pool, rest[--n]);
+        storage_unref(rest[--n]);
     complete_all();
     close_pool();
 }
@@ -484,7 +485,7 @@ Test(pool, refusals_walk_no_pieces) {
         if (!busy)
             complete_all();
         for (int i = 0; i < PIECES; i += 2)
-            storage_unref(&pool, pieces[i]);
+            storage_unref(pieces[i]);
         for (int i = 0; i < REFUSALS; i++) {
             size_t bytes =
                 i % 3 ? 128 : (size_t)PIECES * 64; /* there is so much, but not in one place; there is less */
@@ -492,12 +493,12 @@ Test(pool, refusals_walk_no_pieces) {
             cr_assert_eq(pool_largest_free(&pool), 64);
         }
         for (int i = 1; i < PIECES; i += 2)
-            storage_unref(&pool, pieces[i]);
+            storage_unref(pieces[i]);
         complete_all();
         for (int i = 0; i < PIECES / POOL_SWEEP && !found; i++) /* looks are limited, and go on where they stopped */
             take((size_t)PIECES * 64, NULL, &found);
         cr_assert_not_null(found);
-        storage_unref(&pool, found);
+        storage_unref(found);
         close_pool();
     }
 }
@@ -506,7 +507,7 @@ Test(pool, refusals_walk_no_pieces) {
 static void take_pieces(struct storage **pieces, int n, int n_streams) {
     struct storage *whole = NULL;
     cr_assert_eq(take((size_t)n * 64, NULL, &whole), STATUS_OK);
-    storage_unref(&pool, whole);
+    storage_unref(whole);
     for (int i = 0; i < n; i++) {
         struct stream *stream = streams[i % n_streams];
         cr_assert_eq(take(64, stream, &pieces[i]), STATUS_OK);
@@ -542,7 +543,7 @@ Test(pool, unlike_neighbours_are_joined_in_many_calls) {
         open_pool((uint64_t)PIECES * 64);
         take_pieces(pieces, PIECES, n_streams);
         for (int i = 0; i < PIECES; i++)
-            storage_unref(&pool, pieces[i]);
+            storage_unref(pieces[i]);
         int code = take_counted((size_t)PIECES * 64, streams[0], &whole, &calls);
         if (n_streams == STREAMS) {
             cr_assert_eq(code, STATUS_OUT_OF_MEMORY, "more use it than one may wait for");
@@ -552,7 +553,7 @@ Test(pool, unlike_neighbours_are_joined_in_many_calls) {
         }
         cr_expect_eq(code, STATUS_OK);
         cr_expect_gt(calls, 10, "%d calls", calls);
-        storage_unref(&pool, whole);
+        storage_unref(whole);
         complete_all();
         close_pool();
     }
@@ -569,13 +570,13 @@ Test(pool, memory_that_has_just_become_idle_is_not_refused) {
         take_pieces(pieces, PIECES, STREAMS);
         for (int i = 0; i < PIECES; i++)
             if (i != PIECES / 2)
-                storage_unref(&pool, pieces[i]);
+                storage_unref(pieces[i]);
         cr_assert_eq(take_counted((size_t)PIECES / 4 * 64, host ? NULL : streams[0], &found, &calls),
                      STATUS_OUT_OF_MEMORY);
         complete_all();
         cr_expect_eq(take_counted((size_t)PIECES / 4 * 64, host ? NULL : streams[0], &found, &calls), STATUS_OK);
-        storage_unref(&pool, found);
-        storage_unref(&pool, pieces[PIECES / 2]);
+        storage_unref(found);
+        storage_unref(pieces[PIECES / 2]);
         close_pool();
     }
 }
@@ -595,7 +596,7 @@ Test(pool, a_search_in_many_calls_misses_nothing) {
         int code, keep = (int)pick(64) + 2;
         for (int i = 0; i < PIECES; i++) /* all but a few, so that runs are long */
             if (pieces[i] && pick((uint32_t)keep)) {
-                storage_unref(&pool, pieces[i]);
+                storage_unref(pieces[i]);
                 pieces[i] = NULL;
             }
         while ((code = pool_take(&pool, bytes, streams[0], &search, &storage)) == STATUS_AGAIN) {
@@ -603,7 +604,7 @@ Test(pool, a_search_in_many_calls_misses_nothing) {
             for (int k = 0; k < 20; k++) {
                 unsigned i = pick(PIECES);
                 struct stream *stream = streams[pick(STREAMS)];
-                storage_unref(&pool, pieces[i]);
+                storage_unref(pieces[i]);
                 pieces[i] = NULL;
                 if (pool_take(&pool, 64 + pick(256), stream, NULL, &pieces[i]) != STATUS_OK)
                     continue;
@@ -616,7 +617,7 @@ Test(pool, a_search_in_many_calls_misses_nothing) {
         else
             refused++, check_refusal(pool_rounded(bytes), streams[0]);
         check_structure();
-        storage_unref(&pool, storage);
+        storage_unref(storage);
         for (int i = 0; i < STREAMS; i++)
             if (pick(8) == 0)
                 atomic_store(&streams[i]->completed, streams[i]->enqueued);
@@ -632,7 +633,7 @@ Test(pool, a_search_in_many_calls_misses_nothing) {
     }
     cr_expect(refused && found && calls, "%d refused, %d found in %d calls", refused, found, calls);
     for (int i = 0; i < PIECES; i++)
-        storage_unref(&pool, pieces[i]);
+        storage_unref(pieces[i]);
     complete_all();
     close_pool();
 }
@@ -647,10 +648,10 @@ Test(pool, segments_are_given_back_some_at_a_time) {
         cr_assert_eq(take(128 << 10, streams[0], &pieces[i]), STATUS_OK);
     cr_assert_eq(pool.reservations, SEGMENTS);
     for (int i = 0; i < SEGMENTS * EACH; i++)
-        storage_unref(&pool, pieces[i]);
+        storage_unref(pieces[i]);
     cr_expect_eq(take_counted(pool.total, streams[0], &whole, &calls), STATUS_OK);
     cr_expect_eq(calls, SEGMENTS / POOL_TRIM);
-    storage_unref(&pool, whole);
+    storage_unref(whole);
     close_pool();
 }
 
@@ -663,7 +664,7 @@ Test(pool, the_largest_free_block_shows_after_some_calls) {
     open_pool((uint64_t)PIECES * 64);
     take_pieces(pieces, PIECES, STREAMS);
     for (int i = 0; i < LONG; i++)
-        storage_unref(&pool, pieces[i]);
+        storage_unref(pieces[i]);
     for (int i = 0; i <= PIECES / POOL_RUN_LOOKS; i++) {
         said = pool_largest_free(&pool);
         cr_assert_leq(said, LONG * 64);
@@ -671,36 +672,28 @@ Test(pool, the_largest_free_block_shows_after_some_calls) {
     }
     cr_expect_eq(said, LONG * 64);
     for (int i = LONG; i < PIECES; i++)
-        storage_unref(&pool, pieces[i]);
+        storage_unref(pieces[i]);
     complete_all();
     close_pool();
 }
 
-static unsigned frees;
-static uint64_t freed_bytes;
-
-static void count_freed(struct storage *storage) {
-    frees++;
-    freed_bytes += storage->charged;
-    cr_expect_null(storage->session);
-    cr_expect_null(storage->holder);
-}
-
-/* The pool knows no accounts: it tells of each storage once, with what it was charged. */
-Test(pool, the_last_reference_tells_who_pays) {
+/* The pool knows no limits: whoever pays, and whose part that is, gets back what the storage was charged with. */
+Test(pool, the_last_reference_gives_back_what_was_charged) {
     struct storage *storage = NULL;
+    struct payer whole = {.bytes = 1000}, payer = {.bytes = 500, .whole = &whole};
     open_pool(2 << 20);
     cr_assert_eq(take(100, streams[0], &storage), STATUS_OK);
-    storage_unref(&pool, storage); /* nobody wants to know */
-    pool.freed = count_freed;
+    cr_expect_null(storage->payer);
+    storage_unref(storage); /* nobody pays */
     cr_assert_eq(take(100, streams[0], &storage), STATUS_OK);
+    storage->payer = &payer;
     storage_ref(storage);
-    storage_unref(&pool, storage);
-    cr_expect_eq(frees, 0);
-    storage_unref(&pool, storage);
-    cr_expect_eq(frees, 1);
-    cr_expect_eq(freed_bytes, 128);
-    storage_unref(&pool, NULL);
-    cr_expect_eq(frees, 1);
+    storage_unref(storage);
+    cr_expect_eq(payer.bytes, 500);
+    storage_unref(storage);
+    cr_expect_eq(payer.bytes, 500 - 128);
+    cr_expect_eq(whole.bytes, 1000 - 128);
+    storage_unref(NULL);
+    cr_expect_eq(payer.bytes, 500 - 128);
     close_pool();
 }

@@ -22,9 +22,9 @@ static void close_reports(void) {
 TestSuite(taint, .init = open_reports, .fini = close_reports);
 
 static struct check *failed(const char *words) {
-    struct failure cause = {.code = STATUS_CONNECTION, .operation = "copy_to", .label = "label", .sequence = 7};
+    struct fault cause = {.code = STATUS_CONNECTION};
     snprintf(cause.message, sizeof cause.message, "%s", words);
-    return check_failed(&cause);
+    return check_failed(&cause, "copy_to", "label", 7);
 }
 
 static struct taint *settled(struct check *check) {
@@ -39,12 +39,12 @@ static void expect_cause(const struct taint *taint, const char *words) {
         return;
     }
     cr_assert_eq(taint_state(taint), TAINT_FAILED);
-    struct failure *failure = check_failure(taint->cause);
-    cr_assert_str_eq(failure->message, words);
-    cr_assert_str_eq(failure->operation, "copy_to");
-    cr_assert_str_eq(failure->label, "label");
-    cr_assert_eq(failure->sequence, 7);
-    failure_unref(failure);
+    struct fault fault;
+    check_fault(taint->cause, &fault);
+    cr_assert_str_eq(fault.message, words);
+    cr_assert_str_eq(taint->cause->operation, "copy_to");
+    cr_assert_str_eq(taint->cause->label, "label");
+    cr_assert_eq(taint->cause->sequence, 7);
 }
 
 Test(taint, is_open_until_settled) {
@@ -103,10 +103,10 @@ Test(taint, a_report_is_put_in_words) {
     check->report->limit = 10;
     atomic_store(&check->report->code, STATUS_OUT_OF_RANGE);
     struct taint *taint = settled(check);
-    struct failure *failure = check_failure(taint->cause);
-    cr_assert_eq(failure->code, STATUS_OUT_OF_RANGE);
-    cr_assert_str_eq(failure->message, "index -4 at position 17 is out of range for axis 1 of extent 10");
-    failure_unref(failure);
+    struct fault fault;
+    check_fault(taint->cause, &fault);
+    cr_assert_eq(fault.code, STATUS_OUT_OF_RANGE);
+    cr_assert_str_eq(fault.message, "index -4 at position 17 is out of range for axis 1 of extent 10");
     taint_unref(taint);
 }
 
@@ -115,6 +115,6 @@ Test(taint, long_labels_are_cut) {
     memset(label, 'x', sizeof label - 1);
     label[sizeof label - 1] = 0;
     struct check *check = check_create(&reports, "take", label, 3, 1);
-    cr_assert_eq(strlen(check->label), FAILURE_LABEL_MAX);
+    cr_assert_eq(strlen(check->label), OPERATION_LABEL_MAX);
     check_unref(check);
 }

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "engine/program/kernel.h"
 #include "engine/session/session.h"
+#include "engine/program/submit.h"
 #include "engine/watch/trace.h"
 #include "tests/stand_ins/late.h"
 
@@ -70,7 +72,7 @@ static void compile(struct graph *graph) {
     struct kernel_job job;
     struct fault fault;
     pthread_t thread;
-    expect(kernel_job_init(&job, engine, "a source", "mean", &fault) == STATUS_OK, "kernel");
+    expect(kernel_job_init(&job, engine_kernels(engine), "a source", "mean", &fault) == STATUS_OK, "kernel");
     expect(session_kernel_id(graph->session, graph->kernel + 1, &fault) == STATUS_OK, "kernel's id");
     if (!kernel_job_compiled(&job)) {
         expect(!pthread_create(&thread, NULL, compile_job, &job), "thread");
@@ -109,7 +111,7 @@ static void graph_init(struct graph *graph, int64_t elements) {
     struct fault fault;
     struct session_limits limits = {.tensors = 1000, .streams = STREAMS};
     *graph = (struct graph){.elements = elements};
-    expect(session_create(engine, &limits, &graph->session, &fault) == STATUS_OK, "session");
+    expect(session_create(engine_sessions(engine), &limits, &graph->session, &fault) == STATUS_OK, "session");
     for (uint32_t i = 1; i < STREAMS; i++)
         expect(session_stream_open(graph->session, i, (int)i - 2, &fault) == STATUS_OK, "stream");
     for (unsigned i = 0; i < TENSORS; i++)
@@ -180,11 +182,11 @@ static void trace_step(int round) {
     struct trace_event event;
     struct fault fault;
     if (round % 50 == 10)
-        expect(trace_start(engine, NULL, 0, &fault) == STATUS_OK, "a trace");
-    while (trace_next(engine, &event))
+        expect(engine_trace_start(engine, NULL, 0, &fault) == STATUS_OK, "a trace");
+    while (trace_next(engine_trace(engine), &event))
         expect(event.begin_ns <= event.end_ns && *event.name, "an event");
     if (round % 50 == 30)
-        trace_stop(engine);
+        trace_stop(engine_trace(engine));
 }
 
 int main(int argc, char **argv) {

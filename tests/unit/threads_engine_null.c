@@ -6,8 +6,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "engine/engine.h"
 #include "engine/session/session.h"
-#include "engine/session/tenant.h"
+#include "engine/program/submit.h"
+#include "engine/memory/tenant.h"
 #include "tests/stand_ins/null_device.h"
 
 enum { SESSIONS = 3, STREAMS = 6, LIVE = 40, ROUNDS = 3000, UPLOADS = 4 };
@@ -90,7 +92,7 @@ static void client_start(struct client *client) {
     client->open[0] = true;
     client->fetch.done = fetched;
     client->wait.done = waited;
-    expect(session_create(engine, &limits, &client->session, &fault) == STATUS_OK, "session");
+    expect(session_create(engine_sessions(engine), &limits, &client->session, &fault) == STATUS_OK, "session");
     for (unsigned i = 0; i < LIVE; i++)
         client->ids[i] = submit(client, OP_FULL, 0, NULL, 4, (const int64_t[]){DTYPE_I64, 1, 4, 4}, 0);
 }
@@ -199,7 +201,7 @@ static void tenant_renew(void) {
     if (tenant && stats.sessions)
         return;
     tenant_destroy(tenant);
-    expect(tenant_create(engine, "a", &(struct tenant_limits){0}, &tenant, &fault) == STATUS_OK, "tenant");
+    expect(tenant_create(engine_memory(engine), "a", &(struct tenant_limits){0}, &tenant, &fault) == STATUS_OK, "tenant");
 }
 
 int main(void) {

@@ -21,7 +21,7 @@ static double allocate_run(void *user, long count) {
     for (long i = 0; i < count; i++) {
         struct storage **place = &allocate->live[i % RAW_BLOCKS];
         if (*place)
-            storage_unref(&allocate->pool, *place);
+            storage_unref(*place);
         *place = NULL;
         if (pool_take(&allocate->pool, raw_block_bytes(&random, allocate->most), allocate->stream, NULL, place) !=
             STATUS_OK)

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "engine/program/kernel.h"
+#include "engine/program/submit.h"
 
 enum { JOB_CHUNK = 1 << 20, JOB_LARGE = (5 << 20) / 4 + 3, JOB_SMALL = 24, JOB_STREAMS = 3, JOB_PARTS = 3 };
 
@@ -305,7 +307,7 @@ static void job_streams(struct job *job, uint64_t x) {
 static int job_compile(struct job *job, uint64_t id, const char *source) {
     struct kernel_job compiling;
     struct fault fault;
-    int code = kernel_job_init(&compiling, job->engine, source, "store", &fault);
+    int code = kernel_job_init(&compiling, engine_kernels(job->engine), source, "store", &fault);
     if (code != STATUS_OK)
         return code;
     code = session_kernel_id(job->session, id, &fault);
@@ -384,7 +386,7 @@ void job_run(struct job *job, struct engine *engine) {
     struct session_limits limits = {.tensors = 1 << 20, .streams = 16};
     memset(job, 0, sizeof *job);
     job->engine = engine;
-    if (session_create(engine, &limits, &job->session, &fault) != STATUS_OK) {
+    if (session_create(engine_sessions(engine), &limits, &job->session, &fault) != STATUS_OK) {
         job_wrong(job, "no session", fault.code);
         return;
     }

@@ -15,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/device/clock.h"
 #include "engine/engine_impl.h"
+#include "engine/program/submit.h"
 #include "tests/stand_ins/fakecuda/fakecuda.h"
 #include "tests/stand_ins/fakecuda/job.h"
 #include "tests/stand_ins/fakecuda/traced.h"
@@ -125,7 +127,7 @@ static void run_rest(struct engine *engine) {
     struct engine_stats stats;
     struct engine_stall stall;
     for (int i = 0; i < 30; i++) {
-        engine->stall.looked_ns = engine_clock() - UINT64_C(1000000000);
+        engine->order.stall.looked_ns = clock_now() - UINT64_C(1000000000);
         engine_stalled(engine, 0, &stall);
     }
     for (int i = 0; i < 2000; i++) {
@@ -161,7 +163,7 @@ static void run_scarce(struct engine *engine) {
     struct session *session;
     struct fault fault;
     uint64_t id = 0, before;
-    if (session_create(engine, &limits, &session, &fault) != STATUS_OK) {
+    if (session_create(engine_sessions(engine), &limits, &session, &fault) != STATUS_OK) {
         run_wrong("no session: %s", fault.message);
         return;
     }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/device/clock.h"
 #include "engine/engine_impl.h"
 #include "engine/watch/trace.h"
 
@@ -23,8 +24,8 @@ __attribute__((format(printf, 2, 3))) static void traced_wrong(struct traced *tr
 
 void traced_begin(struct traced *traced, struct engine *engine) {
     struct fault fault;
-    *traced = (struct traced){.began_ns = engine_clock()};
-    if (trace_start(engine, NULL, 0, &fault) != STATUS_OK)
+    *traced = (struct traced){.began_ns = clock_now()};
+    if (engine_trace_start(engine, NULL, 0, &fault) != STATUS_OK)
         traced_wrong(traced, "no trace: %s", fault.message);
 }
 
@@ -35,7 +36,7 @@ static void traced_time(struct traced *traced, const struct trace_event *event, 
     if (event->stream >= TRACED_STREAMS_MAX)
         traced_wrong(traced, "stream %u", event->stream);
     if (event->begin_ns < traced->began_ns || event->begin_ns < *end || event->end_ns < event->begin_ns ||
-        event->end_ns > engine_clock() + TRACED_LATE_NS)
+        event->end_ns > clock_now() + TRACED_LATE_NS)
         traced_wrong(traced, "%s of operation %" PRIu64 " from %" PRIu64 " to %" PRIu64 ", after one up to %" PRIu64,
                      event->name, event->sequence, event->begin_ns, event->end_ns, *end);
     *end = event->end_ns;
@@ -49,11 +50,11 @@ static void traced_count(const struct job *job, const struct trace_event *event,
 }
 
 void traced_end(struct traced *traced, struct engine *engine, const struct job *job, bool whole) {
-    uint64_t ends[TRACED_STREAMS_MAX] = {0}, dropped = trace_dropped(engine);
+    uint64_t ends[TRACED_STREAMS_MAX] = {0}, dropped = trace_dropped(engine_trace(engine));
     unsigned times[JOB_LAUNCHED_MAX] = {0};
     struct trace_event event;
-    trace_stop(engine);
-    while (trace_next(engine, &event)) {
+    trace_stop(engine_trace(engine));
+    while (trace_next(engine_trace(engine), &event)) {
         traced->events++;
         traced->kernels += !strcmp(event.name, "store");
         traced_time(traced, &event, ends);

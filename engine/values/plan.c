@@ -1,4 +1,4 @@
-#include "engine/program/plan.h"
+#include "engine/values/plan.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/session/session_impl.h"
+#include "engine/order/order.h"
 
 /* ---- order between streams ---- */
 
@@ -40,7 +40,7 @@ int plan_wait_memory(struct stream *stream, struct storage *storage, struct faul
 static int join_uses(struct stream *stream, struct uses *uses) {
     struct stream **joiner = &stream->group->joiner;
     if (!*joiner)
-        *joiner = engine_stream_take(stream->engine, stream->group, 0);
+        *joiner = stream_take(stream->order, stream->group, 0);
     if (!*joiner)
         return STATUS_NO_HOST_MEMORY;
     struct use *use = uses->use; /* the first is the joiner's own, or there is none of it */
@@ -97,7 +97,7 @@ static const char *time_text(char text[TIME_TEXT_MAX], uint64_t ns) {
 /* By the estimate alone: what was learned from others' launches refuses nobody's. Where a launch cannot be stopped, this is
  * the one place where the limit of an operation's time holds: for all of its launches together. */
 static int plan_check_time(const struct stream *stream, uint64_t weight, struct fault *fault) {
-    bool stops = stream->engine->device->vtable->launch_part;
+    bool stops = stream->order->device->vtable->launch_part;
     uint64_t limit = stops ? 0 : stream->group->share->operation_ns;
     uint64_t estimate = weight + (stream->sequence ? stream->estimated_ns : 0);
     char most[TIME_TEXT_MAX], time[TIME_TEXT_MAX];
@@ -127,18 +127,17 @@ static void form_operand(struct operand *operand, const struct view *view) {
     operand->rank = (uint8_t)view->rank;
 }
 
-/* Charged to whom the output is. */
 static int plan_workspace(struct stream *stream, const struct plan *plan, uint64_t bytes, struct storage **workspace,
                           struct fault *fault) {
     struct fault why;
-    int code = session_storage(plan->out->storage->session, bytes, stream, workspace, &why);
+    int code = ledger_storage(plan->ledger, bytes, stream, workspace, &why);
     if (code != STATUS_OK)
         return fault_set(fault, code, "for the workspace: %s", why.message);
     code = plan_wait_memory(stream, *workspace, fault);
     if (code == STATUS_OK)
         code = reserve_use(stream, *workspace, fault);
     if (code != STATUS_OK)
-        storage_unref(&stream->engine->pool, *workspace);
+        storage_unref(*workspace);
     return code;
 }
 
@@ -146,7 +145,7 @@ static int plan_workspace(struct stream *stream, const struct plan *plan, uint64
 __attribute__((noinline)) static int plan_ask(struct stream *stream, const struct plan *plan,
                                               const struct op_kernel *kernel, struct storage **workspace,
                                               struct fault *fault) {
-    struct device *device = stream->engine->device;
+    struct device *device = stream->order->device;
     union plan_form form;
     form.launch = (struct launch){.opcode = (uint16_t)plan->opcode,
                                   .n_inputs = (uint8_t)plan->n_inputs,
@@ -208,7 +207,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     }
     if (code == STATUS_OK)
         code = plan_check_time(stream, plan->weight, fault);
-    const struct op_kernel *kernel = stream->engine->device->vtable->operations[plan->opcode];
+    const struct op_kernel *kernel = stream->order->device->vtable->operations[plan->opcode];
     struct storage *workspace = NULL;
     if (__builtin_expect(kernel->accepts || kernel->workspace, 0) && code == STATUS_OK)
         code = plan_ask(stream, plan, kernel, &workspace, fault);
@@ -219,13 +218,13 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
                   (plan->n_inputs + plan->further) * sizeof(struct operand);
     size_t words = plan->attributes.n_ints + plan->attributes.n_floats + 2 * (size_t)dims;
     size_t bytes = head + words * sizeof(int64_t);
-    size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
+    size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, OPERATION_LABEL_MAX) : 0;
     const struct view *last = plan->n_inputs ? plan->inputs[plan->n_inputs - 1] : plan->out;
-    uint16_t factor = cost_factor(&stream->engine->cost, plan->opcode, (unsigned)last->dtype);
+    uint16_t factor = cost_factor(&stream->order->cost, plan->opcode, (unsigned)last->dtype);
     uint64_t weight = cost_corrected(plan->weight, factor);
     struct record *record = stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), weight);
     if (!record) {
-        storage_unref(&stream->engine->pool, workspace);
+        storage_unref(workspace);
         return plan_no_memory(fault);
     }
     if (label)
@@ -252,7 +251,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         record_use(stream, plan->outputs[i]->storage);
     if (__builtin_expect(workspace != NULL, 0)) {
         record_use(stream, workspace);
-        storage_unref(&stream->engine->pool, workspace);
+        storage_unref(workspace);
     }
     return STATUS_OK;
 }
@@ -260,7 +259,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault) {
     size_t bytes = offsetof(struct record, kernel) + sizeof(struct kernel_launch) + n_arguments * sizeof(uint64_t);
-    size_t label = stream->label ? strnlen(stream->label, FAILURE_LABEL_MAX) : 0;
+    size_t label = stream->label ? strnlen(stream->label, OPERATION_LABEL_MAX) : 0;
     int code = STATUS_OK;
     for (unsigned i = 0; i < n && code == STATUS_OK; i++)
         code = reserve_use(stream, storages[i], fault);
@@ -278,9 +277,9 @@ int plan_push_kernel(struct stream *stream, struct storage *const storages[], un
 }
 
 /* About what a pass over these operands costs, in nanoseconds. */
-uint64_t plan_weight(const struct engine *engine, const struct view *out, const struct view *in) {
+uint64_t plan_weight(const struct cost *cost, const struct view *out, const struct view *in) {
     double bytes = (double)view_elements(out) * (double)dtype_size(out->dtype);
     if (in)
         bytes += (double)view_elements(in) * (double)dtype_size(in->dtype);
-    return cost_pass(&engine->cost, bytes); /* so that callers may multiply it by up to 8 */
+    return cost_pass(cost, bytes); /* so that callers may multiply it by up to 8 */
 }

@@ -2,16 +2,20 @@
  * device's turns (engine/order/turns.h), whatever their number. A session that belongs to none stands alone. Owner thread. */
 #pragma once
 
-#include "engine/engine.h"
+#include <stdbool.h>
 
-struct session;
+#include "proto/ops/status.h"
+
+struct memory;
+struct payer;
+struct run_share;
 struct tenant;
 
 enum { TENANT_NAME_MAX = 63 };
 
 struct tenant_limits {
     uint64_t bytes;      /* live bytes of its sessions; 0: what the device has */
-    uint64_t host_bytes; /* host memory that its sessions make grow (engine/memory/host.h); 0: any */
+    uint64_t host_bytes; /* host memory that its sessions make grow (engine/session/host.h); 0: any */
     uint64_t staging; /* host memory on its way to and from the device, but for the first piece of each transfer, which
                        * always gets on so that no two wait for each other; 0: engine/memory/staging.h alone decides */
     uint32_t weight;  /* of its share, 1 to SHARE_WEIGHT_MAX; 0: SHARE_WEIGHT_DEFAULT */
@@ -20,12 +24,18 @@ struct tenant_limits {
 };
 
 /* `name` is copied, and cut at TENANT_NAME_MAX bytes: whose limit it was, for messages. */
-int tenant_create(struct engine *engine, const char *name, const struct tenant_limits *limits, struct tenant **tenant,
+int tenant_create(struct memory *memory, const char *name, const struct tenant_limits *limits, struct tenant **tenant,
                   struct fault *fault);
 /* Takes effect at once for what is asked for from now on; nothing is taken away. */
 void tenant_set_limits(struct tenant *tenant, const struct tenant_limits *limits);
 /* Its sessions have been destroyed. Takes NULL. */
 void tenant_destroy(struct tenant *tenant);
+/* Its part of the turns. */
+struct run_share *tenant_share(const struct tenant *tenant);
+/* Sessions of it have ended whose memory is still to come back. Takes NULL. */
+bool tenant_ending(const struct tenant *tenant);
+/* Who pays for its sessions' device memory; NULL of no tenant. */
+struct payer *tenant_payer(struct tenant *tenant);
 
 struct tenant_stats {
     unsigned sessions;

@@ -1,4 +1,4 @@
-#include "engine/session/reports.h"
+#include "engine/order/reports.h"
 
 #include <stdlib.h>
 

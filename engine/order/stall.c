@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/engine_impl.h"
-#include "engine/session/session_impl.h"
+#include "engine/order/order_impl.h"
 #include "proto/ops/utf8.h"
 
 enum { STALL_STEP_NS = 1000 * 1000 * 1000, STALL_PATIENCE = 4 };
@@ -30,8 +29,8 @@ static bool span_waits(const struct stream_span *span) {
 }
 
 /* Of the streams with work on the device, one that does not wait for another one. */
-static void suspect_marked(const struct engine *engine, struct suspect *suspect) {
-    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
+static void suspect_marked(const struct order *order, struct suspect *suspect) {
+    for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
         const struct stream_mark *mark = &stream->marks[stream->marks_first];
         if (!stream->marks_count || (suspect->stream && (!mark->span.launches || span_waits(&mark->span))))
             continue;
@@ -43,10 +42,10 @@ static void suspect_marked(const struct engine *engine, struct suspect *suspect)
 
 /* A device that has failed tells no more which of its marks it has reached; and it may have failed at the launch that is
  * being made. */
-static void suspect_widen(const struct engine *engine, struct suspect *suspect) {
+static void suspect_widen(const struct order *order, struct suspect *suspect) {
     const struct stream *stream = suspect->stream;
     const struct record *record =
-        stream && engine->turn == stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
+        stream && order->turn == stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
     for (unsigned i = 1; stream && i < stream->marks_count; i++) {
         const struct stream_span *span = &stream->marks[(stream->marks_first + i) % STREAM_MARKS].span;
         if (!span->launches)
@@ -62,8 +61,8 @@ static void suspect_widen(const struct engine *engine, struct suspect *suspect) 
     }
 }
 
-static void suspect_running(const struct engine *engine, struct suspect *suspect) {
-    const struct stream *stream = engine->turn;
+static void suspect_running(const struct order *order, struct suspect *suspect) {
+    const struct stream *stream = order->turn;
     const struct record *record = stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
     if (suspect->stream || !stream)
         return;
@@ -78,13 +77,13 @@ static void suspect_running(const struct engine *engine, struct suspect *suspect
 static void record_describe(const struct record *record, char *text, size_t size) {
     bool kernel = record->kind == RECORD_KERNEL; /* a client's: it lives as long as one of its launches */
     const char *name = kernel ? record->kernel.name : op_info(record->launch.opcode)->name;
-    char clean[FAILURE_OPERATION_MAX + 1];
+    char clean[OPERATION_NAME_MAX + 1];
     utf8_clean(clean, sizeof clean, name);
     snprintf(text, size, "%s%s", kernel ? "user kernel " : "", clean);
 }
 
 static void span_describe(const struct stream_span *span, char *text, size_t size) {
-    char first[FAILURE_OPERATION_MAX + 24], last[sizeof first];
+    char first[OPERATION_NAME_MAX + 24], last[sizeof first];
     text[0] = 0;
     if (!span->launches)
         return;
@@ -98,34 +97,26 @@ static void span_describe(const struct stream_span *span, char *text, size_t siz
 
 /* A failure that lies in what runs, or has run, on the device shows with whatever call of it comes next; one of a launch
  * itself with that. */
-void stall_blame(const struct engine *engine, struct fault *fault) {
-    char operation[sizeof((struct engine_stall){0}.operation)] = "";
+void stall_blame(const struct order *order, struct fault *fault) {
+    char operation[sizeof((struct order_stall){0}.operation)] = "";
     struct suspect suspect = {0};
     size_t used = strlen(fault->message);
     if (fault->code == STATUS_DEVICE_LOST) {
-        suspect_marked(engine, &suspect);
-        suspect_widen(engine, &suspect);
+        suspect_marked(order, &suspect);
+        suspect_widen(order, &suspect);
     }
-    suspect_running(engine, &suspect);
+    suspect_running(order, &suspect);
     if (suspect.stream)
         span_describe(&suspect.span, operation, sizeof operation);
     if (*operation)
         snprintf(fault->message + used, sizeof fault->message - used, "; the device was at %s", operation);
 }
 
-/* Groups go to new sessions while what an ended one had on the device, cancelled, may still run. */
-static struct session *stall_session(const struct engine *engine, const struct stream *stream) {
-    struct session *session = atomic_load(&stream->cancelled) ? NULL : engine->sessions_list;
-    while (session && session->group != stream->group)
-        session = session->next;
-    return session;
-}
-
 /* ---- the watch ---- */
 
-static uint64_t stall_completed(const struct engine *engine) {
-    uint64_t completed = atomic_load_explicit(&engine->pieces, memory_order_relaxed);
-    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+static uint64_t stall_completed(const struct order *order) {
+    uint64_t completed = atomic_load_explicit(&order->pieces, memory_order_relaxed);
+    for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next)
         completed += atomic_load_explicit(&stream->completed, memory_order_relaxed);
     return completed;
 }
@@ -148,9 +139,9 @@ struct device_load {
     int priority;
 };
 
-static struct device_load stall_load(const struct engine *engine) {
+static struct device_load stall_load(const struct order *order) {
     struct device_load load = {0, STREAM_PRIORITIES};
-    for (const struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
+    for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
         for (unsigned i = 0; i < stream->marks_count; i++)
             load.weight = weight_add(load.weight, stream->marks[(stream->marks_first + i) % STREAM_MARKS].span.weight);
         bool computes = stream->role >= 0; /* copies are in no kernel's way */
@@ -172,18 +163,18 @@ static void stream_look(struct stream *stream, const struct device_load *load, u
 
 /* How long it may take beyond the timeout. The session whose stream was found stuck has been ended, and cannot be waited for
  * as long again: what it has on the device is all that keeps others from theirs. */
-static uint64_t stall_patience(const struct engine *engine, const struct stream *stream, uint64_t weight) {
-    bool told = engine->stall.told == stream && engine->stall.told_at == atomic_load(&stream->completed);
+static uint64_t stall_patience(const struct order *order, const struct stream *stream, uint64_t weight) {
+    bool told = order->stall.told == stream && order->stall.told_at == atomic_load(&stream->completed);
     return told ? 0 : STALL_PATIENCE * (weight < UINT64_MAX / 8 ? weight : UINT64_MAX / 8);
 }
 
 /* Looks at all streams, with the lock held. The one that has been stuck for too long, or NULL. */
-static const struct stream *stall_stuck(struct engine *engine, uint64_t timeout_ns, uint64_t elapsed) {
-    const struct device_load load = stall_load(engine);
+static const struct stream *stall_stuck(struct order *order, uint64_t timeout_ns, uint64_t elapsed) {
+    const struct device_load load = stall_load(order);
     const struct stream *stuck = NULL;
-    for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next) {
+    for (struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
         stream_look(stream, &load, elapsed);
-        if (timeout_ns && stream->watch.idle_ns >= timeout_ns + stall_patience(engine, stream, stream->watch.weight))
+        if (timeout_ns && stream->watch.idle_ns >= timeout_ns + stall_patience(order, stream, stream->watch.weight))
             stuck = !stuck || stream->watch.idle_ns > stuck->watch.idle_ns ? stream : stuck;
     }
     return stuck;
@@ -192,59 +183,49 @@ static const struct stream *stall_stuck(struct engine *engine, uint64_t timeout_
 /* ---- all of it ---- */
 
 /* Whether the time without work has just passed a multiple of what calls for a trim. */
-static bool stall_rested(struct engine *engine, bool resting, uint64_t elapsed) {
-    uint64_t before = engine->stall.rest_ns;
-    engine->stall.rest_ns = resting ? before + elapsed : 0;
-    return before / STALL_REST_NS < engine->stall.rest_ns / STALL_REST_NS && before < 2 * STALL_REST_NS;
+static bool stall_rested(struct order *order, bool resting, uint64_t elapsed) {
+    uint64_t before = order->stall.rest_ns;
+    order->stall.rest_ns = resting ? before + elapsed : 0;
+    return before / STALL_REST_NS < order->stall.rest_ns / STALL_REST_NS && before < 2 * STALL_REST_NS;
 }
 
-void engine_trim_workspaces(struct engine *engine) {
-    const struct device_async *async = engine->device->vtable->async;
-    if (!async || !async->trim)
-        return;
-    pthread_mutex_lock(&engine->lock);
-    engine->trim_due = true;
-    pthread_cond_signal(&engine->work);
-    pthread_mutex_unlock(&engine->lock);
-}
-
-void engine_stall_again(struct engine *engine) {
-    engine->stall.idle_ns = 0;
-    pthread_mutex_lock(&engine->lock);
-    for (struct stream *stream = engine->streams_all; stream; stream = stream->all_next)
+void order_stall_again(struct order *order) {
+    order->stall.idle_ns = 0;
+    pthread_mutex_lock(&order->lock);
+    for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
         stream->watch.idle_ns = 0;
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_unlock(&order->lock);
 }
 
-bool engine_stalled(struct engine *engine, uint64_t timeout_ns, struct engine_stall *stall) {
+bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall *stall) {
     struct suspect suspect = {0};
-    if (atomic_load(&engine->broken))
+    if (atomic_load(&order->broken))
         return false;
-    uint64_t now = engine_clock(), completed = stall_completed(engine), elapsed = now - engine->stall.looked_ns;
+    uint64_t now = clock_now(), completed = stall_completed(order), elapsed = now - order->stall.looked_ns;
     elapsed = elapsed < STALL_STEP_NS ? elapsed : STALL_STEP_NS;
-    engine->stall.looked_ns = now;
-    pthread_mutex_lock(&engine->lock);
-    const struct stream *stuck = stall_stuck(engine, timeout_ns, elapsed);
-    suspect_marked(engine, &suspect);
-    suspect_running(engine, &suspect);
+    order->stall.looked_ns = now;
+    pthread_mutex_lock(&order->lock);
+    const struct stream *stuck = stall_stuck(order, timeout_ns, elapsed);
+    suspect_marked(order, &suspect);
+    suspect_running(order, &suspect);
     if (stuck)
         suspect = (struct suspect){stuck, stuck->marks[stuck->marks_first].span};
     if (suspect.stream) /* its records are there while the lock is held */
         span_describe(&suspect.span, stall->operation, sizeof stall->operation);
-    pthread_mutex_unlock(&engine->lock);
-    if (stall_rested(engine, !suspect.stream && completed == engine->stall.completed, elapsed))
-        engine_trim_workspaces(engine);
-    bool idle = engine->stall.busy && suspect.stream && completed == engine->stall.completed;
-    engine->stall.busy = suspect.stream;
-    engine->stall.completed = completed;
-    engine->stall.idle_ns = idle ? engine->stall.idle_ns + elapsed : 0;
+    pthread_mutex_unlock(&order->lock);
+    if (stall_rested(order, !suspect.stream && completed == order->stall.completed, elapsed))
+        order_trim_workspaces(order);
+    bool idle = order->stall.busy && suspect.stream && completed == order->stall.completed;
+    order->stall.busy = suspect.stream;
+    order->stall.completed = completed;
+    order->stall.idle_ns = idle ? order->stall.idle_ns + elapsed : 0;
     bool all = idle && timeout_ns &&
-               engine->stall.idle_ns >= timeout_ns + stall_patience(engine, suspect.stream, suspect.span.weight);
+               order->stall.idle_ns >= timeout_ns + stall_patience(order, suspect.stream, suspect.span.weight);
     if (!all && !stuck)
         return false;
-    stall->ns = stuck ? stuck->watch.idle_ns : engine->stall.idle_ns;
-    stall->session = stall_session(engine, suspect.stream);
-    engine->stall.told = suspect.stream;
-    engine->stall.told_at = atomic_load(&suspect.stream->completed);
+    stall->ns = stuck ? stuck->watch.idle_ns : order->stall.idle_ns;
+    stall->stream = suspect.stream;
+    order->stall.told = suspect.stream;
+    order->stall.told_at = atomic_load(&suspect.stream->completed);
     return true;
 }

@@ -1,10 +1,10 @@
-#include "engine/order/failure.h"
+#include "engine/values/failure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/memory/host.h"
+#include "engine/memory/ledger.h"
 
 static struct failure failure_no_memory = {
     .references = 1,
@@ -17,7 +17,7 @@ struct failure *failure_create(const struct fault *fault, const char *operation,
     if (!failure)
         return failure_ref(&failure_no_memory);
     failure->references = 1;
-    failure->payer = NULL;
+    failure->ledger = NULL;
     failure->code = fault->code;
     snprintf(failure->message, sizeof failure->message, "%s", fault->message);
     snprintf(failure->operation, sizeof failure->operation, "%s", operation ? operation : "");
@@ -34,8 +34,8 @@ struct failure *failure_ref(struct failure *failure) {
 void failure_unref(struct failure *failure) {
     if (!failure || --failure->references)
         return;
-    if (failure->payer)
-        host_give(failure->payer, sizeof *failure);
+    if (failure->ledger)
+        ledger_give_host(failure->ledger, sizeof *failure);
     free(failure);
 }
 
@@ -53,5 +53,6 @@ struct failure *failure_numbered(struct failure *failure, uint64_t sequence) {
 
 bool failure_same(const struct failure *failure, const struct fault *fault, const char *operation, const char *label) {
     return failure->code == fault->code && !strcmp(failure->operation, operation ? operation : "") &&
-           !strncmp(failure->label, label ? label : "", FAILURE_LABEL_MAX) && !strcmp(failure->message, fault->message);
+           !strncmp(failure->label, label ? label : "", OPERATION_LABEL_MAX) &&
+           !strcmp(failure->message, fault->message);
 }

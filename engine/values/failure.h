@@ -4,19 +4,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "proto/ops/status.h"
+#include "engine/device/launch.h"
 
-enum { FAILURE_OPERATION_MAX = 31, FAILURE_LABEL_MAX = 128 };
-
-struct session;
+struct ledger;
 
 struct failure {
     unsigned references;
-    struct session *payer; /* whose host memory it is charged to; NULL: nobody's */
+    struct ledger *ledger; /* whose host memory it is charged to; NULL: nobody's */
     enum status code;
     char message[256];
-    char operation[FAILURE_OPERATION_MAX + 1]; /* the operation's name, "" where there was none */
-    char label[FAILURE_LABEL_MAX + 1];
+    char operation[OPERATION_NAME_MAX + 1]; /* the operation's name, "" where there was none */
+    char label[OPERATION_LABEL_MAX + 1];
     uint64_t sequence; /* number of the operation in its session, from 1 */
 };
 

@@ -22,5 +22,3 @@ void host_set_room(struct session *session);
 void host_measure(struct session *session);
 /* All that is charged, as of now. */
 uint64_t host_bytes(struct session *session);
-/* The session gives back all that is left. */
-void host_finish(struct session *session);

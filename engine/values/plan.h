@@ -1,6 +1,8 @@
 /* A launch in the making, and what must have happened on other streams before it may run. Owner thread. */
 #pragma once
 
+#include "engine/memory/ledger.h"
+#include "engine/order/cost.h"
 #include "engine/values/view.h"
 
 enum { PLAN_OUTPUTS_MAX = 4 };
@@ -8,7 +10,8 @@ enum { PLAN_OUTPUTS_MAX = 4 };
 /* What a launch is made of; `out`, `inputs` and `outputs`, which are those after the first, say shapes and strides as the kernel shall see them. */
 struct plan {
     unsigned opcode, n_inputs;
-    unsigned further; /* outputs after the first */
+    struct ledger *ledger; /* to which its workspace is charged */
+    unsigned further;      /* outputs after the first */
     struct view *out, *inputs[3], *outputs[PLAN_OUTPUTS_MAX - 1];
     struct op_attributes attributes; /* as launch.h has them */
     struct report *report;
@@ -22,7 +25,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault);
 /* About what a pass over these operands costs, in nanoseconds; `in` may be NULL. */
-uint64_t plan_weight(const struct engine *engine, const struct view *out, const struct view *in);
+uint64_t plan_weight(const struct cost *cost, const struct view *out, const struct view *in);
 
 /* The stream waits until an input's value is there. */
 int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault);

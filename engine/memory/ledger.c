@@ -1,0 +1,184 @@
+#include "engine/memory/ledger.h"
+
+#include <stdio.h>
+
+#include "engine/device/device_impl.h"
+#include "engine/memory/memory.h"
+#include "engine/memory/tenant_impl.h"
+#include "proto/ops/bytes_text.h"
+
+/* ---- life ---- */
+
+void ledger_open(struct ledger *ledger, struct memory *memory, struct tenant *tenant) {
+    ledger->memory = memory;
+    ledger->tenant = tenant;
+    ledger->payer.whole = tenant_payer(tenant);
+    tenant_join(tenant);
+    staging_join(ledger);
+    ledger->next = memory->ledgers;
+    ledger->previous = &memory->ledgers;
+    if (ledger->next)
+        ledger->next->previous = &ledger->next;
+    memory->ledgers = ledger;
+    memory->n_ledgers++;
+}
+
+void ledger_end(struct ledger *ledger) {
+    staging_leave(ledger);
+    tenant_end(ledger->tenant);
+    *ledger->previous = ledger->next;
+    if (ledger->next)
+        ledger->next->previous = ledger->previous;
+    ledger->memory->n_ledgers--;
+}
+
+void ledger_close(struct ledger *ledger) {
+    if (ledger->tenant)
+        ledger->tenant->host -= ledger->host + ledger->host_queue;
+    ledger->memory->host_freed += ledger->host_peak;
+    ledger->host = ledger->host_queue = 0;
+    tenant_leave(ledger->tenant);
+}
+
+void ledger_refuse(struct ledger *ledger, enum ledger_refusal refusal) {
+    ledger->refused = &ledger->memory->refusals[refusal];
+    ++*ledger->refused;
+}
+
+/* ---- device memory ---- */
+
+static int ledger_check(struct ledger *ledger, uint64_t bytes, struct fault *fault) {
+    const struct tenant *tenant = ledger->tenant;
+    char most[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX], live[BYTES_TEXT_MAX];
+    if (!payer_fits(&ledger->payer, bytes)) {
+        ledger_refuse(ledger, LEDGER_REFUSED_SESSION_BYTES);
+        return fault_set(fault, STATUS_LIMIT, "the session's limit of %s is reached: %s asked, %s live",
+                         bytes_text(most, ledger->payer.limit), bytes_text(asked, bytes),
+                         bytes_text(live, ledger->payer.bytes));
+    }
+    if (!tenant || payer_fits(&tenant->payer, bytes))
+        return STATUS_OK;
+    ledger_refuse(ledger, LEDGER_REFUSED_TENANT_BYTES);
+    return fault_set(fault, STATUS_LIMIT,
+                     "the limit of %s, %s on this device, is reached: %s asked, %s live in %u session%s", tenant->name,
+                     bytes_text(most, tenant->payer.limit), bytes_text(asked, bytes),
+                     bytes_text(live, tenant->payer.bytes), tenant->sessions, tenant->sessions == 1 ? "" : "s");
+}
+
+static int ledger_out_of_memory(struct ledger *ledger, uint64_t bytes, struct fault *fault) {
+    struct order *order = ledger->memory->order;
+    struct pool *pool = &ledger->memory->pool;
+    struct device *device = order->device;
+    struct device_workspaces workspaces = {0};
+    if (device->vtable->workspaces)
+        device->vtable->workspaces(device, &workspaces);
+    if (workspaces.bytes && bytes <= pool->total - pool->reserved) /* it was the device that had no more */
+        order_trim_workspaces(order);
+    char asked[BYTES_TEXT_MAX], left[BYTES_TEXT_MAX], total[BYTES_TEXT_MAX], own[BYTES_TEXT_MAX],
+        others[BYTES_TEXT_MAX];
+    char block[BYTES_TEXT_MAX], beside[BYTES_TEXT_MAX], more[32 + BYTES_TEXT_MAX] = "";
+    if (workspaces.bytes)
+        snprintf(more, sizeof more, ", workspaces take %s", bytes_text(beside, workspaces.bytes));
+    uint64_t live = ledger->payer.bytes;
+    return fault_set(
+        fault, STATUS_OUT_OF_MEMORY,
+        "out of device memory: %s asked, %s free of %s; you hold %s, others %s; the largest free block has %s%s",
+        bytes_text(asked, bytes), bytes_text(left, pool->total - pool->live), bytes_text(total, pool->total),
+        bytes_text(own, live), bytes_text(others, pool->live - (live - ledger->apart)),
+        bytes_text(block, pool_largest_free(pool)), more);
+}
+
+int ledger_storage(struct ledger *ledger, uint64_t bytes, struct stream *stream, struct storage **result,
+                   struct fault *fault) {
+    struct pool *pool = &ledger->memory->pool;
+    size_t rounded = pool_rounded(bytes);
+    if (!rounded || rounded > pool->total)
+        return ledger_out_of_memory(ledger, bytes, fault);
+    int code = ledger_check(ledger, rounded, fault); /* before it is taken */
+    if (code != STATUS_OK)
+        return code;
+    struct storage *storage;
+    code = pool_take(pool, rounded, stream, stream ? &ledger->search : NULL, &storage);
+    if (code == STATUS_AGAIN)
+        return fault_set(fault, STATUS_AGAIN, "device memory is being looked for");
+    if (code == STATUS_NO_HOST_MEMORY)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to keep account of device memory");
+    if (code != STATUS_OK)
+        return ledger_out_of_memory(ledger, bytes, fault);
+    storage->payer = &ledger->payer;
+    payer_charge(storage->payer, storage->charged);
+    *result = storage;
+    return STATUS_OK;
+}
+
+int ledger_take_apart(struct ledger *ledger, uint64_t bytes, struct fault *fault) {
+    if (bytes > ledger->memory->pool.total)
+        return ledger_out_of_memory(ledger, bytes, fault);
+    int code = ledger_check(ledger, bytes, fault);
+    if (code == STATUS_OK) {
+        payer_charge(&ledger->payer, bytes);
+        ledger->apart += bytes;
+    }
+    return code;
+}
+
+void ledger_give_apart(struct ledger *ledger, uint64_t bytes) {
+    ledger->apart -= bytes;
+    payer_discharge(&ledger->payer, bytes);
+}
+
+/* ---- host memory ---- */
+
+static bool host_fits(uint64_t limit, uint64_t has, uint64_t bytes) {
+    return !limit || (bytes <= limit && has <= limit - bytes);
+}
+
+bool ledger_has_host(const struct ledger *ledger, uint64_t bytes) {
+    const struct tenant *tenant = ledger->tenant;
+    return host_fits(ledger->host_limit, ledger->host + ledger->host_queue, bytes) &&
+           (!tenant || host_fits(tenant->limits.host_bytes, tenant->host, bytes));
+}
+
+static int ledger_refuse_host(struct ledger *ledger, uint64_t bytes, size_t n, const char *kind, struct fault *fault) {
+    const struct tenant *tenant = ledger->tenant;
+    uint64_t limit = ledger->host_limit, has = ledger->host + ledger->host_queue;
+    char most[BYTES_TEXT_MAX], asked[BYTES_TEXT_MAX], now[BYTES_TEXT_MAX];
+    if (!host_fits(limit, has, bytes)) {
+        ledger_refuse(ledger, LEDGER_REFUSED_SESSION_HOST);
+        return fault_set(fault, STATUS_LIMIT,
+                         "the session's limit of %s of host memory is reached: %s asked, %s held, with %zu %s",
+                         bytes_text(most, limit), bytes_text(asked, bytes), bytes_text(now, has), n, kind);
+    }
+    ledger_refuse(ledger, LEDGER_REFUSED_TENANT_HOST);
+    return fault_set(fault, STATUS_LIMIT,
+                     "the limit of %s, %s of host memory on this device, is reached: %s asked, %s held in %u session%s",
+                     tenant->name, bytes_text(most, tenant->limits.host_bytes), bytes_text(asked, bytes),
+                     bytes_text(now, tenant->host), tenant->sessions, tenant->sessions == 1 ? "" : "s");
+}
+
+int ledger_take_host(struct ledger *ledger, uint64_t bytes, size_t n, const char *kind, struct fault *fault) {
+    if (!ledger_has_host(ledger, bytes))
+        return ledger_refuse_host(ledger, bytes, n, kind, fault);
+    ledger_note_host(ledger, bytes);
+    return STATUS_OK;
+}
+
+void ledger_note_host(struct ledger *ledger, uint64_t bytes) {
+    ledger->host += bytes;
+    if (ledger->host > ledger->host_peak)
+        ledger->host_peak = ledger->host;
+    if (ledger->tenant)
+        ledger->tenant->host += bytes;
+}
+
+void ledger_give_host(struct ledger *ledger, uint64_t bytes) {
+    ledger->host -= bytes;
+    if (ledger->tenant)
+        ledger->tenant->host -= bytes;
+}
+
+void ledger_set_queue(struct ledger *ledger, uint64_t bytes) {
+    if (ledger->tenant)
+        ledger->tenant->host += bytes - ledger->host_queue;
+    ledger->host_queue = bytes;
+}

@@ -1,0 +1,285 @@
+#include "engine/order/order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/device/device_impl.h"
+#include "engine/order/order_impl.h"
+
+enum {
+    ORDER_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
+    ORDER_CHUNKS_KEPT = 64,
+};
+
+/* ---- the device's failure ---- */
+
+/* With the lock held; the first one stays. */
+static void order_break(struct order *order, const struct fault *fault, bool blame) {
+    if (atomic_load(&order->broken))
+        return;
+    order->latched = *fault;
+    if (blame) {
+        flight_blame(&order->flight, &order->latched);
+        stall_blame(order, &order->latched);
+    }
+    atomic_store(&order->broken, true);
+}
+
+void order_latch(struct order *order, const struct fault *fault) {
+    pthread_mutex_lock(&order->lock);
+    order_break(order, fault, true);
+    pthread_mutex_unlock(&order->lock);
+}
+
+void order_fail(struct order *order, const struct fault *fault, bool blame) {
+    pthread_mutex_lock(&order->lock);
+    order_break(order, fault, blame);
+    order_tell(order);
+    pthread_mutex_unlock(&order->lock);
+}
+
+int order_fault(struct order *order, struct fault *fault) {
+    if (!atomic_load(&order->broken))
+        return STATUS_OK;
+    pthread_mutex_lock(&order->lock);
+    int code = fault_set(fault, STATUS_DEVICE_LOST, "the device failed: %s", order->latched.message);
+    pthread_mutex_unlock(&order->lock);
+    return code;
+}
+
+/* ---- life ---- */
+
+static void order_lost(void *owner, const struct fault *fault) {
+    order_latch(owner, fault);
+}
+
+static void order_stop_reaper(struct order *order) {
+    if (!order->device->vtable->async)
+        return;
+    pthread_mutex_lock(&order->lock);
+    order->submitted = true;
+    pthread_cond_signal(&order->reap);
+    pthread_mutex_unlock(&order->lock);
+    pthread_join(order->reaper, NULL);
+}
+
+int order_init(struct order *order, struct device *device, void (*wake)(void *owner), void *owner) {
+    order->device = device;
+    order->wake = wake;
+    order->owner = owner;
+    order->polled_last = &order->polled;
+    order->budget = (struct budget){.clock = clock_now, .until_ns = BUDGET_UNLIMITED};
+    pthread_mutex_init(&order->lock, NULL);
+    pthread_cond_init(&order->work, NULL);
+    pthread_cond_init(&order->progress, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&order->reap, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    cost_init(&order->cost, device);
+    reports_init(&order->reports, device);
+    flight_init(&order->flight);
+    trace_init(&order->trace, device, order_lost, order);
+    samples_init(&order->samples);
+    int error = device->vtable->async ? pthread_create(&order->reaper, NULL, reaper_main, order) : 0;
+    if (error)
+        return error;
+    error = pthread_create(&order->thread, NULL, submitter_main, order);
+    if (error)
+        order_stop_reaper(order);
+    return error;
+}
+
+/* Cancelled streams may still hold records that own something. Of those put on a device that runs later, the reaper
+ * makes room for more. */
+static void order_drain(struct order *order) {
+    pthread_mutex_lock(&order->lock);
+    order->submitting = true;
+    submitter_run(order, false);
+    while (order->blocked && order->device->vtable->async) {
+        while (!order->outside_moved)
+            pthread_cond_wait(&order->work, &order->lock);
+        submitter_run(order, false);
+    }
+    pthread_mutex_unlock(&order->lock);
+}
+
+/* Before any memory goes: what was put on a device that has failed since may still be running. */
+static void order_destroy_device_streams(struct order *order) {
+    for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
+        for (int i = 0; i < STREAM_PRIORITIES; i++)
+            if (stream->device_streams[i])
+                order->device->vtable->async->stream_destroy(order->device, stream->device_streams[i]);
+}
+
+void order_stop(struct order *order) {
+    pthread_mutex_lock(&order->lock);
+    order->stopping = true;
+    pthread_cond_signal(&order->work);
+    pthread_mutex_unlock(&order->lock);
+    pthread_join(order->thread, NULL);
+    order_drain(order);
+    order_stop_reaper(order);
+    order_destroy_device_streams(order);
+}
+
+static void chunks_free(struct stream_chunk *chunk) {
+    for (struct stream_chunk *next; chunk; chunk = next) {
+        next = chunk->next;
+        free(chunk);
+    }
+}
+
+static void order_free_lists(struct order *order) {
+    for (struct stream *stream = order->streams_all, *next; stream; stream = next) {
+        next = stream->all_next;
+        free(stream->tail);
+        free(stream);
+    }
+    for (struct run_group *group = order->groups_free, *next; group; group = next) {
+        next = group->free_next;
+        free(group);
+    }
+    for (struct run_share *share = order->shares_free, *next; share; share = next) {
+        next = share->free_next;
+        free(share);
+    }
+    chunks_free(order->chunks);
+    chunks_free(order->chunks_own);
+    chunks_free(order->chunks_lost);
+}
+
+void order_finish(struct order *order) {
+    for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
+        trace_reaped(&order->trace, &stream->trace, UINT64_MAX, true);
+    flight_finish(&order->flight);
+    trace_finish(&order->trace);
+    reports_finish(&order->reports);
+    order_free_lists(order);
+    pthread_cond_destroy(&order->reap);
+    pthread_cond_destroy(&order->progress);
+    pthread_cond_destroy(&order->work);
+    pthread_mutex_destroy(&order->lock);
+}
+
+/* ---- work ---- */
+
+bool order_kick_due(const struct order *order) {
+    return order->touched || order->kick_needed;
+}
+
+/* Hands what has been enqueued to the run queue; with the lock held. */
+static void order_publish(struct order *order) {
+    struct stream *touched = order->touched;
+    order->touched = NULL;
+    for (struct stream *next; touched; touched = next) {
+        next = touched->touched_next;
+        touched->touched = false;
+        touched->published = touched->enqueued;
+        order->run_weight += touched->weight;
+        touched->weight = 0;
+        if (!touched->runnable)
+            submitter_enqueue(order, touched);
+    }
+}
+
+/* The owner polls next, so it does not wake itself; but whoever signals after this must not think that it has been. */
+static void order_run_inline(struct order *order) {
+    bool sent = order->wake_sent;
+    order->wake_sent = true;
+    order->submitting = true;
+    submitter_run(order, true);
+    order->submitting = false;
+    order->wake_sent = sent;
+    if (order->run.first) /* what has turned out to take long */
+        pthread_cond_signal(&order->work);
+}
+
+void order_kick(struct order *order) {
+    if (!order_kick_due(order))
+        return;
+    order->kick_needed = false;
+    pthread_mutex_lock(&order->lock);
+    order_publish(order);
+    if (order->submitting) {
+        /* its loop will find the work */
+    } else if (!order->device->vtable->async && order->run_weight <= ORDER_INLINE_NS) {
+        order_run_inline(order);
+    } else if (order->submitter_asleep) {
+        pthread_cond_signal(&order->work);
+    }
+    pthread_mutex_unlock(&order->lock);
+}
+
+void order_await(struct order *order) {
+    pthread_mutex_lock(&order->lock);
+    order->wake_sent = false;
+    while (!order->signalled && !order->polled && !atomic_load(&order->broken))
+        pthread_cond_wait(&order->progress, &order->lock);
+    pthread_mutex_unlock(&order->lock);
+}
+
+void order_trim_workspaces(struct order *order) {
+    const struct device_async *async = order->device->vtable->async;
+    if (!async || !async->trim)
+        return;
+    pthread_mutex_lock(&order->lock);
+    order->trim_due = true;
+    pthread_cond_signal(&order->work);
+    pthread_mutex_unlock(&order->lock);
+}
+
+/* ---- chunks ---- */
+
+struct stream_chunk *order_chunk_take(struct order *order) {
+    if (!order->chunks_own) {
+        pthread_mutex_lock(&order->lock);
+        order->chunks_own = order->chunks;
+        order->chunks = NULL;
+        order->chunks_count = 0;
+        pthread_mutex_unlock(&order->lock);
+    }
+    struct stream_chunk *chunk = order->chunks_own;
+    if (chunk)
+        order->chunks_own = chunk->next;
+    else
+        chunk = malloc(sizeof *chunk);
+    return chunk;
+}
+
+void order_return_chunks(struct order *order, struct stream_chunk *chunks) {
+    while (chunks) {
+        struct stream_chunk *next = chunks->next;
+        if (order->device->vtable->async && atomic_load(&order->broken)) {
+            chunks->next = order->chunks_lost;
+            order->chunks_lost = chunks;
+        } else if (order->chunks_count < ORDER_CHUNKS_KEPT) {
+            chunks->next = order->chunks;
+            order->chunks = chunks;
+            order->chunks_count++;
+        } else {
+            free(chunks);
+        }
+        chunks = next;
+    }
+}
+
+/* ---- the device's time ---- */
+
+uint64_t order_busy(const struct order *order, uint64_t now) {
+    if (order->device->vtable->async)
+        return order->busy_ns + (order->marked ? now - order->busy_since_ns : 0);
+    return order->busy_ns + (order->turn ? now - order->turn_end_ns : 0);
+}
+
+uint64_t stream_time(const struct stream *stream, uint64_t now) {
+    const struct order *order = stream->order;
+    const struct stream_mark *mark = &stream->marks[stream->marks_first];
+    uint64_t ns = stream->device_ns - stream->device_ns_before;
+    if (order->turn == stream && !order->device->vtable->async)
+        return ns + now - order->turn_end_ns;
+    if (!stream->marks_count || !mark->event)
+        return ns;
+    return ns + now - (stream->reached_ns > mark->began_ns ? stream->reached_ns : mark->began_ns);
+}

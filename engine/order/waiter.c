@@ -1,0 +1,157 @@
+/* Callbacks at points of streams. */
+#include "engine/order/order_impl.h"
+
+enum {
+    WAITER_STEPS = 8,      /* of the budget: an answer is made, */
+    WAITER_CALLBACKS = 32, /* and so many for one stream before others have their turn */
+};
+
+static void stream_watch(struct stream *stream) {
+    uint64_t number = stream->waiters ? stream->waiters->number : UINT64_MAX;
+    /* Before the owner's next look at `completed`, in the one order of all such accesses; the submitter does the same the
+     * other way round, so one of the two sees the other. Not a fence: ThreadSanitizer does not follow those. */
+    atomic_store(&stream->watched, number);
+}
+
+static void waiter_unlink(struct waiter *waiter) {
+    struct stream *stream = waiter->stream;
+    if (waiter->previous)
+        waiter->previous->next = waiter->next;
+    else
+        stream->waiters = waiter->next;
+    if (waiter->next)
+        waiter->next->previous = waiter->previous;
+    else
+        stream->waiters_last = waiter->previous;
+    waiter->stream = NULL;
+}
+
+static void waiter_link(struct waiter *waiter) {
+    struct stream *stream = waiter->stream;
+    struct waiter *before = stream->waiters_last;
+    while (before && before->number > waiter->number)
+        before = before->previous;
+    waiter->previous = before;
+    waiter->next = before ? before->next : stream->waiters;
+    if (waiter->next)
+        waiter->next->previous = waiter;
+    else
+        stream->waiters_last = waiter;
+    if (before)
+        before->next = waiter;
+    else
+        stream->waiters = waiter;
+}
+
+void waiter_begin(struct waiter *waiter, struct stream *stream, uint64_t number,
+                  void (*reached)(struct waiter *waiter)) {
+    *waiter = (struct waiter){.stream = stream, .number = number, .reached = reached};
+    waiter_link(waiter);
+    if (stream->waiters == waiter) {
+        stream_watch(stream);
+        if (point_reached(stream, number))
+            order_signal_self(stream->order, stream);
+    }
+}
+
+void waiter_cancel(struct waiter *waiter) {
+    if (waiter->stream)
+        waiter_unlink(waiter);
+}
+
+/* Whether a stream's first waiter can be answered: always on a broken device, on which some points are never reached.
+ */
+static bool stream_answerable(const struct stream *stream) {
+    return stream->waiters && (point_reached(stream, stream->waiters->number) || atomic_load(&stream->order->broken));
+}
+
+/* False: more of the stream's callbacks are due than one stream's turn takes, or the budget. */
+static bool stream_call_back(struct stream *stream) {
+    int left = WAITER_CALLBACKS;
+    do {
+        while (stream_answerable(stream)) {
+            struct waiter *waiter = stream->waiters;
+            waiter_unlink(waiter);
+            waiter->reached(waiter);
+            bool over = budget_spent(&stream->order->budget, WAITER_STEPS);
+            if ((over || --left == 0) && stream_answerable(stream))
+                return false;
+        }
+        stream_watch(stream);
+    } while (stream_answerable(stream));
+    return true;
+}
+
+/* ---- what has been signalled ---- */
+
+void order_signal(struct order *order, struct stream *stream) {
+    if (stream->signalled)
+        return;
+    stream->signalled = true;
+    stream->signal_next = order->signalled;
+    order->signalled = stream;
+}
+
+void order_tell(struct order *order) {
+    if (order->wake_sent)
+        return;
+    order->wake_sent = true;
+    if (order->wake)
+        order->wake(order->owner);
+    else
+        pthread_cond_signal(&order->progress);
+}
+
+void order_signal_self(struct order *order, struct stream *stream) {
+    pthread_mutex_lock(&order->lock);
+    order_signal(order, stream);
+    bool tell = !order->wake_sent;
+    order->wake_sent = true;
+    pthread_mutex_unlock(&order->lock);
+    if (tell && order->wake)
+        order->wake(order->owner);
+}
+
+/* Adds what has been signalled to what was left before, as a list of the owner's own: from then on a stream may be
+ * signalled anew. */
+static void order_collect(struct order *order) {
+    pthread_mutex_lock(&order->lock);
+    struct stream *signalled = order->signalled;
+    order->signalled = NULL;
+    order->wake_sent = false;
+    for (struct stream *next; signalled; signalled = next) {
+        next = signalled->signal_next;
+        signalled->signalled = false;
+        if (signalled->polled)
+            continue;
+        signalled->polled = true;
+        signalled->poll_next = NULL;
+        *order->polled_last = signalled;
+        order->polled_last = &signalled->poll_next;
+    }
+    pthread_mutex_unlock(&order->lock);
+}
+
+/* Stream by stream, each some at a time: one that many wait for does not hold up the others. */
+void order_call_back(struct order *order) {
+    order_collect(order);
+    bool over = false;
+    while (order->polled && !over) {
+        struct stream *stream = order->polled;
+        bool left = !stream_call_back(stream);
+        order->polled = stream->poll_next;
+        if (!order->polled)
+            order->polled_last = &order->polled;
+        stream->polled = left;
+        if (left) {
+            stream->poll_next = NULL;
+            *order->polled_last = stream;
+            order->polled_last = &stream->poll_next;
+        }
+        over = budget_spent(&order->budget, 1);
+    }
+    if (atomic_load(&order->broken))
+        for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
+            while (!stream_call_back(stream))
+                continue; /* the sessions end now, and with them what the budget is for */
+}
