@@ -25,7 +25,7 @@ enum {
     CONTROL_CLIENT_MAX = 128, /* bytes of Hello's client */
     CONTROL_IDLE_S = 60,
     CONTROL_SEND_TIMEOUT_MS = 10000,
-    CONTROL_TURN_REQUESTS = 8, /* answered in one turn, before others have theirs */
+    CONTROL_TURN_REQUESTS = 8, /* handled in one turn, before others have theirs */
 };
 
 static const struct frame_handler control_handler;
@@ -132,7 +132,7 @@ static int control_flush(struct control *control) {
 }
 
 /* Waits for room to send; what is unread stays in the socket meanwhile. A peer that has gone leaves room enough for an
- * attempt that fails; one that has only shut down its side still gets its answers. */
+ * attempt that fails; one that has only shut down its side still gets its replies. */
 static void control_wait_for_room(struct control *control) {
     if (!uv_is_active((uv_handle_t *)&control->timer))
         uv_timer_start(&control->timer, control_timed_out, CONTROL_SEND_TIMEOUT_MS, 0);
@@ -149,7 +149,7 @@ static void control_wait_for_requests(struct control *control) {
     uv_poll_start(&control->poll, UV_READABLE | (ahead ? UV_WRITABLE : 0), control_polled);
 }
 
-/* For a bounded time, after which there is an answer to send, and a peer that has gone is noticed. */
+/* For a bounded time: then there is a reply to send, and a peer that has gone is noticed. */
 static void control_wait_for_worker(struct control *control) {
     control->reading = false;
     uv_timer_stop(&control->timer);
@@ -343,7 +343,8 @@ void control_evict(struct lobby_entry *waiting) {
 
 /* ---- Hello ---- */
 
-/* One that is malformed and one there is no memory for look the same from outside. */
+/* An allocator whose data is a bool that becomes true when there is no memory: otherwise a malformed message and a message without
+ * memory look the same. */
 static void *control_allocate(void *starved, size_t bytes) {
     void *memory = malloc(bytes);
     if (!memory)
@@ -375,7 +376,7 @@ static int control_check_hello(const struct control *control, const Tensord__Hel
     return STATUS_OK;
 }
 
-/* It is this principal's from now on, and counts for it. */
+/* From now on the connection belongs to this principal, and counts for it. */
 static int control_identify(struct control *control, const struct principal *principal, struct fault *fault) {
     struct front *front = control->front;
     int error = control_find_place(control, principal, fault);
@@ -391,7 +392,7 @@ static int control_identify(struct control *control, const struct principal *pri
     return STATUS_OK;
 }
 
-/* The other end is who it says; Hello is looked at again. */
+/* The login has ended; if it succeeded Hello is handled again. */
 static void control_logged_in(void *owner, uint64_t number, int status, const struct principal *principal,
                               const struct fault *fault) {
     struct control *control = owner;
@@ -408,7 +409,7 @@ static void control_logged_in(void *owner, uint64_t number, int status, const st
     control_go_on(control, frame_reader_resume(&control->reader, &control_handler, control, &why), &why);
 }
 
-/* Who it is, by the token in Hello. STATUS_AGAIN: that will be told later. */
+/* Logs the client in with the token in Hello. STATUS_AGAIN: control_logged_in() will be called. */
 static int control_login(struct control *control, const char *token, struct fault *fault) {
     struct login_request request = {
         .peer = &control->peer, .token = token, .done = control_logged_in, .owner = control};
@@ -648,7 +649,7 @@ static struct control *control_create(struct front *front, int fd, const struct 
     return control;
 }
 
-/* Without a word, which the client might take for the answer to what it asks next. */
+/* Without an Error frame, which the client might take for the reply to its next request. */
 void control_tick(struct front *front) {
     struct control *control;
     while ((control = control_find_idle(front, NULL, true)) &&

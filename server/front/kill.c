@@ -24,7 +24,7 @@ static void kill_finish_unknown(struct kill *kill) {
     kill_finish(kill, &fault);
 }
 
-/* The first device that has not answered; NULL: all have. */
+/* The first device that has not replied; NULL: all have. */
 static const struct worker_slot *kill_missing(const struct front *front, const struct kill *kill) {
     for (unsigned i = 0; i < front->supervisor.n_slots; i++)
         if (kill->asked[i])
@@ -57,16 +57,16 @@ void kill_forget(struct kill *kill) {
     LIST_REMOVE(kill, link);
 }
 
-void kill_replied(void *owner, const struct worker_slot *slot, const struct channel_message *answer) {
+void kill_replied(void *owner, const struct worker_slot *slot, const struct channel_message *reply) {
     struct front *front = owner;
     const struct fault ended = {0};
     struct kill *next;
     for (struct kill *kill = LIST_FIRST(&front->kills.head); kill; kill = next) {
         next = LIST_NEXT(kill, link);
-        if (kill->session != answer->kill.session || !kill->asked[slot->target])
+        if (kill->session != reply->kill.session || !kill->asked[slot->target])
             continue;
         kill->asked[slot->target] = false;
-        if (answer->kill.found)
+        if (reply->kill.found)
             kill_finish(kill, &ended);
         else if (!kill_missing(front, kill))
             kill_finish_unknown(kill);

@@ -36,6 +36,6 @@ void kill_start(struct front *front, struct kill *kill, uint64_t session, const 
 void kill_forget(struct kill *kill);
 
 /* A worker's reply (`owner`: the front); a worker has ended; time has passed. */
-void kill_replied(void *owner, const struct worker_slot *slot, const struct channel_message *answer);
+void kill_replied(void *owner, const struct worker_slot *slot, const struct channel_message *reply);
 void kill_lost(struct front *front, const struct worker_slot *slot);
 void kill_tick(struct front *front);

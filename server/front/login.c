@@ -284,7 +284,7 @@ int login_check(struct login *login, const struct login_request *request, struct
         login->counts.granted++;
         return STATUS_OK;
     }
-    /* No longer than a connection has for its Hello, or it would never be answered. */
+    /* Not longer than a connection may take for its Hello: otherwise the reply would never come. */
     uint64_t delay = login_source_delay_ms(&login->sources, &request->peer->source, uv_hrtime());
     uint64_t most = *request->token ? login->config->hello_timeout / 2 : 0;
     delay = delay < most ? delay : most;

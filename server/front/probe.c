@@ -101,15 +101,15 @@ static bool probe_run(const char *kind, int ends[2], char *text, size_t size, in
     int status;
     *error = probe_spawn(kind, ends[1], &process);
     close(ends[1]);
-    bool answered = *error || probe_read(ends[0], text, size);
+    bool replied = *error || probe_read(ends[0], text, size);
     close(ends[0]);
     if (*error)
         return true;
-    if (!answered)
+    if (!replied)
         kill(process, SIGKILL);
     while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
     }
-    return answered;
+    return replied;
 }
 
 int probe_list(const char *kind, struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault) {
@@ -119,10 +119,10 @@ int probe_list(const char *kind, struct device_place *places, unsigned capacity,
     text[0] = 0;
     if (pipe2(ends, O_CLOEXEC))
         return fault_set(fault, STATUS_INTERNAL, "no pipe to ask for devices: %s", strerror(errno));
-    bool answered = probe_run(kind, ends, text, sizeof text, &error);
+    bool replied = probe_run(kind, ends, text, sizeof text, &error);
     if (error)
         return fault_set(fault, STATUS_INTERNAL, "no process to ask for devices: %s", strerror(error));
-    if (!answered)
+    if (!replied)
         return fault_set(fault, STATUS_NO_DEVICE, "the %s backend did not say in %d s which devices there are", kind,
                          PROBE_TIMEOUT_MS / 1000);
     return probe_understand(kind, text, places, capacity, count, fault);

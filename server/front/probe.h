@@ -6,7 +6,7 @@
 
 #include "engine/device/device.h"
 
-/* device_list() by such a process. Blocks until it has answered, for PROBE_TIMEOUT_MS at most; only before there is an
+/* device_list() by such a process. Blocks until the process has replied, for PROBE_TIMEOUT_MS at most; only before there is an
  * event loop. STATUS_NO_DEVICE says why there is none. */
 int probe_list(const char *kind, struct device_place *places, unsigned capacity, unsigned *count, struct fault *fault);
 /* What that process does, `tensord count KIND`: a line for each device, with the index and the environment with which its

@@ -68,22 +68,22 @@ static int supervisor_link(struct supervisor *supervisor, const struct worker_sl
 
 void supervisor_reply_link(struct supervisor *supervisor, struct worker_slot *from,
                            const struct channel_message *wanted) {
-    struct channel_message answer;
+    struct channel_message reply;
     char to[sizeof wanted->link.device];
     int fd = -1;
     snprintf(to, sizeof to, "%.*s", (int)sizeof to - 1, wanted->link.device);
-    memset(&answer, 0, sizeof answer);
-    answer.type = CHANNEL_LINK_OUT;
-    answer.link = wanted->link;
-    int error = supervisor_link(supervisor, from, to, wanted, &fd, &answer.link_fault);
+    memset(&reply, 0, sizeof reply);
+    reply.type = CHANNEL_LINK_OUT;
+    reply.link = wanted->link;
+    int error = supervisor_link(supervisor, from, to, wanted, &fd, &reply.link_fault);
     if (error == STATUS_LIMIT) /* it is asked for again */
         log_event(LOG_LEVEL_DEBUG, "link_later", "from", from->device.name, "to", to, NULL);
     else if (error)
         log_event_from(LOG_LEVEL_WARNING, from->device.name, "link_refused", "from", from->device.name, "to", to,
-                       "cause", answer.link_fault.message, NULL);
+                       "cause", reply.link_fault.message, NULL);
     else
         log_event(LOG_LEVEL_DEBUG, "link", "from", from->device.name, "to", to, NULL);
-    worker_slot_send(from, &answer, fd);
+    worker_slot_send(from, &reply, fd);
 }
 
 void supervisor_lost(struct supervisor *supervisor, const struct worker_slot *lost) {

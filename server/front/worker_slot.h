@@ -35,7 +35,7 @@ struct worker_slot_events {
     void (*lost)(void *owner, const struct worker_slot *slot);
     /* The worker could not take the connection that was handed to it under this session number. */
     void (*refused)(void *owner, const struct worker_slot *slot, uint64_t session);
-    /* The worker has answered CHANNEL_KILL. */
+    /* The worker has replied to CHANNEL_KILL. */
     void (*killed)(void *owner, const struct worker_slot *slot, const struct channel_message *message);
     /* The connection of this session number has ended; 0: all connections of this worker have. */
     void (*ended)(void *owner, const struct worker_slot *slot, uint64_t session);

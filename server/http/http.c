@@ -41,11 +41,12 @@ static int http_library_load(struct http_library *library, struct fault *fault) 
 
 enum {
     HTTP_PEERS_MAX = 64,
-    HTTP_RESPONDING_MAX = 48,   /* of these with an answer on its way, but for health */
+    HTTP_RESPONDING_MAX = 48,   /* of them with a response on its way that is not health's */
     HTTP_PEER_BYTES = 16 << 10, /* of the library's memory for one connection; a longer request is refused */
     HTTP_SILENCE_S = 15,
-    HTTP_FIRST_S = 5,    /* for the first request of a connection to be here */
-    HTTP_REQUEST_S = 30, /* for one request, however slowly it comes and its answer goes, and for the silence before */
+    HTTP_FIRST_S = 5, /* for the first request of a connection to be here */
+    HTTP_REQUEST_S =
+        30, /* for one request, however slowly it comes and its response goes, and for the silence before */
     HTTP_PAUSE_MS = 100,
     HTTP_ACCEPTS_AT_ONCE = 16,
     HTTP_ADDRESSES_MAX = 8,
@@ -77,8 +78,8 @@ static void http_evict(struct http *http, struct http_peer *peer) {
     shutdown(peer->fd, SHUT_RDWR);
 }
 
-/* Who makes room for one more: of the connections without an answer on its way, the oldest of the address that has most
- * connections. NULL: all have one. */
+/* The connection that gives up its place: of those without a response on its way, the oldest one of the address with the most
+ * connections. NULL: all have a response on its way. */
 static struct http_peer *http_find_victim(struct http *http) {
     struct http_peer *peer, *victim = NULL;
     unsigned most = 0;
@@ -99,7 +100,7 @@ static bool http_make_room(struct http *http) {
     return !http_is_full(http);
 }
 
-/* Where all that are here wait for an answer to leave, or no descriptor is left, the others wait in the socket. */
+/* When each connection has a response on its way, or no descriptor is left, new ones wait in the socket. */
 static void http_listen(struct http *http) {
     if (!http_is_full(http) || http_find_victim(http))
         uv_poll_start(&http->listen, UV_READABLE, http_accept);

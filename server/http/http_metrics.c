@@ -458,7 +458,7 @@ void http_metrics_write(FILE *out, const Tensord__Status *status, const struct h
     metrics_write_principals(out, status);
 }
 
-/* ---- as an answer ---- */
+/* ---- as a response ---- */
 
 struct metrics_use {
     FILE *out;

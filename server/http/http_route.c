@@ -94,7 +94,7 @@ static unsigned http_write_history(struct http *http, FILE *out) {
     return HTTP_OK;
 }
 
-/* The front is what answers, so it lives. */
+/* The front responds, so it lives. */
 static unsigned http_write_healthz(struct http *http, FILE *out) {
     (void)http;
     fputs("ok\n", out);
@@ -121,9 +121,9 @@ static unsigned http_write_readyz(struct http *http, FILE *out) {
     return ready ? HTTP_OK : HTTP_UNAVAILABLE;
 }
 
-/* An answer stays the same for so long: it bounds what somebody can cost who asks without a pause. */
+/* A response is reused for so long, which bounds the cost of a client that asks without a pause. */
 #define HTTP_FRESH_NS UINT64_C(100000000)
-/* Answers on their way to slow readers, in all; beyond it others are told to come back. */
+/* Bytes of all responses on their way to slow readers; beyond it other clients are told to come back. */
 #define HTTP_BODIES_MAX ((size_t)64 << 20)
 #define HTTP_TEXT "text/plain; charset=utf-8"
 
@@ -141,7 +141,7 @@ static const struct http_route {
 };
 enum { HTTP_ROUTES = sizeof http_routes / sizeof *http_routes };
 _Static_assert(sizeof http_routes / sizeof *http_routes <= (size_t)HTTP_ROUTES_MAX,
-               "an answer can be kept for each route");
+               "a response can be kept for each route");
 
 /* ---- hosts ---- */
 
@@ -175,9 +175,9 @@ static bool http_host_is_ours(const char *host, const char *hosts) {
            (!bracketed && http_host_is_listed(name, hosts));
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
-/* The bytes of an answer, which the library gives back when the last connection has sent them. */
+/* The bytes of a response, which the library frees when the last connection has sent them. */
 struct http_body {
     struct http *http;
     size_t bytes;
@@ -299,12 +299,12 @@ static enum MHD_Result http_send_route(struct http *http, struct MHD_Connection 
         http_response_drop(http, response);
         if (http->body_bytes > HTTP_BODIES_MAX)
             return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE,
-                                  "too many answers are on their way\n");
+                                  "too many responses are on their way\n");
         response->response = http_make(http, route, &response->code);
         response->made_ns = now;
     }
     if (!response->response)
-        return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for an answer\n");
+        return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for a response\n");
     return http_send(http, connection, response->response, response->code);
 }
 
@@ -337,7 +337,7 @@ enum MHD_Result http_route_respond(struct http *http, struct MHD_Connection *con
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         return http_send_text(http, connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     if (!route->open && http_is_busy(http))
-        return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "too many answers are on their way\n");
+        return http_send_text(http, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "too many responses are on their way\n");
     http->admin = false;
     unsigned wait_s = 0, login = route->open ? MHD_HTTP_OK : http_login_check(http, connection, &wait_s);
     if (login != MHD_HTTP_OK)

@@ -17,38 +17,38 @@ enum {
     WORKER_EXIT_UNSAVED = 3, /* exit status: some names are not on the disk; the log says which */
 };
 
-/* What a client is told whose place others want before it has said Hello. */
+/* The words for a client whose connection is evicted before it has said Hello. */
 #define CHANNEL_EVICTED "no Hello had come, and others want the place (max-connections)"
 
 enum channel_type {
     /* front → worker */
-    CHANNEL_START = 1,   /* first message: options */
-    CHANNEL_CONNECTION,  /* fd: an accepted client socket, its preamble already read */
-    CHANNEL_LINK_IN,     /* fd: a link that brings a tensor for `link.ticket` */
-    CHANNEL_LINK_OUT,    /* answer to CHANNEL_LINK_WANTED: fd, or no fd and `fault`; STATUS_LIMIT: ask again later */
-    CHANNEL_PEER_LOST,   /* no link for which somebody waits now will come from `link.device` any more */
-    CHANNEL_KILL,        /* end this session; answered with CHANNEL_KILLED */
-    CHANNEL_DRAIN,       /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
-    CHANNEL_GRANTED,     /* answer to CHANNEL_LOGIN: connection `login.session` is `login.principal` */
-    CHANNEL_DENIED,      /* or it is nobody: `login.fault` */
-    CHANNEL_REVOKED,     /* whoever was let in as `principal`, by its credential, may not stay */
-    CHANNEL_CREDENTIALS, /* fd: what TLS connections need (credentials.h), from now on */
-    CHANNEL_USERS,       /* fd: the users that there are (server/worker/names.h) */
-    CHANNEL_LIMITS,      /* the limits of `principal` are others; without a name: of all that are no users */
+    CHANNEL_START = 1,  /* first message: options */
+    CHANNEL_CONNECTION, /* fd: an accepted client socket, its preamble already read */
+    CHANNEL_LINK_IN,    /* fd: a link that brings a tensor for `link.ticket` */
+    CHANNEL_LINK_OUT,   /* reply to CHANNEL_LINK_WANTED: fd, or no fd and `link_fault`; STATUS_LIMIT: ask again later */
+    CHANNEL_PEER_LOST,  /* the epoch of `link.device` is over: links that are waited for will not come from it */
+    CHANNEL_KILL,       /* end this session; the reply is CHANNEL_KILLED */
+    CHANNEL_DRAIN,      /* take no new work, finish what is queued, then CHANNEL_DRAINED and exit 0 */
+    CHANNEL_GRANTED,    /* reply to CHANNEL_LOGIN: the client of `login.session` is `login.principal`, */
+    CHANNEL_DENIED,     /* or the login is denied: `login.fault` */
+    CHANNEL_REVOKED,    /* connections that logged in as `principal` with its credential must end */
+    CHANNEL_CREDENTIALS, /* fd: certificates and keys for TLS from now on (credentials.h) */
+    CHANNEL_USERS,       /* fd: the list of users (server/worker/names.h) */
+    CHANNEL_LIMITS,      /* the new limits of `principal`; without a name: of all principals that are no users */
     CHANNEL_KERNELS,     /* the setting user-kernels is `kernels` */
-    CHANNEL_EVICT,       /* connection.session has not said Hello, and others want its place: it ends */
-    CHANNEL_PLACES,      /* max-connections is `places`, and more than it was */
+    CHANNEL_EVICT,       /* connection.session has not said Hello, and another connection gets its place: it ends */
+    CHANNEL_PLACES,      /* max-connections is now `places`, more than before */
     /* worker → front */
-    CHANNEL_READY = 64,  /* the device is open and connections may come */
-    CHANNEL_FAULT,       /* the device or the start failed for good; the worker exits after this */
+    CHANNEL_READY = 64,  /* the device is open, and connections may come */
+    CHANNEL_FAULT,       /* the device has failed, or could not be opened; the worker exits after this */
     CHANNEL_LINK_WANTED, /* a link to device `link.device` is wanted for `link.ticket` */
-    CHANNEL_REFUSED,     /* connection.session is not taken: the worker has no descriptor or no memory left for it */
-    CHANNEL_TAKEN,       /* of the connections handed over, the first `taken` are the worker's; may be lost */
+    CHANNEL_REFUSED,     /* connection.session is not taken, because the worker has no descriptor or no memory for it */
+    CHANNEL_TAKEN,       /* the worker has taken the first `taken` of the connections handed over; may be lost */
     CHANNEL_KILLED,      /* kill.session, and whether it was there */
     CHANNEL_DRAINED,
-    CHANNEL_ENDED,   /* the connection that was handed over as connection.session is gone */
+    CHANNEL_ENDED,   /* the connection that was handed over as connection.session has ended */
     CHANNEL_GREETED, /* connection.session has said Hello */
-    CHANNEL_LOGIN,   /* a client's Hello has `login.token`, or none where it takes one: who is it? */
+    CHANNEL_LOGIN, /* a client's Hello has `login.token` (or no token, although it needs one): which principal is it? */
 };
 
 struct channel_limits {
@@ -84,14 +84,14 @@ struct channel_message {
         struct channel_start start;
         struct {
             uint64_t session; /* number for the new session */
-            bool kept;        /* it has a place that is kept for one that comes back */
+            bool kept;        /* it has a kept place (server/front/places.h) */
             struct peer peer;
         } connection;
         struct {
             uint64_t session;
-            struct peer peer; /* of a CHANNEL_LOGIN, as it came with the connection */
+            struct peer peer; /* of CHANNEL_LOGIN: as it came with the connection */
             struct principal principal;
-            char token[TOKEN_TEXT_CHARS + 2]; /* cut where it is longer than a token, and then it is none */
+            char token[TOKEN_TEXT_CHARS + 2]; /* a text that is longer than a token is cut, and is no token then */
             struct fault fault;               /* of a CHANNEL_DENIED */
         } login;
         struct principal principal; /* CHANNEL_REVOKED, CHANNEL_LIMITS */

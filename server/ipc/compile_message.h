@@ -1,6 +1,6 @@
 /* What a worker and the process that compiles for it (compile_process.h, compile_child.h) tell each other. Both are the same
- * program on the same host, so these are plain structs; but who answers may have been taken over by the source that it
- * compiled, so nothing of an answer is believed before it is checked. */
+ * program on the same host, so these are plain structs; but the source that is compiled may have taken over the
+ * process that replies, so all of a reply is checked before it is used. */
 #pragma once
 
 #include <stdint.h>
@@ -9,8 +9,8 @@
 #include "proto/ops/status.h"
 
 enum {
-    COMPILE_ANSWER_FD = 3,   /* a pipe; the request is a file, standard input */
-    COMPILE_NO_ANSWER = 120, /* exit statuses: the child could not even answer; it crashed, */
+    COMPILE_REPLY_FD = 3,    /* a pipe; the request is a file, standard input */
+    COMPILE_NO_REPLY = 120,  /* exit statuses: the child could not even reply; it crashed, */
     COMPILE_NO_MEMORY = 121, /* and had taken most of the memory that it may have */
     COMPILE_CODE_MAX = 256 << 20,
     COMPILE_SYMBOL_MAX = 1 << 20,
@@ -27,7 +27,7 @@ struct compile_request {
 };
 
 /* Followed by the code, its symbol and the log; texts without a zero. */
-struct compile_answer {
+struct compile_reply {
     uint32_t magic, status;
     uint64_t code_bytes;
     uint32_t symbol_bytes, log_bytes;

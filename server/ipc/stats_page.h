@@ -1,5 +1,5 @@
 /* The stats page: one shared mapping for each worker (a memfd made by the front, inherited by the worker). The worker
- * writes it under a sequence lock; the front reads it whenever somebody asks, so status answers when a device hangs. */
+ * writes it under a sequence lock; the front reads it whenever somebody asks, so there is a status even when a device hangs. */
 #pragma once
 
 #include <stdatomic.h>

@@ -23,7 +23,7 @@ static void compile_destroy(struct compile *compile) {
 }
 
 static void compile_log(const struct compile *compile) {
-    const struct connection *connection = compile->answer->connection;
+    const struct connection *connection = compile->pending->connection;
     const struct kernel_job *job = &compile->job;
     uint64_t ms = (clock_now_ns() - compile->started_ns) / 1000000u;
     char session[24], took[24];
@@ -36,10 +36,10 @@ static void compile_log(const struct compile *compile) {
 /* It has come to its end, on whatever way. */
 static void compile_over(struct compile *compile) {
     compile->state = COMPILE_DONE;
-    if (compile->answer) {
+    if (compile->pending) {
         compile_log(compile);
-        answer_compiled(compile->answer);
-        kernel_job_settle(&compile->job); /* the answer may take long to leave */
+        pending_reply_compiled(compile->pending);
+        kernel_job_settle(&compile->job); /* the reply may take long to leave */
     } else {
         compile_destroy(compile);
     }
@@ -84,7 +84,7 @@ static void compile_loaded(uv_work_t *work, int status) {
 
 /* Loads what is compiled, if the session has room for it. */
 static int compile_load(struct compile *compile) {
-    int status = kernel_job_charge(&compile->job, compile->answer->connection->session);
+    int status = kernel_job_charge(&compile->job, compile->pending->connection->session);
     if (status)
         return status;
     compile->state = COMPILE_LOADING;
@@ -100,7 +100,7 @@ static void compile_return(struct compile *compile) {
     while (*at != compile)
         at = &(*at)->next;
     *at = compile->next;
-    answer_discharge(compile->left, compile->left_cost);
+    pending_reply_discharge(compile->left, compile->left_cost);
     compile->left = NULL;
 }
 
@@ -128,7 +128,7 @@ static void compile_ran(uv_work_t *work, int status) {
     (void)status; /* nothing that runs is cancelled in the pool */
     compile_work_done(service);
     compile_return(compile);
-    if (compile->answer && !compile_load(compile))
+    if (compile->pending && !compile_load(compile))
         return;
     compile_turn_over(compile);
     compile_over(compile);
@@ -140,7 +140,7 @@ static void compile_ran(uv_work_t *work, int status) {
 static bool compile_precedes(const struct compile *a, const struct compile *b) {
     if (a->principal != b->principal)
         return a->principal->compile_turn < b->principal->compile_turn;
-    return a->answer->connection->compile_turn < b->answer->connection->compile_turn;
+    return a->pending->connection->compile_turn < b->pending->connection->compile_turn;
 }
 
 /* Takes the one whose turn it is out of the queue. NULL: there is none now. */
@@ -163,7 +163,7 @@ static void compile_begin(struct compile *compile) {
     compile->state = COMPILE_RUNNING;
     compile->compiled = true;
     compile->started_ns = clock_now_ns();
-    compile->principal->compile_turn = compile->answer->connection->compile_turn = ++queue->turns;
+    compile->principal->compile_turn = compile->pending->connection->compile_turn = ++queue->turns;
     compile->principal->compiling++;
     queue->running++;
     compile_work(compile->service, &compile->work, compile_run, compile_ran);
@@ -204,11 +204,11 @@ void compile_release_unused(struct service *service) {
     compile_work(service, &queue->releasing, compile_run_release, compile_released);
 }
 
-/* ---- from the request to the answer ---- */
+/* ---- from the request to the reply ---- */
 
-static int compile_create(struct answer *answer, uint64_t kernel, const char *source, const char *name,
+static int compile_create(struct pending_reply *pending, uint64_t kernel, const char *source, const char *name,
                           struct compile **result, struct fault *fault) {
-    struct connection *connection = answer->connection;
+    struct connection *connection = pending->connection;
     struct service *service = connection->service;
     struct compile *compile = calloc(1, sizeof *compile);
     int status;
@@ -230,7 +230,7 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
     compile_process_init(&compile->process);
     compile->principal->compiles++;
     compile->service = service;
-    compile->answer = answer;
+    compile->pending = pending;
     compile->kernel = kernel;
     compile->work.data = compile;
     compile->started_ns = clock_now_ns();
@@ -238,11 +238,11 @@ static int compile_create(struct answer *answer, uint64_t kernel, const char *so
     return STATUS_OK;
 }
 
-int compile_start(struct answer *answer, uint64_t kernel, const char *source, const char *name, struct compile **result,
-                  struct fault *fault) {
-    struct service *service = answer->connection->service;
+int compile_start(struct pending_reply *pending, uint64_t kernel, const char *source, const char *name,
+                  struct compile **result, struct fault *fault) {
+    struct service *service = pending->connection->service;
     struct compile *compile = NULL;
-    int status = compile_create(answer, kernel, source, name, &compile, fault);
+    int status = compile_create(pending, kernel, source, name, &compile, fault);
     if (status)
         return status;
     if (kernel_job_compiled(&compile->job)) {
@@ -276,10 +276,10 @@ bool compile_leave(struct compile *compile) {
     struct compile_queue *queue = &compile->service->compiles;
     if (compile->state != COMPILE_RUNNING)
         return false;
-    compile->left = compile->answer->connection;
+    compile->left = compile->pending->connection;
     compile->left_cost = strlen(compile->job.source) + strlen(compile->job.name);
-    answer_charge(compile->left, compile->left_cost);
-    compile->answer = NULL;
+    pending_reply_charge(compile->left, compile->left_cost);
+    compile->pending = NULL;
     compile->next = queue->left;
     queue->left = compile;
     return true;
@@ -299,7 +299,7 @@ void compile_abandon(const struct connection *connection) {
 void compile_let_go(struct compile *compile) {
     if (!compile)
         return;
-    compile->answer = NULL;
+    compile->pending = NULL;
     atomic_store(&compile->job.cancelled, true);
     kernel_job_discharge(&compile->job);
     if (compile->state == COMPILE_RUNNING)

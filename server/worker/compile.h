@@ -1,10 +1,10 @@
-/* Compilations of user kernels, while the loop goes on: what nobody has compiled yet waits for its turn at a compiler, which
- * is a process of its own where the service has a program for that; then it is loaded on the device. A thread of libuv's
- * pool waits for either.
+/* Compilations of user kernels, while the loop runs. A source that is not in the cache waits for a compiler, which is a process of its own
+ * if the service has a program for that; then the code is loaded on the device. A thread of libuv's pool waits for compiler and
+ * load.
  *
- * Turns. Few compile at once, and of each principal one: whoever has waited longest since his last turn is next, among the
- * principals, and among a principal's sessions; so a queue of one's sources is his own alone to wait for. What has been
- * compiled before waits for no compiler. Loop thread only. */
+ * Turns: only few compilers run at once, and one for each principal. The next turn goes to the principal whose last turn is longest
+ * ago, and in it to the session whose last turn is longest ago; so nobody waits for another principal's queue. A source in the cache
+ * waits for no compiler. Loop thread only. */
 #pragma once
 
 #include <uv.h>
@@ -13,27 +13,27 @@
 #include "server/worker/compile_process.h"
 
 struct worker_principal;
-struct answer;
+struct pending_reply;
 struct connection;
 struct service;
 
 enum {
     COMPILE_RUNNING_MAX = 2,    /* of a service: a compiler takes a core and some 100 MB */
     COMPILE_PENDING_MAX = 8,    /* of a connection, */
-    COMPILE_PRINCIPAL_MAX = 64, /* of a principal on this device: sources may have 1 MiB */
+    COMPILE_PRINCIPAL_MAX = 64, /* of a principal on this device: a source may have 1 MiB */
 };
 
 struct compile {
-    struct compile *next; /* while it waits for its turn, or is among those left */
+    struct compile *next; /* in the queue, or in the list `left` */
     struct service *service;
-    struct worker_principal *principal; /* whose turns it takes; kept */
-    struct answer *answer;              /* who waits for it; NULL: nobody any more */
-    struct connection *left;            /* whose session will ask for it again, with no answer now; NULL: nobody's */
-    uint64_t left_cost;                 /* bytes of the source and the name, which `left` is charged meanwhile */
+    struct worker_principal *principal; /* held; it takes this principal's turns */
+    struct pending_reply *pending;      /* the reply that waits for it; NULL: none any more */
+    struct connection *left;            /* has lost its socket, and will ask for this again; NULL: none has */
+    uint64_t left_cost;                 /* bytes of source and name, which are charged to `left` */
     enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_LOADING, COMPILE_DONE } state;
     uint64_t kernel; /* the id to bind */
     uint64_t started_ns;
-    bool compiled; /* by a compiler, and not long ago */
+    bool compiled; /* a compiler has just compiled it; it was not in the cache */
     uv_work_t work;
     struct compile_process process;
     struct kernel_job job;
@@ -42,25 +42,26 @@ struct compile {
 /* Of a service. */
 struct compile_queue {
     struct compile *first, **last;
-    struct compile *left; /* at a compiler */
-    unsigned running;     /* in compilers */
-    unsigned busy;        /* threads: those that wait for these, that load, that release */
+    struct compile *left; /* those in a compiler whose session has lost its socket */
+    unsigned running;     /* compilers */
+    unsigned busy;        /* threads that wait for compilers, load or release */
     uint64_t turns;       /* so far */
     bool releases;
     uv_work_t releasing;
-    struct device_kernel *unused; /* what it releases */
+    struct device_kernel *unused; /* the code that it releases */
 };
 
 void compile_queue_init(struct compile_queue *queue);
 
-/* answer_compiled() is called when it is done, not before this returns. */
-int compile_start(struct answer *answer, uint64_t kernel, const char *source, const char *name,
+/* pending_reply_compiled() is called when it is done, not before this returns. */
+int compile_start(struct pending_reply *pending, uint64_t kernel, const char *source, const char *name,
                   struct compile **compile, struct fault *fault);
-/* Starts to take off the device what nobody needs any more. */
+/* Starts to unload code from the device that nobody needs any more. */
 void compile_release_unused(struct service *service);
-/* The answer is lost with its session's socket, and its client will ask again: a compiler goes on, for what it makes is there
- * then. False: there is nothing to keep, and compile_let_go() is due. Else compile_abandon() is, when the session ends. */
+/* The session has lost its socket, and its client will ask again: the compiler continues, so that the code is there then. False: there is
+ * nothing to keep, and the caller calls compile_let_go(). True: compile_abandon() is due when the session ends. */
 bool compile_leave(struct compile *compile);
 void compile_abandon(const struct connection *connection);
-/* The answer goes away, and its session may: a compiler is ended, a load runs to its end; then all is freed. Takes NULL. */
+/* Nobody waits for the compilation any more, and its session may end: kills a compiler, lets a load run to its end, and then frees all.
+ * Takes NULL. */
 void compile_let_go(struct compile *compile);

@@ -23,7 +23,7 @@ static void compile_child_settle(const char *parent) {
     static const char first[] = "1000";
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != atoi(parent)) /* the parent may have died before that took effect */
-        _exit(COMPILE_NO_ANSWER);
+        _exit(COMPILE_NO_REPLY);
     prctl(PR_SET_NAME, "tensord compile");
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0 && write(fd, first, sizeof first - 1) < 0) { /* then it is as likely as its parent */
@@ -100,25 +100,25 @@ static bool compile_child_read(void *data, size_t bytes) {
 static char *compile_child_read_text(uint64_t bytes) {
     char *text = bytes && bytes <= SIZE_MAX ? malloc((size_t)bytes) : NULL;
     if (!text || !compile_child_read(text, (size_t)bytes) || text[bytes - 1])
-        _exit(COMPILE_NO_ANSWER);
+        _exit(COMPILE_NO_REPLY);
     return text;
 }
 
 static void compile_child_write(const void *data, size_t bytes) {
     for (const char *at = data; bytes;) {
-        ssize_t written = write(COMPILE_ANSWER_FD, at, bytes);
+        ssize_t written = write(COMPILE_REPLY_FD, at, bytes);
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            _exit(COMPILE_NO_ANSWER);
+            _exit(COMPILE_NO_REPLY);
         at += written;
         bytes -= (size_t)written;
     }
 }
 
 /* Nothing is given back, and nothing of the compiler's runs any more: what it might do at its end is nobody's concern. */
-static _Noreturn void compile_child_answer(int status, const struct device_code *code, const char *log,
-                                           const struct fault *fault) {
+static _Noreturn void compile_child_reply(int status, const struct device_code *code, const char *log,
+                                          const struct fault *fault) {
     size_t words = log ? strlen(log) : 0;
     struct fault large;
     if (status == STATUS_OK && (code->bytes > COMPILE_CODE_MAX || strlen(code->symbol) > COMPILE_SYMBOL_MAX)) {
@@ -126,20 +126,20 @@ static _Noreturn void compile_child_answer(int status, const struct device_code 
             fault_set(&large, STATUS_LIMIT, "%zu bytes of code, or the name of its kernel, are too large", code->bytes);
         fault = &large;
     }
-    struct compile_answer answer = {.magic = COMPILE_MAGIC, .status = (uint32_t)status};
-    answer.log_bytes = words < KERNEL_LOG_MAX ? (uint32_t)words : KERNEL_LOG_MAX;
+    struct compile_reply reply = {.magic = COMPILE_MAGIC, .status = (uint32_t)status};
+    reply.log_bytes = words < KERNEL_LOG_MAX ? (uint32_t)words : KERNEL_LOG_MAX;
     if (status == STATUS_OK) {
-        answer.code_bytes = code->bytes;
-        answer.symbol_bytes = (uint32_t)strlen(code->symbol);
+        reply.code_bytes = code->bytes;
+        reply.symbol_bytes = (uint32_t)strlen(code->symbol);
     } else {
-        snprintf(answer.message, sizeof answer.message, "%s", fault->message);
+        snprintf(reply.message, sizeof reply.message, "%s", fault->message);
     }
-    compile_child_write(&answer, sizeof answer);
+    compile_child_write(&reply, sizeof reply);
     if (status == STATUS_OK) {
         compile_child_write(code->code, code->bytes);
-        compile_child_write(code->symbol, answer.symbol_bytes);
+        compile_child_write(code->symbol, reply.symbol_bytes);
     }
-    compile_child_write(log, answer.log_bytes);
+    compile_child_write(log, reply.log_bytes);
     _exit(EXIT_SUCCESS);
 }
 
@@ -151,7 +151,7 @@ void compile_child_main(const char *kind, const char *parent) {
     char *log = NULL;
     compile_child_settle(parent);
     if (!compile_child_read(&request, sizeof request) || request.magic != COMPILE_MAGIC)
-        _exit(COMPILE_NO_ANSWER);
+        _exit(COMPILE_NO_REPLY);
     compile_child_watch();
     compile_child_limits(&request);
     const char *text = compile_child_read_text(request.text_bytes), *name = compile_child_read_text(request.name_bytes);
@@ -163,5 +163,5 @@ void compile_child_main(const char *kind, const char *parent) {
                            request.memory);
     if (status == STATUS_NO_DEVICE) /* the worker has one; it is this process that cannot load its module */
         status = (int)(fault.code = STATUS_UNSUPPORTED);
-    compile_child_answer(status, code, log, &fault);
+    compile_child_reply(status, code, log, &fault);
 }

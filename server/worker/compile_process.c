@@ -21,10 +21,10 @@
 struct compile_run {
     struct compile_process *process;
     const struct compile_process_options *options;
-    int answer;          /* the pipe's end to read from */
+    int reply;           /* the pipe's end to read from */
     int64_t deadline_ms; /* INT64_MAX: none */
     bool late;           /* it has passed */
-    bool absurd;         /* what was answered cannot be so */
+    bool absurd;         /* the reply contradicts itself */
 };
 
 void compile_process_init(struct compile_process *process) {
@@ -87,16 +87,16 @@ static void compile_process_environment(char *list[COMPILE_VARIABLES + 1]) {
 }
 
 /* Standard input is the request, standard output and error are nobody's. */
-static int compile_process_descriptors(posix_spawn_file_actions_t *actions, int request, int answer) {
+static int compile_process_descriptors(posix_spawn_file_actions_t *actions, int request, int reply) {
     int error = posix_spawn_file_actions_adddup2(actions, request, STDIN_FILENO);
     if (!error)
         error = posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     if (!error)
         error = posix_spawn_file_actions_addopen(actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     if (!error)
-        error = posix_spawn_file_actions_adddup2(actions, answer, COMPILE_ANSWER_FD);
+        error = posix_spawn_file_actions_adddup2(actions, reply, COMPILE_REPLY_FD);
     /* A driver's own need not be close-on-exec. */
-    return error ? error : posix_spawn_file_actions_addclosefrom_np(actions, COMPILE_ANSWER_FD + 1);
+    return error ? error : posix_spawn_file_actions_addclosefrom_np(actions, COMPILE_REPLY_FD + 1);
 }
 
 /* In a group of its own, which a terminal's ^C does not reach, with signals as they are at first: a worker ignores some, and
@@ -115,7 +115,7 @@ static int compile_process_attributes(posix_spawnattr_t *attributes) {
                                             POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 }
 
-static int compile_process_spawn(const struct compile_process_options *options, int request, int answer, pid_t *id) {
+static int compile_process_spawn(const struct compile_process_options *options, int request, int reply, pid_t *id) {
     char parent[24], *environment[COMPILE_VARIABLES + 1];
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -124,7 +124,7 @@ static int compile_process_spawn(const struct compile_process_options *options, 
     compile_process_environment(environment);
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
-    int error = compile_process_descriptors(&actions, request, answer);
+    int error = compile_process_descriptors(&actions, request, reply);
     if (!error)
         error = compile_process_attributes(&attributes);
     if (!error)
@@ -154,20 +154,20 @@ static int compile_process_start(struct compile_run *run, const struct kernel_so
     close(request);
     close(ends[1]);
     if (!error && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0) {
-        run->answer = ends[0];
+        run->reply = ends[0];
         return STATUS_OK;
     }
     close(ends[0]);
     return compile_process_failed(fault, error);
 }
 
-/* ---- the answer ---- */
+/* ---- the reply ---- */
 
 /* Waits for something to read. False: there will be nothing, or not in time. */
 static bool compile_process_await(struct compile_run *run) {
     for (;;) {
         int64_t left = run->deadline_ms == INT64_MAX ? INT_MAX : run->deadline_ms - (int64_t)clock_now_ms();
-        struct pollfd readable = {.fd = run->answer, .events = POLLIN};
+        struct pollfd readable = {.fd = run->reply, .events = POLLIN};
         if (left <= 0) {
             run->late = true;
             return false;
@@ -183,7 +183,7 @@ static bool compile_process_await(struct compile_run *run) {
 /* All of it, or false. */
 static bool compile_process_read(struct compile_run *run, void *data, size_t bytes) {
     for (char *at = data; bytes;) {
-        ssize_t got = read(run->answer, at, bytes);
+        ssize_t got = read(run->reply, at, bytes);
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
             if (!compile_process_await(run))
                 return false;
@@ -208,26 +208,26 @@ static bool compile_process_status_known(uint32_t status) {
     return false;
 }
 
-static bool compile_process_answer_valid(const struct compile_answer *answer) {
-    bool ok = answer->status == STATUS_OK;
-    return answer->magic == COMPILE_MAGIC && compile_process_status_known(answer->status) &&
-           answer->code_bytes <= (ok ? COMPILE_CODE_MAX : 0) && answer->symbol_bytes <= (ok ? COMPILE_SYMBOL_MAX : 0) &&
-           (answer->symbol_bytes > 0) == ok && answer->log_bytes <= KERNEL_LOG_MAX &&
-           memchr(answer->message, 0, sizeof answer->message);
+static bool compile_process_reply_valid(const struct compile_reply *reply) {
+    bool ok = reply->status == STATUS_OK;
+    return reply->magic == COMPILE_MAGIC && compile_process_status_known(reply->status) &&
+           reply->code_bytes <= (ok ? COMPILE_CODE_MAX : 0) && reply->symbol_bytes <= (ok ? COMPILE_SYMBOL_MAX : 0) &&
+           (reply->symbol_bytes > 0) == ok && reply->log_bytes <= KERNEL_LOG_MAX &&
+           memchr(reply->message, 0, sizeof reply->message);
 }
 
 /* Code and symbol as one block. NULL: they do not come, or there is no memory (*short_of_memory). */
-static struct device_code *compile_process_read_code(struct compile_run *run, const struct compile_answer *answer,
+static struct device_code *compile_process_read_code(struct compile_run *run, const struct compile_reply *reply,
                                                      bool *short_of_memory) {
-    size_t bytes = (size_t)answer->code_bytes + answer->symbol_bytes;
+    size_t bytes = (size_t)reply->code_bytes + reply->symbol_bytes;
     struct device_code *code = malloc(sizeof *code + bytes + 1);
     *short_of_memory = !code;
     if (!code)
         return NULL;
-    code->bytes = (size_t)answer->code_bytes;
+    code->bytes = (size_t)reply->code_bytes;
     code->symbol = (char *)code->code + code->bytes;
     code->code[bytes] = 0;
-    if (compile_process_read(run, code->code, bytes) && strlen(code->symbol) == answer->symbol_bytes)
+    if (compile_process_read(run, code->code, bytes) && strlen(code->symbol) == reply->symbol_bytes)
         return code;
     run->absurd = !run->late;
     free(code);
@@ -235,12 +235,12 @@ static struct device_code *compile_process_read_code(struct compile_run *run, co
 }
 
 /* False where it does not come; a log that there is no memory for is none. */
-static bool compile_process_read_log(struct compile_run *run, const struct compile_answer *answer, char **log) {
-    char *text = answer->log_bytes ? malloc((size_t)answer->log_bytes + 1) : NULL;
+static bool compile_process_read_log(struct compile_run *run, const struct compile_reply *reply, char **log) {
+    char *text = reply->log_bytes ? malloc((size_t)reply->log_bytes + 1) : NULL;
     if (!text)
         return true;
-    text[answer->log_bytes] = 0;
-    if (!compile_process_read(run, text, answer->log_bytes)) {
+    text[reply->log_bytes] = 0;
+    if (!compile_process_read(run, text, reply->log_bytes)) {
         run->absurd = !run->late;
         free(text);
         return false;
@@ -249,30 +249,29 @@ static bool compile_process_read_log(struct compile_run *run, const struct compi
     return true;
 }
 
-/* True where there is a whole and possible answer, or no memory for it: then *status and `fault` say so. */
+/* True where there is a whole and possible reply, or no memory for it: then *status and `fault` say so. */
 static bool compile_process_take(struct compile_run *run, struct device_code **code, char **log, int *status,
                                  struct fault *fault) {
-    struct compile_answer answer;
+    struct compile_reply reply;
     struct device_code *taken = NULL;
     bool short_of_memory = false;
-    if (!compile_process_read(run, &answer, sizeof answer))
+    if (!compile_process_read(run, &reply, sizeof reply))
         return false;
-    if (!compile_process_answer_valid(&answer)) {
+    if (!compile_process_reply_valid(&reply)) {
         run->absurd = true;
         return false;
     }
-    if (answer.status == STATUS_OK && !(taken = compile_process_read_code(run, &answer, &short_of_memory))) {
-        *status = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %" PRIu64 " bytes of code", answer.code_bytes);
+    if (reply.status == STATUS_OK && !(taken = compile_process_read_code(run, &reply, &short_of_memory))) {
+        *status = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %" PRIu64 " bytes of code", reply.code_bytes);
         return short_of_memory;
     }
-    if (!compile_process_read_log(run, &answer, log)) {
+    if (!compile_process_read_log(run, &reply, log)) {
         free(taken);
         return false;
     }
     if (taken)
         *code = taken;
-    *status =
-        answer.status == STATUS_OK ? STATUS_OK : fault_set(fault, (enum status)answer.status, "%s", answer.message);
+    *status = reply.status == STATUS_OK ? STATUS_OK : fault_set(fault, (enum status)reply.status, "%s", reply.message);
     return true;
 }
 
@@ -285,10 +284,10 @@ static bool compile_process_cancelled(struct compile_process *process) {
     return cancelled;
 }
 
-/* Whatever it is at: it has answered, or never will. What has died already keeps the signal that it died of. */
+/* Kills the process, which has replied or never will. If it has died already it keeps the signal that it died of. */
 static int compile_process_end(struct compile_run *run) {
     struct compile_process *process = run->process;
-    close(run->answer);
+    close(run->reply);
     kill(-process->id, SIGKILL);
     siginfo_t info;
     int status = 0;
@@ -314,7 +313,7 @@ static int compile_process_too_large(const struct compile_run *run, struct fault
                      run->options->memory);
 }
 
-/* Why there is no answer. */
+/* Why there is no reply. */
 static int compile_process_explain(const struct compile_run *run, int status, struct fault *fault) {
     int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (compile_process_cancelled(run->process))
@@ -356,7 +355,7 @@ void compile_process_cancel(struct compile_process *process) {
 int compile_process_run(struct compile_process *process, const struct compile_process_options *options,
                         const struct kernel_source *source, struct device_code **code, char **log,
                         struct fault *fault) {
-    struct compile_run run = {.process = process, .options = options, .answer = -1, .deadline_ms = INT64_MAX};
+    struct compile_run run = {.process = process, .options = options, .reply = -1, .deadline_ms = INT64_MAX};
     int status = STATUS_OK;
     pid_t id;
     *log = NULL;
@@ -365,7 +364,7 @@ int compile_process_run(struct compile_process *process, const struct compile_pr
     int error = compile_process_start(&run, source, &id, fault);
     if (error)
         return error;
-    bool answered = compile_process_publish(process, id) && compile_process_take(&run, code, log, &status, fault);
+    bool replied = compile_process_publish(process, id) && compile_process_take(&run, code, log, &status, fault);
     int end = compile_process_end(&run);
-    return answered ? status : compile_process_explain(&run, end, fault);
+    return replied ? status : compile_process_explain(&run, end, fault);
 }

@@ -3,7 +3,7 @@
  *
  * The process is this program, started anew by posix_spawn() as `PROGRAM compile KIND PID` (compile_child.h): never a fork
  * of a worker, which has threads and a context of its device. It has neither of these, opens no device, and has no
- * descriptors but its own three and the pipe for its answer. It dies with the thread that started it. */
+ * descriptors but its own three and the pipe for its reply. It dies with the thread that started it. */
 #pragma once
 
 #include <pthread.h>
@@ -21,14 +21,14 @@ struct compile_process {
 struct compile_process_options {
     const char *program, *kind;
     uint64_t memory;     /* bytes of data; 0: any */
-    uint32_t timeout_ms; /* from the start to the answer; 0: any */
+    uint32_t timeout_ms; /* from the start to the reply; 0: any */
 };
 
 void compile_process_init(struct compile_process *process);
 /* After compile_process_run() has returned, or instead. */
 void compile_process_finish(struct compile_process *process);
 
-/* Blocks until there is an answer or the process is gone, and leaves none behind: on a thread that may wait and that lives
+/* Blocks until there is a reply or the process is gone, and leaves no process behind: on a thread that may wait and that lives
  * on. Outputs and errors as of device_kernels.compile(), but that the code has its sizes right and is not believed
  * otherwise; and STATUS_TIMED_OUT; STATUS_LIMIT for memory; STATUS_INTERNAL for a compiler that crashes, or a process that
  * does not start; STATUS_CANCELLED. */

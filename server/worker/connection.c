@@ -41,7 +41,7 @@ void connection_tick(struct connection *connection, uint64_t now_ms) {
         session_queued(connection->session) <= connection->principal->limits.session_operations / 2)
         throttle_on_room(connection);
     if ((connection->hold.rate || connection->request.batch.begun) && connection->socket.leave_ms)
-        connection_stay(connection); /* it is not the client that keeps its answers waiting */
+        connection_stay(connection); /* it is not the client that delays its replies */
     /* Its login could not be sent when it came. */
     if (!connection->session && connection->in.reader.held && connection->login == CONNECTION_STRANGER)
         service_mark_more(connection->service, connection);

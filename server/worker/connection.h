@@ -4,17 +4,17 @@
  * socket is lost), links to other devices. Frames are read while the session has room for operations and the replies leave;
  * otherwise the rest waits in the socket. A
  * client that breaks the protocol gets an Error as its last frame. One that shuts down its sending side gets the
- * answers that are still due, within a bounded time; one that is gone ends at once, unless it may come back: its
+ * replies that are still due, within a bounded time; one that is gone ends at once, unless it may come back: its
  * session then stays, without a socket (server/worker/lease.h). Loop thread only. */
 #pragma once
 
 #include "engine/session/session.h"
 #include "server/ipc/peer.h"
-#include "server/worker/answer.h"
 #include "server/worker/connection_end.h"
 #include "server/worker/connection_read.h"
 #include "server/worker/connection_socket.h"
 #include "server/worker/lease.h"
+#include "server/worker/pending_reply.h"
 #include "server/worker/reply.h"
 #include "server/worker/request.h"
 #include "server/worker/service.h"
@@ -32,10 +32,10 @@ struct connection_options {
 
 enum connection_state {
     CONNECTION_OPEN,
-    CONNECTION_GIVING_UP, /* reads nothing; its pending requests are being answered with `verdict`, which is its last word */
-    CONNECTION_CLOSING, /* writes what is left, reads nothing; what it has is given back when all has been written */
-    CONNECTION_LINGER,  /* has said its last; drops what comes until the client closes */
-    CONNECTION_ENDED,   /* is in no list but service->ending: what it has is being given back */
+    CONNECTION_GIVING_UP, /* reads nothing; pending requests get end.verdict as their reply, which is then the last frame */
+    CONNECTION_CLOSING, /* reads nothing, and writes what is left; its memory is given back after that */
+    CONNECTION_LINGER,  /* the last frame has left; incoming bytes are dropped until the client closes */
+    CONNECTION_ENDED,   /* only in service->ending: its memory is being given back */
 };
 
 struct connection {
@@ -61,7 +61,7 @@ struct connection {
 
     struct connection_socket socket;
     struct connection_input in;
-    struct answers out;
+    struct connection_output out;
     struct throttle hold;
     struct service_turn turn;
     struct request_progress request;

@@ -32,10 +32,11 @@ static void connection_end_session(struct connection *connection) {
                    log_text(failed, sizeof failed, "%lu", work.failures), NULL);
 }
 
-/* Nobody waits for an answer any more: all that the session has been asked for is dropped. False: the budget has ended
+/* Nobody waits for a reply any more: drops all that the session has been asked for. False: the budget has ended
  * before it is. */
 static bool connection_release_some(struct connection *connection) {
-    return answer_cancel_some(connection) && link_drop_connection(connection) && request_drop_uploads(connection);
+    return pending_reply_cancel_some(connection) && link_drop_connection(connection) &&
+           request_drop_uploads(connection);
 }
 
 static bool connection_clear_some(struct connection *connection) {
@@ -54,7 +55,7 @@ static void connection_give_session_back(struct connection *connection) {
 
 /* False: the budget has ended before all is let go of. */
 static bool connection_unplug_some(struct connection *connection) {
-    connection->end.unplugging = !answer_cancel_some(connection) || !connection_clear_some(connection);
+    connection->end.unplugging = !pending_reply_cancel_some(connection) || !connection_clear_some(connection);
     if (connection->end.unplugging)
         return false;
     connection->hold.output = false; /* nothing waits to be sent any more */
@@ -116,7 +117,7 @@ bool connection_end_some(struct connection *connection) {
 
 /* Begins the end: `fault` as the last frame, SERVICE_FLUSH_MS to send what is left. */
 static void connection_finish_with(struct connection *connection, const struct fault *fault) {
-    struct answer *last = answer_fault(connection, FRAME_ERROR, 0, fault);
+    struct pending_reply *last = pending_reply_fault(connection, FRAME_ERROR, 0, fault);
     trace_feed_drop(connection); /* or its frames would come behind the last one */
     snprintf(connection->end.reason, sizeof connection->end.reason, "%s", fault->message);
     /* Failed logins are logged by the front, and not as often as strangers like. */
@@ -136,7 +137,7 @@ void connection_fail(struct connection *connection, const struct fault *fault) {
     if (connection->state != CONNECTION_OPEN)
         return;
     connection->end.silent = true;
-    if (answer_cancel_some(connection))
+    if (pending_reply_cancel_some(connection))
         connection_finish_with(connection, fault);
     else
         connection_give_up(connection, fault);
@@ -153,7 +154,7 @@ void connection_give_up(struct connection *connection, const struct fault *fault
 
 static bool connection_fail_some(struct connection *connection) {
     while (connection->out.pending) {
-        answer_fail(connection, &connection->end.verdict);
+        pending_reply_fail(connection, &connection->end.verdict);
         if (budget_spent(connection->service->budget, CONNECTION_REPLY_STEPS))
             break;
     }
@@ -168,7 +169,7 @@ bool connection_give_up_some(struct connection *connection) {
         if (connection->lease.goodbye)
             connection_destroy(connection, "closed by the client");
     } else if (connection->state == CONNECTION_GIVING_UP) {
-        if (connection->end.silent ? !answer_cancel_some(connection) : !connection_fail_some(connection))
+        if (connection->end.silent ? !pending_reply_cancel_some(connection) : !connection_fail_some(connection))
             return false;
         connection_unmark(connection);
         connection_finish_with(connection, &connection->end.verdict);

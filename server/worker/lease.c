@@ -174,7 +174,7 @@ void lease_ack(struct connection *connection) {
     ack.frames = lease->frames;
     lease->ack.sent = lease_acked;
     reply_message(&lease->ack, FRAME_ACK, 0, &ack.base);
-    answer_print(connection, &lease->ack);
+    pending_reply_print(connection, &lease->ack);
     reply_queue_add(&connection->out.queue, &lease->ack);
     service_mark_dirty(connection->service, connection);
 }

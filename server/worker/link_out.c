@@ -9,7 +9,7 @@
 #include "server/process/log.h"
 #include "server/worker/connection.h"
 
-enum { LINK_WANTED_MS = 10000 }; /* for the front to answer; its answer is lost where the channel was full */
+enum { LINK_WANTED_MS = 10000 }; /* for the front to reply; the reply is lost if the channel was full */
 
 /* A device to which copies shall go. It is there while it has routes, or is crowded. */
 struct link_destination {
@@ -177,7 +177,7 @@ static void link_out_destroy(struct link_out *out) {
     link_out_leave_route(out);
     LIST_REMOVE(out, own);
     feed_finish(&out->feed);
-    answer_discharge(out->connection, out->cost);
+    pending_reply_discharge(out->connection, out->cost);
     if (out->state == LINK_OUT_OPEN) {
         uv_close((uv_handle_t *)&out->poll, link_out_free);
         close(out->fd);
@@ -301,7 +301,7 @@ int link_out_send(struct connection *connection, uint64_t id, const char *device
     out->reply.hungry = link_out_hungry;
     /* Not the tensor's bytes: they leave by the link, so a client that does not read cannot hold them up. */
     out->cost = sizeof *out + sizeof *route;
-    answer_charge(connection, out->cost);
+    pending_reply_charge(connection, out->cost);
     reply_queue_init(&out->queue);
     snprintf(out->device, sizeof out->device, "%s", device);
     memcpy(out->ticket, ticket, LINK_TICKET_BYTES);

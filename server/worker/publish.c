@@ -17,7 +17,7 @@ struct publish_item {
 };
 
 struct publish {
-    struct answer *answer;
+    struct pending_reply *pending;
     struct state_wait saved; /* for the values to be on the disk, too */
     unsigned n, left;        /* values; those not yet there, and one for the start */
     unsigned held;           /* those that have been asked for */
@@ -54,7 +54,7 @@ static void publish_saved(struct state_wait *wait, const struct fault *fault) {
     struct publish *publish = (struct publish *)((char *)wait - offsetof(struct publish, saved));
     if (fault)
         cause_set(&publish->failure, fault);
-    answer_published(publish->answer, fault ? &publish->failure : NULL);
+    pending_reply_published(publish->pending, fault ? &publish->failure : NULL);
 }
 
 static void publish_let_go(struct publish *publish) {
@@ -65,14 +65,14 @@ static void publish_let_go(struct publish *publish) {
 
 static void publish_drop_batch(struct publish *publish) {
     if (publish->batch)
-        TAILQ_REMOVE(&publish->answer->connection->service->publishes, publish, turn);
+        TAILQ_REMOVE(&publish->pending->connection->service->publishes, publish, turn);
     names_batch_destroy(publish->batch);
     publish->batch = NULL;
     free(publish->values);
     publish->values = NULL;
 }
 
-/* The values are let go of here and not when the answer has left, which is the client's business. */
+/* The values are released here, and not when the reply has left, because a client may read late. */
 static void publish_end(struct publish *publish, const struct fault *fault) {
     if (fault && fault->code) {
         publish->failed = true;
@@ -80,17 +80,17 @@ static void publish_end(struct publish *publish, const struct fault *fault) {
     }
     publish_drop_batch(publish);
     publish_let_go(publish);
-    struct connection *connection = publish->answer->connection;
+    struct connection *connection = publish->pending->connection;
     publish->saved.done = publish_saved;
     if (!publish->failed && names_wait(&connection->service->names, connection->principal->key, &publish->saved))
-        answer_changed(publish->answer, connection->principal->key);
+        pending_reply_changed(publish->pending, connection->principal->key);
     else
-        answer_published(publish->answer, publish->failed ? &publish->failure : NULL);
+        pending_reply_published(publish->pending, publish->failed ? &publish->failure : NULL);
 }
 
 /* False: the budget has ended before all are named. */
 static bool publish_name_some(struct publish *publish) {
-    struct connection *connection = publish->answer->connection;
+    struct connection *connection = publish->pending->connection;
     struct fault fault = {0};
     int status = names_batch_some(publish->batch, connection->service->budget, &fault);
     if (status == STATUS_AGAIN)
@@ -111,7 +111,7 @@ void publish_turn(struct service *service) {
 
 /* All values are there: they are named in the order in which Publishes have come as far as this. */
 static void publish_name(struct publish *publish) {
-    struct service *service = publish->answer->connection->service;
+    struct service *service = publish->pending->connection->service;
     bool first = TAILQ_EMPTY(&service->publishes);
     struct fault fault;
     publish->values = malloc(publish->n * sizeof(struct held *));
@@ -147,7 +147,7 @@ static void publish_held(struct hold *hold, const struct failure *failure) {
     publish_step(publish);
 }
 
-struct publish *publish_create(struct answer *answer, const Tensord__Publish *message) {
+struct publish *publish_create(struct pending_reply *pending, const Tensord__Publish *message) {
     struct publish *publish = calloc(1, sizeof *publish + message->n_ids * sizeof *publish->items);
     if (publish)
         publish->names = malloc(publish_text_bytes(message) + 1);
@@ -155,7 +155,7 @@ struct publish *publish_create(struct answer *answer, const Tensord__Publish *me
         free(publish);
         return NULL;
     }
-    publish->answer = answer;
+    publish->pending = pending;
     publish->n = (unsigned)message->n_ids;
     publish->left = publish->n + 1;
     publish->only_new = message->only_new;
@@ -166,7 +166,7 @@ struct publish *publish_create(struct answer *answer, const Tensord__Publish *me
 }
 
 int publish_hold_some(struct publish *publish) {
-    struct connection *connection = publish->answer->connection;
+    struct connection *connection = publish->pending->connection;
     struct budget *budget = connection->service->budget;
     while (publish->held < publish->n) {
         struct publish_item *item = &publish->items[publish->held];

@@ -136,7 +136,7 @@ int request_welcome(struct connection *connection, uint32_t version, uint64_t se
     welcome.batch_bytes_max = FRAME_MESSAGE_MAX;
     welcome.chunk_bytes_max = FRAME_PAYLOAD_MAX;
     lease_welcome(connection, &welcome);
-    return answer_message(connection, FRAME_WELCOME, sequence, &welcome.base);
+    return pending_reply_message(connection, FRAME_WELCOME, sequence, &welcome.base);
 }
 
 static int request_goodbye(struct connection *connection, const struct frame_header *header,
@@ -151,7 +151,7 @@ static int request_ping(struct connection *connection, const struct frame_header
     const Tensord__Pong pong = TENSORD__PONG__INIT;
 
     (void)message, (void)sink, (void)fault;
-    return answer_message(connection, FRAME_PONG, header->sequence, &pong.base);
+    return pending_reply_message(connection, FRAME_PONG, header->sequence, &pong.base);
 }
 
 static int request_stream_open(struct connection *connection, const struct frame_header *header,
@@ -332,7 +332,7 @@ static int request_fetch(struct connection *connection, const struct frame_heade
     const Tensord__Fetch *fetch = (const Tensord__Fetch *)message;
 
     (void)sink, (void)fault;
-    return request_later(connection, answer_fetch(connection, header->sequence, fetch->id, fetch->offset));
+    return request_later(connection, pending_reply_fetch(connection, header->sequence, fetch->id, fetch->offset));
 }
 
 static int request_wait(struct connection *connection, const struct frame_header *header,
@@ -342,15 +342,15 @@ static int request_wait(struct connection *connection, const struct frame_header
 
     (void)sink, (void)fault;
     if (id != 0)
-        return answer_wait(connection, header->sequence, id);
+        return pending_reply_wait(connection, header->sequence, id);
     fault_set(&unknown, STATUS_UNKNOWN_ID, "0 is no tensor's id");
-    return answer_fault(connection, FRAME_DONE, header->sequence, &unknown) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+    return pending_reply_fault(connection, FRAME_DONE, header->sequence, &unknown) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
 }
 
 static int request_sync(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     (void)message, (void)sink, (void)fault;
-    return answer_wait(connection, header->sequence, 0);
+    return pending_reply_wait(connection, header->sequence, 0);
 }
 
 /* ---- copies between devices ---- */
@@ -410,7 +410,8 @@ static int request_trace_start(struct connection *connection, const struct frame
     (void)sink, (void)fault;
     if (trace_feed_start(connection, header->sequence, start->milliseconds, start->session, &refused) == STATUS_OK)
         return STATUS_OK;
-    return answer_fault(connection, FRAME_TRACE_DATA, header->sequence, &refused) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+    return pending_reply_fault(connection, FRAME_TRACE_DATA, header->sequence, &refused) ? STATUS_OK
+                                                                                         : STATUS_NO_HOST_MEMORY;
 }
 
 /* ---- dispatch ---- */
@@ -419,35 +420,35 @@ struct request_row {
     const ProtobufCMessageDescriptor *descriptor;
     int (*handle)(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
                   uint8_t **sink, struct fault *fault);
-    bool answered; /* has a reply, so needs a sequence */
-    bool payload;  /* may have one */
-    bool counted;  /* where the session may be resumed; and there: */
-    bool once;     /* changes something, so that it is answered, not done, again where it is asked again */
+    bool replied; /* has a reply, and so needs a sequence */
+    bool payload; /* may have one */
+    bool counted; /* where the session may be resumed; and there: */
+    bool once;    /* changes something: a repeated request gets the same reply, and is not carried out again */
 };
 
 static const struct request_row request_rows[] = {
     [FRAME_HELLO] = {&tensord__hello__descriptor, request_hello},
-    [FRAME_PING] = {&tensord__ping__descriptor, request_ping, .answered = true},
+    [FRAME_PING] = {&tensord__ping__descriptor, request_ping, .replied = true},
     [FRAME_BATCH] = {&tensord__batch__descriptor, request_batch, .counted = true},
     [FRAME_UPLOAD] = {&tensord__upload__descriptor, request_upload, .payload = true, .counted = true},
     [FRAME_UPLOAD_CHUNK] = {&tensord__upload_chunk__descriptor, request_upload_chunk, .payload = true, .counted = true},
-    [FRAME_FETCH] = {&tensord__fetch__descriptor, request_fetch, .answered = true},
-    [FRAME_WAIT] = {&tensord__wait__descriptor, request_wait, .answered = true},
-    [FRAME_SYNC] = {&tensord__sync__descriptor, request_sync, .answered = true},
+    [FRAME_FETCH] = {&tensord__fetch__descriptor, request_fetch, .replied = true},
+    [FRAME_WAIT] = {&tensord__wait__descriptor, request_wait, .replied = true},
+    [FRAME_SYNC] = {&tensord__sync__descriptor, request_sync, .replied = true},
     [FRAME_STREAM_OPEN] = {&tensord__stream_open__descriptor, request_stream_open, .counted = true},
     [FRAME_STREAM_CLOSE] = {&tensord__stream_close__descriptor, request_stream_close, .counted = true},
     [FRAME_COPY_OUT] = {&tensord__copy_out__descriptor, request_copy_out, .counted = true},
     [FRAME_COPY_IN] = {&tensord__copy_in__descriptor, request_copy_in, .counted = true},
     [FRAME_GOODBYE] = {&tensord__goodbye__descriptor, request_goodbye},
-    [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .answered = true},
+    [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .replied = true},
     [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch, .counted = true},
     [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release, .counted = true},
-    [FRAME_PUBLISH] = {&tensord__publish__descriptor, request_publish, .answered = true, .once = true},
-    [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .answered = true, .once = true},
-    [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .answered = true},
-    [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .answered = true, .once = true},
-    [FRAME_MOVE_NAME] = {&tensord__move_name__descriptor, request_move_name, .answered = true, .once = true},
-    [FRAME_TRACE_START] = {&tensord__trace_start__descriptor, request_trace_start, .answered = true},
+    [FRAME_PUBLISH] = {&tensord__publish__descriptor, request_publish, .replied = true, .once = true},
+    [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .replied = true, .once = true},
+    [FRAME_LIST_NAMES] = {&tensord__list_names__descriptor, request_list_names, .replied = true},
+    [FRAME_REMOVE_NAME] = {&tensord__remove_name__descriptor, request_remove_name, .replied = true, .once = true},
+    [FRAME_MOVE_NAME] = {&tensord__move_name__descriptor, request_move_name, .replied = true, .once = true},
+    [FRAME_TRACE_START] = {&tensord__trace_start__descriptor, request_trace_start, .replied = true},
 };
 
 bool request_counted(unsigned type) {
@@ -468,7 +469,7 @@ static const struct request_row *request_row(const struct connection *connection
     else if (connection->session && role_check(ROLE_ON_DEVICE, header->type, connection->peer.principal.role,
                                                connection->peer.principal.name, fault))
         return NULL;
-    else if (row->answered && header->sequence == 0)
+    else if (row->replied && header->sequence == 0)
         REQUEST_PROTOCOL(fault, "%s needs a sequence number for its reply", frame_type_name(header->type));
     else if (!row->payload && header->payload_bytes > 0)
         REQUEST_PROTOCOL(fault, "%s takes no payload, and %lu bytes came", frame_type_name(header->type),
@@ -478,7 +479,7 @@ static const struct request_row *request_row(const struct connection *connection
     return NULL;
 }
 
-/* One that changes something may be asked again by a client that did not hear the answer. */
+/* A client that did not get the reply may repeat a request that changes something. */
 static int request_once(struct connection *connection, const struct request_row *row, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     struct lease *lease = &connection->lease;
@@ -487,11 +488,11 @@ static int request_once(struct connection *connection, const struct request_row 
     int status;
 
     if (outcome && !outcome->changed)
-        return answer_outcome(connection, outcome);
+        return pending_reply_outcome(connection, outcome);
     if (outcome)
         snprintf(principal, sizeof principal, "%s", (const char *)outcome->frame);
     lease->once = lease->granted;
-    status = outcome ? answer_saved(connection, header->sequence, principal)
+    status = outcome ? pending_reply_saved(connection, header->sequence, principal)
                      : row->handle(connection, header, message, sink, fault);
     connection->lease.once = false;
     return status;
@@ -565,7 +566,7 @@ int request_handle(struct connection *connection, const struct frame_header *hea
         return (int)fault->code;
     /* A Publish that has been put off has copied its message: parsing it again each turn would cost more than the values. */
     if (connection->request.publishing)
-        return request_later(connection, answer_publish_on(connection));
+        return request_later(connection, pending_reply_publish_on(connection));
     if (!unpacked)
         unpacked = request_read(connection, row->descriptor, header, message, fault);
     connection->request.message = NULL;
@@ -578,6 +579,6 @@ int request_handle(struct connection *connection, const struct frame_header *hea
         connection->request.message_at = arena->resets;
     }
     if (status == STATUS_NO_HOST_MEMORY && fault && !fault->code)
-        fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to answer %s", frame_type_name(header->type));
+        fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to reply to %s", frame_type_name(header->type));
     return status;
 }

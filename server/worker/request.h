@@ -10,11 +10,11 @@
 #include "proto/ops/status.h"
 #include "proto/wire/frame.h"
 
-struct answer;
+struct pending_reply;
 struct connection;
 struct request_upload;
 
-/* Where a Batch goes on whose operations were more than its turn had time for. */
+/* Where a Batch continues that had more operations than its turn had time for. */
 struct request_batch {
     bool begun;
     uint64_t first; /* sequence of its first operation, */
@@ -33,7 +33,7 @@ struct request_progress {
      * while the arena has been reset so many times. */
     ProtobufCMessage *message;
     uint64_t message_at;
-    struct answer *publishing; /* to a Publish that was put off; else NULL */
+    struct pending_reply *publishing; /* to a Publish that was put off; else NULL */
 };
 
 /* One frame's message. Where tensor bytes follow, *sink is set to where they belong. */
@@ -41,11 +41,11 @@ int request_handle(struct connection *connection, const struct frame_header *hea
                    uint8_t **sink, struct fault *fault);
 /* The payload of the frame handled last has come. */
 int request_payload(struct connection *connection, const struct frame_header *header, struct fault *fault);
-/* The connection ended, and the session goes on: a chunk that was on its way will come again. */
+/* The socket is lost, and the session stays: a chunk that was coming in will come again. */
 void request_cut(struct connection *connection);
-/* Whether frames of this type count where a session may be resumed: they change something and have no reply. */
+/* Whether frames of this type are counted for a lease: they change something and have no reply. */
 bool request_counted(unsigned type);
-/* The answer to the Hello of a client that speaks up to `version`, for a session that there is. */
+/* Sends Welcome, the reply to Hello, to a client that speaks up to `version`; the session exists. */
 int request_welcome(struct connection *connection, uint32_t version, uint64_t sequence);
-/* Ends the uploads that are under way, before the session does. False: the budget has ended before they have. */
+/* Ends the uploads in progress, before the session ends. False: the budget has ended before all have. */
 bool request_drop_uploads(struct connection *connection);

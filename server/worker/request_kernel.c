@@ -18,8 +18,8 @@ static int request_kernel_allowed(const struct connection *connection, struct fa
 static unsigned request_compiles(const struct connection *connection) {
     unsigned n = 0;
 
-    for (const struct answer *answer = connection->out.pending; answer; answer = answer->next)
-        n += answer->kind == ANSWER_COMPILE;
+    for (const struct pending_reply *pending = connection->out.pending; pending; pending = pending->next)
+        n += pending->kind == PENDING_COMPILE;
     return n;
 }
 
@@ -47,9 +47,9 @@ int request_kernel_compile(struct connection *connection, const struct frame_hea
 
     (void)sink, (void)fault;
     if (request_compile_check(connection, compile, &refused) == STATUS_OK)
-        return answer_compile(connection, header->sequence, compile->kernel, compile->source, compile->name);
-    return answer_fault(connection, FRAME_KERNEL_COMPILED, header->sequence, &refused) ? STATUS_OK
-                                                                                       : STATUS_NO_HOST_MEMORY;
+        return pending_reply_compile(connection, header->sequence, compile->kernel, compile->source, compile->name);
+    return pending_reply_fault(connection, FRAME_KERNEL_COMPILED, header->sequence, &refused) ? STATUS_OK
+                                                                                              : STATUS_NO_HOST_MEMORY;
 }
 
 int request_kernel_release(struct connection *connection, const struct frame_header *header,

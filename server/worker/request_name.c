@@ -13,8 +13,8 @@ enum { REQUEST_NAMES_BYTES = 512 << 10, REQUEST_NAMES_MAX = 16384 }; /* of names
 static int request_done(struct connection *connection, uint64_t sequence, const struct fault *wrong) {
     const Tensord__Done done = TENSORD__DONE__INIT;
     if (!wrong)
-        return answer_message(connection, FRAME_DONE, sequence, &done.base);
-    return answer_fault(connection, FRAME_DONE, sequence, wrong) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
+        return pending_reply_message(connection, FRAME_DONE, sequence, &done.base);
+    return pending_reply_fault(connection, FRAME_DONE, sequence, wrong) ? STATUS_OK : STATUS_NO_HOST_MEMORY;
 }
 
 int request_publish(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
@@ -30,7 +30,7 @@ int request_publish(struct connection *connection, const struct frame_header *he
                   most, publish->n_ids);
         return request_done(connection, header->sequence, &wrong);
     }
-    return request_later(connection, answer_publish(connection, header->sequence, publish));
+    return request_later(connection, pending_reply_publish(connection, header->sequence, publish));
 }
 
 int request_open_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
@@ -47,13 +47,13 @@ int request_open_name(struct connection *connection, const struct frame_header *
     if (status == STATUS_AGAIN)
         return request_later(connection, status);
     if (status)
-        return answer_fault(connection, FRAME_NAME_OPENED, header->sequence, &wrong) ? STATUS_OK
-                                                                                     : STATUS_NO_HOST_MEMORY;
+        return pending_reply_fault(connection, FRAME_NAME_OPENED, header->sequence, &wrong) ? STATUS_OK
+                                                                                            : STATUS_NO_HOST_MEMORY;
     type = held_type(held);
     opened.dtype = type->dtype;
     opened.n_shape = (size_t)type->rank;
     opened.shape = (int64_t *)(uintptr_t)type->shape;
-    return answer_message(connection, FRAME_NAME_OPENED, header->sequence, &opened.base);
+    return pending_reply_message(connection, FRAME_NAME_OPENED, header->sequence, &opened.base);
 }
 
 /* Whose names are meant; others' are for administrators. */
@@ -72,7 +72,7 @@ static int request_owner(const struct connection *connection, const char *words,
 /* Done, when the change is where it has to be. */
 static int request_changed(struct connection *connection, uint64_t sequence, int status, const struct fault *wrong,
                            const char *key) {
-    return status ? request_done(connection, sequence, wrong) : answer_saved(connection, sequence, key);
+    return status ? request_done(connection, sequence, wrong) : pending_reply_saved(connection, sequence, key);
 }
 
 static void request_log_names(const struct connection *connection, const char *event, const char *name,
@@ -201,7 +201,7 @@ static void request_pick_all(struct request_names *picked, const struct names *n
     }
 }
 
-static int request_answer_names(const struct request_names *names, uint64_t sequence) {
+static int request_reply_names(const struct request_names *names, uint64_t sequence) {
     Tensord__NameList list = TENSORD__NAME_LIST__INIT;
     uint8_t *data = names->starved ? NULL : malloc(names->bytes + 1);
     size_t bytes;
@@ -209,7 +209,7 @@ static int request_answer_names(const struct request_names *names, uint64_t sequ
         return STATUS_NO_HOST_MEMORY;
     bytes = tensord__names__pack(&names->list, data);
     list.more = names->more;
-    return answer_data(names->connection, FRAME_NAME_LIST, sequence, &list.base, data, bytes);
+    return pending_reply_data(names->connection, FRAME_NAME_LIST, sequence, &list.base, data, bytes);
 }
 
 static int request_deny_names(struct connection *connection, uint64_t sequence) {
@@ -222,7 +222,7 @@ static int request_deny_names(struct connection *connection, uint64_t sequence) 
     error.code = wrong.code;
     error.message = wrong.message;
     list.error = &error;
-    return answer_message(connection, FRAME_NAME_LIST, sequence, &list.base);
+    return pending_reply_message(connection, FRAME_NAME_LIST, sequence, &list.base);
 }
 
 int request_list_names(struct connection *connection, const struct frame_header *header,
@@ -243,5 +243,5 @@ int request_list_names(struct connection *connection, const struct frame_header 
         request_pick_all(&names, &service->names, request->after_owner, request->after);
     else if (owner)
         request_pick_names(&names, owner, names_after(owner, request->after), false);
-    return request_answer_names(&names, header->sequence);
+    return request_reply_names(&names, header->sequence);
 }

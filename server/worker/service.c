@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/worker/answer.h"
 #include "server/worker/compile.h"
 #include "server/worker/connection.h"
 #include "server/worker/lease.h"
+#include "server/worker/pending_reply.h"
 #include "server/worker/publish.h"
 
 enum {
@@ -290,7 +290,7 @@ static void service_limits(struct channel_limits *limits) {
 int service_init(struct service *service, uv_loop_t *loop, const struct service_options *options, struct fault *fault) {
     const char *debug = getenv("TENSORD_DEBUG");
     *service = (struct service){.loop = loop, .epoch = options->epoch, .limits = options->limits, .options = *options};
-    if (answer_reserve(service) || arena_init(&service->arena, SERVICE_ARENA_BYTES, SERVICE_ARENA_MAX))
+    if (pending_reply_reserve(service) || arena_init(&service->arena, SERVICE_ARENA_BYTES, SERVICE_ARENA_MAX))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read messages into");
     snprintf(service->device, sizeof service->device, "%s", options->device);
     snprintf(service->kind, sizeof service->kind, "%s", options->kind);
@@ -342,7 +342,7 @@ void service_finish(struct service *service) {
     names_finish(&service->names);
     worker_principal_forget_all(service);
     arena_finish(&service->arena);
-    answer_unreserve(service);
+    pending_reply_unreserve(service);
     engine_destroy(service->engine); /* before the handle that its submitter wakes */
     uv_close((uv_handle_t *)&service->async, NULL);
     uv_close((uv_handle_t *)&service->check, NULL);

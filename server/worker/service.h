@@ -24,7 +24,7 @@
 #include "server/worker/trace_feed.h"
 #include "server/worker/worker_principal.h"
 
-struct answer;
+struct pending_reply;
 struct connection;
 struct publish;
 
@@ -86,7 +86,7 @@ struct service {
     struct compile_queue compiles;
     struct trace_feed trace;
     struct names names;
-    struct answer *spare;                /* for an Error frame when there is no memory; NULL while it is in use */
+    struct pending_reply *spare;         /* for an Error frame when there is no memory; NULL while it is in use */
     struct connection *connections;      /* all of them, newest first */
     struct worker_principal *principals; /* those that have connections or named tensors here */
     struct worker_principal_past *pasts; /* those that have left; worker_principal.c */
@@ -134,7 +134,7 @@ void service_mark_more(struct service *service, struct connection *connection);
 /* The connection has ended, and nobody uses it any more: the ends of this turn and of later ones give its memory back.
  */
 void service_mark_ending(struct service *service, struct connection *connection);
-/* The connection still exists: the ends of this turn and of later ones drop the work of its lost socket, or answer its
+/* The connection still exists: the ends of this turn and of later ones drop the work of its lost socket, or reply to its
  * pending requests with the fault that it was given. */
 void service_mark_giving_up(struct service *service, struct connection *connection);
 /* A callback of the loop's own handles calls it before it does work. */
@@ -142,7 +142,7 @@ void service_busy(struct service *service);
 /* Whether this turn has lasted long enough: work that can wait for the next turn should wait. */
 bool service_is_late(const struct service *service);
 
-/* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms and answered; then
+/* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms, and get their replies; then
  * each connection gets an Error STATUS_DRAINING and is closed. */
 void service_drain(struct service *service);
 /* Answers everything pending with `fault` and closes all connections. */

@@ -216,7 +216,7 @@ void state_wait_cancel(struct state_wait *wait) {
 }
 
 /* All who wait for this revision or one before it. What they do may add others. */
-static void state_answer(struct state_owner *disk, uint64_t revision, const struct fault *fault) {
+static void state_reply(struct state_owner *disk, uint64_t revision, const struct fault *fault) {
     for (struct state_wait *wait = disk->waits, *next; wait; wait = next) {
         next = wait->next;
         if (wait->revision > revision)
@@ -321,7 +321,7 @@ static void save_succeeded(struct save *save) {
     }
     save_destroy(save);
     state_let_pass(state, owner);
-    state_answer(disk, revision, NULL);
+    state_reply(disk, revision, NULL);
     names_let_go(&state->service->names);
 }
 
@@ -350,10 +350,10 @@ static void save_failed(struct save *save) {
     }
     save_destroy(save);
     fault_set(&told, STATUS_INTERNAL, "named, but not on the daemon's disk: %.190s", disk->fault);
-    state_answer(disk, revision, &told);
+    state_reply(disk, revision, &told);
     for (struct name_owner *at = names->owners; at; at = at->next) /* what waits for this one is not saved, either */
         if (state_is_behind(at, owner))
-            state_answer(at->disk, UINT64_MAX, &told);
+            state_reply(at->disk, UINT64_MAX, &told);
 }
 
 /* ---- reading ---- */
@@ -646,17 +646,17 @@ static void state_go(struct state *state) {
 }
 
 /* Nothing is saved any more, and nobody shall wait for it. */
-static void state_answer_sealed(struct state *state) {
+static void state_reply_sealed(struct state *state) {
     struct fault fault;
     fault_set(&fault, STATUS_INTERNAL, "named, but not on the daemon's disk: some names there could not be restored");
     for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
         if (owner->disk)
-            state_answer(owner->disk, UINT64_MAX, &fault);
+            state_reply(owner->disk, UINT64_MAX, &fault);
 }
 
 void state_tick(struct state *state) {
     if (state->sealed)
-        state_answer_sealed(state);
+        state_reply_sealed(state);
     state_go(state);
 }
 

@@ -18,7 +18,7 @@ bool throttle_holds(struct connection *connection) {
     const struct limits *limits = &connection->principal->limits;
     uint64_t *refusals = connection->service->refusals, queued;
     if (connection->login == CONNECTION_LOGGING_IN)
-        return true; /* Hello waits for the answer */
+        return true; /* Hello waits for the reply to the login */
     if (!connection->session)
         return false;
     queued = session_queued(connection->session);

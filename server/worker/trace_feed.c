@@ -8,8 +8,8 @@
 #include "engine/session/host.h"
 #include "engine/watch/trace.h"
 #include "server/users/role.h"
-#include "server/worker/answer.h"
 #include "server/worker/connection.h"
+#include "server/worker/pending_reply.h"
 #include "server/worker/worker_principal.h"
 
 enum {
@@ -157,7 +157,7 @@ static void trace_feed_give_up(struct service *service) {
     struct fault fault;
     trace_feed_finish(service);
     fault_set(&fault, STATUS_CANCELLED, "the trace has ended: what was sent of it was not read in time");
-    answer_fault(connection, FRAME_TRACE_DATA, sequence, &fault);
+    pending_reply_fault(connection, FRAME_TRACE_DATA, sequence, &fault);
 }
 
 bool trace_feed_turn(struct service *service) {
@@ -221,7 +221,7 @@ static int trace_feed_make_room(struct service *service, const struct connection
                          service->device, connection->number);
     trace_feed_finish(service);
     fault_set(&ended, STATUS_CANCELLED, "the trace has ended, for an admin began one");
-    answer_fault(connection, FRAME_TRACE_DATA, sequence, &ended);
+    pending_reply_fault(connection, FRAME_TRACE_DATA, sequence, &ended);
     return STATUS_OK;
 }
 

@@ -190,17 +190,17 @@ static void worker_users(struct worker *worker, int fd) {
 
 /* Before its Hello a session has no tensors, but it has its number. */
 static void worker_kill(struct worker *worker, const struct channel_message *message) {
-    struct channel_message answer = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
+    struct channel_message pending = {.type = CHANNEL_KILLED, .kill.session = message->kill.session};
     struct fault fault;
     fault_set(&fault, STATUS_CANCELLED, "session %lu was ended by %s%s%s", message->kill.session, message->kill.by,
               *message->kill.reason ? ": " : "", message->kill.reason);
     for (struct connection *at = worker->service.connections; at; at = at->next)
         if (at->number == message->kill.session && at->state == CONNECTION_OPEN) {
-            answer.kill.found = true;
+            pending.kill.found = true;
             connection_give_up(at, &fault);
             break;
         }
-    worker_tell(worker->channel, &answer);
+    worker_tell(worker->channel, &pending);
 }
 
 /* What the front says of a client that wanted to log in, and may be gone by now. */
@@ -573,7 +573,7 @@ static int worker_finish(struct worker *worker) {
 }
 
 /* The front decides about the end: a terminal's Ctrl-C or a service manager's SIGTERM reaches all processes at once,
- * and a worker that obeyed would leave its clients without answers. */
+ * and a worker that obeyed would leave its clients without replies. */
 static void worker_signals(void) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN);

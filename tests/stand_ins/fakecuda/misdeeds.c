@@ -138,7 +138,7 @@ static void tell(char *log, size_t size) {
 /* ---- answers of its own ---- */
 
 static const struct {
-    struct compile_answer answer;
+    struct compile_reply answer;
     unsigned follow; /* bytes that are sent behind it */
 } lies[] = {
     {{.magic = 1, .status = STATUS_OK, .code_bytes = 8, .symbol_bytes = 1}, 9},
@@ -157,11 +157,11 @@ static const struct {
 
 static void lie(unsigned n) {
     static const char zeros[1 << 19];
-    struct compile_answer answer = lies[n % (sizeof lies / sizeof *lies)].answer;
+    struct compile_reply answer = lies[n % (sizeof lies / sizeof *lies)].answer;
     if (answer.message[255])
         memset(answer.message, 'x', sizeof answer.message);
-    if (write(COMPILE_ANSWER_FD, &answer, sizeof answer) < 0 ||
-        write(COMPILE_ANSWER_FD, zeros, lies[n % (sizeof lies / sizeof *lies)].follow) < 0)
+    if (write(COMPILE_REPLY_FD, &answer, sizeof answer) < 0 ||
+        write(COMPILE_REPLY_FD, zeros, lies[n % (sizeof lies / sizeof *lies)].follow) < 0)
         _exit(1);
     _exit(0);
 }
