@@ -8,44 +8,7 @@
 
 enum {
     ORDER_INLINE_NS = 50 * 1000, /* estimated work that the owner does itself rather than switch threads */
-    ORDER_CHUNKS_KEPT = 64,
 };
-
-/* ---- the device's failure ---- */
-
-/* With the lock held; the first one stays. */
-static void order_break(struct order *order, const struct fault *fault, bool blame) {
-    if (atomic_load(&order->broken))
-        return;
-    order->latched = *fault;
-    if (blame) {
-        flight_blame(&order->flight, &order->latched);
-        stall_blame(order, &order->latched);
-    }
-    atomic_store(&order->broken, true);
-}
-
-void order_latch(struct order *order, const struct fault *fault) {
-    pthread_mutex_lock(&order->lock);
-    order_break(order, fault, true);
-    pthread_mutex_unlock(&order->lock);
-}
-
-void order_fail(struct order *order, const struct fault *fault, bool blame) {
-    pthread_mutex_lock(&order->lock);
-    order_break(order, fault, blame);
-    order_tell(order);
-    pthread_mutex_unlock(&order->lock);
-}
-
-int order_fault(struct order *order, struct fault *fault) {
-    if (!atomic_load(&order->broken))
-        return STATUS_OK;
-    pthread_mutex_lock(&order->lock);
-    int code = fault_set(fault, STATUS_DEVICE_LOST, "the device failed: %s", order->latched.message);
-    pthread_mutex_unlock(&order->lock);
-    return code;
-}
 
 /* ---- life ---- */
 
@@ -218,51 +181,6 @@ void order_await(struct order *order) {
     while (!order->signalled && !order->polled && !atomic_load(&order->broken))
         pthread_cond_wait(&order->progress, &order->lock);
     pthread_mutex_unlock(&order->lock);
-}
-
-void order_trim_workspaces(struct order *order) {
-    const struct device_async *async = order->device->vtable->async;
-    if (!async || !async->trim)
-        return;
-    pthread_mutex_lock(&order->lock);
-    order->trim_due = true;
-    pthread_cond_signal(&order->work);
-    pthread_mutex_unlock(&order->lock);
-}
-
-/* ---- chunks ---- */
-
-struct stream_chunk *order_chunk_take(struct order *order) {
-    if (!order->chunks_own) {
-        pthread_mutex_lock(&order->lock);
-        order->chunks_own = order->chunks;
-        order->chunks = NULL;
-        order->chunks_count = 0;
-        pthread_mutex_unlock(&order->lock);
-    }
-    struct stream_chunk *chunk = order->chunks_own;
-    if (chunk)
-        order->chunks_own = chunk->next;
-    else
-        chunk = malloc(sizeof *chunk);
-    return chunk;
-}
-
-void order_return_chunks(struct order *order, struct stream_chunk *chunks) {
-    while (chunks) {
-        struct stream_chunk *next = chunks->next;
-        if (order->device->vtable->async && atomic_load(&order->broken)) {
-            chunks->next = order->chunks_lost;
-            order->chunks_lost = chunks;
-        } else if (order->chunks_count < ORDER_CHUNKS_KEPT) {
-            chunks->next = order->chunks;
-            order->chunks = chunks;
-            order->chunks_count++;
-        } else {
-            free(chunks);
-        }
-        chunks = next;
-    }
 }
 
 /* ---- the device's time ---- */

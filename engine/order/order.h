@@ -90,7 +90,7 @@ struct order {
     _Atomic uint64_t pieces; /* grows while a launch runs that is done in pieces */
 };
 
-/* ---- life (order.c) ---- */
+/* ---- life ---- */
 
 /* Starts the threads; `order` is zeroed. An errno where that fails. Does not take over the device. */
 int order_init(struct order *order, struct device *device, void (*wake)(void *owner), void *owner);

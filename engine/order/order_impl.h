@@ -4,18 +4,13 @@
 #include "engine/device/clock.h"
 #include "engine/order/order.h"
 
-/* Owner thread. */
-struct stream_chunk *order_chunk_take(struct order *order);
-
 /* With the lock held: */
 /* Notes that a stream has reached a point that the owner waits for. */
 void order_signal(struct order *order, struct stream *stream);
 /* Wakes the owner, if it has not been told since it polled last. */
 void order_tell(struct order *order);
 /* Takes back chunks that have been used up. */
-void order_return_chunks(struct order *order, struct stream_chunk *chunks);
-/* Adds to the words of a failure what the device is at. */
-void stall_blame(const struct order *order, struct fault *fault);
+void chunks_give(struct order *order, struct stream_chunk *chunks);
 
 /* The owner has found a watched point reached by itself, and has to poll. Takes the lock. */
 void order_signal_self(struct order *order, struct stream *stream);

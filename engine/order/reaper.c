@@ -190,7 +190,7 @@ static struct reaped reaper_look(struct order *order, struct stream *stream) {
 
 /* Books a look, with the lock held. Streams with marks left go back into the list. */
 static void reaper_book(struct order *order, struct stream *stream, const struct reaped *reaped) {
-    order_return_chunks(order, reaped->chunks);
+    chunks_give(order, reaped->chunks);
     if (reaped->signalled)
         order_signal(order, stream);
     if (reaped->signalled || atomic_load(&order->broken))

@@ -37,11 +37,48 @@ bool uses_idle(struct uses *uses) {
     return uses->count == 0;
 }
 
+/* ---- chunks of records ---- */
+
+enum { STREAM_CHUNKS_KEPT = 64 };
+
+static struct stream_chunk *chunk_take(struct order *order) {
+    if (!order->chunks_own) {
+        pthread_mutex_lock(&order->lock);
+        order->chunks_own = order->chunks;
+        order->chunks = NULL;
+        order->chunks_count = 0;
+        pthread_mutex_unlock(&order->lock);
+    }
+    struct stream_chunk *chunk = order->chunks_own;
+    if (chunk)
+        order->chunks_own = chunk->next;
+    else
+        chunk = malloc(sizeof *chunk);
+    return chunk;
+}
+
+void chunks_give(struct order *order, struct stream_chunk *chunks) {
+    while (chunks) {
+        struct stream_chunk *next = chunks->next;
+        if (order->device->vtable->async && atomic_load(&order->broken)) {
+            chunks->next = order->chunks_lost;
+            order->chunks_lost = chunks;
+        } else if (order->chunks_count < STREAM_CHUNKS_KEPT) {
+            chunks->next = order->chunks;
+            order->chunks = chunks;
+            order->chunks_count++;
+        } else {
+            free(chunks);
+        }
+        chunks = next;
+    }
+}
+
 /* ---- records ---- */
 
 /* Moves the tail to a fresh chunk. The old one keeps room for the record that says so. */
 static int stream_grow(struct stream *stream) {
-    struct stream_chunk *chunk = order_chunk_take(stream->order);
+    struct stream_chunk *chunk = chunk_take(stream->order);
     if (!chunk)
         return STATUS_NO_HOST_MEMORY;
     if (stream->tail) {

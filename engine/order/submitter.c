@@ -419,7 +419,7 @@ static void submitter_book(struct order *order, struct stream *stream, struct ru
                            const struct turn *turn) {
     order->run_weight -= turn->weight;
     turns_end(&order->run, share, turn->moved || turn->left ? submitter_turn_cost(order, stream, turn) : 0);
-    order_return_chunks(order, turn->chunks);
+    chunks_give(order, turn->chunks);
     submitter_book_time(order, stream, turn);
     if (turn->mark.number)
         reaper_take(order, stream, turn->mark);

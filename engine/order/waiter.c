@@ -1,4 +1,5 @@
 /* Callbacks at points of streams. */
+#include "engine/device/device_impl.h"
 #include "engine/order/order_impl.h"
 
 enum {
@@ -154,4 +155,16 @@ void order_call_back(struct order *order) {
         for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
             while (!stream_call_back(stream))
                 continue; /* the sessions end now, and with them what the budget is for */
+}
+
+/* ---- who is told ---- */
+
+void order_trim_workspaces(struct order *order) {
+    const struct device_async *async = order->device->vtable->async;
+    if (!async || !async->trim)
+        return;
+    pthread_mutex_lock(&order->lock);
+    order->trim_due = true;
+    pthread_cond_signal(&order->work);
+    pthread_mutex_unlock(&order->lock);
 }

@@ -155,6 +155,11 @@ struct failure *session_failure(struct session *session, const struct fault *fau
 /* An operation has been enqueued: it is done with the last record that it has put on `stream` since number `before`, or
  * is done now, where there is none, or no stream. */
 void session_end_operation(struct session *session, struct stream *stream, uint64_t before);
+/* session_stream.c */
+/* Operations of this session that have run there. */
+static inline uint64_t stream_done(const struct stream *stream) {
+    return atomic_load_explicit(&stream->ops_done, memory_order_relaxed) - stream->ops_before;
+}
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
 /* NULL out of memory. */
 struct stream *session_transfer_stream(struct session *session, enum transfer transfer);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/memory/tenant.h"
 #include "engine/session/host.h"
 #include "engine/session/session_impl.h"
 
@@ -12,6 +13,28 @@ enum { HOST_TAINT = sizeof(struct taint) + sizeof(struct check) + sizeof(struct 
 
 struct tensor *session_tensor(struct session *session, uint64_t id) {
     return tensor_table_find(&session->tensors, id);
+}
+
+/* ---- requests that are put off ---- */
+
+bool session_memory_comes(const struct session *session, int code) {
+    if (code == STATUS_AGAIN)
+        return true;
+    if (!session->sessions->ending)
+        return false;
+    return code == STATUS_OUT_OF_MEMORY || (code == STATUS_LIMIT && tenant_ending(session->ledger.tenant));
+}
+
+bool session_put_off(struct session *session, int code) {
+    struct ledger *ledger = &session->ledger;
+    ledger->search.on = ledger->search.on && code == STATUS_AGAIN;
+    if (__builtin_expect(code == STATUS_OK, 1))
+        return false;
+    bool comes = session_memory_comes(session, code);
+    if (comes)
+        ledger_pardon(ledger);
+    ledger_begin(ledger);
+    return comes;
 }
 
 /* ---- ids that were not bound ---- */
