@@ -15,7 +15,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
     int error = order_init(&engine->order, device, options->wake, options->owner);
     if (error)
         return error;
-    memory_init(&engine->memory, &engine->order, options->staging_total, options->held_up, options->owner);
+    memory_init(&engine->memory, &engine->order, options->staging_total, options->blocks, options->owner);
     sessions_init(&engine->sessions, &engine->order, &engine->memory, kernel_session_ended);
     engine->kernels.order = &engine->order;
     return 0;
@@ -124,7 +124,7 @@ static void engine_stats_staging(struct engine *engine, struct engine_stats *sta
     bool pinned = engine->device->vtable->host_reserve;
     stats->staging_total = staging->pool.total;
     stats->staging_reserved = staging->pool.reserved;
-    stats->staging_held = staging->held;
+    stats->staging_held = staging->used;
     for (const struct staging_wait *wait = staging->waits; wait; wait = wait->next)
         stats->staging_waiting++;
     stats->pinnings = pinned ? staging->pool.reservations + reports_reservations(&engine->order.reports) : 0;

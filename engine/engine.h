@@ -25,7 +25,7 @@ struct engine_options {
     void (*wake)(void *owner);
     /* Called by the owner thread before and after a call of the device that may take as long as its work: CUDA gives
      * memory back when everything has run. May be NULL. */
-    void (*held_up)(void *owner, bool begins);
+    void (*blocks)(void *owner, bool begins);
     void *owner;
     /* Bytes of host memory for what is on its way to and from the device; 0: 1 GiB. What does not fit waits. */
     uint64_t staging_total;

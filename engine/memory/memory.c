@@ -13,19 +13,19 @@ static void memory_lost(void *owner, const struct fault *fault) {
     order_fail(memory->order, fault, true);
 }
 
-static void memory_held_up(void *owner, bool begins) {
+static void memory_blocks(void *owner, bool begins) {
     struct memory *memory = owner;
-    if (memory->held_up)
-        memory->held_up(memory->owner, begins);
+    if (memory->blocks)
+        memory->blocks(memory->owner, begins);
 }
 
-void memory_init(struct memory *memory, struct order *order, uint64_t staging,
-                 void (*held_up)(void *owner, bool begins), void *owner) {
-    *memory = (struct memory){.order = order, .held_up = held_up, .owner = owner};
+void memory_init(struct memory *memory, struct order *order, uint64_t staging, void (*blocks)(void *owner, bool begins),
+                 void *owner) {
+    *memory = (struct memory){.order = order, .blocks = blocks, .owner = owner};
     pool_init(&memory->pool, order->device);
     staging_init(memory, order->device, staging ? staging : MEMORY_STAGING_BYTES);
     memory->pool.lost = memory->staging.pool.lost = memory_lost;
-    memory->pool.held_up = memory->staging.pool.held_up = memory_held_up;
+    memory->pool.blocks = memory->staging.pool.blocks = memory_blocks;
     memory->pool.owner = memory->staging.pool.owner = memory;
 }
 

@@ -7,7 +7,7 @@
 
 struct memory {
     struct order *order;
-    void (*held_up)(void *owner, bool begins); /* as in struct pool */
+    void (*blocks)(void *owner, bool begins); /* as in struct pool */
     void *owner;
     struct pool pool;
     struct staging staging;
@@ -18,9 +18,9 @@ struct memory {
     bool trim_more;      /* at rest, and more than one call's share is to be given back to the device */
 };
 
-/* `held_up` and `owner` as in struct pool; `staging` of 0: the usual size. */
-void memory_init(struct memory *memory, struct order *order, uint64_t staging,
-                 void (*held_up)(void *owner, bool begins), void *owner);
+/* `blocks` and `owner` as in struct pool; `staging` of 0: the usual size. */
+void memory_init(struct memory *memory, struct order *order, uint64_t staging, void (*blocks)(void *owner, bool begins),
+                 void *owner);
 /* No ledger is left, and nothing runs any more. */
 void memory_finish(struct memory *memory);
 /* Nobody uses any: most of what is reserved goes back to the device, some at a time: memory->trim_more where that is

@@ -419,8 +419,8 @@ static size_t pool_segment_bytes(const struct pool *pool, size_t bytes) {
 }
 
 static void pool_hold_up(const struct pool *pool, bool begins) {
-    if (pool->held_up)
-        pool->held_up(pool->owner, begins);
+    if (pool->blocks)
+        pool->blocks(pool->owner, begins);
 }
 
 /* A device may be found to have failed here first, with nothing queued there to say so later. */

@@ -110,7 +110,7 @@ struct pool {
     int (*reserve)(struct device *device, size_t bytes, void **segment, struct fault *fault);
     void (*release)(struct device *device, void *segment, size_t bytes);
     void (*lost)(void *owner, const struct fault *fault); /* reserve found the device failed for good; may be NULL */
-    void (*held_up)(void *owner, bool begins);            /* around reserve and release, which may wait; may be NULL */
+    void (*blocks)(void *owner, bool begins);             /* around reserve and release, which may wait; may be NULL */
     void *owner;                                          /* for these two */
     uint64_t total;                                       /* bytes it may reserve */
     uint64_t reserved;                                    /* taken from the device */

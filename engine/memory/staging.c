@@ -34,19 +34,19 @@ void staging_init(struct memory *memory, struct device *device, uint64_t total) 
 /* ---- accounts ---- */
 
 static void account_charge(struct staging *staging, struct staging_account *account, uint64_t bytes) {
-    staging->active += account->held == 0 && !account->modest;
-    account->held += bytes;
-    staging->held += bytes;
+    staging->active += account->bytes == 0 && !account->modest;
+    account->bytes += bytes;
+    staging->used += bytes;
     if (account->tenant)
         account->tenant->staging += bytes;
 }
 
 static void account_discharge(struct staging *staging, struct staging_account *account, uint64_t bytes) {
-    account->held -= bytes;
-    staging->held -= bytes;
+    account->bytes -= bytes;
+    staging->used -= bytes;
     if (account->tenant)
         account->tenant->staging -= bytes;
-    staging->active -= account->held == 0 && !account->modest;
+    staging->active -= account->bytes == 0 && !account->modest;
     staging->moved = true;
 }
 
@@ -90,10 +90,10 @@ static bool account_tenant_may(const struct staging_account *account, uint64_t b
 static bool account_may(const struct memory *memory, const struct staging_account *account, uint64_t bytes,
                         bool first) {
     const struct staging *staging = &memory->staging;
-    uint64_t total = staging->pool.total, left = total - staging->held;
+    uint64_t total = staging->pool.total, left = total - staging->used;
     if (bytes > left)
         return false;
-    if (account->held == 0 && !account->modest)
+    if (account->bytes == 0 && !account->modest)
         return true;
     if (!first && !account_tenant_may(account, bytes))
         return false;
@@ -101,7 +101,7 @@ static bool account_may(const struct memory *memory, const struct staging_accoun
     uint64_t share = total / STAGING_SHARES > least ? total / STAGING_SHARES : least;
     uint64_t waiting = (uint64_t)memory->n_ledgers * (STAGING_WAYS - 1) - staging->active;
     uint64_t reserve = waiting * STAGING_PIECE + total / STAGING_SPARE;
-    return (first || account->held + bytes <= share) && left - bytes >= reserve;
+    return (first || account->bytes + bytes <= share) && left - bytes >= reserve;
 }
 
 /* ---- taking ---- */
@@ -172,7 +172,7 @@ static void staging_grant(struct memory *memory) {
         if (account->refused == staging->looks && !wait->first && !broken)
             continue;
         wait->granted = broken ? NULL : staging_try(wait->ledger, wait->way, wait->bytes, wait->first);
-        if (wait->granted || broken || (staging->held == 0 && !staging->moved))
+        if (wait->granted || broken || (staging->used == 0 && !staging->moved))
             wait_answer(staging, wait);
         else
             account->refused = staging->looks; /* and with it all that are behind it in the account */
@@ -184,7 +184,7 @@ static int staging_refuse(const struct staging *staging, size_t bytes, struct fa
     return fault_set(fault, STATUS_NO_HOST_MEMORY,
                      "no %zu bytes of staging memory: of %" PRIu64 ", %" PRIu64 " are reserved and %" PRIu64
                      " on their way",
-                     bytes, staging->pool.total, staging->pool.reserved, staging->held);
+                     bytes, staging->pool.total, staging->pool.reserved, staging->used);
 }
 
 static void account_arm(struct memory *memory, struct staging_account *account);
@@ -223,7 +223,7 @@ int staging_take(struct ledger *ledger, enum staging_way way, size_t bytes, stru
     }
     if (!wait || wait->previous)
         return STATUS_AGAIN;
-    if (staging->held == 0 && !staging->moved) /* nobody will give anything back: the host has no more */
+    if (staging->used == 0 && !staging->moved) /* nobody will give anything back: the host has no more */
         return staging_refuse(staging, bytes, fault);
     wait->ledger = ledger;
     wait->way = way;
@@ -282,10 +282,10 @@ static void account_leave(struct memory *memory, struct staging_account *account
     waiter_cancel(&account->waiter);
     if (account->flights)
         account_append(orphans, account->flights, account->flights_last);
-    orphans->held += account->held;
-    memory->staging.active -= account->held > 0 && !account->modest;
+    orphans->bytes += account->bytes;
+    memory->staging.active -= account->bytes > 0 && !account->modest;
     if (account->tenant)
-        account->tenant->staging -= account->held;
+        account->tenant->staging -= account->bytes;
     *account = (struct staging_account){.memory = memory};
     if (memory->staging.waits)
         account_arm(memory, orphans);

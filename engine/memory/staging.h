@@ -5,16 +5,16 @@
  * nothing may take whatever is left. One that holds something may have more, up to its share, as long as a piece is left
  * for each account that holds nothing, and a quarter of all for sessions to come. So clients that never read their
  * fetches, or never send the rest of a chunk, hold up nobody, as long as there are four pieces for each session; a piece
- * is a mebibyte, which is what transfers use. Memory counts as held until the device has done with it, too. Those
+ * is a mebibyte, which is what transfers use. Memory counts until the device has done with it, too. Those
  * who wait are served in their order, and always before those who come later in the same account: a transfer's parts
  * are needed in their order.
  *
  * Sessions that belong to a tenant may hold no more together than its limit, where it has one. That too holds for what
  * an account takes beyond its first piece only.
  *
- * No circle of those who wait. What is held for a client's chunks is released by work that may wait for another device's
+ * No circle of those who wait. What a client's chunks take is released by work that may wait for another device's
  * bytes (STAGING_LINK), and these again by work that waits for others of that kind: so each such copy may have a first
- * piece beyond its account's share. Parts (STAGING_OUT) are held by readers alone. What is held for work that is
+ * piece beyond its account's share. Parts (STAGING_OUT) wait for readers alone. What is taken for work that is
  * still to come (STAGING_EARLY) is in an account of its own, for which nobody waits.
  *
  * Owner thread. */
@@ -35,7 +35,7 @@ struct staging_flight {
 };
 
 struct staging_account {
-    uint64_t held;         /* bytes, those in flight included */
+    uint64_t bytes;        /* those in flight included */
     unsigned waiting;      /* waits in the queue, */
     unsigned answered;     /* and those that are to be told */
     uint64_t refused;      /* number of the last look in which one of them got nothing */
@@ -49,7 +49,7 @@ struct staging_account {
 struct staging {
     struct pool pool;
     struct pool_search search; /* for whoever asks */
-    uint64_t held;             /* by all accounts */
+    uint64_t used;             /* bytes, by all accounts */
     unsigned active;           /* accounts that hold something, the modest ones apart */
     bool moved; /* something was given back since a look at those who wait began, or it found no end in the pool */
     uint64_t looks, looked_ns;

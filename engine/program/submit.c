@@ -132,15 +132,15 @@ enum { SUBMIT_FEW = 8 }; /* inputs, for which there is room on the stack */
 /* With room for more of them. */
 static __attribute__((noinline)) int submit_many(struct binding *binding, struct cause *cause) {
     unsigned n = binding->request->n_inputs;
-    void **room = malloc(2 * (size_t)n * sizeof *room);
-    if (!room) {
+    void **arrays = malloc(2 * (size_t)n * sizeof *arrays);
+    if (!arrays) {
         session_end_operation(binding->session, NULL, 0);
         return fault_set(&binding->fault, STATUS_NO_HOST_MEMORY, "no host memory for %u inputs", n);
     }
-    binding->inputs = (struct tensor **)room;
-    binding->types = (const struct tensor_type **)(room + n);
+    binding->inputs = (struct tensor **)arrays;
+    binding->types = (const struct tensor_type **)(arrays + n);
     int code = submit_operation(binding, cause);
-    free(room);
+    free(arrays);
     return code;
 }
 

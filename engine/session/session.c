@@ -132,14 +132,14 @@ static bool session_drop_landings(struct session *session) {
 static bool session_drop_tensors(struct session *session) {
     struct budget *budget = &session->order->budget;
     struct tensor_table *table = &session->tensors;
-    size_t places = tensor_table_places(table);
-    while (session->ended < places) {
-        struct tensor *tensor = tensor_table_place(table, session->ended++);
+    size_t slots = tensor_table_slots(table);
+    while (session->ended < slots) {
+        struct tensor *tensor = tensor_table_slot(table, session->ended++);
         if (tensor)
             tensor_unref(session, tensor);
         bool due = tensor || session->ended % SESSION_SLOTS == 0;
         if (due && budget_spent(budget, tensor ? SESSION_TENSOR_STEPS : SESSION_SLOT_STEPS))
-            return session->ended == places;
+            return session->ended == slots;
     }
     return true;
 }
@@ -172,7 +172,7 @@ void session_destroy(struct session *session) {
     if (!session)
         return;
     struct sessions *sessions = session->sessions;
-    session_notify_room(session, 0, NULL, NULL);
+    session_notify_drained(session, 0, NULL, NULL);
     pending_drop_all(session);
     session_cancel_streams(session); /* first, so that nothing runs that an upload's end sets free */
     upload_cancel_streams(session);

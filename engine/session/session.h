@@ -45,8 +45,8 @@ struct upload {
     /* Set by an owner that can wait for staging memory, after session_upload(): called once, from engine_poll(), after
      * upload_chunk() has left `later` set; then the owner makes the same call again. NULL: what has no memory at once
      * fails. */
-    void (*room)(struct upload *upload);
-    bool later; /* upload_chunk() has no memory now: the owner waits for `room`, and receives nothing meanwhile */
+    void (*ready)(struct upload *upload);
+    bool later; /* upload_chunk() has no memory now: the owner waits for `ready`, and receives nothing meanwhile */
     /* private to the engine */
     struct session *session;
     struct tensor *tensor;
@@ -152,5 +152,5 @@ struct session_stats {
 void session_stats(struct session *session, struct session_stats *stats);
 /* Operations enqueued and not yet run, cheap enough to ask after every batch. */
 uint64_t session_queued(const struct session *session);
-/* Calls `room` (from engine_poll) once, when session_queued() has fallen to `low` or below. NULL takes it back. */
-void session_notify_room(struct session *session, uint64_t low, void (*room)(void *owner), void *owner);
+/* Calls `drained` (from engine_poll) once, when session_queued() has fallen to `low` or below. NULL takes it back. */
+void session_notify_drained(struct session *session, uint64_t low, void (*drained)(void *owner), void *owner);

@@ -122,14 +122,14 @@ static void drain_destroy(struct session *session) {
 static void drain_reached(struct waiter *waiter) {
     struct session *session = ((struct drain_point *)waiter)->session;
     struct drain *drain = session->drain;
-    void (*told)(void *) = drain->told;
+    void (*drained)(void *) = drain->drained;
     void *owner = drain->owner;
     if (session_queued(session) > drain->low) {
-        session_notify_room(session, drain->low, told, owner);
+        session_notify_drained(session, drain->low, drained, owner);
         return;
     }
     drain_destroy(session);
-    told(owner);
+    drained(owner);
 }
 
 static struct stream *drain_stream(struct session *session, uint32_t i) {
@@ -148,13 +148,13 @@ static void drain_watch(struct session *session, struct drain *drain, uint32_t i
     waiter_begin(&drain->points[i].waiter, stream, number, drain_reached);
 }
 
-void session_notify_room(struct session *session, uint64_t low, void (*told)(void *owner), void *owner) {
+void session_notify_drained(struct session *session, uint64_t low, void (*drained)(void *owner), void *owner) {
     drain_destroy(session);
     uint32_t streams = session->n_streams + 1;
-    struct drain *drain = told ? calloc(1, sizeof *drain + streams * sizeof *drain->points) : NULL;
+    struct drain *drain = drained ? calloc(1, sizeof *drain + streams * sizeof *drain->points) : NULL;
     if (!drain) /* out of memory the owner may be told late: it looks again when anything else wakes it */
         return;
-    *drain = (struct drain){.told = told, .owner = owner, .low = low, .n_points = streams};
+    *drain = (struct drain){.drained = drained, .owner = owner, .low = low, .n_points = streams};
     session->drain = drain;
     uint64_t queued = session_queued(session);
     uint64_t share = queued > low ? (queued - low + streams - 1) / streams : 0;

@@ -158,7 +158,7 @@ int session_upload(struct session *session, const struct upload_request *request
 
 static void upload_ready(struct staging_wait *wait) {
     struct upload *upload = (struct upload *)((char *)wait - offsetof(struct upload, wait));
-    upload->room(upload);
+    upload->ready(upload);
 }
 
 uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
@@ -172,10 +172,10 @@ uint8_t *upload_chunk(struct upload *upload, int64_t offset, int64_t bytes) {
     upload->wait.ready = upload_ready;
     upload->wait.first = upload->outside && (!upload->copied || point_reached(upload->stream, upload->copied));
     int code = staging_take(&upload->session->ledger, upload_way(upload), (size_t)bytes,
-                            upload->room ? &upload->wait : NULL, &upload->chunk, &upload->fault);
-    if (code == STATUS_AGAIN && !upload->room)
+                            upload->ready ? &upload->wait : NULL, &upload->chunk, &upload->fault);
+    if (code == STATUS_AGAIN && !upload->ready)
         fault_set(&upload->fault, STATUS_NO_HOST_MEMORY, "no %lld bytes of staging memory now", (long long)bytes);
-    upload->later = code == STATUS_AGAIN && upload->room;
+    upload->later = code == STATUS_AGAIN && upload->ready;
     if (code != STATUS_OK)
         return NULL;
     upload->chunk_offset = offset;

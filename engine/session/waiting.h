@@ -25,7 +25,7 @@ struct pending {
 /* An owner that wants to be told when the queue has drained. One point is watched on each stream: at least one of them
  * is reached by the time that the sum is low enough, and then the sum is looked at again. */
 struct drain {
-    void (*told)(void *owner);
+    void (*drained)(void *owner);
     void *owner;
     uint64_t low;
     uint32_t n_points;

@@ -162,28 +162,28 @@ __attribute__((noinline)) static int plan_ask(struct stream *stream, const struc
     return bytes ? plan_workspace(stream, plan, bytes, workspace, fault) : code;
 }
 
-static int64_t *launch_attributes(struct op_attributes *attributes, int64_t *room, const struct op_attributes *given) {
+static int64_t *launch_attributes(struct op_attributes *attributes, int64_t *at, const struct op_attributes *given) {
     *attributes = (struct op_attributes){.n_ints = given->n_ints, .n_floats = given->n_floats};
     if (__builtin_expect(given->n_ints != 0, 0)) {
-        attributes->ints = memcpy(room, given->ints, given->n_ints * sizeof *room);
-        room += given->n_ints;
+        attributes->ints = memcpy(at, given->ints, given->n_ints * sizeof *at);
+        at += given->n_ints;
     }
     if (__builtin_expect(given->n_floats != 0, 0)) {
-        attributes->floats = memcpy(room, given->floats, given->n_floats * sizeof(double));
-        room += given->n_floats;
+        attributes->floats = memcpy(at, given->floats, given->n_floats * sizeof(double));
+        at += given->n_floats;
     }
-    return room;
+    return at;
 }
 
-static int64_t *launch_operand(struct operand *operand, int64_t *room, const struct view *view) {
-    size_t bytes = (size_t)view->rank * sizeof *room;
+static int64_t *launch_operand(struct operand *operand, int64_t *at, const struct view *view) {
+    size_t bytes = (size_t)view->rank * sizeof *at;
     operand->data = view->data;
     operand->dtype = (uint8_t)view->dtype;
     operand->as = (uint8_t)view->as;
     operand->rank = (uint8_t)view->rank;
-    operand->shape = memcpy(room, view->shape, bytes);
-    operand->strides = memcpy(room + view->rank, view->strides, bytes);
-    return room + 2 * view->rank;
+    operand->shape = memcpy(at, view->shape, bytes);
+    operand->strides = memcpy(at + view->rank, view->strides, bytes);
+    return at + 2 * view->rank;
 }
 
 /* Behind the launch, where the stream says that its operation has a label. */
@@ -237,13 +237,13 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     launch->tf32 = plan->tf32;
     launch->report = plan->report ? plan->report : stream->report;
     launch->workspace = workspace ? workspace->data : NULL;
-    int64_t *room = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
-    room = launch_attributes(&launch->attributes, room, &plan->attributes);
-    room = launch_operand(&launch->output, room, plan->out);
+    int64_t *at = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
+    at = launch_attributes(&launch->attributes, at, &plan->attributes);
+    at = launch_operand(&launch->output, at, plan->out);
     for (unsigned i = 0; i < plan->n_inputs; i++)
-        room = launch_operand(&launch->inputs[i], room, plan->inputs[i]);
+        at = launch_operand(&launch->inputs[i], at, plan->inputs[i]);
     for (unsigned i = 0; i < plan->further; i++)
-        room = launch_operand(&launch->inputs[plan->n_inputs + i], room, plan->outputs[i]);
+        at = launch_operand(&launch->inputs[plan->n_inputs + i], at, plan->outputs[i]);
     record_use(stream, plan->out->storage);
     for (unsigned i = 0; i < plan->n_inputs; i++)
         record_use(stream, plan->inputs[i]->storage);

@@ -121,11 +121,11 @@ struct tensor *tensor_table_remove(struct tensor_table *table, uint64_t id) {
     return removed;
 }
 
-size_t tensor_table_places(const struct tensor_table *table) {
+size_t tensor_table_slots(const struct tensor_table *table) {
     return table->slots.capacity + table->old.capacity;
 }
 
-struct tensor *tensor_table_place(const struct tensor_table *table, size_t place) {
+struct tensor *tensor_table_slot(const struct tensor_table *table, size_t slot) {
     size_t capacity = table->slots.capacity;
-    return place < capacity ? table->slots.at[place] : table->old.at[place - capacity];
+    return slot < capacity ? table->slots.at[slot] : table->old.at[slot - capacity];
 }

@@ -47,6 +47,6 @@ int tensor_table_reserve(struct tensor_table *table);
 void tensor_table_insert(struct tensor_table *table, struct tensor *tensor);
 struct tensor *tensor_table_find(const struct tensor_table *table, uint64_t id);
 struct tensor *tensor_table_remove(struct tensor_table *table, uint64_t id);
-/* All of them, by places from 0 on; NULL where a place is empty. */
-size_t tensor_table_places(const struct tensor_table *table);
-struct tensor *tensor_table_place(const struct tensor_table *table, size_t place);
+/* All of them, by slots from 0 on; NULL where a slot is empty. */
+size_t tensor_table_slots(const struct tensor_table *table);
+struct tensor *tensor_table_slot(const struct tensor_table *table, size_t slot);

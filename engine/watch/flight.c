@@ -44,9 +44,9 @@ void flight_blame(struct flight *flight, struct fault *fault) {
         const struct flight_entry *entry = &flight->entries[i];
         if (!flight_flies(entry) || flight_named(flight, i, entry->name))
             continue;
-        size_t room = sizeof fault->message - used;
-        int written = snprintf(fault->message + used, room, "%s%s", before, entry->name);
-        if (written < 0 || (size_t)written >= room) {
+        size_t left = sizeof fault->message - used;
+        int written = snprintf(fault->message + used, left, "%s%s", before, entry->name);
+        if (written < 0 || (size_t)written >= left) {
             fault->message[used] = 0; /* not half a name */
             break;
         }

@@ -26,7 +26,7 @@ struct trace_event {
 
 struct trace;
 
-/* Of what one account of turns runs alone (`share`: struct run_share, which must be there until the trace is stopped; NULL: of
+/* Of what one share of the turns runs alone (struct run_share, which must be there until the trace is stopped; NULL: of
  * all); and of the session with this number alone, unless it is 0. STATUS_UNSUPPORTED where the device cannot tell the
  * time; STATUS_NO_HOST_MEMORY. */
 int trace_start(struct trace *trace, const void *share, uint64_t session, struct fault *fault);

@@ -22,7 +22,7 @@ static void connection_end_session(struct connection *connection) {
     compile_abandon(connection);
     session_stats(connection->session, &stats);
     work = work_done_of(&stats);
-    session_notify_room(connection->session, 0, NULL, NULL);
+    session_notify_drained(connection->session, 0, NULL, NULL);
     worker_principal_close_session(connection, &work);
     connection->service->sessions--;
     log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_close", "session",

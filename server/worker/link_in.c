@@ -366,7 +366,7 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
         return status == STATUS_AGAIN ? STATUS_AGAIN : STATUS_OK;
     }
     copy->connection = connection;
-    copy->upload.room = copy_in_room;
+    copy->upload.ready = copy_in_room;
     snprintf(copy->source, sizeof copy->source, "%s", source);
     copy->deadline_ms =
         link_in_deadline(service, connection->lease.granted ? connection->principal->limits.session_lease : 0);

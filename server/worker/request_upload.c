@@ -68,7 +68,7 @@ static bool request_upload_bind(struct connection *connection, const Tensord__Up
         return false;
     connection->operations++;
     upload->bound = status == STATUS_OK;
-    upload->upload.room = request_upload_room;
+    upload->upload.ready = request_upload_room;
     if (bad.code) {
         cause_set(&cause, &bad);
         request_upload_end(upload, &cause);

@@ -83,7 +83,7 @@ static int restore_tensor(struct state *state, struct session *session, uint64_t
         state->turn(state->owner, false);
     if (bound != STATUS_OK)
         return STATUS_OK;
-    restore.upload.room = restore_room;
+    restore.upload.ready = restore_room;
     int code = restore_bytes(state, &restore, fd, from, type, fault);
     if (code != STATUS_OK)
         cause_set(&cause, fault);

@@ -25,7 +25,7 @@ bool throttle_holds(struct connection *connection) {
     if (!connection->hold.room && queued > limits->session_operations) {
         connection->hold.room = true;
         refusals[REFUSAL_SESSION_OPERATIONS]++;
-        session_notify_room(connection->session, limits->session_operations / 2, throttle_on_room, connection);
+        session_notify_drained(connection->session, limits->session_operations / 2, throttle_on_room, connection);
     }
     if (!connection->hold.output && connection->out.cost > limits->session_out_bytes) {
         connection->hold.output = true;

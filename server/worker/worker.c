@@ -494,7 +494,7 @@ static int worker_open(struct worker *worker, const struct channel_start *start,
     };
     struct engine_options engine_options = {
         .wake = service_wake,
-        .held_up = worker_on_held_up,
+        .blocks = worker_on_held_up,
         .owner = &worker->service,
         .staging_total = start->staging_total,
     };

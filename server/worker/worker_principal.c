@@ -275,7 +275,7 @@ static void worker_principal_wait(struct connection *connection, struct connecti
     principal->waiting += !connection->hold.principal;
     connection->hold.principal = true;
     if (!fullest->hold.room)
-        session_notify_room(fullest->session, fullest->hold.operations / 2, worker_principal_on_room, fullest);
+        session_notify_drained(fullest->session, fullest->hold.operations / 2, worker_principal_on_room, fullest);
 }
 
 bool worker_principal_over(struct connection *connection, uint64_t queued) {

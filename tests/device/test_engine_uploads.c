@@ -327,14 +327,14 @@ Test(waits, room_is_told_once) {
     int calls = 0;
     suite_open(&suite, 6);
     deep_queue(&suite, 1000);
-    session_notify_room(suite.session, 10, room_came, &calls);
+    session_notify_drained(suite.session, 10, room_came, &calls);
     suite_sync(&suite);
     for (int i = 0; i < 100 && !calls; i++)
         engine_poll(suite.engine);
     cr_assert_eq(calls, 1);
     deep_queue(&suite, 1000);
-    session_notify_room(suite.session, 10, room_came, &calls);
-    session_notify_room(suite.session, 0, NULL, NULL);
+    session_notify_drained(suite.session, 10, room_came, &calls);
+    session_notify_drained(suite.session, 0, NULL, NULL);
     suite_sync(&suite);
     engine_poll(suite.engine);
     cr_assert_eq(calls, 1, "it was taken back");

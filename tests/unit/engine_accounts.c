@@ -9,10 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/session/host.h"
 #include "engine/engine_impl.h"
 #include "engine/memory/tenant.h"
 #include "engine/program/submit.h"
+#include "engine/session/host.h"
 #include "tests/stand_ins/null_device.h"
 
 enum {
@@ -186,7 +186,7 @@ static void check_tenant(int t) {
             continue;
         live += sessions[s].live;
         for (int way = 0; way < STAGING_WAYS; way++)
-            staging += sessions[s].real->ledger.staging[way].held;
+            staging += sessions[s].real->ledger.staging[way].bytes;
     }
     same("live bytes of a tenant's sessions", live, tenants[t].live);
     same("staging bytes of a tenant", stats.staging, staging);
@@ -542,7 +542,8 @@ static void engine_begin(void) {
     for (int t = 0; t < TENANTS; t++) {
         tenants[t] = (struct model_tenant){.limit = 0};
         same("a tenant",
-             (uint64_t)tenant_create(engine_memory(engine), "tenant", &(struct tenant_limits){0}, &tenants[t].real, &fault),
+             (uint64_t)tenant_create(engine_memory(engine), "tenant", &(struct tenant_limits){0}, &tenants[t].real,
+                                     &fault),
              STATUS_OK);
     }
 }

@@ -290,8 +290,13 @@ Test(engine_rules, a_refusal_names_the_device_the_operation_and_the_reason) {
     cr_assert_eq(device_has_kernel(&device.device, OP_ARGMIN, DTYPE_F32, &fault), STATUS_UNSUPPORTED);
     cr_assert_str_eq(fault.message, "a null device has no argmin: it was never taught to");
     cr_assert_eq(full(session, 1, 4, 0), STATUS_OK);
-    struct op_request request = {.opcode = OP_ARGMIN, .n_inputs = 1, .inputs = (const uint64_t[]){1}, .n_ints = 1,
-                                 .ints = (const int64_t[]){0}, .output = 2, .sequence = 2};
+    struct op_request request = {.opcode = OP_ARGMIN,
+                                 .n_inputs = 1,
+                                 .inputs = (const uint64_t[]){1},
+                                 .n_ints = 1,
+                                 .ints = (const int64_t[]){0},
+                                 .output = 2,
+                                 .sequence = 2};
     cr_assert_eq(session_submit(session, &request), STATUS_UNSUPPORTED);
     cr_assert_eq(wait_for(2), STATUS_UNSUPPORTED);
     close_engine();
@@ -320,7 +325,7 @@ Test(engine_rules, room_is_told_once_when_the_queue_has_drained) {
         cr_assert_eq(full(session, id, 10, 0), STATUS_OK);
     static int told;
     extern void room_told(void *owner);
-    session_notify_room(session, 100, room_told, &told);
+    session_notify_drained(session, 100, room_told, &told);
     engine_kick(engine);
     engine_poll(engine);
     cr_assert_eq(told, 0);

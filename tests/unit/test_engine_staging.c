@@ -80,7 +80,7 @@ static void sender_begin_as(struct sender *sender, struct session *in, uint64_t 
     struct upload_request request = {.id = id, .type = &type, .sequence = ++sequence, .waitable = waitable};
     *sender = (struct sender){.chunk = chunk, .ready = true};
     cr_assert_eq(session_upload(in, &request, &sender->upload), STATUS_OK);
-    sender->upload.room = sender_room;
+    sender->upload.ready = sender_room;
 }
 
 static void sender_begin(struct sender *sender, struct session *in, uint64_t id, int64_t bytes, int64_t chunk) {
@@ -349,7 +349,9 @@ Test(engine_staging, tenant_holds_what_it_may_and_gets_on_all_the_same) {
     struct sender first, second, third, free;
     open_late(64 * MIB);
     struct session *other = another_session(), *mine[2];
-    cr_assert_eq(tenant_create(engine_memory(engine), "a", &(struct tenant_limits){.staging = 2 * MIB}, &tenant, &fault), STATUS_OK);
+    cr_assert_eq(
+        tenant_create(engine_memory(engine), "a", &(struct tenant_limits){.staging = 2 * MIB}, &tenant, &fault),
+        STATUS_OK);
     of.tenant = tenant;
     for (int i = 0; i < 2; i++)
         cr_assert_eq(session_create(engine_sessions(engine), &of, &mine[i], &fault), STATUS_OK);
@@ -521,7 +523,8 @@ static struct storage *crowd_begin(void) {
     for (unsigned i = 0; i < CROWD; i++) {
         struct storage *none;
         crowd[i] = (struct waiting){.wait.ready = crowd_ready};
-        cr_assert_eq(staging_take(&crowd_session->ledger, STAGING_IN, CROWD_BYTES, &crowd[i].wait, &none, &fault), STATUS_AGAIN);
+        cr_assert_eq(staging_take(&crowd_session->ledger, STAGING_IN, CROWD_BYTES, &crowd[i].wait, &none, &fault),
+                     STATUS_AGAIN);
     }
     engine_budget(engine)->clock = ticking;
     return all;

@@ -335,7 +335,7 @@ static void told(void *owner) {
 Test(engine_waiting, room_is_told_when_nothing_is_queued) {
     int times = 0;
     open_engine(1 << 30);
-    session_notify_room(session, 0, told, &times);
+    session_notify_drained(session, 0, told, &times);
     cr_assert_eq(times, 0, "told from within");
     cr_assert(settle(&times));
     close_engine();
@@ -348,7 +348,7 @@ Test(engine_waiting, room_is_told_at_once_when_less_than_that_is_queued) {
     cr_assert_eq(upload_to(1, 4, 4, 0, true, &upload), STATUS_OK);
     for (uint64_t id = 2; id < 12; id++)
         cr_assert_eq(binary(id, 1, 1, 0, 0), STATUS_OK);
-    session_notify_room(session, 100, told, &times);
+    session_notify_drained(session, 100, told, &times);
     cr_expect(settle(&times), "%d queued", (int)session_queued(session));
     upload_finish(&upload, NULL);
     cr_assert_eq(wait_for(0), STATUS_OK);
@@ -365,7 +365,7 @@ Test(engine_waiting, room_does_not_hang_on_one_blocked_stream) {
         cr_assert_eq(binary(id, 1, 1, 0, 2), STATUS_OK);
     for (uint64_t id = 82; id < 142; id++)
         cr_assert_eq(full(session, id, 10, 0), STATUS_OK);
-    session_notify_room(session, 100, told, &times);
+    session_notify_drained(session, 100, told, &times);
     cr_expect(settle(&times), "%d queued", (int)session_queued(session));
     upload_finish(&upload, NULL);
     cr_assert_eq(wait_for(0), STATUS_OK);
@@ -379,15 +379,15 @@ Test(engine_waiting, room_is_not_told_once_it_was_taken_back) {
     park(1);
     for (uint64_t id = 2; id < 100; id++)
         cr_assert_eq(full(session, id, 10, id & 2), STATUS_OK);
-    session_notify_room(session, 10, told, &times);
-    session_notify_room(session, 20, told, &other); /* replaces */
-    session_notify_room(session, 0, NULL, NULL);
-    session_notify_room(session, 30, told, &other);
+    session_notify_drained(session, 10, told, &times);
+    session_notify_drained(session, 20, told, &other); /* replaces */
+    session_notify_drained(session, 0, NULL, NULL);
+    session_notify_drained(session, 30, told, &other);
     unpark();
     cr_assert(settle(&other));
     cr_assert_leq(session_queued(session), 30);
-    session_notify_room(session, 0, told, &times);
-    session_notify_room(session, 0, NULL, NULL);
+    session_notify_drained(session, 0, told, &times);
+    session_notify_drained(session, 0, NULL, NULL);
     cr_assert_eq(wait_for(0), STATUS_OK);
     engine_poll(engine);
     cr_assert_eq(times, 0);

@@ -99,9 +99,9 @@ Test(tensor_table, an_insert_that_finds_it_full_does_not_move_all) {
         tensor_table_insert(&table, &tensors[i]);
     }
     cr_assert_gt(table.capacity, before);
-    cr_assert_gt(tensor_table_places(&table), table.capacity);
-    for (size_t place = 0; place < tensor_table_places(&table); place++) {
-        struct tensor *tensor = tensor_table_place(&table, place);
+    cr_assert_gt(tensor_table_slots(&table), table.capacity);
+    for (size_t place = 0; place < tensor_table_slots(&table); place++) {
+        struct tensor *tensor = tensor_table_slot(&table, place);
         if (tensor) {
             cr_assert_not(met[tensor - tensors]);
             met[tensor - tensors] = true;
