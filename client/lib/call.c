@@ -175,13 +175,10 @@ CALL_INLINE td_device *call_device(td_device *device, const struct batch_entry *
     return device;
 }
 
-/* `results` has room for as many types as there are outputs. */
-CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
-                                 struct tensor_type *results, td_tensor **outputs) {
+CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_outputs,
+                       const struct tensor_type *results, td_tensor **outputs, unsigned n_consumed,
+                       td_tensor *const *consumed) {
     struct scope_part *part = NULL;
-    device = call_device(device, call);
-    if (!device || !call_infer(call, results))
-        return td_last_error()->code;
     if (!scope_is_bare()) {
         if (scope_part(device, &part))
             return td_last_error()->code;
@@ -198,7 +195,9 @@ CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, un
                 scope_part_add(part, outputs[i]);
         }
         wake = io_opened(device);
-        if (device->open->item.bytes >= BATCH_SEAL_BYTES)
+        for (unsigned i = 0; i < n_consumed; i++)
+            wake |= tensor_release(consumed[i]);
+        if ((!n_consumed || device->open) && device->open->item.bytes >= BATCH_SEAL_BYTES)
             wake |= device_seal_full(device);
     }
     pthread_mutex_unlock(&device->lock);
@@ -207,6 +206,15 @@ CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, un
     if (call->label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
     return code;
+}
+
+/* `results` has room for as many types as there are outputs. */
+CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
+                                 struct tensor_type *results, td_tensor **outputs) {
+    device = call_device(device, call);
+    if (!device || !call_infer(call, results))
+        return td_last_error()->code;
+    return append(device, call, n_outputs, results, outputs, 0, NULL);
 }
 
 td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {
@@ -238,4 +246,10 @@ int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n
     for (unsigned i = 0; i < n_outputs; i++)
         *outputs[i] = tensors[i];
     return 0;
+}
+
+int call_append(td_device *device, struct batch_entry *call, unsigned n_outputs, const struct tensor_type *results,
+                td_tensor **outputs, unsigned n_consumed, td_tensor *const *consumed) {
+    call->n_outputs = n_outputs;
+    return append(device, call, n_outputs, results, outputs, n_consumed, consumed);
 }

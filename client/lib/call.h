@@ -11,6 +11,10 @@ td_tensor *call_enqueue(td_device *device, struct batch_entry *call);
 /* The same for an operation with several outputs, which are written where these pointers say. Returns 0, or the error's code with
  * all outputs NULL. */
 int call_enqueue_several(td_device *device, struct batch_entry *call, unsigned n_outputs, td_tensor **const outputs[]);
+/* The same for a caller who has checked the operation: its inputs are of `device`, and `results` are the outputs' types. It releases
+ * the `consumed` ones of its inputs. */
+int call_append(td_device *device, struct batch_entry *call, unsigned n_outputs, const struct tensor_type *results,
+                td_tensor **outputs, unsigned n_consumed, td_tensor *const *consumed);
 /* Sets the outputs of a call that has been refused to NULL, and returns the code. */
 int call_none(unsigned n_outputs, td_tensor **const outputs[]);
 /* A failure found before there is a call; stores the error with the thread's label. Returns NULL. */

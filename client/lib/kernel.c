@@ -1,16 +1,19 @@
-/* User kernels: compiling, which waits for its answer, and launches, which are frames of their own. */
+/* User kernels: compiling, which waits for its answer, and launches, which are operations. */
 #include "proto/ops/kernel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/lib/call.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
 
 /* ---- arguments ---- */
+
+enum { ARG_CONSUME = KERNEL_BITS64 + 1 }; /* on the wire an update of a tensor that the operation releases */
 
 td_kernel_arg td_arg_in(td_tensor *x) {
     return (td_kernel_arg){.kind = KERNEL_INPUT, .input = x};
@@ -25,7 +28,7 @@ td_kernel_arg td_arg_update(td_tensor **y, td_tensor *x) {
 }
 
 td_kernel_arg td_arg_consume(td_tensor **y, td_tensor *x) {
-    return (td_kernel_arg){.kind = KERNEL_CONSUME, .output = y, .input = x};
+    return (td_kernel_arg){.kind = ARG_CONSUME, .output = y, .input = x};
 }
 
 td_kernel_arg td_arg_u32(uint32_t value) {
@@ -171,59 +174,56 @@ struct launch {
     const td_kernel *kernel;
     int count;
     const td_kernel_arg *args;
-    uint32_t grid[3], block[3], shared;
-    unsigned n_outputs, n_made;
+    unsigned n_inputs, n_outputs, n_consumed, n_ints;
+    td_tensor *inputs[KERNEL_ARGUMENTS_MAX], *consumed[KERNEL_ARGUMENTS_MAX];
+    td_tensor *outputs[KERNEL_ARGUMENTS_MAX];
     struct tensor_type types[KERNEL_ARGUMENTS_MAX]; /* of the outputs */
-    td_tensor *tensors[KERNEL_ARGUMENTS_MAX];       /* these */
-    uint64_t gate;
+    int64_t ints[OP_INTS_MAX];                      /* the operation's attributes */
 };
 
 static bool arg_makes(const td_kernel_arg *arg) {
-    return arg->kind == KERNEL_OUTPUT || arg->kind == KERNEL_UPDATE || arg->kind == KERNEL_CONSUME;
+    return kernel_makes(arg->kind) || arg->kind == ARG_CONSUME;
 }
 
 static bool arg_reads(const td_kernel_arg *arg) {
-    return arg->kind == KERNEL_INPUT || arg->kind == KERNEL_UPDATE || arg->kind == KERNEL_CONSUME;
+    return kernel_reads(arg->kind) || arg->kind == ARG_CONSUME;
 }
 
-/* Whether an earlier argument consumes the same handle. */
-static bool arg_gone(const struct launch *launch, int i) {
-    for (int k = 0; k < i; k++)
-        if (launch->args[k].kind == KERNEL_CONSUME && launch->args[k].input == launch->args[i].input)
-            return true;
-    return false;
-}
-
-static int launch_extents(const char *what, td_dim dim, uint32_t out[3], struct fault *fault) {
+static int launch_extents(const char *what, td_dim dim, struct fault *fault) {
     const int64_t extents[3] = {dim.x, dim.y, dim.z};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         if (extents[i] < 1 || extents[i] > INT32_MAX)
             return fault_set(fault, STATUS_INVALID_ARGUMENT, "the %s's %c is %lld", what, "xyz"[i],
                              (long long)extents[i]);
-        out[i] = (uint32_t)extents[i];
-    }
+    return 0;
+}
+
+static int launch_consume(struct launch *launch, int i, struct fault *fault) {
+    td_tensor *input = launch->args[i].input;
+    for (unsigned k = 0; k < launch->n_consumed; k++)
+        if (launch->consumed[k] == input)
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "argument %d has been consumed by another one", i);
+    launch->consumed[launch->n_consumed++] = input;
     return 0;
 }
 
 static int launch_arg(struct launch *launch, int i, struct fault *fault) {
     const td_kernel_arg *arg = &launch->args[i];
-    if (arg->kind < KERNEL_INPUT || arg->kind > KERNEL_CONSUME)
+    if (arg->kind < KERNEL_INPUT || arg->kind > ARG_CONSUME)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "argument %d is of no kind", i);
     if (arg_reads(arg) && arg->input->device != launch->kernel->device)
         return fault_set(fault, STATUS_DEVICE_MISMATCH, "the kernel is on %s, argument %d on %s",
                          launch->kernel->device->name, i, arg->input->device->name);
-    if (arg_reads(arg) && arg->input->gate > launch->gate)
-        launch->gate = arg->input->gate;
+    if (arg_reads(arg))
+        launch->inputs[launch->n_inputs++] = arg->input;
     if (!arg_makes(arg))
         return 0;
     if (!arg->output)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "argument %d is an output without a place for it", i);
     struct tensor_type *type = &launch->types[launch->n_outputs++];
-    if (arg->kind == KERNEL_CONSUME && arg_gone(launch, i))
-        return fault_set(fault, STATUS_INVALID_ARGUMENT, "argument %d has been consumed by another one", i);
     if (arg->kind != KERNEL_OUTPUT) {
         *type = arg->input->type;
-        return 0;
+        return arg->kind == ARG_CONSUME ? launch_consume(launch, i, fault) : 0;
     }
     if (arg->rank < 0 || (arg->rank && !arg->shape))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "argument %d has rank %d%s", i, arg->rank,
@@ -237,10 +237,9 @@ static int launch_check(struct launch *launch, td_dim grid, td_dim block, size_t
                          KERNEL_ARGUMENTS_MAX);
     if (shared > INT32_MAX)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%zu bytes of shared memory", shared);
-    launch->shared = (uint32_t)shared;
-    int code = launch_extents("grid", grid, launch->grid, fault);
+    int code = launch_extents("grid", grid, fault);
     if (!code)
-        code = launch_extents("block", block, launch->block, fault);
+        code = launch_extents("block", block, fault);
     for (int i = 0; i < launch->count && !code; i++)
         code = launch_arg(launch, i, fault);
     if (!code && !launch->n_outputs)
@@ -248,93 +247,43 @@ static int launch_check(struct launch *launch, td_dim grid, td_dim block, size_t
     return code;
 }
 
-/* Under the lock: the frame behind everything enqueued so far. */
-static int launch_push(const struct launch *launch, uint32_t stream, const char *label) {
-    td_device *device = launch->kernel->device;
-    Tensord__KernelLaunch message = TENSORD__KERNEL_LAUNCH__INIT;
-    Tensord__KernelOutput outputs[KERNEL_ARGUMENTS_MAX], *list[KERNEL_ARGUMENTS_MAX];
-    uint32_t kinds[KERNEL_ARGUMENTS_MAX];
-    uint64_t values[KERNEL_ARGUMENTS_MAX];
+static void put(struct launch *launch, int64_t value) {
+    launch->ints[launch->n_ints++] = value;
+}
+
+static void put_extents(struct launch *launch, td_dim dim) {
+    put(launch, 3);
+    put(launch, dim.x);
+    put(launch, dim.y);
+    put(launch, dim.z);
+}
+
+/* The attributes of a checked launch, as struct kernel_attributes is read from them. */
+static void launch_pack(struct launch *launch, td_dim grid, td_dim block, size_t shared) {
+    const struct tensor_type *type = launch->types;
+    put(launch, (int64_t)launch->kernel->id);
+    put(launch, (int64_t)shared);
+    put_extents(launch, grid);
+    put_extents(launch, block);
+    put(launch, launch->count);
+    for (int i = 0; i < launch->count; i++)
+        put(launch, launch->args[i].kind == ARG_CONSUME ? KERNEL_UPDATE : launch->args[i].kind);
+    int64_t *numbers = &launch->ints[launch->n_ints++];
+    *numbers = 0;
+    for (int i = 0; i < launch->count; i++)
+        if (!arg_reads(&launch->args[i]) && !arg_makes(&launch->args[i])) {
+            put(launch, (int64_t)launch->args[i].bits);
+            ++*numbers;
+        }
     for (int i = 0; i < launch->count; i++) {
-        const td_kernel_arg *arg = &launch->args[i];
-        kinds[i] = (uint32_t)(arg->kind == KERNEL_CONSUME && arg->input->holders ? KERNEL_UPDATE : arg->kind);
-        values[i] = arg_reads(arg) ? arg->input->id : arg->bits;
-        if (arg->kind != KERNEL_OUTPUT)
-            continue;
-        Tensord__KernelOutput *output = list[message.n_outputs] = &outputs[message.n_outputs];
-        message.n_outputs++;
-        tensord__kernel_output__init(output);
-        output->dtype = (uint32_t)arg->dtype;
-        output->n_shape = (size_t)arg->rank;
-        output->shape = (int64_t *)(uintptr_t)arg->shape;
-    }
-    message.kernel = launch->kernel->id;
-    message.first_output = device->next_id;
-    message.sequence = device->next_sequence;
-    message.stream = stream;
-    message.n_grid = message.n_block = 3;
-    message.grid = (uint32_t *)(uintptr_t)launch->grid;
-    message.block = (uint32_t *)(uintptr_t)launch->block;
-    message.shared = launch->shared;
-    message.n_arguments = message.n_values = (size_t)launch->count;
-    message.arguments = kinds;
-    message.values = values;
-    message.outputs = list;
-    message.label = (char *)(uintptr_t)(label ? label : "");
-    return frame_push(device, FRAME_KERNEL_LAUNCH, &message.base, launch->gate);
-}
-
-/* Under the lock: handles for all outputs, or none. */
-static bool launch_take_tensors(struct launch *launch) {
-    struct tensor_pool *pool = &launch->kernel->device->tensors;
-    for (; launch->n_made < launch->n_outputs; launch->n_made++)
-        if (!(launch->tensors[launch->n_made] = tensor_take(pool))) {
-            while (launch->n_made)
-                tensor_give(pool, launch->tensors[--launch->n_made]);
-            return false;
+        if (launch->args[i].kind == KERNEL_OUTPUT) {
+            put(launch, type->dtype);
+            put(launch, type->rank);
+            for (int k = 0; k < type->rank; k++)
+                put(launch, type->shape[k]);
         }
-    return true;
-}
-
-/* The launch releases it, unless a fetch may have to be asked again: then it was an update, and is released now. */
-static void launch_consumed(td_tensor *tensor) {
-    if (tensor->holders)
-        (void)tensor_release(tensor); /* the I/O thread knows of the launch already */
-    else
-        tensor_forget(tensor);
-}
-
-static int launch_enqueue(struct launch *launch, struct scope_part *part) {
-    td_device *device = launch->kernel->device;
-    uint32_t stream;
-    size_t n;
-    int code = device_check(device);
-    if (!code)
-        code = stream_current(device, &stream);
-    if (code)
-        return code;
-    if (device->tensors.released)
-        tensor_drain(device);
-    if (!launch_take_tensors(launch))
-        return error_set(STATUS_NO_HOST_MEMORY, "no memory for tensor handles");
-    code = launch_push(launch, stream, label_current(&n));
-    for (unsigned i = 0; i < launch->n_made; i++) {
-        td_tensor *tensor = launch->tensors[i];
-        if (code) {
-            tensor_give(&device->tensors, tensor);
-            continue;
-        }
-        tensor->device = device;
-        tensor->id = device->next_id++;
-        tensor->type = launch->types[i];
-        if (part)
-            scope_part_add(part, tensor);
+        type += arg_makes(&launch->args[i]);
     }
-    device->next_sequence += !code;
-    for (int i = 0; i < launch->count && !code; i++)
-        if (launch->args[i].kind == KERNEL_CONSUME)
-            launch_consumed(launch->args[i].input);
-    return code;
 }
 
 /* What the outputs become: the tensors in their order, or NULL. */
@@ -343,8 +292,8 @@ static void launch_give(const struct launch *launch, bool made) {
     for (int i = 0; i < launch->count && launch->args; i++)
         if (arg_makes(&launch->args[i]) && launch->args[i].output) {
             if (made)
-                *launch->args[i].output = launch->tensors[n];
-            else if (launch->args[i].kind != KERNEL_CONSUME || *launch->args[i].output != launch->args[i].input)
+                *launch->args[i].output = launch->outputs[n];
+            else if (launch->args[i].kind != ARG_CONSUME || *launch->args[i].output != launch->args[i].input)
                 *launch->args[i].output = NULL;
             n++;
         }
@@ -367,9 +316,12 @@ static bool launch_whole(const struct launch *launch) {
 
 static int kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t shared_bytes, int count,
                          const td_kernel_arg *args) {
-    struct launch launch = {.kernel = kernel, .count = count, .args = args};
+    struct launch launch;
     struct fault fault;
-    struct scope_part *part;
+    launch.kernel = kernel;
+    launch.count = count;
+    launch.args = args;
+    launch.n_inputs = launch.n_outputs = launch.n_consumed = launch.n_ints = 0;
     launch_give(&launch, false);
     if (!kernel) {
         fault_set(&fault, STATUS_INVALID_ARGUMENT, "the kernel is NULL");
@@ -382,15 +334,16 @@ static int kernel_launch(td_kernel *kernel, td_dim grid, td_dim block, size_t sh
     }
     if (launch_check(&launch, grid, block, shared_bytes, &fault))
         return launch_refuse(&fault, kernel);
-    if (scope_part(kernel->device, &part))
-        return td_last_error()->code;
-    pthread_mutex_lock(&kernel->device->lock);
-    int code = launch_enqueue(&launch, part);
-    pthread_mutex_unlock(&kernel->device->lock);
+    launch_pack(&launch, grid, block, shared_bytes);
+    struct batch_entry entry = {.opcode = OP_KERNEL,
+                                .n_inputs = launch.n_inputs,
+                                .inputs = launch.inputs,
+                                .n_ints = launch.n_ints,
+                                .ints = launch.ints};
+    int code = call_append(kernel->device, &entry, launch.n_outputs, launch.types, launch.outputs, launch.n_consumed,
+                           launch.consumed);
     if (!code)
         launch_give(&launch, true);
-    if (code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
-        label_clear();
     return code;
 }
 

@@ -113,7 +113,7 @@ struct device_vtable {
     /* NULL: there are none. Owner thread, while the submitter runs. */
     void (*workspaces)(struct device *device, struct device_workspaces *workspaces);
 
-    const struct op_kernel *const *operations; /* [OP_CODE_MAX]; NULL for numbers that are not in OP_KERNEL_LIST */
+    const struct op_kernel *const *operations; /* [OP_CODE_MAX]; NULL for numbers that are not in OP_KERNELS or OP_ELEMENTWISE */
 
     /* Those that follow may be NULL. */
     /* The devices of count(), where an index alone does not get a process at each. Touches no device. */

@@ -7,10 +7,14 @@
 
 /* ---- outputs ---- */
 
-static int output_allocate(struct binding *binding, struct tensor *out) {
+static void output_layout(struct tensor *out) {
     layout_contiguous(out->type.rank, out->type.shape, out->strides);
     out->contiguous = true;
     out->offset = 0;
+}
+
+int bind_allocate(struct binding *binding, struct tensor *out) {
+    output_layout(out);
     int64_t bytes = type_bytes(&out->type);
     if (bytes == 0)
         return STATUS_OK;
@@ -24,25 +28,31 @@ static int output_allocate(struct binding *binding, struct tensor *out) {
 static int outputs_allocate(struct binding *binding) {
     int code = STATUS_OK;
     for (unsigned i = 0; i < binding->outputs.n && code == STATUS_OK; i++)
-        code = output_allocate(binding, binding->outputs.tensors[i]);
+        code = bind_allocate(binding, binding->outputs.tensors[i]);
     return code;
 }
 
-/* An input that this operation consumes and nobody else holds lends its memory to the output: elementwise results of
- * the same shape and element size may be computed in place. */
-static bool output_in_place(struct binding *binding) {
+bool bind_lends(const struct binding *binding, unsigned i) {
     const struct op_request *request = binding->request;
+    const struct tensor *in = binding->inputs[i];
+    return op_consumes(request->consume, request->consume_more, i) && in->storage && in->references == 1 &&
+           in->storage->references == 1 && in->contiguous && in->offset == 0;
+}
+
+void bind_take_memory(struct tensor *out, const struct tensor *in) {
+    output_layout(out);
+    out->storage = storage_ref(in->storage);
+}
+
+/* Elementwise results of the same shape and element size may be computed in place. */
+static bool output_in_place(struct binding *binding) {
     struct tensor *out = binding->output;
-    for (unsigned i = 0; i < request->n_inputs; i++) {
+    for (unsigned i = 0; i < binding->request->n_inputs; i++) {
         struct tensor *in = binding->inputs[i];
-        if (!(request->consume >> i & 1) || !in->storage || in->references != 1 || in->storage->references != 1 ||
-            !in->contiguous || in->offset != 0 || dtype_size(in->type.dtype) != dtype_size(out->type.dtype) ||
+        if (!bind_lends(binding, i) || dtype_size(in->type.dtype) != dtype_size(out->type.dtype) ||
             !shape_equal(&in->type, &out->type))
             continue;
-        layout_contiguous(out->type.rank, out->type.shape, out->strides);
-        out->contiguous = true;
-        out->offset = 0;
-        out->storage = storage_ref(in->storage);
+        bind_take_memory(out, in);
         return true;
     }
     return false;
@@ -57,7 +67,7 @@ static void outputs_done(struct binding *binding) {
 
 /* ---- families ---- */
 
-static int wait_for_inputs(struct binding *binding) {
+int bind_wait(struct binding *binding) {
     for (unsigned i = 0; i < binding->request->n_inputs; i++) {
         int code = plan_wait_value(binding->stream, binding->inputs[i], &binding->fault);
         if (code != STATUS_OK)
@@ -304,7 +314,7 @@ static int bind_compute(struct binding *binding) {
     enum op_parts parts = binding->order->device->vtable->operations[binding->request->opcode]->parts;
     bool in_place = binding->request->consume && binding->info->family == OP_FAMILY_ELEMENTWISE &&
                     binding->request->opcode != OP_COPY && output_in_place(binding);
-    int code = wait_for_inputs(binding);
+    int code = bind_wait(binding);
     if (code == STATUS_OK)
         code = in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
                         : outputs_allocate(binding);
@@ -314,13 +324,14 @@ static int bind_compute(struct binding *binding) {
     return code;
 }
 
-/* Whether the operation may take so long that it is stopped, and so needs a check. A smaller one ends before any limit of time,
+/* Whether the operation (but for clients' kernels, which nothing stops) may take so long that it is stopped, and so needs a check. A smaller one ends before any limit of time,
  * and for a larger one a check costs little. A reduction or a sort counts by the elements that it reads, a product by its
  * multiplications, any other by the elements that it makes. */
 static bool bind_is_long(const struct binding *binding) {
     static const double long_elements = 1 << 20, long_products = 1 << 24;
     const struct op_request *request = binding->request;
-    if (!binding->stream->group->share->operation_ns || !binding->order->device->vtable->launch_part)
+    if (binding->info->family == OP_FAMILY_KERNEL || !binding->stream->group->share->operation_ns ||
+        !binding->order->device->vtable->launch_part)
         return false;
     if (binding->info->family == OP_FAMILY_REDUCE || binding->info->family == OP_FAMILY_SORT)
         return (double)type_elements(binding->types[0]) >= long_elements;
@@ -337,13 +348,15 @@ static bool bind_is_long(const struct binding *binding) {
 static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
     const struct op_request *request = binding->request;
     *taint = NULL;
-    bool take = binding->info->family == OP_FAMILY_TAKE, is_long = bind_is_long(binding);
-    if (take || is_long) {
+    bool take = binding->info->family == OP_FAMILY_TAKE, launch = binding->info->family == OP_FAMILY_KERNEL,
+         is_long = bind_is_long(binding);
+    if (take || launch || is_long) {
         int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
         binding->check =
-            check_create(&binding->order->reports, binding->info->name, request->label, request->sequence, axis);
+            check_create(&binding->order->reports, binding_name(binding), request->label, request->sequence, axis);
         if (!binding->check)
             return plan_no_memory(&binding->fault);
+        binding->check->launch = launch;
     }
     if (is_long)
         binding->stream->report = binding->check->report;
@@ -362,10 +375,15 @@ int bind_operation(struct binding *binding) {
         return code;
     if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
         return STATUS_OK;
-    struct taint *taint;
-    code = bind_taint_prepare(binding, &taint);
+    struct taint *taint = NULL;
+    if (binding->info->family == OP_FAMILY_KERNEL)
+        code = bind_kernel_find(binding);
     if (code == STATUS_OK)
-        code = binding->info->family == OP_FAMILY_VIEW ? bind_view_copied(binding) : bind_compute(binding);
+        code = bind_taint_prepare(binding, &taint);
+    if (code == STATUS_OK)
+        code = binding->info->family == OP_FAMILY_VIEW     ? bind_view_copied(binding)
+               : binding->info->family == OP_FAMILY_KERNEL ? bind_kernel(binding)
+                                                           : bind_compute(binding);
     binding->stream->report = NULL;
     if (taint && code == STATUS_OK)
         code = bind_taint(binding, taint);

@@ -1,6 +1,7 @@
 /* What the files that bind operations share. */
 #pragma once
 
+#include "engine/program/kernel_impl.h"
 #include "engine/program/submit.h"
 #include "engine/session/session_impl.h"
 #include "engine/values/plan.h"
@@ -13,6 +14,7 @@ struct binding {
     struct stream *stream;
     const struct op_request *request;
     const struct op_info *info;
+    struct kernel *kernel; /* of OP_FAMILY_KERNEL, once it is found */
     struct op_attributes attributes;
     struct tensor **inputs; /* and their types: as many as the request has */
     const struct tensor_type **types;
@@ -22,8 +24,20 @@ struct binding {
     struct taint *step;     /* while the taints of many inputs are settled */
     struct fault fault;
 };
+/* What failures call the operation. */
+static inline const char *binding_name(const struct binding *binding) {
+    return binding->kernel ? binding->kernel->name : binding->info ? binding->info->name : "";
+}
 /* STATUS_OK with each output's storage, layout and point set; or a code with `binding->fault`, and nothing of it will run. */
 int bind_operation(struct binding *binding);
+
+/* The stream waits for the inputs' values. */
+int bind_wait(struct binding *binding);
+/* Memory of its own for an output, whose type is set. */
+int bind_allocate(struct binding *binding, struct tensor *out);
+/* Whether the operation releases input i and nobody else has its memory, so that an output of as many bytes may take it. */
+bool bind_lends(const struct binding *binding, unsigned i);
+void bind_take_memory(struct tensor *out, const struct tensor *in);
 
 /* Whether kernels take an input of this dtype as it is, and convert it as they read it. */
 bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to);
@@ -43,3 +57,8 @@ int bind_softmax(struct binding *binding);
 int bind_matmul(struct binding *binding);
 int bind_take(struct binding *binding);
 int bind_sort(struct binding *binding);
+
+/* OP_FAMILY_KERNEL: finds the kernel, and checks that it and the device take the launch. */
+int bind_kernel_find(struct binding *binding);
+/* Outputs with memory, and the launch. */
+int bind_kernel(struct binding *binding);

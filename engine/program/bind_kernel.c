@@ -1,5 +1,5 @@
-/* Launches of user kernels: ids become addresses, outputs get memory that is zero or a copy, and what is known of the kernel
- * is held against the arguments, so that the device has little left to refuse. */
+/* Launches of clients' kernels: inputs become addresses, outputs get memory that is zero or a copy, and what is known of the
+ * kernel is held against the arguments, so that the device has little left to refuse. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,89 +7,74 @@
 #include "engine/program/bind_impl.h"
 #include "engine/program/kernel_impl.h"
 
-struct kernel_binding {
-    struct session *session;
-    struct order *order;
-    struct stream *stream;
-    struct kernel *kernel;
-    const struct kernel_request *request;
-    struct outputs outputs;
-    struct tensor *tensors[KERNEL_ARGUMENTS_MAX]; /* what is read, by argument; else NULL */
-    struct view views[KERNEL_ARGUMENTS_MAX];      /* of KERNEL_INPUT, as the kernel shall see them */
-    unsigned n_views;                             /* made so far, counted by arguments */
-    struct check *check;
-    struct taint *taint;
-    struct fault fault;
-};
-
-static bool kernel_makes(enum kernel_argument kind) {
-    return kind == KERNEL_OUTPUT || kind == KERNEL_UPDATE || kind == KERNEL_CONSUME;
-}
-
-static bool kernel_reads(enum kernel_argument kind) {
-    return kind == KERNEL_INPUT || kind == KERNEL_UPDATE || kind == KERNEL_CONSUME;
-}
-
 /* ---- checks ---- */
 
-static int binding_lookup(struct kernel_binding *binding, struct cause *cause) {
-    const struct kernel_request *request = binding->request;
-    for (unsigned i = 0; i < request->n_arguments; i++) {
-        const struct kernel_argument_value *argument = &request->arguments[i];
-        if (!kernel_reads(argument->kind))
-            continue;
-        struct tensor *tensor = session_tensor(binding->session, argument->value);
-        if (!tensor && session_refused(binding->session, argument->value, cause))
-            return (int)cause->failure->code;
-        if (!tensor || outputs_have(&binding->outputs, argument->value))
-            return session_unknown_id(binding->session, argument->value, &binding->fault);
-        if (tensor->uploading)
-            return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT,
-                             "argument %u: tensor %" PRIu64 " has not been uploaded completely", i, argument->value);
-        binding->tensors[i] = tensor;
+static int check_arguments(const struct op_ints *arguments, const struct device_kernel *kernel, struct fault *fault) {
+    if (arguments->count != kernel->n_parameters)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%u arguments, and the kernel takes %u", arguments->count,
+                         kernel->n_parameters);
+    for (unsigned i = 0; i < arguments->count; i++) {
+        int64_t kind = arguments->values[i];
+        unsigned bytes = kind == KERNEL_BITS32 ? 4 : 8;
+        bool number = kind == KERNEL_BITS32 || kind == KERNEL_BITS64;
+        if (bytes != kernel->parameter_bytes[i])
+            return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                             "argument %u is %s of %u bytes, and the kernel's parameter has %u", i,
+                             number ? "a number" : "an address", bytes, kernel->parameter_bytes[i]);
     }
     return STATUS_OK;
 }
 
-/* The first cause among the inputs, if there is one. */
-static bool binding_cause(struct kernel_binding *binding, struct cause *cause) {
-    for (unsigned i = 0; i < binding->request->n_arguments; i++)
-        if (binding->tensors[i] && tensor_settle(binding->session, binding->tensors[i])) {
-            *cause = tensor_cause(binding->tensors[i]);
-            return true;
-        }
-    return false;
+static int check_extents(const char *what, const int64_t extents[3], const uint32_t most[3], struct fault *fault) {
+    for (int i = 0; i < 3; i++)
+        if (extents[i] < 1 || extents[i] > most[i])
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "the %s's %c is %" PRId64 "; the device takes 1 to %u",
+                             what, "xyz"[i], extents[i], most[i]);
+    return STATUS_OK;
 }
 
-/* In the order in which a client can use the answer. */
-static int binding_check(struct kernel_binding *binding, struct cause *cause) {
-    const struct kernel_request *request = binding->request;
-    if (request->wrong) {
-        binding->fault = *request->wrong;
-        return (int)binding->fault.code;
-    }
-    binding->kernel = kernel_table_find(binding->session->kernels, request->kernel);
-    if (!binding->kernel)
-        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, request->kernel);
-    int code = binding_lookup(binding, cause);
+static int check_launch(const struct kernel_attributes *launch, const struct device_kernel *kernel,
+                        struct fault *fault) {
+    const int64_t *block = launch->block.values;
+    int code = check_arguments(&launch->arguments, kernel, fault);
+    if (code == STATUS_OK)
+        code = check_extents("grid", launch->grid.values, kernel->grid_max, fault);
+    if (code == STATUS_OK)
+        code = check_extents("block", block, kernel->block_max, fault);
     if (code != STATUS_OK)
         return code;
-    if (binding_cause(binding, cause))
-        return (int)cause->failure->code;
-    binding->stream = session_find_stream(binding->session, request->stream, &binding->fault);
-    if (!binding->stream)
-        return (int)binding->fault.code;
-    return kernel_request_check(request, binding->kernel->device_kernel, &binding->fault);
+    uint64_t threads = (uint64_t)block[0] * (uint64_t)block[1]; /* two of at most 32 bits, */
+    if (threads > kernel->threads_max || threads * (uint64_t)block[2] > kernel->threads_max) /* and a small one */
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "blocks of %" PRId64 " x %" PRId64 " x %" PRId64 " threads, and the kernel can have %u",
+                         block[0], block[1], block[2], kernel->threads_max);
+    if (launch->shared < 0 || launch->shared > kernel->shared_max)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                         "%" PRId64 " bytes of shared memory, and the kernel can have %u besides its own",
+                         launch->shared, kernel->shared_max);
+    return STATUS_OK;
+}
+
+int bind_kernel_find(struct binding *binding) {
+    struct kernel_attributes launch;
+    kernel_attributes_read(&binding->attributes, &launch);
+    if (binding->request->kernels_denied)
+        return kernel_refuse(binding->request->kernels_denied, &binding->fault);
+    binding->kernel = kernel_table_find(binding->session->kernels, (uint64_t)launch.kernel);
+    if (!binding->kernel)
+        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64,
+                         (uint64_t)launch.kernel);
+    return check_launch(&launch, binding->kernel->device_kernel, &binding->fault);
 }
 
 /* ---- memory ---- */
 
 /* Zero, so that a kernel that leaves elements out shows nobody what others had in this memory. */
-static int output_clear(struct kernel_binding *binding, struct tensor *out, int64_t bytes) {
+static int output_clear(struct binding *binding, struct tensor *out) {
     static const int64_t ints[] = {DTYPE_U8, 0};
     static const double floats[] = {0};
     struct view view = {.storage = out->storage, .data = out->storage->data, .dtype = DTYPE_U8, .rank = 1};
-    view.shape[0] = bytes;
+    view.shape[0] = type_bytes(&out->type);
     view.strides[0] = 1;
     struct plan plan = {
         .opcode = OP_FULL, .ledger = &binding->session->ledger, .out = &view, .attributes = {ints, floats, 2, 1}};
@@ -97,270 +82,105 @@ static int output_clear(struct kernel_binding *binding, struct tensor *out, int6
     return plan_push(binding->stream, &plan, &binding->fault);
 }
 
-static int output_copy(struct kernel_binding *binding, struct tensor *out, const struct tensor *from) {
+/* `from` NULL: zero. */
+static int output_make(struct binding *binding, struct tensor *out, const struct tensor *from) {
     struct view to, view;
-    int code = plan_wait_value(binding->stream, from, &binding->fault);
-    if (code != STATUS_OK)
+    int code = bind_allocate(binding, out);
+    if (code != STATUS_OK || !out->storage)
         return code;
+    if (!from)
+        return output_clear(binding, out);
     view_init(&to, out);
     view_init(&view, from);
     return view_copy(&binding->session->ledger, binding->stream, to, view, &binding->fault);
 }
 
-/* A tensor that the launch consumes and nobody else has, the launch's other arguments included, lends its memory. */
-static bool output_in_place(const struct kernel_binding *binding, unsigned argument) {
-    const struct tensor *in = binding->tensors[argument];
-    for (unsigned i = 0; i < binding->request->n_arguments; i++)
-        if (i != argument && binding->tensors[i] == in)
-            return false;
-    return binding->request->arguments[argument].kind == KERNEL_CONSUME && in->storage && in->references == 1 &&
-           in->storage->references == 1 && in->contiguous && in->offset == 0;
+static int output_update(struct binding *binding, struct tensor *out, unsigned input) {
+    struct tensor *in = binding->inputs[input];
+    bool lends = bind_lends(binding, input);
+    for (unsigned i = 0; i < binding->request->n_inputs && lends; i++)
+        lends = i == input || binding->inputs[i] != in;
+    if (!lends)
+        return output_make(binding, out, in);
+    bind_take_memory(out, in);
+    return plan_wait_memory(binding->stream, out->storage, &binding->fault);
 }
 
-static int output_take(struct kernel_binding *binding, struct tensor *out, const struct tensor *in) {
-    out->type = in->type;
-    out->offset = 0;
-    out->contiguous = true;
-    layout_contiguous(out->type.rank, out->type.shape, out->strides);
-    out->storage = storage_ref(in->storage);
-    int code = plan_wait_value(binding->stream, in, &binding->fault);
-    return code == STATUS_OK ? plan_wait_memory(binding->stream, out->storage, &binding->fault) : code;
-}
-
-/* `from` NULL: zero. */
-static int output_make(struct kernel_binding *binding, struct tensor *out, const struct tensor_type *type,
-                       const struct tensor *from) {
-    out->type = *type;
-    out->offset = 0;
-    out->contiguous = true;
-    layout_contiguous(type->rank, type->shape, out->strides);
-    int64_t bytes = type_bytes(type);
-    if (bytes == 0)
-        return STATUS_OK;
-    int code =
-        ledger_storage(&binding->session->ledger, (uint64_t)bytes, binding->stream, &out->storage, &binding->fault);
-    if (code == STATUS_OK)
-        code = plan_wait_memory(binding->stream, out->storage, &binding->fault);
-    if (code != STATUS_OK)
-        return code;
-    return from ? output_copy(binding, out, from) : output_clear(binding, out, bytes);
-}
-
-static int input_make(struct kernel_binding *binding, unsigned i) {
-    struct view *view = &binding->views[i];
-    view_init(view, binding->tensors[i]);
-    int code = plan_wait_value(binding->stream, binding->tensors[i], &binding->fault);
-    if (code == STATUS_OK)
-        code = view_make_contiguous(&binding->session->ledger, binding->stream, view, view->dtype, &binding->fault);
-    return code;
-}
-
-static int binding_update(struct kernel_binding *binding, unsigned argument, struct tensor *out) {
-    const struct tensor *in = binding->tensors[argument];
-    return output_in_place(binding, argument) ? output_take(binding, out, in)
-                                              : output_make(binding, out, &in->type, in);
-}
-
-static int binding_make(struct kernel_binding *binding) {
-    const struct kernel_request *request = binding->request;
-    unsigned output = 0, type = 0;
-    int code = STATUS_OK;
-    for (unsigned i = 0; i < request->n_arguments && code == STATUS_OK; i++) {
-        binding->n_views = i;
-        switch (request->arguments[i].kind) {
-        case KERNEL_INPUT:
-            binding->n_views = i + 1; /* view_init() has been, whatever follows */
-            code = input_make(binding, i);
-            break;
-        case KERNEL_OUTPUT:
-            code = output_make(binding, binding->outputs.tensors[output++], &request->types[type++], NULL);
-            break;
-        case KERNEL_UPDATE:
-        case KERNEL_CONSUME:
-            code = binding_update(binding, i, binding->outputs.tensors[output++]);
-            break;
-        case KERNEL_BITS32:
-        case KERNEL_BITS64:
-            break;
-        }
-    }
-    return code;
-}
-
-static void binding_finish_views(struct kernel_binding *binding) {
-    for (unsigned i = 0; i < binding->n_views; i++)
-        if (binding->request->arguments[i].kind == KERNEL_INPUT)
-            view_finish(&binding->views[i]);
+static int input_make(struct binding *binding, const struct tensor *in, struct view *view) {
+    view_init(view, in);
+    return view_make_contiguous(&binding->session->ledger, binding->stream, view, view->dtype, &binding->fault);
 }
 
 /* ---- the launch ---- */
 
-static void launch_fill(const struct kernel_binding *binding, struct kernel_launch *launch) {
-    const struct kernel_request *request = binding->request;
+static void launch_fill(const struct binding *binding, const struct kernel_attributes *from, const struct view *views,
+                        struct kernel_launch *launch) {
+    const int64_t *number = from->numbers.values;
     unsigned output = 0;
     launch->kernel = binding->kernel->device_kernel;
     launch->name = binding->kernel->name;
     launch->report = binding->check->report;
-    memcpy(launch->grid, request->grid, sizeof launch->grid);
-    memcpy(launch->block, request->block, sizeof launch->block);
-    launch->shared = request->shared;
-    launch->n_arguments = request->n_arguments;
-    for (unsigned i = 0; i < request->n_arguments; i++) {
-        const struct kernel_argument_value *argument = &request->arguments[i];
-        launch->arguments[i] = argument->value;
-        if (argument->kind == KERNEL_INPUT) {
-            launch->arguments[i] = (uintptr_t)binding->views[i].data;
-        } else if (kernel_makes(argument->kind)) {
+    for (int i = 0; i < 3; i++) {
+        launch->grid[i] = (uint32_t)from->grid.values[i];
+        launch->block[i] = (uint32_t)from->block.values[i];
+    }
+    launch->shared = (uint32_t)from->shared;
+    launch->n_arguments = from->arguments.count;
+    for (unsigned i = 0; i < from->arguments.count; i++) {
+        int64_t kind = from->arguments.values[i];
+        if (kind == KERNEL_INPUT) {
+            launch->arguments[i] = (uintptr_t)views++->data;
+        } else if (kernel_makes(kind)) {
             const struct storage *storage = binding->outputs.tensors[output++]->storage;
             launch->arguments[i] = storage ? (uintptr_t)storage->data : 0;
+        } else {
+            launch->arguments[i] = (uint64_t)*number++;
         }
     }
 }
 
-static int binding_push(struct kernel_binding *binding) {
-    const struct kernel_request *request = binding->request;
+static int launch_push(struct binding *binding, const struct kernel_attributes *launch, const struct view *views,
+                       unsigned n_views) {
     struct storage *storages[2 * KERNEL_ARGUMENTS_MAX];
     unsigned n = 0;
     uint64_t bytes = 0;
     for (unsigned i = 0; i < binding->outputs.n; i++)
         if (binding->outputs.tensors[i]->storage)
             storages[n++] = binding->outputs.tensors[i]->storage;
-    for (unsigned i = 0; i < request->n_arguments; i++)
-        if (request->arguments[i].kind == KERNEL_INPUT && binding->views[i].storage)
-            storages[n++] = binding->views[i].storage;
+    for (unsigned i = 0; i < n_views; i++)
+        if (views[i].storage)
+            storages[n++] = views[i].storage;
     for (unsigned i = 0; i < n; i++)
         bytes += storages[i]->bytes;
     struct record *record;
-    int code = plan_push_kernel(binding->stream, storages, n, request->n_arguments,
+    int code = plan_push_kernel(binding->stream, storages, n, launch->arguments.count,
                                 1000 + cost_pass(&binding->order->cost, (double)bytes), &record, &binding->fault);
     if (code != STATUS_OK)
         return code;
-    launch_fill(binding, &record->kernel);
+    launch_fill(binding, launch, views, &record->kernel);
     kernel_use(binding->kernel, binding->stream, binding->stream->enqueued);
     return STATUS_OK;
 }
 
-/* Behind the launch: whether the device took it, and what its inputs turn out to be. */
-static int binding_settle(struct kernel_binding *binding) {
-    struct taint *inputs[3] = {NULL, NULL, NULL}, *step = NULL;
-    unsigned n = 0;
-    int code = STATUS_OK;
-    for (unsigned i = 0; i < binding->request->n_arguments && code == STATUS_OK; i++) {
-        if (!binding->tensors[i] || !binding->tensors[i]->taint)
-            continue;
-        if (n == 3) { /* one taint stands for those so far */
-            struct taint *next = taint_create();
-            code = next ? bind_push_taint(binding->stream, next, inputs, NULL, &binding->fault)
-                        : plan_no_memory(&binding->fault);
-            taint_unref(step);
-            step = inputs[0] = next;
-            inputs[1] = inputs[2] = NULL;
-            n = 1;
-        }
-        inputs[n++] = binding->tensors[i]->taint;
+int bind_kernel(struct binding *binding) {
+    struct kernel_attributes launch;
+    struct view views[KERNEL_ARGUMENTS_MAX]; /* of KERNEL_INPUT, as the kernel shall see them */
+    unsigned n_views = 0, input = 0, output = 0;
+    int code = bind_wait(binding);
+    kernel_attributes_read(&binding->attributes, &launch);
+    for (unsigned i = 0; i < launch.arguments.count && code == STATUS_OK; i++) {
+        int64_t kind = launch.arguments.values[i];
+        if (kind == KERNEL_INPUT)
+            code = input_make(binding, binding->inputs[input], &views[n_views++]);
+        else if (kind == KERNEL_OUTPUT)
+            code = output_make(binding, binding->outputs.tensors[output], NULL);
+        else if (kind == KERNEL_UPDATE)
+            code = output_update(binding, binding->outputs.tensors[output], input);
+        input += kernel_reads(kind);
+        output += kernel_makes(kind);
     }
     if (code == STATUS_OK)
-        code = bind_push_taint(binding->stream, binding->taint, inputs, binding->check, &binding->fault);
-    taint_unref(step);
-    return code;
-}
-
-static void binding_done(struct kernel_binding *binding) {
-    for (unsigned i = 0; i < binding->outputs.n; i++) {
-        struct tensor *out = binding->outputs.tensors[i];
-        tensor_taint(binding->session, out, taint_ref(binding->taint));
-        out->ready = binding->stream;
-        out->ready_number = binding->stream->enqueued;
-    }
-}
-
-static int binding_launch(struct kernel_binding *binding) {
-    const struct kernel_request *request = binding->request;
-    binding->check =
-        check_create(&binding->order->reports, binding->kernel->name, request->label, request->sequence, 0);
-    binding->taint = taint_create();
-    int code = binding->check && binding->taint ? STATUS_OK : plan_no_memory(&binding->fault);
-    struct stream_position before = stream_position(binding->stream);
-    if (code == STATUS_OK) {
-        binding->check->launch = true;
-        code = binding_make(binding);
-    }
-    if (code == STATUS_OK)
-        code = binding_push(binding);
-    if (code == STATUS_OK)
-        code = binding_settle(binding);
-    if (code == STATUS_OK) {
-        binding_done(binding);
-    } else {
-        stream_take_back(binding->stream, &before); /* copies, and outputs set to zero */
-        check_unref(binding->check);
-    }
-    taint_unref(binding->taint);
-    binding_finish_views(binding);
-    return code;
-}
-
-/* ---- the whole ---- */
-
-static int binding_bind_ids(struct kernel_binding *binding) {
-    const struct kernel_request *request = binding->request;
-    for (unsigned i = 0; i < request->n_arguments; i++)
-        binding->outputs.n += kernel_makes(request->arguments[i].kind);
-    int code = outputs_bind(binding->session, &binding->outputs, &binding->fault);
-    if (code == STATUS_OK && binding->outputs.n == 0)
-        code = fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "a launch without an output has no result");
-    return code;
-}
-
-static void binding_fail(struct kernel_binding *binding, struct cause cause) {
-    const struct kernel_request *request = binding->request;
-    const char *name = binding->kernel ? binding->kernel->name : "kernel";
-    cause = cause.failure ? cause_ref(cause)
-                          : session_cause(binding->session, &binding->fault, name, request->label, request->sequence);
-    outputs_fail(binding->session, &binding->outputs, cause);
-}
-
-/* Whatever became of the launch. */
-static void binding_consume(struct kernel_binding *binding) {
-    const struct kernel_request *request = binding->request;
-    for (unsigned i = 0; i < request->n_arguments; i++)
-        if (request->arguments[i].kind == KERNEL_CONSUME &&
-            !outputs_have(&binding->outputs, request->arguments[i].value))
-            session_unbind(binding->session, request->arguments[i].value);
-}
-
-int session_launch(struct session *session, const struct kernel_request *request) {
-    struct kernel_binding binding;
-    binding.session = session;
-    binding.order = session->order;
-    binding.stream = NULL;
-    binding.kernel = NULL;
-    binding.request = request;
-    binding.outputs.first = request->first_output;
-    binding.outputs.n = binding.n_views = 0;
-    binding.check = NULL;
-    binding.taint = NULL;
-    memset(binding.tensors, 0, sizeof binding.tensors);
-    struct cause cause = {0};
-    uint64_t last_id = session->last_id;
-    ledger_begin(&session->ledger);
-    session_label(session, request->label);
-    int code = binding_bind_ids(&binding);
-    if (code == STATUS_OK)
-        code = binding_check(&binding, &cause);
-    uint64_t before = code == STATUS_OK ? binding.stream->enqueued : 0;
-    if (code == STATUS_OK) {
-        stream_begin_operation(binding.stream, request->label, request->sequence);
-        code = binding_launch(&binding);
-        stream_begin_operation(binding.stream, NULL, 0);
-    }
-    if (session_put_off(session, code)) {
-        outputs_take_back(session, &binding.outputs, last_id);
-        return STATUS_AGAIN;
-    }
-    session_end_operation(session, code == STATUS_OK ? binding.stream : NULL, before);
-    if (code != STATUS_OK)
-        binding_fail(&binding, cause);
-    binding_consume(&binding);
+        code = launch_push(binding, &launch, views, n_views);
+    bind_finish_views(views, n_views);
     return code;
 }

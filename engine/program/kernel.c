@@ -351,6 +351,11 @@ void kernel_job_finish(struct kernel_job *job) {
 
 /* ---- sessions ---- */
 
+int kernel_refuse(const char *principal, struct fault *fault) {
+    return fault_set(fault, STATUS_DENIED, "user kernels are not allowed for %s: the daemon's setting user-kernels",
+                     principal);
+}
+
 struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id) {
     unsigned at = table ? kernel_table_seek(table, id) : 0;
     return table && at < table->count && table->entries[at].id == id ? table->entries[at].kernel : NULL;

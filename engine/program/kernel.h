@@ -83,21 +83,5 @@ int session_kernel_id(struct session *session, uint64_t id, struct fault *fault)
 /* Launches that have been enqueued still run. STATUS_INVALID_ARGUMENT for an unknown id. */
 int session_kernel_release(struct session *session, uint64_t id, struct fault *fault);
 
-struct kernel_argument_value {
-    enum kernel_argument kind;
-    uint64_t value; /* the id of a tensor, or a number's bits */
-};
-struct kernel_request {
-    uint64_t kernel;
-    uint32_t stream;
-    uint32_t grid[3], block[3], shared;
-    unsigned n_arguments, n_types;
-    const struct kernel_argument_value *arguments;
-    const struct tensor_type *types; /* of the KERNEL_OUTPUTs, in order */
-    uint64_t first_output;           /* their ids, and those of updates, follow each other from here on */
-    uint64_t sequence;
-    const char *label;         /* may be NULL; copied */
-    const struct fault *wrong; /* not NULL: nothing is launched, and the outputs fail with this */
-};
-/* Enqueues a launch; as session_submit() for the outputs. */
-int session_launch(struct session *session, const struct kernel_request *request);
+/* Why a principal may not have kernels of its own. */
+int kernel_refuse(const char *principal, struct fault *fault);

@@ -49,9 +49,6 @@ struct kernel_table {
     uint64_t last_id; /* the highest one used */
 };
 
-/* Whether a launch has the arguments that the kernel takes, and a grid and blocks that the device has room for. */
-int kernel_request_check(const struct kernel_request *request, const struct device_kernel *kernel, struct fault *fault);
-
 /* `table` NULL: empty. */
 struct kernel *kernel_table_find(const struct kernel_table *table, uint64_t id);
 /* For struct sessions. */

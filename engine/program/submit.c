@@ -34,9 +34,10 @@ static bool submit_cause(struct binding *binding, struct cause *cause) {
 }
 
 /* Why an operation failed whose ids could not be bound: for that, or, as with any result, because an input has failed before. */
-static struct cause submit_refusal(struct session *session, const struct op_request *request,
-                                   const struct fault *fault) {
-    const struct op_info *info = op_info(request->opcode);
+static struct cause submit_refusal(const struct binding *binding) {
+    struct session *session = binding->session;
+    const struct op_request *request = binding->request;
+    const struct fault *fault = &binding->fault;
     struct cause cause = {0};
     for (unsigned i = 0; i < request->n_inputs && !cause.failure && fault->code == STATUS_LIMIT; i++) {
         struct tensor *tensor = session_tensor(session, request->inputs[i]);
@@ -46,7 +47,7 @@ static struct cause submit_refusal(struct session *session, const struct op_requ
             cause = tensor_cause(tensor);
     }
     return cause.failure ? cause_ref(cause)
-                         : session_cause(session, fault, info ? info->name : "", request->label, request->sequence);
+                         : session_cause(session, fault, binding_name(binding), request->label, request->sequence);
 }
 
 static void submit_consume(struct session *session, const struct op_request *request) {
@@ -75,8 +76,8 @@ static int submit_free(struct session *session, const struct op_request *request
 static int submit_infer_several(struct binding *binding) {
     const struct op_request *request = binding->request;
     struct tensor_type types[OP_OUTPUTS_MAX];
-    int code =
-        op_infer(request->opcode, binding->types, request->n_inputs, &binding->attributes, types, &binding->fault);
+    int code = op_infer_outputs(request->opcode, binding->types, request->n_inputs, &binding->attributes,
+                                binding->outputs.n, types, &binding->fault);
     for (unsigned i = 0; i < binding->outputs.n && code == STATUS_OK; i++)
         binding->outputs.tensors[i]->type = types[i];
     return code;
@@ -87,9 +88,6 @@ static int submit_check(struct binding *binding, struct cause *cause) {
     const struct op_request *request = binding->request;
     if (!binding->info)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%u is not an operation", request->opcode);
-    if (request->further + 1 != binding->info->n_outputs)
-        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%s has %u outputs, not %u", binding->info->name,
-                         binding->info->n_outputs, request->further + 1);
     if (request->n_inputs > (unsigned)binding->info->inputs_max)
         return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "%s takes no %u inputs", binding->info->name,
                          request->n_inputs);
@@ -101,7 +99,7 @@ static int submit_check(struct binding *binding, struct cause *cause) {
     binding->stream = session_find_stream(binding->session, request->stream, &binding->fault);
     if (!binding->stream)
         return (int)binding->fault.code;
-    if (binding->outputs.n > 1)
+    if (request->further || binding->info->n_outputs != 1)
         return submit_infer_several(binding);
     return op_infer(request->opcode, binding->types, request->n_inputs, &binding->attributes, &binding->output->type,
                     &binding->fault);
@@ -164,6 +162,7 @@ int session_submit(struct session *session, const struct op_request *request) {
     binding.info = op_info(request->opcode);
     binding.attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
     binding.check = NULL;
+    binding.kernel = NULL;
     binding.outputs.first = request->output;
     binding.outputs.n = request->further < OP_OUTPUTS_MAX ? 1 + request->further : OP_OUTPUTS_MAX;
     int code = outputs_bind(session, &binding.outputs, &binding.fault);
@@ -178,7 +177,7 @@ int session_submit(struct session *session, const struct op_request *request) {
         return code;
     }
     if (code != STATUS_OK) {
-        cause = cause.failure ? cause_ref(cause) : submit_refusal(session, request, &binding.fault);
+        cause = cause.failure ? cause_ref(cause) : submit_refusal(&binding);
         code = (int)cause.failure->code;
         outputs_fail(session, &binding.outputs, cause);
     }

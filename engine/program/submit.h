@@ -12,10 +12,11 @@ struct op_request {
     const uint64_t *inputs;
     const int64_t *ints;
     const double *floats;
-    uint64_t output;   /* id to bind; ignored by `free` */
-    unsigned further;  /* outputs after the first, with the ids that follow */
-    uint64_t sequence; /* of the operation in its session, for error reports */
-    const char *label; /* may be NULL; copied */
+    uint64_t output;            /* id to bind; ignored by `free` */
+    unsigned further;           /* outputs after the first, with the ids that follow */
+    uint64_t sequence;          /* of the operation in its session, for error reports */
+    const char *label;          /* may be NULL; copied */
+    const char *kernels_denied; /* the principal who may not launch kernels of its own; NULL: the session may */
 };
 /* Enqueues an operation. The return value tells why it failed at once; either way `output` is bound (poisoned where it
  * failed, with the first cause among its inputs), unless the id itself is bad: zero or not above all ids bound before.

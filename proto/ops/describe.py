@@ -19,7 +19,7 @@ DTYPE_SETS = {
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
 }
-FAMILIES = ["free", "create", "view", "elementwise", "reduce", "softmax", "matmul", "join", "take", "sort"]
+FAMILIES = ["free", "create", "view", "elementwise", "reduce", "softmax", "matmul", "join", "take", "sort", "kernel"]
 DTYPE_RULES = {
     "none": "there is no result",
     "attribute": "the attribute `dtype`",
@@ -30,6 +30,7 @@ DTYPE_RULES = {
     "logical": "bool, computed in bool",
     "accumulated": "i64 for integers and bool, else the input's",
     "position": "i64",
+    "rule": "as its attributes say",
     "product": "what the inputs promote to; f32 for f8",
 }
 # Types of attributes: columns on the wire, and the type in C.
@@ -75,11 +76,12 @@ class Output:
 
     def __init__(self, given, dtype, first):
         given = {"name": given} if isinstance(given, str) else given
-        unknown = set(given) - {"name", "dtype"}
+        unknown = set(given) - {"name", "dtype", "variadic"}
         if unknown:
             raise Wrong(f"an output has no field {sorted(unknown)[0]}")
         self.name = given["name"]
         self.dtype = given.get("dtype", dtype)
+        self.variadic = given.get("variadic", False)
         if first and "dtype" in given:
             raise Wrong(f"output {self.name}: the first output has the operation's dtype")
         if self.dtype not in ((dtype,) if first else (dtype, *OUTPUT_DTYPE_RULES)):
@@ -149,6 +151,8 @@ class Operation:
             raise Wrong("formulas are of elementwise operations with one or two inputs")
         if len(self.outputs) > OUTPUTS_MAX:
             raise Wrong(f"{len(self.outputs)} outputs, {OUTPUTS_MAX} are possible")
+        if any(each.variadic for each in self.outputs) and len(self.outputs) > 1:
+            raise Wrong("only one output may be variadic, and then it is the only one")
         if self.tolerance and "reason" not in self.tolerance:
             raise Wrong("the tolerance has no reason")
         if any(each.variadic or each.optional for each in self.inputs[:-1]):

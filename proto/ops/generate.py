@@ -169,12 +169,12 @@ def print_macro(words, name, rows, parameters="X"):
 def print_others(operations):
     """Lists of what has a definition by its name in each part that deals with operations: the linker finds one that is missing."""
     others = [each for each in operations if not each.file.formulas]
-    kernels = [each for each in others if each.family not in ("free", "view")]
-    families = list(dict.fromkeys(each.family for each in operations if each.family != "free"))
+    kernels = [each for each in others if each.family not in ("free", "view", "kernel")]
+    families = list(dict.fromkeys(each.family for each in operations if each.family not in ("free", "kernel")))
     print_macro("X(ID, name): operations that are not made of a formula.", "OP_OTHERS", [(each.id, each.name) for each in others])
-    print_macro("X(ID, name): of these, the ones that a backend answers for: free and views are the engine's own on every device.",
+    print_macro("X(ID, name): of these, the ones that a backend answers for by their number: free and views are the engine's own, and clients bring their kernels.",
                 "OP_KERNELS", [(each.id, each.name) for each in kernels])
-    print_macro("X(FAMILY, name): families that have results.", "OP_FAMILIES", [(name.upper(), name) for name in families])
+    print_macro("X(FAMILY, name): families whose results follow from their operations: all but free and clients' kernels.", "OP_FAMILIES", [(name.upper(), name) for name in families])
 
 
 def print_formulas(operations):
@@ -248,6 +248,8 @@ def print_row(each):
     print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {'OP_INPUTS_MAX' if each.variadic else len(each.inputs)}, .n_outputs = {len(each.outputs)},")
     if len(each.outputs) > 1:
         print(f"        .further = {each.name}_further,")
+    if each.outputs and each.outputs[0].variadic:
+        print("        .outputs_vary = true,")
     if any(roles.values()):
         print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']},")
     if each.attributes:
@@ -436,7 +438,7 @@ def attribute_words(each):
 def input_words(each):
     kind = {"bool": "bool", "integer": "integers", None: ""}[each.dtypes]
     words = [kind] if kind else []
-    words += ["may be left out"] if each.optional else [f"1 to {describe.INPUTS_MAX}"] if each.variadic else []
+    words += [f"{int(not each.optional)} to {describe.INPUTS_MAX}"] if each.variadic else ["may be left out"] if each.optional else []
     return each.name + (f" ({', '.join(words)})" if words else "")
 
 

@@ -1,6 +1,9 @@
 /* Launches of user kernels, as both sides describe them. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum {
     KERNEL_ARGUMENTS_MAX = 64,
     KERNEL_NAME_MAX = 255,      /* bytes of a name or an expression for one */
@@ -11,10 +14,17 @@ enum {
 enum kernel_argument {
     KERNEL_INPUT = 1,  /* the address of a tensor's elements: contiguous, row-major, not to be written */
     KERNEL_OUTPUT = 2, /* of a new tensor's, zero in the beginning */
-    KERNEL_UPDATE = 3, /* of a new tensor's, in the beginning a copy of another one */
+    /* Of a new tensor's, in the beginning a copy of another one. If the launch releases the other one and nobody else uses its
+     * memory, the new tensor takes that memory. */
+    KERNEL_UPDATE = 3,
     KERNEL_BITS32 = 4, /* a number of four bytes, */
     KERNEL_BITS64 = 5, /* or of eight */
-    /* As KERNEL_UPDATE, but the launch releases the other tensor: if nobody else uses its memory, the new tensor takes
-     * that memory. */
-    KERNEL_CONSUME = 6,
 };
+
+/* Whether the argument is one of the operation's inputs, and whether it is one of its outputs. */
+static inline bool kernel_reads(int64_t kind) {
+    return kind == KERNEL_INPUT || kind == KERNEL_UPDATE;
+}
+static inline bool kernel_makes(int64_t kind) {
+    return kind == KERNEL_OUTPUT || kind == KERNEL_UPDATE;
+}

@@ -32,9 +32,10 @@ enum op_family {
     OP_FAMILY_REDUCE,
     OP_FAMILY_SOFTMAX,
     OP_FAMILY_MATMUL,
-    OP_FAMILY_JOIN, /* concat, stack */
-    OP_FAMILY_TAKE, /* reads positions out of an index tensor, checked on the device */
-    OP_FAMILY_SORT, /* elements of one axis in order, and their positions */
+    OP_FAMILY_JOIN,   /* concat, stack */
+    OP_FAMILY_TAKE,   /* reads positions out of an index tensor, checked on the device */
+    OP_FAMILY_SORT,   /* elements of one axis in order, and their positions */
+    OP_FAMILY_KERNEL, /* a client's own kernel */
 };
 
 /* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has
@@ -50,6 +51,7 @@ enum op_dtype_rule {
     OP_DTYPE_ACCUMULATED,
     OP_DTYPE_POSITION,
     OP_DTYPE_PRODUCT,
+    OP_DTYPE_RULE,
 };
 
 enum op_attribute_type {
@@ -121,15 +123,17 @@ struct op_info {
     const char *name;
     enum op_family family;
     enum op_dtype_rule dtype;
-    uint32_t dtypes;   /* that it computes in, or gives; bit DTYPE_F32 set: f32 */
-    op_rule *shape;    /* op_rules.h */
+    uint32_t dtypes; /* that it computes in, or gives; bit DTYPE_F32 set: f32 */
+    op_rule *shape;  /* op_rules.h */
     int inputs_min, inputs_max;
     unsigned n_outputs;                /* 0 for free alone */
+    bool outputs_vary;                 /* there may be more: op_infer_outputs() says so */
     const enum op_dtype_rule *further; /* [n_outputs - 1]: of the outputs after the first */
-    uint32_t index_inputs, bool_inputs; /* bit i set: input i is integers, or bool, and does not promote with the others */
-    int ints, floats;                   /* counts of attributes; OP_VARIES: ints_min and a list */
+    uint32_t index_inputs,
+        bool_inputs;  /* bit i set: input i is integers, or bool, and does not promote with the others */
+    int ints, floats; /* counts of attributes; OP_VARIES: ints_min and a list */
     unsigned ints_min;
-    unsigned dtype_at;                      /* where the result's dtype stands among the integers, for OP_DTYPE_ATTRIBUTE */
+    unsigned dtype_at; /* where the result's dtype stands among the integers, for OP_DTYPE_ATTRIBUTE */
     const struct op_attribute *attributes; /* [n_attributes], in the order of the wire */
     unsigned n_attributes;
 };
@@ -147,6 +151,11 @@ static inline const struct op_info *op_info(unsigned opcode) {
  * are readable. FREE has no result and leaves `out` alone; so does a failure. */
 int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
              const struct op_attributes *attributes, struct tensor_type *out, struct fault *fault);
+
+/* The same for an operation that is said to have `n_outputs` (1 to OP_OUTPUTS_MAX), which it may not. */
+int op_infer_outputs(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
+                     const struct op_attributes *attributes, unsigned n_outputs, struct tensor_type *out,
+                     struct fault *fault);
 
 /* The dtype in which input `i` must be presented to a kernel, given the checked result: the engine casts where the
  * input's own dtype differs. Comparisons promote their inputs; take's indices are i64; logical operations take bool. */

@@ -59,7 +59,7 @@ static int refuse_value(const struct op_attribute *attribute, int64_t value, str
     size_t used = 0;
     for (unsigned i = 0; i < attribute->n_values && used < sizeof names; i++) {
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%u (%s)",
-                                 i == 0                         ? ""
+                                 i == 0                        ? ""
                                  : i + 1 < attribute->n_values ? ", "
                                                                : " and ",
                                  i, attribute->values[i]);
@@ -70,7 +70,7 @@ static int refuse_value(const struct op_attribute *attribute, int64_t value, str
 /* The lists behind the single ones: each but the last says how long it is. */
 static int check_lists(const struct op_info *info, unsigned first, const struct op_attributes *attributes,
                        struct fault *fault) {
-    unsigned at = info->ints_min - (info->n_attributes - first - 1);
+    unsigned at = info->ints_min;
     for (; first + 1 < info->n_attributes; first++) {
         int64_t count = at < attributes->n_ints ? attributes->ints[at] : -1;
         if (count < 0 || count > (int64_t)(attributes->n_ints - at - 1)) {
@@ -227,6 +227,7 @@ static inline __attribute__((always_inline)) int infer_dtype(const struct op_inf
     case OP_DTYPE_SAME:
     case OP_DTYPE_PROMOTED:
     case OP_DTYPE_PRODUCT:
+    case OP_DTYPE_RULE:
         *out = operands;
         return STATUS_OK;
     }
@@ -261,6 +262,7 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
     case OP_DTYPE_ATTRIBUTE:
     case OP_DTYPE_SAME:
     case OP_DTYPE_POSITION:
+    case OP_DTYPE_RULE:
         return own;
     }
     return DTYPE_INVALID;
@@ -297,6 +299,17 @@ static int infer_several(const struct op_info *info, const struct op_call *call,
     return status;
 }
 
+static int infer_varying(const struct op_info *info, struct op_call *call, unsigned n_outputs, struct tensor_type *out,
+                         struct fault *fault) {
+    struct tensor_type results[OP_OUTPUTS_MAX];
+    call->n_outputs = n_outputs;
+    int status = info->shape(call, results, fault);
+    if (status == STATUS_OK) {
+        memcpy(out, results, n_outputs * sizeof *out);
+    }
+    return status;
+}
+
 int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
              const struct op_attributes *attributes, struct tensor_type *out, struct fault *fault) {
     static const struct op_attributes none = {0};
@@ -314,6 +327,9 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
     }
     if (info->n_outputs > 1) {
         return infer_several(info, &call, out, fault);
+    }
+    if (info->outputs_vary) {
+        return infer_varying(info, &call, 1, out, fault);
     }
     /* `out` may be one of the inputs, and stays as it is on failure. */
     struct tensor_type result;
@@ -333,6 +349,25 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
         *out = result;
     }
     return status;
+}
+
+int op_infer_outputs(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
+                     const struct op_attributes *attributes, unsigned n_outputs, struct tensor_type *out,
+                     struct fault *fault) {
+    const struct op_info *info = op_info(opcode);
+    if (info && info->outputs_vary) {
+        struct op_call call = {opcode, n_inputs, inputs, attributes};
+        int status = check_inputs(info, &call, fault);
+        if (status == STATUS_OK) {
+            status = check_attributes(info, attributes, fault);
+        }
+        return status == STATUS_OK ? infer_varying(info, &call, n_outputs, out, fault) : status;
+    }
+    if (info && info->n_outputs != n_outputs) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s has %u outputs, not %u", info->name, info->n_outputs,
+                         n_outputs);
+    }
+    return op_infer(opcode, inputs, n_inputs, attributes, out, fault);
 }
 
 int op_rule_none(const struct op_call *call, struct tensor_type *out, struct fault *fault) {

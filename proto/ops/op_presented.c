@@ -79,7 +79,8 @@ static uint32_t presented_for(unsigned opcode, const struct op_info *info, enum 
 }
 
 static bool presented_needs_no_kernel(const struct op_info *info) {
-    return info->family == OP_FAMILY_FREE || info->family == OP_FAMILY_VIEW || info->family == OP_FAMILY_JOIN;
+    return info->family == OP_FAMILY_FREE || info->family == OP_FAMILY_VIEW || info->family == OP_FAMILY_JOIN ||
+           info->family == OP_FAMILY_KERNEL;
 }
 
 uint32_t op_presented(unsigned opcode) {

@@ -2,7 +2,8 @@
  *
  * A rule sees an operation whose counts and attributes fit its row and whose inputs have valid dtypes and ranks, with
  * the dtypes of `out` found already. It fills rank and shape of each output; op_infer() then checks them as a whole,
- * so a rule need not look for negative extents or overflow where it only copies extents. Pure functions: any thread. */
+ * so a rule need not look for negative extents or overflow where it only copies extents. The rule of an operation whose outputs vary
+ * fills the dtypes, too, and checks everything. Pure functions: any thread. */
 #pragma once
 
 #include "proto/ops/op.h"
@@ -12,6 +13,7 @@ struct op_call {
     unsigned n_inputs;
     const struct tensor_type *const *inputs;
     const struct op_attributes *attributes;
+    unsigned n_outputs; /* where the row says that they vary */
 };
 
 /* What both promote to. The failure names them, where there is no such dtype. */

@@ -55,7 +55,6 @@ enum {
     X(GOODBYE, 29, Goodbye, "client")                                                                                  \
     X(KERNEL_COMPILE, 40, KernelCompile, "client")                                                                     \
     X(KERNEL_COMPILED, 41, KernelCompiled, "server")                                                                   \
-    X(KERNEL_LAUNCH, 42, KernelLaunch, "client")                                                                       \
     X(KERNEL_RELEASE, 43, KernelRelease, "client")                                                                     \
     X(LIST_DEVICES, 48, ListDevices, "client")                                                                         \
     X(DEVICE_LIST, 49, DeviceList, "server")                                                                           \

@@ -642,12 +642,18 @@ static void operations_free(struct operations_message *message) {
     free(message->numbers);
 }
 
+/* Whether devices answer for it by their table of kernels. A client's kernel is answered for when it is compiled. */
+static bool operations_listed(unsigned opcode) {
+    const struct op_info *info = op_info(opcode);
+    return info && info->family != OP_FAMILY_KERNEL;
+}
+
 int status_append_operations(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
     const struct supervisor *supervisor = &front->supervisor;
     struct operations_message message = {.list = TENSORD__OPERATION_LIST__INIT};
     size_t n = 0;
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
-        n += op_info(opcode) != NULL;
+        n += operations_listed(opcode);
     if (!operations_allocate(&message, n, supervisor->n_slots)) {
         operations_free(&message);
         return STATUS_NO_HOST_MEMORY;
@@ -655,7 +661,7 @@ int status_append_operations(struct front *front, uint64_t sequence, uint8_t **b
     operations_fill_devices(&message, supervisor);
     message.list.operations = message.operation_pointers;
     for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
-        if (op_info(opcode))
+        if (operations_listed(opcode))
             operations_fill(&message, supervisor, opcode);
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         message.dtypes[dtype] = (char *)dtype_name((enum dtype)dtype);

@@ -30,7 +30,6 @@
     X(GOODBYE, NOBODY, RUN)                                                                                            \
     X(KERNEL_COMPILE, NOBODY, RUN)                                                                                     \
     X(KERNEL_COMPILED, NOBODY, NOBODY)                                                                                 \
-    X(KERNEL_LAUNCH, NOBODY, RUN)                                                                                      \
     X(KERNEL_RELEASE, NOBODY, RUN)                                                                                     \
     X(LIST_DEVICES, OBSERVE, NOBODY)                                                                                   \
     X(DEVICE_LIST, NOBODY, NOBODY)                                                                                     \

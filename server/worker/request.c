@@ -280,7 +280,11 @@ static int request_batch(struct connection *connection, const struct frame_heade
     const Tensord__Batch *batch = (const Tensord__Batch *)message;
     struct session *session = connection->session;
     struct budget *budget = connection->service->budget;
-    struct op_request request = {.stream = batch->stream};
+    const struct principal *principal = &connection->peer.principal;
+    struct op_request request = {
+        .stream = batch->stream,
+        .kernels_denied = principal->user_kernels ? NULL : principal->name,
+    };
     struct batch_cursor cursor;
     struct batch_op op;
     int more;
@@ -441,7 +445,6 @@ static const struct request_row request_rows[] = {
     [FRAME_COPY_IN] = {&tensord__copy_in__descriptor, request_copy_in, .counted = true},
     [FRAME_GOODBYE] = {&tensord__goodbye__descriptor, request_goodbye},
     [FRAME_KERNEL_COMPILE] = {&tensord__kernel_compile__descriptor, request_kernel_compile, .replied = true},
-    [FRAME_KERNEL_LAUNCH] = {&tensord__kernel_launch__descriptor, request_kernel_launch, .counted = true},
     [FRAME_KERNEL_RELEASE] = {&tensord__kernel_release__descriptor, request_kernel_release, .counted = true},
     [FRAME_PUBLISH] = {&tensord__publish__descriptor, request_publish, .replied = true, .once = true},
     [FRAME_OPEN_NAME] = {&tensord__open_name__descriptor, request_open_name, .replied = true, .once = true},

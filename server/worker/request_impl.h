@@ -23,11 +23,9 @@ int request_upload(struct connection *connection, const struct frame_header *hea
 int request_upload_chunk(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 
-/* KernelCompile, KernelLaunch and KernelRelease, likewise. */
+/* KernelCompile and KernelRelease, likewise. */
 int request_kernel_compile(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
-int request_kernel_launch(struct connection *connection, const struct frame_header *header,
-                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault);
 

@@ -1,19 +1,10 @@
+/* Compiled kernels of clients. Their launches are operations like others. */
 #include <string.h>
 
 #include "proto/ops/kernel.h"
 #include "server/worker/compile.h"
 #include "server/worker/connection.h"
 #include "server/worker/request_impl.h"
-
-/* The operator may change that while the session lives. */
-static int request_kernel_allowed(const struct connection *connection, struct fault *fault) {
-    if (connection->peer.principal.user_kernels)
-        return STATUS_OK;
-    return fault_set(fault, STATUS_DENIED, "user kernels are not allowed for %s: the daemon's setting user-kernels",
-                     connection->peer.principal.name);
-}
-
-/* ---- compiling ---- */
 
 static unsigned request_compiles(const struct connection *connection) {
     unsigned n = 0;
@@ -27,8 +18,8 @@ static int request_compile_check(const struct connection *connection, const Tens
                                  struct fault *fault) {
     size_t length = strlen(compile->name);
 
-    if (request_kernel_allowed(connection, fault))
-        return STATUS_DENIED;
+    if (!connection->peer.principal.user_kernels) /* the operator may change that while the session lives */
+        return kernel_refuse(connection->peer.principal.name, fault);
     if (length == 0 || length > KERNEL_NAME_MAX)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "a kernel's name has 1 to %d bytes, not %zu", KERNEL_NAME_MAX,
                          length);
@@ -59,84 +50,5 @@ int request_kernel_release(struct connection *connection, const struct frame_hea
     (void)header, (void)sink, (void)fault;
     session_kernel_release(connection->session, ((const Tensord__KernelRelease *)message)->kernel, &ignored);
     compile_release_unused(connection->service);
-    return STATUS_OK;
-}
-
-/* ---- launches ---- */
-
-/* A launch on its way into the engine. */
-struct request_launch {
-    struct kernel_request request;
-    struct kernel_argument_value arguments[KERNEL_ARGUMENTS_MAX];
-    struct tensor_type types[KERNEL_ARGUMENTS_MAX];
-    struct fault wrong;
-};
-
-static int request_launch_arguments(struct request_launch *launch, const Tensord__KernelLaunch *message,
-                                    struct fault *fault) {
-    unsigned outputs = 0;
-
-    if (message->n_arguments > KERNEL_ARGUMENTS_MAX || message->n_values != message->n_arguments)
-        return REQUEST_PROTOCOL(fault, "a launch with %zu arguments and %zu values, of which there may be %d",
-                                message->n_arguments, message->n_values, KERNEL_ARGUMENTS_MAX);
-    for (size_t i = 0; i < message->n_arguments; i++) {
-        if (message->arguments[i] < KERNEL_INPUT || message->arguments[i] > KERNEL_CONSUME)
-            return REQUEST_PROTOCOL(fault, "%u is no kind of argument", message->arguments[i]);
-        launch->arguments[i].kind = (enum kernel_argument)message->arguments[i];
-        launch->arguments[i].value = message->values[i];
-        outputs += launch->arguments[i].kind == KERNEL_OUTPUT;
-    }
-    if (message->n_outputs != outputs)
-        return REQUEST_PROTOCOL(fault, "a launch with %u outputs and %zu types of outputs", outputs,
-                                message->n_outputs);
-    return STATUS_OK;
-}
-
-/* What is wrong with the types of outputs is the launch's failure. */
-static void request_launch_types(struct request_launch *launch, const Tensord__KernelLaunch *message) {
-    for (size_t i = 0; i < message->n_outputs; i++) {
-        const Tensord__KernelOutput *output = message->outputs[i];
-        struct fault bad;
-
-        request_type(&launch->types[i], output->dtype, output->shape, output->n_shape, &bad);
-        if (bad.code && !launch->request.wrong) {
-            launch->wrong = bad;
-            launch->request.wrong = &launch->wrong;
-        }
-    }
-}
-
-int request_kernel_launch(struct connection *connection, const struct frame_header *header,
-                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
-    const Tensord__KernelLaunch *from = (const Tensord__KernelLaunch *)message;
-    struct request_launch launch;
-
-    (void)header, (void)sink;
-    if (request_sequence(connection, from->sequence, fault) || request_label(from->label, fault))
-        return STATUS_PROTOCOL;
-    if (from->n_grid != 3 || from->n_block != 3)
-        return REQUEST_PROTOCOL(fault, "a grid of %zu extents and blocks of %zu, not 3", from->n_grid, from->n_block);
-    launch.request = (struct kernel_request){
-        .kernel = from->kernel,
-        .stream = from->stream,
-        .shared = from->shared,
-        .n_arguments = (unsigned)from->n_arguments,
-        .n_types = (unsigned)from->n_outputs,
-        .arguments = launch.arguments,
-        .types = launch.types,
-        .first_output = from->first_output,
-        .sequence = from->sequence,
-        .label = from->label[0] ? from->label : NULL,
-    };
-    if (request_launch_arguments(&launch, from, fault))
-        return STATUS_PROTOCOL;
-    memcpy(launch.request.grid, from->grid, sizeof launch.request.grid);
-    memcpy(launch.request.block, from->block, sizeof launch.request.block);
-    request_launch_types(&launch, from);
-    if (request_kernel_allowed(connection, &launch.wrong))
-        launch.request.wrong = &launch.wrong;
-    if (session_launch(connection->session, &launch.request) == STATUS_AGAIN)
-        return request_later(connection, STATUS_AGAIN);
-    connection->operations++;
     return STATUS_OK;
 }

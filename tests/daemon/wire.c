@@ -152,17 +152,29 @@ bool wire_request(struct wire *wire, unsigned type, const void *message) {
 
 /* ---- common requests ---- */
 
+/* What a batch of one operation points to. */
+struct wire_batch {
+    uint64_t head, wide[8];
+    char *label;
+};
+
 /* The columns are only read, so the casts that drop const are harmless. */
-static Tensord__Batch batch_of(const struct wire_op *op, uint64_t *head, char **label) {
+static Tensord__Batch batch_of(const struct wire_op *op, struct wire_batch *own) {
     Tensord__Batch batch = TENSORD__BATCH__INIT;
-    *head = batch_head(op->opcode, (unsigned)op->n_inputs, (unsigned)op->n_ints, (unsigned)op->n_floats,
-                       op->label ? BATCH_FLAG_LABEL : 0, op->consume);
-    *label = (char *)op->label;
+    unsigned n_inputs = (unsigned)op->n_inputs, n_ints = (unsigned)op->n_ints, n_floats = (unsigned)op->n_floats;
+    bool wide = n_inputs > BATCH_COUNT_MAX || n_ints > BATCH_COUNT_MAX || n_floats > BATCH_COUNT_MAX;
+    *own = (struct wire_batch){.label = (char *)op->label, .wide = {batch_wide(n_inputs, n_ints, n_floats)}};
+    own->head = batch_head(op->opcode, n_inputs, n_ints, n_floats,
+                           (op->label ? BATCH_FLAG_LABEL : 0) | (wide ? BATCH_FLAG_WIDE : 0), op->consume) |
+                batch_head_outputs(op->n_outputs);
+    cr_assert_leq(batch_wide_entries(n_inputs), sizeof own->wide / sizeof *own->wide);
+    batch.n_wide = wide ? batch_wide_entries(n_inputs) : 0;
+    batch.wide = own->wide;
     batch.first_output = op->output;
     batch.first_sequence = op->sequence;
     batch.stream = op->stream;
     batch.n_heads = 1;
-    batch.heads = head;
+    batch.heads = &own->head;
     batch.n_inputs = op->n_inputs;
     batch.inputs = (uint64_t *)op->inputs;
     batch.n_ints = op->n_ints;
@@ -170,21 +182,19 @@ static Tensord__Batch batch_of(const struct wire_op *op, uint64_t *head, char **
     batch.n_floats = op->n_floats;
     batch.floats = (double *)op->floats;
     batch.n_labels = op->label ? 1 : 0;
-    batch.labels = label;
+    batch.labels = &own->label;
     return batch;
 }
 
 bool wire_op(struct wire *wire, const struct wire_op *op) {
-    uint64_t head;
-    char *label;
-    Tensord__Batch batch = batch_of(op, &head, &label);
+    struct wire_batch own;
+    Tensord__Batch batch = batch_of(op, &own);
     return wire_send(wire, FRAME_BATCH, &batch, NULL, 0);
 }
 
 void wire_buffer_op(struct wire_buffer *buffer, const struct wire_op *op) {
-    uint64_t head;
-    char *label;
-    Tensord__Batch batch = batch_of(op, &head, &label);
+    struct wire_batch own;
+    Tensord__Batch batch = batch_of(op, &own);
     wire_buffer_frame(buffer, FRAME_BATCH, 0, &batch, NULL, 0);
 }
 

@@ -71,6 +71,7 @@ struct wire_op {
     const double *floats;
     const char *label;
     uint16_t consume;
+    unsigned n_outputs; /* 0: as the usual one */
 };
 bool wire_op(struct wire *wire, const struct wire_op *op);
 void wire_buffer_op(struct wire_buffer *buffer, const struct wire_op *op);

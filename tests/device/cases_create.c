@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tests/device/cases.h"
+#include "tests/stand_ins/launch.h"
 
 static void create_once(struct suite *suite, unsigned opcode, unsigned n_ints, const int64_t *ints, unsigned n_floats,
                         const double *floats) {
@@ -124,6 +125,25 @@ static void case_free(struct suite *suite, const struct op_case *row) {
         suite_fail(suite, "a freed id can still be fetched");
 }
 
+/* Of a kernel that there is not; others: tests/daemon/kernel_check.c and the unit tests. */
+static void case_kernel(struct suite *suite, const struct op_case *row) {
+    const struct kernel_attributes launch = {.kernel = 1,
+                                             .grid = LAUNCH_LIST(1, 1, 1),
+                                             .block = LAUNCH_LIST(1, 1, 1),
+                                             .arguments = LAUNCH_LIST(KERNEL_OUTPUT),
+                                             .results = LAUNCH_LIST(DTYPE_F32, 1, 4)};
+    struct launch_ints ints;
+    struct failure failure = {0};
+    uint64_t result;
+    launch_ints_write(&ints, &launch);
+    struct op_request request = {.opcode = row->opcode, .n_ints = ints.count, .ints = ints.values};
+    int code = suite_submit(suite, &request, &result);
+    if (code != STATUS_INVALID_ARGUMENT || suite_outcome(suite, result, &failure) != code ||
+        !strstr(failure.message, "no kernel has id 1"))
+        suite_fail(suite, "a launch of no kernel: %s: %s", status_name(code), failure.message);
+}
+
+const struct op_case op_case_kernel = {case_kernel, OP_KERNEL, FILL_ANY};
 const struct op_case op_case_free = {case_free, OP_FREE, FILL_ANY};
 const struct op_case op_case_full = {case_create, OP_FULL, FILL_ANY};
 const struct op_case op_case_arange = {case_create, OP_ARANGE, FILL_ANY};

@@ -16,16 +16,16 @@ MAGIC = 0x31445354
 HELLO, WELCOME, ERROR, PING = 1, 2, 3, 4
 BATCH, UPLOAD, UPLOAD_CHUNK, FETCH, DONE, WAIT, SYNC = 16, 17, 18, 19, 23, 21, 22
 STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
-KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_LAUNCH, KERNEL_RELEASE = 40, 41, 42, 43
+KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_RELEASE = 40, 41, 43
 PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME, MOVE_NAME = 80, 81, 83, 85, 86
 F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
 OPERATIONS = describe.operations_of(describe.read(sorted(OPS.glob("*.toml"))))
 (FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE, ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX,
- MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT) = (
+ MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT, KERNEL) = (
     next(each.number for each in OPERATIONS if each.name == name) for name in (
         "free", "full", "arange", "eye", "uniform", "normal", "cast", "copy", "reshape", "permute_dims", "matrix_transpose",
         "slice", "add", "exp", "where", "sum", "argmax", "softmax", "matmul", "linear", "concat", "stack", "take",
-        "take_along_axis", "one_hot"))
+        "take_along_axis", "one_hot", "kernel"))
 
 
 # ---- protobuf by hand ----
@@ -57,7 +57,7 @@ def zigzag(values):
 
 # ---- messages ----
 
-def hello(low=1, high=1, client=b"seed", token=b""):
+def hello(low=2, high=2, client=b"seed", token=b""):
     return number(1, low) + number(2, high) + data(3, client) + (data(5, token) if token else b"")
 
 
@@ -94,14 +94,16 @@ def copy_in(identity, dtype, shape, ticket):
     return fixed(1, identity) + number(2, dtype) + data(3, zigzag(shape)) + data(5, ticket) + fixed(7, identity)
 
 
-def launch(first, kinds, values, outputs=(), kernel=1, grid=(1, 1, 1), block=(1, 1, 1), label=b""):
+def launch(first, kinds, inputs=(), numbers=(), outputs=(), kernel=1, grid=(1, 1, 1), block=(1, 1, 1), further=0, label=b""):
     """`outputs`: pairs of dtype and shape."""
-    message = fixed(1, kernel) + fixed(2, first) + fixed(3, first)
-    message += data(5, b"".join(map(varint, grid))) + data(6, b"".join(map(varint, block)))
-    message += data(8, b"".join(map(varint, kinds))) + data(9, struct.pack(f"<{len(values)}Q", *values))
+    ints = [kernel, 0]
+    for values in grid, block, kinds, numbers:
+        ints += [len(values), *values]
     for dtype, shape in outputs:
-        message += data(10, number(1, dtype) + data(2, zigzag(shape)))
-    return message + (data(11, label) if label else b"")
+        ints += [dtype, len(shape), *shape]
+    flags = bool(label) | (2 if len(ints) > 255 or len(inputs) > 255 else 0)
+    return batch(first, [head(KERNEL, len(inputs), len(ints), flags=flags) | further << 42], inputs=inputs, ints=ints,
+                 labels=[label] if label else (), wide=wide(len(inputs), len(ints)) if flags & 2 else ())
 
 
 def frame(kind, message=b"", payload=b"", sequence=0, magic=MAGIC, flags=0, reserved=0, lengths=None):
@@ -176,7 +178,7 @@ def malformed_messages():
                                wide=wide(300, 1, 1 << 283)), b""
     yield "wide_ints", BATCH, batch(2, [head(RESHAPE, 1, 300, flags=2)], inputs=[1], ints=[1] * 300, wide=wide(1, 300)), b""
     yield "wide_ones", BATCH, batch(1, [head(ADD, 2, flags=2)], inputs=[1, 1], wide=[(1 << 64) - 1] * 70), b""
-    yield "wide_many", BATCH, batch(1, [head(FREE, 255, flags=2)], inputs=[1] * 8447, wide=[32] + [0] * 133), b""
+    yield "wide_many", BATCH, batch(1, [head(FREE, flags=2)], wide=[33] + [0] * 133), b""
     yield "head_ones", BATCH, batch(1, [(1 << 64) - 1], inputs=[1]), b""
     yield "empty_batch", BATCH, b"", b""
     yield "id_zero", BATCH, full(0), b""
@@ -203,12 +205,14 @@ def malformed_messages():
     yield "compile", KERNEL_COMPILE, fixed(1, 1) + data(2, b"__global__ void f() {}") + data(3, b"f"), b""
     yield "compiled", KERNEL_COMPILED, b"", b""
     yield "release", KERNEL_RELEASE, fixed(1, 1), b""
-    yield "launch", KERNEL_LAUNCH, launch(1, [2, 1, 3, 4, 5], [0, 1, 1, 7, 8], [(F32, [4])], label=b"l"), b""
-    yield "launch_types", KERNEL_LAUNCH, launch(1, [2, 2], [0, 0], [(99, [4]), (F32, [-1, big])]), b""
-    yield "launch_counts", KERNEL_LAUNCH, launch(1, [2, 1], [0], [(F32, [4])] * 3), b""
-    yield "launch_many", KERNEL_LAUNCH, launch(1, [2] * 65, [0] * 65, [(F32, [4])] * 65), b""
-    yield "launch_grid", KERNEL_LAUNCH, launch(1, [2], [0], [(F32, [4])], grid=(0, 1), block=(1,) * 9), b""
-    yield "launch_ids", KERNEL_LAUNCH, launch((1 << 64) - 1, [2, 2], [0, 0], [(F32, [4])] * 2), b""
+    yield "launch", BATCH, launch(1, [2, 1, 3, 4, 5], [1, 1], [7, 8], [(F32, [4])], further=1, label=b"l"), b""
+    yield "launch_types", BATCH, launch(1, [2, 2], outputs=[(99, [4]), (F32, [-1, big])], further=1), b""
+    yield "launch_counts", BATCH, launch(1, [2, 1], [], [0], [(F32, [4])] * 3), b""
+    yield "launch_many", BATCH, launch(1, [2] * 65, outputs=[(F32, [4])] * 65, further=63), b""
+    yield "launch_grid", BATCH, launch(1, [2], outputs=[(F32, [4])], grid=(0, 1), block=(1,) * 9), b""
+    yield "launch_ids", BATCH, launch((1 << 64) - 1, [2, 2], outputs=[(F32, [4])] * 2, further=1), b""
+    yield "launch_ranks", BATCH, launch(1, [2], outputs=[(F32, [1] * 300)]), b""
+    yield "launch_lists", BATCH, batch(1, [head(KERNEL, 0, 4)], ints=[1, 0, big, -1]), b""
     yield "publish_none", PUBLISH, b"", b""
     yield "publish_uneven", PUBLISH, publish([1, 2], [b"a"]), b""
     yield "publish_unknown", PUBLISH, publish([7, 0], [b"a", b"b"]), b""

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "proto/ops/dtype.h"
+#include "proto/ops/kernel.h"
 #include "proto/wire/batch.h"
 #include "proto/wire/frame.h"
 
@@ -241,7 +242,7 @@ static void remember(struct connection *connection, const struct batch_op *op, u
     struct op_attributes attributes = {
         .ints = op->ints, .floats = op->floats, .n_ints = op->n_ints, .n_floats = op->n_floats};
     struct fault fault;
-    int code = op_infer(op->opcode, types, op->n_inputs, &attributes, results, &fault);
+    int code = op_infer_outputs(op->opcode, types, op->n_inputs, &attributes, op->n_outputs, results, &fault);
     if (code)
         note(connection->fake, "bad operation: %s\n", fault.message);
     for (unsigned i = 0; i < op->n_outputs; i++) {
@@ -250,6 +251,28 @@ static void remember(struct connection *connection, const struct batch_op *op, u
             connection->tensors[id + i].n = (uint64_t)type_bytes(&results[i]);
         }
         connection->tensors[id + i].poison = op->label && !strcmp(op->label, "poison");
+    }
+}
+
+/* "kernel 1 (7,2,1)x(32,1,4)+99: 2=2 1:1 3:1=3 4:ffffffff": kinds of arguments, ids of inputs, bits of numbers, outputs. */
+static void note_launch(struct fake_daemon *fake, const struct batch_op *op, uint64_t output) {
+    const struct op_attributes attributes = {.ints = op->ints, .n_ints = op->n_ints};
+    struct kernel_attributes launch;
+    kernel_attributes_read(&attributes, &launch);
+    const int64_t *grid = launch.grid.values, *block = launch.block.values, *number = launch.numbers.values;
+    const uint64_t *input = op->inputs;
+    note(fake, "kernel %lld (%lld,%lld,%lld)x(%lld,%lld,%lld)+%lld%s%s:", (long long)launch.kernel, (long long)grid[0],
+         (long long)grid[1], (long long)grid[2], (long long)block[0], (long long)block[1], (long long)block[2],
+         (long long)launch.shared, op->label ? " " : "", op->label ? op->label : "");
+    for (unsigned i = 0; i < launch.arguments.count; i++) {
+        int64_t kind = launch.arguments.values[i];
+        note(fake, " %lld", (long long)kind);
+        if (kernel_reads(kind))
+            note(fake, ":%llu", (unsigned long long)*input++);
+        if (kernel_makes(kind))
+            note(fake, "=%llu", (unsigned long long)output++);
+        if (!kernel_reads(kind) && !kernel_makes(kind))
+            note(fake, ":%llx", (unsigned long long)*number++);
     }
 }
 
@@ -273,8 +296,12 @@ static void on_batch(struct connection *connection, const uint8_t *message, size
             remember(connection, &op, id);
             id += op.n_outputs;
         }
-        note(fake, "%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, inputs, output, consumed, op.label ? " [" : "",
-             op.label ? op.label : "", op.label ? "]" : "");
+        if (op.opcode == OP_KERNEL) {
+            note_launch(fake, &op, id - op.n_outputs);
+            note(fake, "%s\n", consumed);
+        } else
+            note(fake, "%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, inputs, output, consumed, op.label ? " [" : "",
+                 op.label ? op.label : "", op.label ? "]" : "");
         connection->operations++;
         atomic_fetch_add(&fake->operations, 1);
     }
@@ -407,36 +434,6 @@ static void on_names(struct connection *connection, const struct frame_header *h
         reply_scripted(connection, header->sequence, &frame);
 }
 
-static void on_launch(struct connection *connection, const struct frame_header *header, const uint8_t *message) {
-    Tensord__KernelLaunch *launch = tensord__kernel_launch__unpack(NULL, header->message_bytes, message);
-    uint64_t id = launch->first_output;
-    size_t type = 0;
-    note(connection->fake, "launch %llu (%u,%u,%u)x(%u,%u,%u)+%u stream %u%s%s:", (unsigned long long)launch->kernel,
-         launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2],
-         launch->shared, launch->stream, *launch->label ? " " : "", launch->label);
-    if (launch->sequence != connection->operations + 1)
-        note(connection->fake, " bad sequence");
-    for (size_t i = 0; i < launch->n_arguments; i++) {
-        note(connection->fake, " %u:%llx", launch->arguments[i], (unsigned long long)launch->values[i]);
-        if (launch->arguments[i] != 2 && launch->arguments[i] != 3)
-            continue;
-        note(connection->fake, "=%llu", (unsigned long long)id);
-        const Tensord__KernelOutput *output = launch->arguments[i] == 2 ? launch->outputs[type++] : NULL;
-        struct tensor_type made;
-        if (id < TENSORS && output && !type_make(&made, output->dtype, output->shape, output->n_shape, NULL)) {
-            connection->tensors[id].type = made;
-            connection->tensors[id].n = (uint64_t)type_bytes(&made);
-        } else if (id < TENSORS && !output) {
-            connection->tensors[id].type = connection->tensors[launch->values[i]].type;
-            connection->tensors[id].n = connection->tensors[launch->values[i]].n;
-        }
-        id++;
-    }
-    note(connection->fake, "\n");
-    connection->operations++;
-    tensord__kernel_launch__free_unpacked(launch, NULL);
-}
-
 static void on_frame(struct connection *connection, const struct frame_header *header, const uint8_t *message,
                      const uint8_t *payload) {
     size_t bytes = header->message_bytes, payload_bytes = (size_t)header->payload_bytes;
@@ -473,9 +470,6 @@ static void on_frame(struct connection *connection, const struct frame_header *h
         break;
     case FRAME_KERNEL_COMPILE:
         on_compile(connection, header, message);
-        break;
-    case FRAME_KERNEL_LAUNCH:
-        on_launch(connection, header, message);
         break;
     case FRAME_COPY_IN:
     case FRAME_COPY_OUT:

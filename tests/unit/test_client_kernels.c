@@ -44,7 +44,7 @@ Test(client_kernels, log_of_a_failure_is_whole_until_the_next_failure) {
     cr_assert_str_eq(td_last_error()->details, "");
 }
 
-Test(client_kernels, launch_is_one_frame_behind_what_was_enqueued) {
+Test(client_kernels, launch_is_an_operation_among_others) {
     td_kernel *kernel = compiled();
     td_tensor *y = NULL, *z = NULL;
     td_tensor *x = td_full(device, TD_F32, TD_SHAPE(2, 3), 1);
@@ -57,8 +57,10 @@ Test(client_kernels, launch_is_one_frame_behind_what_was_enqueued) {
     cr_assert(td_tensor_dtype(z) == TD_F32 && td_tensor_rank(z) == 2 && td_tensor_bytes(z) == 24);
     td_tensor *w = td_add(z, x);
     cr_assert_eq(td_wait(w), 0);
-    cr_assert(fake_daemon_saw(&fake, "full()=1\nlaunch 1 (7,2,1)x(32,1,4)+99 stream 0 here: 2:0=2 1:1 3:1=3 4:ffffffff "
-                                     "4:3f800000 5:3 5:c000000000000000\nbatch stream 0\nadd(3,1)=4\n"));
+    cr_assert(fake_daemon_saw(&fake, "batch stream 0\nfull()=1\n"));
+    cr_assert(fake_daemon_saw(&fake, "\nkernel 1 (7,2,1)x(32,1,4)+99 here: 2=2 1:1 3:1=3 4:ffffffff 4:3f800000 5:3 "
+                                     "5:c000000000000000\n"));
+    cr_assert(fake_daemon_saw(&fake, "\nadd(3,1)=4\n"));
     td_kernel_release(kernel);
     cr_assert(fake_daemon_saw(&fake, "KERNEL_RELEASE"));
 }
@@ -73,7 +75,7 @@ Test(client_kernels, launch_uses_the_threads_stream_and_scope) {
     td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, TD_ARGS(td_arg_out(&y, TD_F32, TD_SCALAR)));
     td_scope_end();
     cr_assert_eq(td_sync(device), 0);
-    cr_assert(fake_daemon_saw(&fake, "stream 1 outer: 2:0=1\n"));
+    cr_assert(fake_daemon_saw(&fake, "batch stream 1\nkernel 1 (1,1,1)x(1,1,1)+0 outer: 2=1\n"));
     cr_assert(fake_daemon_saw(&fake, "free(1)"));
 }
 
@@ -89,7 +91,7 @@ Test(client_kernels, failed_launch_leaves_nothing) {
     cr_assert_eq(td_wait(x), 0);
     cr_assert(fake_daemon_saw(&fake, "full()=1\n"));
     char *log = fake_daemon_log(&fake);
-    cr_assert(!strstr(log, "launch"), "%s", log);
+    cr_assert(!strstr(log, "kernel 1 ("), "%s", log);
     free(log);
 }
 

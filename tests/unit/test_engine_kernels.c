@@ -11,6 +11,7 @@
 #include "engine/device/clock.h"
 #include "engine/engine_impl.h"
 #include "tests/stand_ins/late.h"
+#include "tests/stand_ins/launch.h"
 
 static struct engine *engine;
 static struct session *session;
@@ -55,18 +56,32 @@ static bool compile(struct session *in, uint64_t id, const char *source, const c
     return compiled;
 }
 
-/* x counted up on a stream; a new tensor. */
+/* One thread of one block. */
+static int launch_one(struct op_request *request, const struct kernel_attributes *given) {
+    struct kernel_attributes launch = *given;
+    struct launch_ints ints;
+    launch.grid = launch.block = (struct op_ints)LAUNCH_LIST(1, 1, 1);
+    launch_ints_write(&ints, &launch);
+    request->opcode = OP_KERNEL;
+    request->n_ints = ints.count;
+    request->ints = ints.values;
+    request->sequence = ++sequence;
+    return session_submit(session, request);
+}
+
+/* x counted up; a new tensor. */
+static int count_as(struct op_request *request, uint64_t kernel, uint64_t output, uint64_t input) {
+    struct kernel_attributes launch = {.kernel = (int64_t)kernel,
+                                       .arguments = LAUNCH_LIST(KERNEL_UPDATE, KERNEL_BITS64, KERNEL_BITS64),
+                                       .numbers = LAUNCH_LIST(0, 4)};
+    request->n_inputs = 1;
+    request->inputs = &input;
+    request->output = output;
+    return launch_one(request, &launch);
+}
+
 static int count(uint64_t kernel, uint64_t output, uint64_t input, uint32_t stream) {
-    const struct kernel_argument_value arguments[] = {{KERNEL_UPDATE, input}, {KERNEL_BITS64, 0}, {KERNEL_BITS64, 4}};
-    struct kernel_request request = {.kernel = kernel,
-                                     .stream = stream,
-                                     .grid = {1, 1, 1},
-                                     .block = {1, 1, 1},
-                                     .n_arguments = 3,
-                                     .arguments = arguments,
-                                     .first_output = output,
-                                     .sequence = ++sequence};
-    return session_launch(session, &request);
+    return count_as(&(struct op_request){.stream = stream}, kernel, output, input);
 }
 
 static void full(uint64_t id) {
@@ -312,21 +327,12 @@ Test(engine_kernels, session_that_ends_leaves_none_behind) {
 }
 
 Test(engine_kernels, loss_of_the_device_names_the_kernel) {
-    const struct kernel_argument_value argument = {KERNEL_OUTPUT, 0};
-    const struct tensor_type type = {.dtype = DTYPE_I32, .rank = 1, .shape = {4}};
-    struct kernel_request request = {.kernel = 1,
-                                     .grid = {1, 1, 1},
-                                     .block = {1, 1, 1},
-                                     .n_arguments = 1,
-                                     .n_types = 1,
-                                     .arguments = &argument,
-                                     .types = &type,
-                                     .first_output = 1,
-                                     .label = "label of it",
-                                     .sequence = ++sequence};
+    struct kernel_attributes launch = {
+        .kernel = 1, .arguments = LAUNCH_LIST(KERNEL_OUTPUT), .results = LAUNCH_LIST(DTYPE_I32, 1, 4)};
+    struct op_request request = {.output = 1, .label = "label of it"};
     struct fault fault;
     compile(session, 1, "a", "crash");
-    cr_assert_eq(session_launch(session, &request), STATUS_OK);
+    cr_assert_eq(launch_one(&request, &launch), STATUS_OK);
     cr_assert_eq(fetched(1), -STATUS_DEVICE_LOST);
     cr_assert_eq(engine_fault(engine, &fault), STATUS_DEVICE_LOST);
     cr_assert(strstr(fault.message, "illegal memory access") && strstr(fault.message, "user kernel ran: crash") &&
@@ -346,21 +352,12 @@ static bool stalled(struct engine_stall *stall) {
 }
 
 Test(engine_kernels, endless_one_is_noticed_and_named) {
-    const struct kernel_argument_value arguments[] = {{KERNEL_UPDATE, 1}, {KERNEL_BITS64, 0}, {KERNEL_BITS64, 4}};
-    struct kernel_request request = {.kernel = 1,
-                                     .grid = {1, 1, 1},
-                                     .block = {1, 1, 1},
-                                     .n_arguments = 3,
-                                     .arguments = arguments,
-                                     .first_output = 2,
-                                     .label = "mine"};
     struct engine_stall stall;
     full(1);
-    request.sequence = ++sequence;
     compile(session, 1, "a", "count");
     cr_assert_eq(fetched(1), 0);
     late_hang(engine->device, "user kernels");
-    cr_assert_eq(session_launch(session, &request), STATUS_OK);
+    cr_assert_eq(count_as(&(struct op_request){.label = "mine"}, 1, 2, 1), STATUS_OK);
     engine_kick(engine);
     cr_assert(stalled(&stall), "never noticed");
     cr_assert(strstr(stall.operation, "user kernel count"), "%s", stall.operation);
@@ -399,4 +396,16 @@ Test(engine_kernels, few_share_an_event) {
     cr_expect(most > 0 && most <= SHARE, "%u launches share an event", most);
     late_hang(engine->device, NULL);
     cr_assert_eq(fetched(LAUNCHES + 1), LAUNCHES, "what waited for room goes on");
+}
+
+/* It fails like any operation. */
+Test(engine_kernels, principals_may_be_denied) {
+    full(1);
+    compile(session, 1, "a", "count");
+    cr_assert_eq(count_as(&(struct op_request){.kernels_denied = "uid:7"}, 1, 2, 1), STATUS_DENIED);
+    cr_assert_eq(fetched(2), -STATUS_DENIED);
+    cr_assert(strstr(session->last_failure, "uid:7"), "%s", session->last_failure);
+    cr_assert_eq(count(1, 3, 2, 0), STATUS_DENIED);
+    cr_assert_eq(count(1, 4, 1, 0), STATUS_OK);
+    cr_assert_eq(fetched(4), 1);
 }

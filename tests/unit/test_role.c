@@ -45,7 +45,6 @@ static enum role expected(enum role_place place, unsigned type) {
     case FRAME_COPY_OUT:
     case FRAME_COPY_IN:
     case FRAME_KERNEL_COMPILE:
-    case FRAME_KERNEL_LAUNCH:
     case FRAME_KERNEL_RELEASE:
     case FRAME_PUBLISH:
     case FRAME_OPEN_NAME:

@@ -12,6 +12,7 @@
 #include "engine/program/submit.h"
 #include "engine/watch/trace.h"
 #include "tests/stand_ins/late.h"
+#include "tests/stand_ins/launch.h"
 
 enum { STREAMS = 4, TENSORS = 24, ROUNDS = 400 };
 
@@ -91,20 +92,25 @@ static void compile(struct graph *graph) {
 }
 
 static void launch_mean(struct graph *graph, uint64_t a, uint64_t b) {
-    const struct kernel_argument_value arguments[] = {
-        {KERNEL_OUTPUT, 0}, {KERNEL_INPUT, a}, {KERNEL_INPUT, b}, {KERNEL_BITS64, (uint64_t)graph->elements}};
-    const struct tensor_type type = {.dtype = DTYPE_F64, .rank = 1, .shape = {graph->elements}};
-    struct kernel_request request = {.kernel = graph->kernel,
-                                     .stream = pick(STREAMS),
-                                     .grid = {1, 1, 1},
-                                     .block = {1, 1, 1},
-                                     .n_arguments = 4,
-                                     .n_types = 1,
-                                     .arguments = arguments,
-                                     .types = &type,
-                                     .first_output = ++graph->next_id,
-                                     .sequence = ++graph->sequence};
-    expect(session_launch(graph->session, &request) == STATUS_OK, "launch");
+    const struct kernel_attributes launch = {
+        .kernel = (int64_t)graph->kernel,
+        .grid = LAUNCH_LIST(1, 1, 1),
+        .block = LAUNCH_LIST(1, 1, 1),
+        .arguments = LAUNCH_LIST(KERNEL_OUTPUT, KERNEL_INPUT, KERNEL_INPUT, KERNEL_BITS64),
+        .numbers = LAUNCH_LIST(graph->elements),
+        .results = LAUNCH_LIST(DTYPE_F64, 1, graph->elements),
+    };
+    struct launch_ints ints;
+    launch_ints_write(&ints, &launch);
+    struct op_request request = {.opcode = OP_KERNEL,
+                                 .stream = pick(STREAMS),
+                                 .n_inputs = 2,
+                                 .inputs = (uint64_t[]){a, b},
+                                 .n_ints = ints.count,
+                                 .ints = ints.values,
+                                 .output = ++graph->next_id,
+                                 .sequence = ++graph->sequence};
+    expect(session_submit(graph->session, &request) == STATUS_OK, "launch");
 }
 
 static void graph_init(struct graph *graph, int64_t elements) {

@@ -1,4 +1,5 @@
 #include "tests/stand_ins/fakecuda/job.h"
+#include "tests/stand_ins/launch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -326,31 +327,36 @@ static int job_compile(struct job *job, uint64_t id, const char *source) {
 /* A kernel that fills the first word of its output, from what an upload brought; once more from the cache. */
 static void job_kernels(struct job *job, uint64_t x) {
     static const char source[] = "fakecuda: parameters 8 4 8; fakecuda: store;";
-    static const struct tensor_type type = {.dtype = DTYPE_I32, .rank = 1, .shape = {1}};
     uint64_t turned = job_do(job, OP_MATRIX_TRANSPOSE, NUMBERS(x), nothing);
     for (uint64_t id = 1; id <= JOB_KERNELS; id++) {
         struct fault fault;
         int code = job_compile(job, id, source);
         job_code(job, code, "compile");
-        const struct kernel_argument_value arguments[] = {
-            {KERNEL_OUTPUT, 0}, {KERNEL_BITS32, 4711}, {KERNEL_INPUT, turned}};
-        struct kernel_request request = {.kernel = id,
-                                         .grid = {1, 1, 1},
-                                         .block = {32, 1, 1},
-                                         .n_arguments = 3,
-                                         .n_types = 1,
-                                         .arguments = arguments,
-                                         .types = &type,
-                                         .first_output = ++job->next_id,
-                                         .sequence = ++job->sequence};
+        const struct kernel_attributes launch = {
+            .kernel = (int64_t)id,
+            .grid = LAUNCH_LIST(1, 1, 1),
+            .block = LAUNCH_LIST(32, 1, 1),
+            .arguments = LAUNCH_LIST(KERNEL_OUTPUT, KERNEL_BITS32, KERNEL_INPUT),
+            .numbers = LAUNCH_LIST(4711),
+            .results = LAUNCH_LIST(DTYPE_I32, 1, 1),
+        };
+        struct launch_ints ints;
+        launch_ints_write(&ints, &launch);
+        struct op_request request = {.opcode = OP_KERNEL,
+                                     .n_inputs = 1,
+                                     .inputs = &turned,
+                                     .n_ints = ints.count,
+                                     .ints = ints.values,
+                                     .output = ++job->next_id,
+                                     .sequence = ++job->sequence};
         if (code == STATUS_OK) {
-            int launched = session_launch(job->session, &request);
+            int launched = session_submit(job->session, &request);
             job_code(job, launched, "launch");
             if (launched == STATUS_OK)
                 job_launched(job, "store");
         }
         if (code == STATUS_OK)
-            job_fetch(job, request.first_output, 1, 4711);
+            job_fetch(job, request.output, 1, 4711);
         if (code == STATUS_OK && id == 2)
             session_kernel_release(job->session, id, &fault);
     }
