@@ -130,16 +130,16 @@ static void arrival_polled(uv_poll_t *poll, int status, int events);
 
 /* The device comes back soon, or takes those before it, as a rule. Meanwhile only the client's end is watched for. */
 static void arrival_hold(struct arrival *arrival) {
-    if (arrival->held)
+    if (arrival->parked)
         return;
-    arrival->held = true;
+    arrival->parked = true;
     uv_timer_start(&arrival->timer, arrival_timed_out, arrival->front->config->hold_timeout, 0);
     uv_poll_start(&arrival->poll, UV_DISCONNECT, arrival_polled);
 }
 
 /* The socket is on its way; what there is of it here waits to be told that it has come. */
 static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
-    arrival->held = false;
+    arrival->parked = false;
     arrival->slot = slot;
     arrival->handed = slot->handed;
     arrival->front->arrivals.places[arrival->place]--;
@@ -244,7 +244,7 @@ static void arrival_timed_out(uv_timer_t *timer) {
         arrival_refuse_full(arrival);
         return;
     }
-    if (!arrival->held) {
+    if (!arrival->parked) {
         arrival_refuse_with(arrival, STATUS_TIMED_OUT, "%zu of %d preamble bytes came within %llu ms",
                             arrival->received, PREAMBLE_BYTES, (unsigned long long)front->config->hello_timeout);
         return;
@@ -304,11 +304,11 @@ static void arrival_read(struct arrival *arrival) {
 
 static void arrival_polled(uv_poll_t *poll, int status, int events) {
     struct arrival *arrival = poll->data;
-    if (arrival->held && status == 0 && !(events & UV_PRIORITIZED))
+    if (arrival->parked && status == 0 && !(events & UV_PRIORITIZED))
         /* One side has ended, and this would be told again and again. The end of both, which cannot be masked out, is
          * reported as what was asked for. */
         uv_poll_start(poll, UV_PRIORITIZED, arrival_polled);
-    else if (arrival->held || status < 0)
+    else if (arrival->parked || status < 0)
         close(arrival_release(arrival));
     else
         arrival_read(arrival);
@@ -406,7 +406,7 @@ void arrival_retry(struct front *front) {
         next = LIST_NEXT(arrival, link);
         if (arrival->slot)
             arrival_settle(arrival);
-        else if (arrival->held)
+        else if (arrival->parked)
             arrival_place(arrival);
     }
 }

@@ -28,7 +28,7 @@ struct arrival {
     size_t received;
     uint16_t target;
     enum place place;
-    bool held; /* its preamble is here, and it waits for the worker */
+    bool parked; /* its preamble is here, and it waits for the worker */
     struct worker_slot
         *slot;        /* the socket has been sent to this slot's process, which has not taken it yet; else NULL */
     uint64_t handed;  /* its number among the connections handed to that process */

@@ -319,12 +319,11 @@ bool config_wants_certificates(const struct config *config) {
 
 int config_set(struct config *config, const char *name, const char *value, struct fault *fault) {
     const struct config_key *key = config_key_find(name);
-    int error;
     if (!config_has(name))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "unknown key \"%s\"", name);
     if (!*value)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "\"%s\" has no value", name);
-    error = key ? config_key_set(config, key, value, fault) : limits_set(&config->limits, name, value, fault);
+    int error = key ? config_key_set(config, key, value, fault) : limits_set(&config->limits, name, value, fault);
     if (!error)
         config->origins[config_row_of(name)] = (uint8_t)config->reading;
     return error;

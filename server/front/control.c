@@ -82,7 +82,6 @@ static void control_refuse(struct control *control, const struct fault *fault) {
     /* Inside a half-sent reply an Error frame would only be garbage. */
     bool clean =
         !control->handshake && control->out_sent == control->out_size && !transport_unsent(&control->transport);
-    struct transport transport;
     if (!control->welcomed)
         front->rejections[fault->code]++;
     /* Failed logins are logged as such, and not as often as strangers like. */
@@ -90,7 +89,7 @@ static void control_refuse(struct control *control, const struct fault *fault) {
     log_event_from(told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, PEER_SOURCE(&control->peer), "control_closed", "peer",
                    control->peer.address, "principal", control->peer.principal.name, "code",
                    status_name((int)fault->code), "cause", fault->message, NULL);
-    transport = control_release(control);
+    struct transport transport = control_release(control);
     if (transport.fd >= 0)
         farewell_say_over(&front->farewells, &transport, clean ? fault : NULL);
 }
@@ -416,11 +415,11 @@ static int control_login(struct control *control, const char *token, struct faul
     struct principal principal;
     if (control->login != CONTROL_STRANGER)
         return control->login == CONTROL_LOGGING_IN ? STATUS_AGAIN : STATUS_OK;
-    int status = login_check(&control->front->login, &request, &principal, fault);
-    if (status == STATUS_AGAIN)
+    int error = login_check(&control->front->login, &request, &principal, fault);
+    if (error == STATUS_AGAIN)
         control->login = CONTROL_LOGGING_IN;
-    if (status)
-        return status;
+    if (error)
+        return error;
     return control_identify(control, &principal, fault);
 }
 

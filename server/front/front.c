@@ -110,9 +110,9 @@ static void front_login(void *owner, struct worker_slot *slot, const struct chan
         .owner = slot,
         .number = message->login.session,
     };
-    int status = login_check(&front->login, &request, &principal, &fault);
-    if (status != STATUS_AGAIN)
-        front_reply_login(slot, request.number, status, &principal, &fault);
+    int error = login_check(&front->login, &request, &principal, &fault);
+    if (error != STATUS_AGAIN)
+        front_reply_login(slot, request.number, error, &principal, &fault);
     OPENSSL_cleanse(token, sizeof token);
 }
 

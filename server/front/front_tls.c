@@ -33,9 +33,9 @@ static int front_tls_check_file(int fd, const char *path, bool secret, size_t *s
 static int front_tls_read_open(int fd, const char *path, bool secret, char **text, struct fault *fault) {
     size_t size = 0, have = 0;
     ssize_t got = 1;
-    int code = front_tls_check_file(fd, path, secret, &size, fault);
-    if (code)
-        return code;
+    int error = front_tls_check_file(fd, path, secret, &size, fault);
+    if (error)
+        return error;
     char *bytes = malloc(size + 1);
     if (!bytes)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory for it", path);
@@ -45,10 +45,10 @@ static int front_tls_read_open(int fd, const char *path, bool secret, char **tex
     }
     bytes[have] = 0;
     if (got < 0 || strlen(bytes) != have) {
-        code = fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, got < 0 ? strerror(errno) : "not a PEM file");
+        error = fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, got < 0 ? strerror(errno) : "not a PEM file");
         explicit_bzero(bytes, size);
         free(bytes);
-        return code;
+        return error;
     }
     *text = bytes;
     return STATUS_OK;
@@ -59,10 +59,10 @@ static int front_tls_read_file(const char *path, bool secret, const char **text,
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-    int code = front_tls_read_open(fd, path, secret, &bytes, fault);
+    int error = front_tls_read_open(fd, path, secret, &bytes, fault);
     close(fd);
     *text = bytes;
-    return code;
+    return error;
 }
 
 static void front_tls_forget(struct tls_server_options *options) {
@@ -96,16 +96,16 @@ static int front_tls_client_auth(const struct config *config, enum tls_client_au
 
 static int front_tls_load(const struct config *config, struct tls_server_options *options, struct fault *fault) {
     const char *key = *config->tls_key ? config->tls_key : config->tls_certificate;
-    int code = front_tls_client_auth(config, &options->client_auth, fault);
-    if (!code)
-        code = front_tls_read_file(config->tls_certificate, false, &options->certificate, fault);
-    if (!code)
-        code = front_tls_read_file(key, true, &options->key, fault);
-    if (!code && options->client_auth != TLS_CLIENT_NONE)
-        code = front_tls_read_file(config->tls_client_ca, false, &options->client_ca, fault);
-    for (unsigned i = 0; i < TLS_TICKET_KEYS && !code; i++)
-        code = tls_ticket_key_make(&options->tickets[i], fault);
-    return code;
+    int error = front_tls_client_auth(config, &options->client_auth, fault);
+    if (!error)
+        error = front_tls_read_file(config->tls_certificate, false, &options->certificate, fault);
+    if (!error)
+        error = front_tls_read_file(key, true, &options->key, fault);
+    if (!error && options->client_auth != TLS_CLIENT_NONE)
+        error = front_tls_read_file(config->tls_client_ca, false, &options->client_ca, fault);
+    for (unsigned i = 0; i < TLS_TICKET_KEYS && !error; i++)
+        error = tls_ticket_key_make(&options->tickets[i], fault);
+    return error;
 }
 
 /* ---- putting it to use ---- */
@@ -120,8 +120,8 @@ void front_tls_drop(struct front_tls_fresh *fresh) {
 
 /* Of the options in it. */
 static int front_tls_make(struct front_tls_fresh *fresh, struct fault *fault) {
-    int code = tls_server_create(&fresh->options, &fresh->context, fault);
-    return code ? code : credentials_seal(&fresh->options, &fresh->credentials, fault);
+    int error = tls_server_create(&fresh->options, &fresh->context, fault);
+    return error ? error : credentials_seal(&fresh->options, &fresh->credentials, fault);
 }
 
 int front_tls_read(const struct config *config, struct front_tls_fresh *fresh, struct fault *fault) {
@@ -170,12 +170,12 @@ static void front_tls_rotate(uv_timer_t *timer) {
     };
     struct fault fault;
     memcpy(&fresh.options.tickets[1], &now->tickets[0], (TLS_TICKET_KEYS - 1) * sizeof now->tickets[0]);
-    int code = fresh.options.certificate && fresh.options.key && (fresh.options.client_ca || !now->client_ca)
-                   ? tls_ticket_key_make(&fresh.options.tickets[0], &fault)
-                   : fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for certificates");
-    if (!code)
-        code = front_tls_make(&fresh, &fault);
-    if (!code)
+    int error = fresh.options.certificate && fresh.options.key && (fresh.options.client_ca || !now->client_ca)
+                    ? tls_ticket_key_make(&fresh.options.tickets[0], &fault)
+                    : fault_set(&fault, STATUS_NO_HOST_MEMORY, "no memory for certificates");
+    if (!error)
+        error = front_tls_make(&fresh, &fault);
+    if (!error)
         front_tls_replace(front, &fresh);
     else
         log_event(LOG_LEVEL_WARNING, "tls_rotation_failed", "cause", fault.message, NULL);

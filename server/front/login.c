@@ -233,10 +233,10 @@ static void login_waited(uv_timer_t *timer) {
     struct fault fault = {0};
     /* Looked at again: the users may be others by now. */
     enum users_denial denial = login_look(waiting->login, &request, &principal);
-    int status = denial ? login_refuse(waiting->login, &waiting->login->sources, &request, denial, &fault) : STATUS_OK;
-    waiting->login->counts.granted += status == STATUS_OK;
+    int error = denial ? login_refuse(waiting->login, &waiting->login->sources, &request, denial, &fault) : STATUS_OK;
+    waiting->login->counts.granted += error == STATUS_OK;
     login_waiting_end(waiting);
-    request.done(request.owner, request.number, status, status ? NULL : &principal, &fault);
+    request.done(request.owner, request.number, error, error ? NULL : &principal, &fault);
 }
 
 static unsigned login_count_waiting(const struct login *login, const struct source *source) {

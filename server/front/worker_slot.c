@@ -72,10 +72,9 @@ static void worker_slot_fill_start(const struct worker_slot *slot, struct channe
 
 static void worker_slot_send_file(struct worker_slot *slot, enum channel_type type, int fd, const char *failed) {
     struct channel_message message;
-    int copy;
     if (fd < 0)
         return;
-    copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
         worker_slot_kill(slot, failed);
         return;
@@ -486,7 +485,7 @@ void worker_slot_refresh(struct worker_slot *slot) {
 /* How long the worker may keep silent; 0: for ever. Where it waits for its device, that has its own time besides. */
 static uint64_t worker_slot_patience(const struct worker_slot *slot) {
     const struct config *config = slot->config;
-    if (!atomic_load_explicit(&slot->process->page->held_up_ns, memory_order_acquire))
+    if (!atomic_load_explicit(&slot->process->page->device_call_ns, memory_order_acquire))
         return config->watchdog_timeout;
     return config->watchdog_timeout && config->device_timeout ? config->watchdog_timeout + config->device_timeout : 0;
 }
@@ -495,9 +494,10 @@ static void worker_slot_watch(struct worker_slot *slot, uint64_t now, bool late)
     char cause[128];
     if (late)
         slot->watched_ns = now;
-    uint64_t since = slot->watched_ns, patience = worker_slot_patience(slot); /* before the signs: see let_go_ns */
+    uint64_t since = slot->watched_ns,
+             patience = worker_slot_patience(slot); /* before the signs: see device_called_ns */
     uint64_t written = atomic_load_explicit(&slot->process->page->written_ns, memory_order_relaxed);
-    uint64_t let_go = atomic_load_explicit(&slot->process->page->let_go_ns, memory_order_relaxed);
+    uint64_t let_go = atomic_load_explicit(&slot->process->page->device_called_ns, memory_order_relaxed);
     since = written > since ? written : since;
     uint64_t alive = atomic_load_explicit(&slot->process->page->alive_ns, memory_order_relaxed);
     since = let_go > since ? let_go : since;

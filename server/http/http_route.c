@@ -50,12 +50,12 @@ static unsigned http_login_code(struct http *http, struct MHD_Connection *connec
     struct fault fault;
     uint64_t wait_ms;
     http_login_peer(http, connection, &peer);
-    int status = login_check_now(&http->front->login, &request, &principal, &wait_ms, &fault);
+    int error = login_check_now(&http->front->login, &request, &principal, &wait_ms, &fault);
     *wait_s = (unsigned)((wait_ms + 999) / 1000);
-    if (!status)
-        status = role_check(ROLE_ON_CONTROL, FRAME_GET_STATUS, principal.role, principal.name, &fault);
-    http->admin = !status && principal.role == ROLE_ADMIN;
-    return !status ? MHD_HTTP_OK : *wait_s ? MHD_HTTP_TOO_MANY_REQUESTS : MHD_HTTP_UNAUTHORIZED;
+    if (!error)
+        error = role_check(ROLE_ON_CONTROL, FRAME_GET_STATUS, principal.role, principal.name, &fault);
+    http->admin = !error && principal.role == ROLE_ADMIN;
+    return !error ? MHD_HTTP_OK : *wait_s ? MHD_HTTP_TOO_MANY_REQUESTS : MHD_HTTP_UNAUTHORIZED;
 }
 
 static unsigned http_login_check(struct http *http, struct MHD_Connection *connection, unsigned *wait_s) {

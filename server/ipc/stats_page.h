@@ -114,9 +114,9 @@ struct stats_page {
     _Atomic uint32_t names_dirty; /* owners of names with changes that are not on the disk; outside the lock */
     /* CLOCK_MONOTONIC: since when the worker's loop is in a call of the device that may take as long as the device's work; 0: it is
      * not. Outside the lock. */
-    _Atomic uint64_t held_up_ns;
-    /* When the last such call ended: a sign of life, before the next write. Set before held_up_ns is 0. */
-    _Atomic uint64_t let_go_ns;
+    _Atomic uint64_t device_call_ns;
+    /* When the last such call ended: a sign of life, before the next write. Set before device_call_ns is 0. */
+    _Atomic uint64_t device_called_ns;
     /* When the worker's loop last looked at the clock during its work (engine/order/budget.h): a sign of life even if one turn
      * takes long. Outside the lock. */
     _Atomic uint64_t alive_ns;

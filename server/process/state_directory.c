@@ -28,9 +28,9 @@ int state_directory_check(const char *directory, struct fault *fault) {
 int state_directory_take(const char *directory, struct fault *fault) {
     if (mkdir(directory, 0700) && errno != EEXIST)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory, strerror(errno));
-    int code = state_directory_check(directory, fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = state_directory_check(directory, fault);
+    if (error != STATUS_OK)
+        return error;
     char path[STATE_PATH_MAX + sizeof "/.lock"];
     snprintf(path, sizeof path, "%s/.lock", directory); /* not the folder itself, which `tensord user` locks */
     int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -38,8 +38,8 @@ int state_directory_take(const char *directory, struct fault *fault) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
         return STATUS_OK; /* the descriptor stays open for as long as the process lives */
-    code = fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory,
-                     errno == EWOULDBLOCK ? "another tensord has it" : strerror(errno));
+    error = fault_set(fault, STATUS_INVALID_ARGUMENT, "state-dir: %.150s: %s", directory,
+                      errno == EWOULDBLOCK ? "another tensord has it" : strerror(errno));
     close(fd);
-    return code;
+    return error;
 }

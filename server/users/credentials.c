@@ -88,11 +88,11 @@ int credentials_open(int fd, struct tls_context **context, struct fault *fault) 
     char *block = malloc(size + 1);
     if (!block)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for certificates");
-    int code = pread(fd, block, size, 0) == (ssize_t)size && credentials_parse(block, size, &options)
-                   ? tls_server_create(&options, context, fault)
-                   : fault_set(fault, STATUS_INTERNAL, "these are no credentials");
+    int error = pread(fd, block, size, 0) == (ssize_t)size && credentials_parse(block, size, &options)
+                    ? tls_server_create(&options, context, fault)
+                    : fault_set(fault, STATUS_INTERNAL, "these are no credentials");
     explicit_bzero(block, size);
     explicit_bzero(&options, sizeof options);
     free(block);
-    return code;
+    return error;
 }

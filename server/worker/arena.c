@@ -56,12 +56,11 @@ void arena_finish(struct arena *arena) {
 /* A block for `bytes` and, where the limit allows, for as much again as the first one holds. */
 static struct arena_block *arena_grow(struct arena *arena, size_t bytes) {
     size_t room = arena->limit - arena->total, size = bytes > arena->first->bytes ? bytes : arena->first->bytes;
-    struct arena_block *block;
     if (arena->total > arena->limit || bytes > room)
         return NULL;
     if (size > room)
         size = bytes;
-    block = arena_block_create(size);
+    struct arena_block *block = arena_block_create(size);
     if (!block) {
         arena->starved = true;
         return NULL;

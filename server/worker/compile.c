@@ -84,9 +84,9 @@ static void compile_loaded(uv_work_t *work, int status) {
 
 /* Loads what is compiled, if the session has room for it. */
 static int compile_load(struct compile *compile) {
-    int status = kernel_job_charge(&compile->job, compile->pending->connection->session);
-    if (status)
-        return status;
+    int error = kernel_job_charge(&compile->job, compile->pending->connection->session);
+    if (error)
+        return error;
     compile->state = COMPILE_LOADING;
     compile_work(compile->service, &compile->work, compile_run_load, compile_loaded);
     return STATUS_OK;
@@ -211,19 +211,18 @@ static int compile_create(struct pending_reply *pending, uint64_t kernel, const 
     struct connection *connection = pending->connection;
     struct service *service = connection->service;
     struct compile *compile = calloc(1, sizeof *compile);
-    int status;
     if (!compile)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to compile a kernel");
-    status = kernel_job_init(&compile->job, engine_kernels(service->engine), source, name, fault);
-    if (status == STATUS_OK) {
-        status = worker_principal_hold(service, connection->principal->key, &connection->principal->limits,
-                                       &compile->principal, fault);
-        if (status)
+    int error = kernel_job_init(&compile->job, engine_kernels(service->engine), source, name, fault);
+    if (error == STATUS_OK) {
+        error = worker_principal_hold(service, connection->principal->key, &connection->principal->limits,
+                                      &compile->principal, fault);
+        if (error)
             kernel_job_finish(&compile->job);
     }
-    if (status) {
+    if (error) {
         free(compile);
-        return status;
+        return error;
     }
     if (service->options.compiler)
         compile->job.compile = compile_apart;
@@ -242,15 +241,15 @@ int compile_start(struct pending_reply *pending, uint64_t kernel, const char *so
                   struct compile **result, struct fault *fault) {
     struct service *service = pending->connection->service;
     struct compile *compile = NULL;
-    int status = compile_create(pending, kernel, source, name, &compile, fault);
-    if (status)
-        return status;
+    int error = compile_create(pending, kernel, source, name, &compile, fault);
+    if (error)
+        return error;
     if (kernel_job_compiled(&compile->job)) {
-        status = compile_load(compile);
-        if (status) {
+        error = compile_load(compile);
+        if (error) {
             *fault = compile->job.fault;
             compile_destroy(compile);
-            return status;
+            return error;
         }
         *result = compile;
         return STATUS_OK;

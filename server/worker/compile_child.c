@@ -156,12 +156,12 @@ void compile_child_main(const char *kind, const char *parent) {
     compile_child_limits(&request);
     const char *text = compile_child_read_text(request.text_bytes), *name = compile_child_read_text(request.name_bytes);
     const struct kernel_source source = {.text = text, .name = name, .target = request.target};
-    int status = kernel_compile(kind, &source, &cancelled, &code, &log, &fault);
-    if (status == STATUS_NO_HOST_MEMORY && request.memory)
-        status = fault_set(&fault, STATUS_LIMIT,
-                           "the compiler takes more than %" PRIu64 " bytes for it: the daemon's setting compile-memory",
-                           request.memory);
-    if (status == STATUS_NO_DEVICE) /* the worker has one; it is this process that cannot load its module */
-        status = (int)(fault.code = STATUS_UNSUPPORTED);
-    compile_child_reply(status, code, log, &fault);
+    int error = kernel_compile(kind, &source, &cancelled, &code, &log, &fault);
+    if (error == STATUS_NO_HOST_MEMORY && request.memory)
+        error = fault_set(&fault, STATUS_LIMIT,
+                          "the compiler takes more than %" PRIu64 " bytes for it: the daemon's setting compile-memory",
+                          request.memory);
+    if (error == STATUS_NO_DEVICE) /* the worker has one; it is this process that cannot load its module */
+        error = (int)(fault.code = STATUS_UNSUPPORTED);
+    compile_child_reply(error, code, log, &fault);
 }

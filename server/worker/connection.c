@@ -98,9 +98,9 @@ static int connection_identify(struct connection *connection, const struct princ
     struct worker_principal *here;
     limits_fill(&limits);
     principal_key(principal, key);
-    int status = worker_principal_join(connection->service, key, &limits, &here, fault);
-    if (status)
-        return status;
+    int error = worker_principal_join(connection->service, key, &limits, &here, fault);
+    if (error)
+        return error;
     if (connection->principal)
         throttle_let_rate(connection);
     worker_principal_leave(connection->principal);
@@ -126,46 +126,41 @@ void connection_denied(struct connection *connection, const struct fault *fault)
         connection_fail(connection, fault);
 }
 
+/* Undoes what connection_create() has done; `fd` -1: the transport has closed it. Returns `error`. */
+static int connection_undo(struct connection *connection, uv_poll_t *poll, int fd, int error) {
+    if (connection) {
+        frame_reader_finish(&connection->in.reader);
+        worker_principal_leave(connection->principal);
+    }
+    free(poll);
+    free(connection);
+    if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 int connection_create(const struct connection_options *options, int fd, struct connection **out, struct fault *fault) {
     struct service *service = options->service;
     struct connection *connection = calloc(1, sizeof *connection);
     uv_poll_t *poll = malloc(sizeof *poll);
-    int error;
-    if (!connection || !poll || frame_reader_init(&connection->in.reader, CONNECTION_BUFFER_BYTES)) {
-        free(poll);
-        free(connection);
-        close(fd);
-        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection");
-    }
+    if (!connection || !poll || frame_reader_init(&connection->in.reader, CONNECTION_BUFFER_BYTES))
+        return connection_undo(connection, poll, fd,
+                               fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a connection"));
     connection->service = service;
     connection->peer = *options->peer;
-    error = connection_identify(connection, &options->peer->principal, fault);
-    if (error) {
-        frame_reader_finish(&connection->in.reader);
-        free(poll);
-        free(connection);
-        close(fd);
-        return error;
-    }
+    int error = connection_identify(connection, &options->peer->principal, fault);
+    if (error)
+        return connection_undo(connection, poll, fd, error);
     connection->socket.tcp = socket_is_tcp(fd);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     error = transport_init(&connection->socket.transport, fd, options->tls, fault);
-    if (error) {
-        worker_principal_leave(connection->principal);
-        frame_reader_finish(&connection->in.reader);
-        free(poll);
-        free(connection);
-        close(fd);
-        return error;
-    }
+    if (error)
+        return connection_undo(connection, poll, fd, error);
     error = uv_poll_init(service->loop, poll, fd);
     if (error) {
-        frame_reader_finish(&connection->in.reader);
-        worker_principal_leave(connection->principal);
         transport_finish(&connection->socket.transport);
-        free(poll);
-        free(connection);
-        return fault_set(fault, STATUS_CONNECTION, "cannot watch the socket: %s", uv_strerror(error));
+        return connection_undo(connection, poll, -1,
+                               fault_set(fault, STATUS_CONNECTION, "cannot watch the socket: %s", uv_strerror(error)));
     }
     connection->socket.poll = poll;
     connection->socket.poll->data = connection;

@@ -13,7 +13,6 @@
 /* The session is gone for everybody. */
 static void connection_end_session(struct connection *connection) {
     struct session_stats stats;
-    struct work_done work;
     char number[24], operations[24], failed[24];
     trace_feed_drop(connection);
     connection->hold.room = false;
@@ -21,7 +20,7 @@ static void connection_end_session(struct connection *connection) {
         return;
     compile_abandon(connection);
     session_stats(connection->session, &stats);
-    work = work_done_of(&stats);
+    struct work_done work = work_done_of(&stats);
     session_notify_drained(connection->session, 0, NULL, NULL);
     worker_principal_close_session(connection, &work);
     connection->service->sessions--;

@@ -33,25 +33,25 @@ static void connection_throttle(struct connection *connection, uint32_t message_
 static int connection_on_message(void *owner, const struct frame_header *header, const uint8_t *message, uint8_t **sink,
                                  struct fault *fault) {
     struct connection *connection = owner;
-    int status = request_handle(connection, header, message, sink, fault);
+    int error = request_handle(connection, header, message, sink, fault);
     connection->in.heard |= header->type != FRAME_PING;
     if (header->message_bytes > CONNECTION_BUFFER_BYTES)
         connection->in.large_ms = clock_now_ms();
-    if (status == STATUS_OK && header->payload_bytes == 0) {
+    if (error == STATUS_OK && header->payload_bytes == 0) {
         lease_handled(connection, header);
         connection_throttle(connection, header->message_bytes);
     }
-    return status;
+    return error;
 }
 
 static int connection_on_payload(void *owner, const struct frame_header *header, struct fault *fault) {
     struct connection *connection = owner;
-    int status = request_payload(connection, header, fault);
-    if (status == STATUS_OK) {
+    int error = request_payload(connection, header, fault);
+    if (error == STATUS_OK) {
         lease_handled(connection, header);
         connection_throttle(connection, header->message_bytes);
     }
-    return status;
+    return error;
 }
 
 static const struct frame_handler connection_handler = {connection_on_message, connection_on_payload};

@@ -114,7 +114,6 @@ void connection_flush(struct connection *connection) {
     size_t budget = worker_principal_allowance(connection);
     uint64_t before = connection->out.queue.written;
     struct fault fault;
-    int left;
     if (connection->socket.blocked || !connection->socket.poll || connection_is_opening(connection))
         return;
     if (budget == 0 && !reply_queue_empty(&connection->out.queue)) {
@@ -122,9 +121,9 @@ void connection_flush(struct connection *connection) {
         connection_watch(connection);
         return;
     }
-    left = reply_queue_write(&connection->out.queue, &connection->socket.transport,
-                             budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
-                             &connection->service->bytes_out);
+    int left = reply_queue_write(&connection->out.queue, &connection->socket.transport,
+                                 budget < CONNECTION_WRITE_BYTES ? budget : CONNECTION_WRITE_BYTES,
+                                 &connection->service->bytes_out);
     if (left < 0) {
         lease_lost(connection, transport_reason(&connection->socket.transport, -left, &fault));
         return;

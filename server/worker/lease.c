@@ -230,9 +230,9 @@ static void lease_scan_read(struct connection *connection) {
     struct lease_scan *scan = &connection->lease.scan;
     uint8_t *place;
     size_t want;
-    ssize_t got;
     frame_reader_want(&scan->reader, &place, &want);
-    got = transport_read(connection->socket.poll ? &connection->socket.transport : &scan->transport, place, want);
+    ssize_t got =
+        transport_read(connection->socket.poll ? &connection->socket.transport : &scan->transport, place, want);
     if (got > 0)
         worker_principal_spend(connection, (size_t)got);
     if (got <= 0 || frame_reader_advance(&scan->reader, (size_t)got, &lease_scan_handler, connection, NULL))
@@ -382,11 +382,10 @@ static void lease_go_on(struct connection *connection, struct frame_reader *cut,
 void lease_take_over(struct connection *fresh) {
     struct connection *connection = fresh->lease.claimed;
     struct lease *lease = &connection->lease;
-    struct frame_reader cut;
     char reason[64];
     /* Before the place of the other one is free, or there seems to be one more for a moment. */
     connection_settle(fresh);
-    cut = lease->cut;
+    struct frame_reader cut = lease->cut;
     lease->cut = (struct frame_reader){0};
     lease_finish(connection);
     lease->reconnects++;

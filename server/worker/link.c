@@ -15,9 +15,8 @@ bool link_ticket_equal(const uint8_t *a, const uint8_t *b) {
 }
 
 int link_watch(struct service *service, uv_poll_t *poll, int fd, void *owner) {
-    int error;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    error = uv_poll_init(service->loop, poll, fd);
+    int error = uv_poll_init(service->loop, poll, fd);
     poll->data = owner;
     return error;
 }

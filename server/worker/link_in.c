@@ -127,7 +127,6 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
     struct link_in *link = owner;
     struct arena *arena = &link->service->arena;
     Tensord__LinkData *data;
-    int status;
     if (header->type != FRAME_LINK_DATA)
         return fault_set(fault, STATUS_INTERNAL, "%s sent %s over a link", link->device, frame_type_name(header->type));
     arena_reset(arena);
@@ -136,10 +135,10 @@ static int link_in_on_message(void *owner, const struct frame_header *header, co
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to read what %s sent", link->device);
     if (!data)
         return fault_set(fault, STATUS_INTERNAL, "%s sent a malformed message over a link", link->device);
-    status = link_in_check(link, data, header->payload_bytes, fault);
+    int error = link_in_check(link, data, header->payload_bytes, fault);
     link->begun = true;
-    if (status != STATUS_OK || header->payload_bytes == 0)
-        return status;
+    if (error != STATUS_OK || header->payload_bytes == 0)
+        return error;
     *sink = upload_chunk(&link->copy->upload, link->copy->received, (int64_t)header->payload_bytes);
     return link->copy->upload.later ? STATUS_AGAIN : STATUS_OK; /* AGAIN: copy_in_room() goes on */
 }
@@ -356,14 +355,14 @@ int link_in_expect(struct connection *connection, const struct upload_request *r
     struct fault fault;
     if (!refused && copy_in_check(connection, ticket, copy, &fault))
         refused = &fault;
-    int status = session_upload(connection->session, request, upload);
-    if (status == STATUS_OK && refused) {
+    int error = session_upload(connection->session, request, upload);
+    if (error == STATUS_OK && refused) {
         cause_set(&cause, refused);
         upload_finish(upload, &cause);
     }
-    if (status != STATUS_OK || refused) {
+    if (error != STATUS_OK || refused) {
         free(copy);
-        return status == STATUS_AGAIN ? STATUS_AGAIN : STATUS_OK;
+        return error == STATUS_AGAIN ? STATUS_AGAIN : STATUS_OK;
     }
     copy->connection = connection;
     copy->upload.ready = copy_in_room;

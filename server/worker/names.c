@@ -45,19 +45,17 @@ void names_let_go(struct names *names) {
 
 static int names_add_owner(struct names *names, const char *principal, const struct limits *limits,
                            struct name_owner **result, struct fault *fault) {
-    struct name_owner *owner;
-    int status;
     names_let_go(names);
     if (names->n_owners >= NAMES_OWNERS_MAX)
         return fault_set(fault, STATUS_LIMIT, "%u principals have named tensors here, and no more may",
                          names->n_owners);
-    owner = calloc(1, sizeof *owner);
+    struct name_owner *owner = calloc(1, sizeof *owner);
     if (!owner)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
-    status = worker_principal_hold(names->service, principal, limits, &owner->principal, fault);
-    if (status) {
+    int error = worker_principal_hold(names->service, principal, limits, &owner->principal, fault);
+    if (error) {
         free(owner);
-        return status;
+        return error;
     }
     owner->disk = names->state ? state_owner_create() : NULL;
     if (names->state && !owner->disk) {
@@ -77,13 +75,13 @@ static int names_add_owner(struct names *names, const char *principal, const str
 
 int names_take_owner(struct names *names, const char *principal, const struct limits *limits,
                      struct name_owner **result, struct fault *fault) {
-    int status = STATUS_OK;
+    int error = STATUS_OK;
     *result = names_owner(names, principal);
     if (!*result)
-        status = names_add_owner(names, principal, limits, result, fault);
-    if (status == STATUS_OK)
+        error = names_add_owner(names, principal, limits, result, fault);
+    if (error == STATUS_OK)
         (*result)->bytes.limit = limits->named_bytes;
-    return status;
+    return error;
 }
 
 /* ---- entries ---- */
@@ -145,11 +143,10 @@ int names_find(const struct names *names, const char *principal, const char *nam
 
 int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault) {
     struct name_owner *owner = names_owner(names, principal);
-    struct name_entry *entry;
     unsigned position;
     if (!owner || !owner_seek(owner, name, &position))
         return names_unknown(name, fault);
-    entry = owner->entries[position];
+    struct name_entry *entry = owner->entries[position];
     owner->count--;
     memmove(&owner->entries[position], &owner->entries[position + 1],
             (owner->count - position) * sizeof *owner->entries);
@@ -273,11 +270,10 @@ void names_batch_destroy(struct names_batch *batch) {
 static int batch_make(struct names_batch *batch, struct fault *fault) {
     const char *text = batch->texts[batch->made];
     size_t length = strlen(text) + 1;
-    struct name_entry *entry;
-    int status = name_check(text, fault);
-    if (status)
-        return status;
-    entry = calloc(1, sizeof *entry + length);
+    int error = name_check(text, fault);
+    if (error)
+        return error;
+    struct name_entry *entry = calloc(1, sizeof *entry + length);
     if (!entry)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", batch->n);
     memcpy(entry->name, text, length);
@@ -310,9 +306,9 @@ static int batch_sort_some(struct names_batch *batch, struct budget *budget, str
         unsigned middle = batch_bound(batch, batch->low + batch->width);
         unsigned high = batch_bound(batch, batch->low + 2 * batch->width);
         while (batch->left < middle || batch->right < high) {
-            int status = batch_merge_one(batch, middle, high, fault);
-            if (status)
-                return status;
+            int error = batch_merge_one(batch, middle, high, fault);
+            if (error)
+                return error;
             if (budget && budget_spent(budget, 1))
                 return STATUS_AGAIN;
         }
@@ -332,9 +328,9 @@ static int batch_sort_some(struct names_batch *batch, struct budget *budget, str
 
 int names_batch_some(struct names_batch *batch, struct budget *budget, struct fault *fault) {
     while (batch->made < batch->n) {
-        int status = batch_make(batch, fault);
-        if (status)
-            return status;
+        int error = batch_make(batch, fault);
+        if (error)
+            return error;
         if (budget && budget_spent(budget, NAMES_MAKE_STEPS))
             return STATUS_AGAIN;
     }
@@ -377,10 +373,9 @@ static int batch_survey(struct names_batch *batch, const struct name_owner *owne
 /* All memory that binding needs, so that it cannot fail half-way. */
 static int owner_reserve(struct name_owner *owner, unsigned added, struct fault *fault) {
     unsigned needed = owner->count + added, capacity = needed + needed / 2 + 8;
-    struct name_entry **entries;
     if (needed <= owner->capacity)
         return STATUS_OK;
-    entries = realloc(owner->entries, capacity * sizeof *entries);
+    struct name_entry **entries = realloc(owner->entries, capacity * sizeof *entries);
     if (!entries)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", added);
     owner->entries = entries;
@@ -426,47 +421,47 @@ static int names_bind_batch(struct names *names, struct name_owner *owner, const
                             struct names_batch *batch, bool only_new, struct fault *fault) {
     unsigned added;
     uint64_t spare;
-    int status = batch_survey(batch, owner, (unsigned)limits->named_tensors, only_new, &added, &spare, fault);
-    if (status == STATUS_OK)
-        status = owner_reserve(owner, added, fault);
-    if (status == STATUS_OK)
-        status = held_charge(batch->values, batch->n, &owner->bytes, spare, fault);
-    if (status == STATUS_OK)
+    int error = batch_survey(batch, owner, (unsigned)limits->named_tensors, only_new, &added, &spare, fault);
+    if (error == STATUS_OK)
+        error = owner_reserve(owner, added, fault);
+    if (error == STATUS_OK)
+        error = held_charge(batch->values, batch->n, &owner->bytes, spare, fault);
+    if (error == STATUS_OK)
         batch_bind(names, batch, owner, added);
-    return status;
+    return error;
 }
 
 int names_bind(struct names *names, struct name_owner *owner, const struct limits *limits, struct held *const values[],
                const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
     struct names_batch *batch = names_batch_create(values, texts, n);
-    int status = batch ? names_batch_some(batch, NULL, fault)
-                       : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", n);
-    if (status == STATUS_OK)
-        status = names_bind_batch(names, owner, limits, batch, only_new, fault);
+    int error = batch ? names_batch_some(batch, NULL, fault)
+                      : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %u names", n);
+    if (error == STATUS_OK)
+        error = names_bind_batch(names, owner, limits, batch, only_new, fault);
     names_batch_destroy(batch);
-    return status;
+    return error;
 }
 
 int names_publish_batch(struct names *names, const char *principal, const struct limits *limits,
                         struct names_batch *batch, bool only_new, struct fault *fault) {
     struct name_owner *owner;
-    int status = names_take_owner(names, principal, limits, &owner, fault);
-    if (status == STATUS_OK)
-        status = names_bind_batch(names, owner, limits, batch, only_new, fault);
-    if (status)
+    int error = names_take_owner(names, principal, limits, &owner, fault);
+    if (error == STATUS_OK)
+        error = names_bind_batch(names, owner, limits, batch, only_new, fault);
+    if (error)
         names_let_go(names);
-    return status;
+    return error;
 }
 
 int names_publish(struct names *names, const char *principal, const struct limits *limits, struct held *const values[],
                   const char *const texts[], unsigned n, bool only_new, struct fault *fault) {
     struct name_owner *owner;
-    int status = names_take_owner(names, principal, limits, &owner, fault);
-    if (status == STATUS_OK)
-        status = names_bind(names, owner, limits, values, texts, n, only_new, fault);
-    if (status)
+    int error = names_take_owner(names, principal, limits, &owner, fault);
+    if (error == STATUS_OK)
+        error = names_bind(names, owner, limits, values, texts, n, only_new, fault);
+    if (error)
         names_let_go(names);
-    return status;
+    return error;
 }
 
 /* ---- names in the hands of an administrator: whose they are ---- */
@@ -607,15 +602,15 @@ static int moving_bind(struct names_moving *moving, struct fault *fault) {
     moving_charge(moving, false);
     if (moving->from == moving->to)
         limits.named_tensors++; /* for a moment there are two */
-    int code = STATUS_OK;
+    int error = STATUS_OK;
     if (limit && moving->from != moving->to && moving->to->bytes.bytes > limit)
-        code = fault_set(fault, STATUS_LIMIT, "the limit of %lu bytes in named tensors is reached: %s would have %lu",
-                         limit, moving->to->key, moving->to->bytes.bytes);
-    if (code == STATUS_OK)
-        code = names_bind(moving->names, moving->to, &limits, moving->values, moving->texts, moving->n, true, fault);
-    if (code != STATUS_OK)
+        error = fault_set(fault, STATUS_LIMIT, "the limit of %lu bytes in named tensors is reached: %s would have %lu",
+                          limit, moving->to->key, moving->to->bytes.bytes);
+    if (error == STATUS_OK)
+        error = names_bind(moving->names, moving->to, &limits, moving->values, moving->texts, moving->n, true, fault);
+    if (error != STATUS_OK)
         moving_charge(moving, true);
-    return code;
+    return error;
 }
 
 /* What is saved under the old name is saved under the new one, too. */
@@ -630,9 +625,9 @@ static void moving_keep(const struct names_moving *moving, const char *name) {
 
 int names_remove_of(struct names *names, const char *key, const char *name, struct fault *fault) {
     struct name_owner *owner;
-    int code = names_find_own(names, key, name, &owner, fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = names_find_own(names, key, name, &owner, fault);
+    if (error != STATUS_OK)
+        return error;
     if (name)
         return names_remove(names, key, name, fault);
     names_remove_all(names, owner);
@@ -642,13 +637,13 @@ int names_remove_of(struct names *names, const char *key, const char *name, stru
 static int moving_carry_out(struct names_moving *moving, const char *name, const char *to, const char *new_name,
                             struct fault *fault) {
     struct names *names = moving->names;
-    int code = names_take_owner(names, to, &moving->limits, &moving->to, fault);
-    if (code == STATUS_OK)
-        code = moving_fill(moving, name, new_name, fault);
-    if (code == STATUS_OK)
-        code = moving_bind(moving, fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = names_take_owner(names, to, &moving->limits, &moving->to, fault);
+    if (error == STATUS_OK)
+        error = moving_fill(moving, name, new_name, fault);
+    if (error == STATUS_OK)
+        error = moving_bind(moving, fault);
+    if (error != STATUS_OK)
+        return error;
     if (name)
         moving_keep(moving, name);
     if (moving->from != moving->to)
@@ -661,9 +656,9 @@ static int moving_carry_out(struct names_moving *moving, const char *name, const
 int names_move(struct names *names, const char *from, const char *name, const char *to, const char *new_name,
                struct fault *fault) {
     struct names_moving moving = {.names = names};
-    int code = names_find_own(names, from, name, &moving.from, fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = names_find_own(names, from, name, &moving.from, fault);
+    if (error != STATUS_OK)
+        return error;
     unsigned sharing =
         name && strcmp(from, to) != 0 ? names_count_sharing(moving.from, names_entry(moving.from, name)) : 0;
     if (sharing)
@@ -673,17 +668,17 @@ int names_move(struct names *names, const char *from, const char *name, const ch
     if (!strcmp(from, to) && (!new_name || !strcmp(name, new_name)))
         return STATUS_OK; /* it is there already */
     if (strcmp(from, to) != 0)
-        code = state_check_order(names->state, moving.from, names_owner(names, to), fault);
-    if (code != STATUS_OK)
-        return code;
+        error = state_check_order(names->state, moving.from, names_owner(names, to), fault);
+    if (error != STATUS_OK)
+        return error;
     names_limits(names, to, &moving.limits);
     if (names->state)
         names->state->paused = true;
-    code = moving_carry_out(&moving, name, to, new_name, fault);
+    error = moving_carry_out(&moving, name, to, new_name, fault);
     if (names->state)
         state_resume(names->state);
     free(moving.values);
     free(moving.texts);
     names_let_go(names);
-    return code;
+    return error;
 }

@@ -11,7 +11,6 @@
 
 void pending_reply_print(const struct connection *connection, const struct reply *reply) {
     struct frame_header header;
-
     if (connection->service->wire &&
         frame_header_decode(reply->head, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, &header, NULL) == STATUS_OK)
         wire_print(stderr, "->", &header, reply->head + FRAME_HEADER_BYTES);
@@ -35,7 +34,6 @@ void pending_reply_discharge(struct connection *connection, uint64_t cost) {
 static uint64_t pending_reply_fetch_cost(const struct connection *connection, uint64_t id) {
     uint64_t most = connection->principal->limits.session_out_bytes / 4, bytes = 0;
     struct tensor_type type;
-
     if (session_type(connection->session, id, &type))
         bytes = (uint64_t)type_bytes(&type);
     return bytes < most ? bytes : most;
@@ -44,7 +42,6 @@ static uint64_t pending_reply_fetch_cost(const struct connection *connection, ui
 /* Queues the reply that has been put into `pending`. */
 static void pending_reply_queue(struct pending_reply *pending) {
     struct connection *connection = pending->connection;
-
     pending_reply_print(connection, &pending->reply);
     if (pending->once)
         outcome_remember(&connection->lease.outcomes, &pending->reply);
@@ -74,7 +71,6 @@ static void pending_reply_free(struct service *service, struct pending_reply *pe
 /* A client whose connection is lost will ask again. */
 static void pending_reply_drop_compile(struct pending_reply *pending) {
     const struct connection *connection = pending->connection;
-
     if (connection->state != CONNECTION_OPEN || !connection->end.unplugging || !compile_leave(pending->compile))
         compile_let_go(pending->compile);
 }
@@ -99,7 +95,6 @@ static void pending_reply_destroy(struct pending_reply *pending) {
 
 static void pending_reply_sent(struct reply *reply) {
     struct pending_reply *pending = (struct pending_reply *)((char *)reply - offsetof(struct pending_reply, reply));
-
     /* All of a value, and not a failure or what was left of a queue that was cleared. */
     if (pending->kind == PENDING_FETCH && reply->total && reply->offset >= reply->total)
         histogram_add(&pending->connection->service->fetch_time, clock_now_ns() - pending->asked_ns, 1);
@@ -121,7 +116,6 @@ static void pending_reply_init(struct pending_reply *pending, struct connection 
 static struct pending_reply *pending_reply_create(struct connection *connection, int kind, uint64_t sequence,
                                                   uint64_t bytes) {
     struct pending_reply *pending = malloc(sizeof *pending);
-
     if (pending)
         pending_reply_init(pending, connection, kind, sequence, bytes);
     return pending;
@@ -129,7 +123,6 @@ static struct pending_reply *pending_reply_create(struct connection *connection,
 
 static void pending_reply_link(struct pending_reply *pending) {
     struct connection *connection = pending->connection;
-
     pending->next = connection->out.pending;
     pending->previous = &connection->out.pending;
     if (pending->next)
@@ -140,7 +133,6 @@ static void pending_reply_link(struct pending_reply *pending) {
 int pending_reply_message(struct connection *connection, unsigned type, uint64_t sequence,
                           const ProtobufCMessage *message) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_PLAIN, sequence, 0);
-
     if (!pending)
         return STATUS_NO_HOST_MEMORY;
     reply_message(&pending->reply, type, sequence, message);
@@ -150,7 +142,6 @@ int pending_reply_message(struct connection *connection, unsigned type, uint64_t
 
 int pending_reply_outcome(struct connection *connection, const struct outcome *outcome) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_PLAIN, outcome->sequence, 0);
-
     if (!pending)
         return STATUS_NO_HOST_MEMORY;
     reply_frame(&pending->reply, outcome->type, outcome->sequence, outcome->frame, outcome->bytes);
@@ -162,7 +153,6 @@ struct pending_reply *pending_reply_fault(struct connection *connection, unsigne
                                           const struct fault *fault) {
     struct service *service = connection->service;
     struct pending_reply *pending = pending_reply_create(connection, PENDING_PLAIN, sequence, 0);
-
     if (!pending && type == FRAME_ERROR && service->spare) {
         pending = service->spare;
         service->spare = NULL;
@@ -178,7 +168,6 @@ struct pending_reply *pending_reply_fault(struct connection *connection, unsigne
 
 static void pending_reply_came(struct feed *feed, const struct failure *failure) {
     struct pending_reply *pending = (struct pending_reply *)((char *)feed - offsetof(struct pending_reply, feed));
-
     pending_reply_unlink(pending);
     if (failure) {
         reply_failure(&pending->reply, FRAME_FETCH_CHUNK, pending->sequence, failure);
@@ -193,7 +182,6 @@ static void pending_reply_came(struct feed *feed, const struct failure *failure)
 
 static void pending_reply_hungry(struct reply *reply) {
     struct pending_reply *pending = (struct pending_reply *)((char *)reply - offsetof(struct pending_reply, reply));
-
     switch (feed_next(&pending->feed)) {
     case FEED_READY:
         feed_reply_next(&pending->feed, reply);
@@ -211,7 +199,6 @@ static void pending_reply_hungry(struct reply *reply) {
 int pending_reply_fetch(struct connection *connection, uint64_t sequence, uint64_t id, uint64_t offset) {
     struct pending_reply *pending =
         pending_reply_create(connection, PENDING_FETCH, sequence, pending_reply_fetch_cost(connection, id));
-
     if (!pending)
         return STATUS_NO_HOST_MEMORY;
     pending->asked_ns = clock_now_ns();
@@ -228,7 +215,6 @@ int pending_reply_fetch(struct connection *connection, uint64_t sequence, uint64
 static void pending_reply_waited(struct wait *wait, const struct failure *failure) {
     struct pending_reply *pending = (struct pending_reply *)((char *)wait - offsetof(struct pending_reply, wait));
     const Tensord__Done done = TENSORD__DONE__INIT;
-
     pending_reply_unlink(pending);
     if (failure)
         reply_failure(&pending->reply, FRAME_DONE, pending->sequence, failure);
@@ -239,7 +225,6 @@ static void pending_reply_waited(struct wait *wait, const struct failure *failur
 
 int pending_reply_wait(struct connection *connection, uint64_t sequence, uint64_t id) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_WAIT, sequence, 0);
-
     if (!pending)
         return STATUS_NO_HOST_MEMORY;
     pending->wait.done = pending_reply_waited;
@@ -252,7 +237,6 @@ int pending_reply_compile(struct connection *connection, uint64_t sequence, uint
                           const char *name) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_COMPILE, sequence, strlen(source));
     struct fault fault;
-
     if (!pending)
         return STATUS_NO_HOST_MEMORY;
     if (compile_start(pending, kernel, source, name, &pending->compile, &fault) == STATUS_OK) {
@@ -269,10 +253,8 @@ int pending_reply_compile(struct connection *connection, uint64_t sequence, uint
  * log's bytes. */
 static size_t pending_reply_keep_log(struct pending_reply *pending, struct kernel_job *job) {
     size_t bytes = job->log ? strlen(job->log) : 0;
-
     if (bytes > KERNEL_LOG_MAX) {
         char *cut = realloc(job->log, KERNEL_LOG_MAX + 1);
-
         bytes = KERNEL_LOG_MAX;
         if (cut)
             job->log = cut;
@@ -293,7 +275,6 @@ void pending_reply_compiled(struct pending_reply *pending) {
     Tensord__Error error = TENSORD__ERROR__INIT;
     struct fault fault;
     size_t log = pending_reply_keep_log(pending, job);
-
     pending_reply_unlink(pending);
     if (kernel_job_bind(job, pending->connection->session, pending->compile->kernel, &fault) != STATUS_OK) {
         error.code = fault.code;
@@ -318,7 +299,6 @@ void pending_reply_unreserve(struct service *service) {
 
 int pending_reply_publish(struct connection *connection, uint64_t sequence, const Tensord__Publish *message) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_PUBLISH, sequence, publish_cost(message));
-
     if (!pending)
         return STATUS_NO_HOST_MEMORY;
     pending_reply_link(pending);
@@ -333,7 +313,6 @@ int pending_reply_publish(struct connection *connection, uint64_t sequence, cons
 
 int pending_reply_publish_on(struct connection *connection) {
     struct publish *publish = connection->request.publishing->publish;
-
     if (publish_hold_some(publish) == STATUS_AGAIN)
         return STATUS_AGAIN;
     connection->request.publishing = NULL;
@@ -343,7 +322,6 @@ int pending_reply_publish_on(struct connection *connection) {
 
 void pending_reply_published(struct pending_reply *pending, const struct failure *failure) {
     const Tensord__Done done = TENSORD__DONE__INIT;
-
     pending_reply_unlink(pending);
     if (failure)
         reply_failure(&pending->reply, FRAME_DONE, pending->sequence, failure);
@@ -355,7 +333,6 @@ void pending_reply_published(struct pending_reply *pending, const struct failure
 static void pending_reply_on_saved(struct state_wait *wait, const struct fault *fault) {
     struct pending_reply *pending = (struct pending_reply *)((char *)wait - offsetof(struct pending_reply, saved));
     const Tensord__Done done = TENSORD__DONE__INIT;
-
     pending_reply_unlink(pending);
     if (fault)
         reply_fault(&pending->reply, FRAME_DONE, pending->sequence, fault);
@@ -371,7 +348,6 @@ void pending_reply_changed(struct pending_reply *pending, const char *principal)
 
 int pending_reply_saved(struct connection *connection, uint64_t sequence, const char *principal) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_SAVED, sequence, 0);
-
     if (!pending)
         return STATUS_NO_HOST_MEMORY;
     pending->saved.done = pending_reply_on_saved;
@@ -386,7 +362,6 @@ int pending_reply_saved(struct connection *connection, uint64_t sequence, const 
 int pending_reply_data(struct connection *connection, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                        uint8_t *data, size_t bytes) {
     struct pending_reply *pending = pending_reply_create(connection, PENDING_DATA, sequence, bytes);
-
     if (!pending) {
         free(data);
         return STATUS_NO_HOST_MEMORY;
@@ -409,7 +384,6 @@ bool pending_reply_cancel_some(struct connection *connection) {
 void pending_reply_fail(struct connection *connection, const struct fault *fault) {
     struct pending_reply *pending = connection->out.pending;
     unsigned type = FRAME_DONE;
-
     if (pending->kind == PENDING_FETCH) {
         type = FRAME_FETCH_CHUNK;
         feed_finish(&pending->feed);

@@ -20,7 +20,7 @@ struct publish {
     struct pending_reply *pending;
     struct state_wait saved; /* for the values to be on the disk, too */
     unsigned n, left;        /* values; those not yet there, and one for the start */
-    unsigned held;           /* those that have been asked for */
+    unsigned asked;          /* those that have been asked for */
     bool only_new;
     bool failed;
     struct failure failure;    /* the first */
@@ -92,10 +92,10 @@ static void publish_end(struct publish *publish, const struct fault *fault) {
 static bool publish_name_some(struct publish *publish) {
     struct connection *connection = publish->pending->connection;
     struct fault fault = {0};
-    int status = names_batch_some(publish->batch, connection->service->budget, &fault);
-    if (status == STATUS_AGAIN)
+    int error = names_batch_some(publish->batch, connection->service->budget, &fault);
+    if (error == STATUS_AGAIN)
         return false;
-    if (status == STATUS_OK)
+    if (error == STATUS_OK)
         names_publish_batch(&connection->service->names, connection->principal->key, &connection->principal->limits,
                             publish->batch, publish->only_new, &fault);
     publish_end(publish, &fault);
@@ -168,19 +168,19 @@ struct publish *publish_create(struct pending_reply *pending, const Tensord__Pub
 int publish_hold_some(struct publish *publish) {
     struct connection *connection = publish->pending->connection;
     struct budget *budget = connection->service->budget;
-    while (publish->held < publish->n) {
-        struct publish_item *item = &publish->items[publish->held];
+    while (publish->asked < publish->n) {
+        struct publish_item *item = &publish->items[publish->asked];
         if (publish->failed) { /* it stays so, whatever the others are */
-            publish->left -= publish->n - publish->held;
-            publish->held = publish->n;
+            publish->left -= publish->n - publish->asked;
+            publish->asked = publish->n;
             break;
         }
         item->publish = publish;
         item->hold.done = publish_held;
         if (session_hold(connection->session, item->id, &item->hold) == STATUS_AGAIN)
             return STATUS_AGAIN;
-        publish->held++;
-        if (budget_spent(budget, PUBLISH_STEPS) && publish->held < publish->n)
+        publish->asked++;
+        if (budget_spent(budget, PUBLISH_STEPS) && publish->asked < publish->n)
             return STATUS_AGAIN;
     }
     return STATUS_OK;

@@ -37,19 +37,18 @@ int request_open_name(struct connection *connection, const struct frame_header *
                       uint8_t **sink, struct fault *fault) {
     const Tensord__OpenName *open = (const Tensord__OpenName *)message;
     Tensord__NameOpened opened = TENSORD__NAME_OPENED__INIT;
-    const struct tensor_type *type;
     struct held *held = NULL;
     struct fault wrong;
-    int status = names_find(&connection->service->names, connection->principal->key, open->name, &held, &wrong);
+    int error = names_find(&connection->service->names, connection->principal->key, open->name, &held, &wrong);
     (void)sink, (void)fault;
-    if (status == STATUS_OK)
-        status = session_bind_held(connection->session, open->id, held, &wrong);
-    if (status == STATUS_AGAIN)
-        return request_later(connection, status);
-    if (status)
+    if (error == STATUS_OK)
+        error = session_bind_held(connection->session, open->id, held, &wrong);
+    if (error == STATUS_AGAIN)
+        return request_later(connection, error);
+    if (error)
         return pending_reply_fault(connection, FRAME_NAME_OPENED, header->sequence, &wrong) ? STATUS_OK
                                                                                             : STATUS_NO_HOST_MEMORY;
-    type = held_type(held);
+    const struct tensor_type *type = held_type(held);
     opened.dtype = type->dtype;
     opened.n_shape = (size_t)type->rank;
     opened.shape = (int64_t *)(uintptr_t)type->shape;
@@ -98,15 +97,15 @@ int request_remove_name(struct connection *connection, const struct frame_header
     const char *name;
     char key[PRINCIPAL_NAME_BYTES];
     struct fault wrong;
-    int status = request_owner(connection, remove->owner, false, key, &wrong);
+    int error = request_owner(connection, remove->owner, false, key, &wrong);
     (void)sink, (void)fault;
-    if (status == STATUS_OK)
-        status = request_which(remove->name, remove->all, &name, &wrong);
-    if (status == STATUS_OK)
-        status = names_remove_of(&connection->service->names, key, name, &wrong);
-    if (status == STATUS_OK)
+    if (error == STATUS_OK)
+        error = request_which(remove->name, remove->all, &name, &wrong);
+    if (error == STATUS_OK)
+        error = names_remove_of(&connection->service->names, key, name, &wrong);
+    if (error == STATUS_OK)
         request_log_names(connection, "names_removed", remove->name, key, key, "");
-    return request_changed(connection, header->sequence, status, &wrong, key);
+    return request_changed(connection, header->sequence, error, &wrong, key);
 }
 
 int request_move_name(struct connection *connection, const struct frame_header *header, const ProtobufCMessage *message,
@@ -115,21 +114,21 @@ int request_move_name(struct connection *connection, const struct frame_header *
     const char *name;
     char from[PRINCIPAL_NAME_BYTES], to[PRINCIPAL_NAME_BYTES];
     struct fault wrong;
-    int status = request_owner(connection, move->owner, false, from, &wrong);
+    int error = request_owner(connection, move->owner, false, from, &wrong);
     (void)sink, (void)fault;
     memcpy(to, from, sizeof to);
-    if (status == STATUS_OK && *move->new_owner)
-        status = request_owner(connection, move->new_owner, true, to, &wrong);
-    if (status == STATUS_OK)
-        status = request_which(move->name, move->all, &name, &wrong);
-    if (status == STATUS_OK && !name && *move->new_name)
-        status = fault_set(&wrong, STATUS_INVALID_ARGUMENT, "all names together have no new one");
-    if (status == STATUS_OK)
-        status =
+    if (error == STATUS_OK && *move->new_owner)
+        error = request_owner(connection, move->new_owner, true, to, &wrong);
+    if (error == STATUS_OK)
+        error = request_which(move->name, move->all, &name, &wrong);
+    if (error == STATUS_OK && !name && *move->new_name)
+        error = fault_set(&wrong, STATUS_INVALID_ARGUMENT, "all names together have no new one");
+    if (error == STATUS_OK)
+        error =
             names_move(&connection->service->names, from, name, to, *move->new_name ? move->new_name : NULL, &wrong);
-    if (status == STATUS_OK)
+    if (error == STATUS_OK)
         request_log_names(connection, "names_moved", move->name, from, to, move->new_name);
-    return request_changed(connection, header->sequence, status, &wrong, from);
+    return request_changed(connection, header->sequence, error, &wrong, from);
 }
 
 /* ---- lists ---- */
@@ -204,10 +203,9 @@ static void request_pick_all(struct request_names *picked, const struct names *n
 static int request_reply_names(const struct request_names *names, uint64_t sequence) {
     Tensord__NameList list = TENSORD__NAME_LIST__INIT;
     uint8_t *data = names->starved ? NULL : malloc(names->bytes + 1);
-    size_t bytes;
     if (!data)
         return STATUS_NO_HOST_MEMORY;
-    bytes = tensord__names__pack(&names->list, data);
+    size_t bytes = tensord__names__pack(&names->list, data);
     list.more = names->more;
     return pending_reply_data(names->connection, FRAME_NAME_LIST, sequence, &list.base, data, bytes);
 }

@@ -63,11 +63,11 @@ static bool request_upload_bind(struct connection *connection, const Tensord__Up
     upload->id = message->id;
     upload->dtype = type.dtype;
     upload->total = bad.code ? INT64_MAX : type_bytes(&type);
-    int status = session_upload(connection->session, &request, &upload->upload);
-    if (status == STATUS_AGAIN)
+    int error = session_upload(connection->session, &request, &upload->upload);
+    if (error == STATUS_AGAIN)
         return false;
     connection->operations++;
-    upload->bound = status == STATUS_OK;
+    upload->bound = error == STATUS_OK;
     upload->upload.ready = request_upload_room;
     if (bad.code) {
         cause_set(&cause, &bad);

@@ -221,23 +221,23 @@ static int index_read_place(struct index_name *name, const json_t *value, struct
 }
 
 static int index_read_name(struct index_name *name, const char *text, const json_t *value, struct fault *fault) {
-    int code = name_check(text, fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = name_check(text, fault);
+    if (error != STATUS_OK)
+        return error;
     name->name = strdup(text);
     if (!name->name)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a name");
     if (!json_is_object(value))
         return WRONG(fault, "\"%.100s\" is no object", text);
-    code = index_read_type(name, value, fault);
-    return code == STATUS_OK ? index_read_place(name, value, fault) : code;
+    error = index_read_type(name, value, fault);
+    return error == STATUS_OK ? index_read_place(name, value, fault) : error;
 }
 
 static int index_fill(struct index *index, const json_t *root, struct fault *fault) {
     const json_t *names = json_object_get(root, "names");
     const char *key;
     json_t *value;
-    int code = STATUS_OK;
+    int error = STATUS_OK;
     if (!json_is_object(names))
         return WRONG(fault, "has no names");
     if (json_object_size(names) > LIMITS_NAMED_TENSORS_MAX)
@@ -247,11 +247,11 @@ static int index_fill(struct index *index, const json_t *root, struct fault *fau
     if (!index->names)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", json_object_size(names));
     json_object_foreach((json_t *)(uintptr_t)names, key, value) {
-        code = index_read_name(&index->names[index->count++], key, value, fault);
-        if (code != STATUS_OK)
+        error = index_read_name(&index->names[index->count++], key, value, fault);
+        if (error != STATUS_OK)
             break;
     }
-    return code;
+    return error;
 }
 
 int index_read(struct index *index, const char *path, struct fault *fault) {

@@ -144,9 +144,9 @@ static int plan_new_value(struct planning *planning, struct plan_group *group, s
     if (item->place.end - item->place.begin != group->end - group->begin) {
         enum dtype dtype = alike ? type.dtype : DTYPE_U8;
         int64_t elements = (group->end - group->begin) / (int64_t)dtype_size(dtype);
-        int code = type_make(&type, dtype, &elements, 1, fault);
-        if (code != STATUS_OK)
-            return code;
+        int error = type_make(&type, dtype, &elements, 1, fault);
+        if (error != STATUS_OK)
+            return error;
     }
     group->value = saved_value_create(planning->plan->number, entry->name, &type, group->begin);
     if (!group->value)
@@ -159,18 +159,18 @@ static int plan_new_value(struct planning *planning, struct plan_group *group, s
 }
 
 static int plan_choose_values(struct planning *planning, struct fault *fault) {
-    int code = STATUS_OK;
-    for (size_t i = 0; i < planning->n_groups && code == STATUS_OK; i++) {
+    int error = STATUS_OK;
+    for (size_t i = 0; i < planning->n_groups && error == STATUS_OK; i++) {
         struct plan_group *group = &planning->groups[i];
         const struct plan_file *file = group->value ? plan_file_of(planning, group->value->file) : NULL;
         if (!file || file->again)
-            code = plan_new_value(planning, group, fault);
-        for (size_t k = 0; k < group->count && code == STATUS_OK; k++) {
+            error = plan_new_value(planning, group, fault);
+        for (size_t k = 0; k < group->count && error == STATUS_OK; k++) {
             planning->plan->values[group->items[k].entry] = group->value;
             group->value->references += group->added && k; /* nobody else has it yet */
         }
     }
-    return code;
+    return error;
 }
 
 static int plan_fault(const char *path, struct fault *fault) {
@@ -194,22 +194,22 @@ static int plan_open(struct planning *planning, struct fault *fault) {
     char path[STATE_FILE_MAX];
     uint8_t *head = NULL;
     size_t head_bytes = 0;
-    int code = writes ? safetensors_lay_out(planning->layout, plan->n_writes, &head, &head_bytes, fault)
-                      : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
-    for (size_t i = 0; i < plan->n_writes && code == STATUS_OK; i++)
+    int error = writes ? safetensors_lay_out(planning->layout, plan->n_writes, &head, &head_bytes, fault)
+                       : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
+    for (size_t i = 0; i < plan->n_writes && error == STATUS_OK; i++)
         writes[i] = *(const struct save_write *)planning->layout[i].tensor; /* in the order of the file */
-    if (code == STATUS_OK) {
+    if (error == STATUS_OK) {
         free(plan->writes);
         plan->writes = writes;
         writes = NULL;
         plan->bytes = head_bytes + planning->layout[plan->n_writes - 1].end;
         state_file_path(plan->folder, plan->number, path);
         plan->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        code = plan->fd < 0 ? plan_fault(path, fault) : plan_write(plan, head, head_bytes, fault);
+        error = plan->fd < 0 ? plan_fault(path, fault) : plan_write(plan, head, head_bytes, fault);
     }
     free(writes);
     free(head);
-    return code;
+    return error;
 }
 
 static int plan_keep(struct planning *planning, struct fault *fault) {
@@ -264,23 +264,23 @@ static void plan_place(struct planning *planning) {
 int save_plan_make(struct save_plan *plan, struct fault *fault) {
     struct planning planning = {.plan = plan};
     plan->fd = -1;
-    int code = plan->count ? plan_make_folder(plan, fault) : STATUS_OK;
-    if (code == STATUS_OK)
-        code = plan_reserve(&planning, fault);
-    if (code == STATUS_OK) {
+    int error = plan->count ? plan_make_folder(plan, fault) : STATUS_OK;
+    if (error == STATUS_OK)
+        error = plan_reserve(&planning, fault);
+    if (error == STATUS_OK) {
         plan_place(&planning);
         plan_choose_files(&planning);
-        code = plan_choose_values(&planning, fault);
+        error = plan_choose_values(&planning, fault);
     }
-    if (code == STATUS_OK && plan->n_writes)
-        code = plan_open(&planning, fault);
-    if (code == STATUS_OK)
-        code = plan_keep(&planning, fault);
+    if (error == STATUS_OK && plan->n_writes)
+        error = plan_open(&planning, fault);
+    if (error == STATUS_OK)
+        error = plan_keep(&planning, fault);
     free(planning.items);
     free(planning.groups);
     free(planning.files);
     free(planning.layout);
-    return code;
+    return error;
 }
 
 /* ---- the end ---- */
@@ -306,23 +306,23 @@ static int plan_write_index(struct save_plan *plan, struct fault *fault) {
     char path[STATE_FILE_MAX];
     size_t bytes = 0;
     char *text = file ? plan_print_index(plan, &bytes) : NULL;
-    int code = text ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
+    int error = text ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
     state_index_path(plan->folder, path);
     if (file)
         file->fd = -1;
-    if (code == STATUS_OK)
-        code = new_file_open(file, path, 0600, fault);
-    if (code == STATUS_OK)
-        code = new_file_write(file, text, bytes, fault);
-    if (code == STATUS_OK) {
-        code = new_file_commit(file, fault);
+    if (error == STATUS_OK)
+        error = new_file_open(file, path, 0600, fault);
+    if (error == STATUS_OK)
+        error = new_file_write(file, text, bytes, fault);
+    if (error == STATUS_OK) {
+        error = new_file_commit(file, fault);
         plan->committed = file->fd < 0;
     }
     if (file)
         new_file_abandon(file);
     free(text);
     free(file);
-    return code;
+    return error;
 }
 
 /* Of an owner without names. The index goes first, for it is what counts. */
@@ -333,9 +333,9 @@ static int plan_remove(struct save_plan *plan, struct fault *fault) {
         return plan_fault(path, fault);
     if (access(plan->folder, F_OK))
         return STATUS_OK;
-    int code = state_sync_folder(plan->folder, fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = state_sync_folder(plan->folder, fault);
+    if (error != STATUS_OK)
+        return error;
     plan->committed = true;
     state_sweep_folder(plan->folder, NULL, 0);
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(plan->folder, '/') - plan->folder), plan->folder);
@@ -347,12 +347,12 @@ int save_plan_commit(struct save_plan *plan, struct fault *fault) {
         return plan_remove(plan, fault);
     if (plan->fd >= 0 && fsync(plan->fd))
         return plan_fault(plan->folder, fault);
-    int code = plan->fd >= 0 ? state_sync_folder(plan->folder, fault) : STATUS_OK;
-    if (code == STATUS_OK)
-        code = plan_write_index(plan, fault);
-    if (code == STATUS_OK)
+    int error = plan->fd >= 0 ? state_sync_folder(plan->folder, fault) : STATUS_OK;
+    if (error == STATUS_OK)
+        error = plan_write_index(plan, fault);
+    if (error == STATUS_OK)
         state_sweep_folder(plan->folder, plan->keep, plan->n_keep);
-    return code;
+    return error;
 }
 
 void save_plan_abandon(struct save_plan *plan) {

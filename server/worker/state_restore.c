@@ -55,13 +55,13 @@ static int restore_read(int fd, uint8_t *to, size_t bytes, uint64_t at, struct f
 static int restore_bytes(struct state *state, struct restore_upload *restore, int fd, uint64_t from,
                          const struct tensor_type *type, struct fault *fault) {
     int64_t total = type_bytes(type);
-    int code = STATUS_OK;
-    for (int64_t at = 0; at < total && code == STATUS_OK; at += STATE_CHUNK_BYTES) {
+    int error = STATUS_OK;
+    for (int64_t at = 0; at < total && error == STATUS_OK; at += STATE_CHUNK_BYTES) {
         int64_t bytes = total - at < STATE_CHUNK_BYTES ? total - at : STATE_CHUNK_BYTES;
         uint8_t *place = restore_place(state, restore, at, bytes);
         if (!place)
             break;
-        code = restore_read(fd, place, (size_t)bytes, from + (uint64_t)at, fault);
+        error = restore_read(fd, place, (size_t)bytes, from + (uint64_t)at, fault);
         /* Kernels may rely on a bool being 0 or 1. */
         if (type->dtype == DTYPE_BOOL)
             for (int64_t i = 0; i < bytes; i++)
@@ -69,7 +69,7 @@ static int restore_bytes(struct state *state, struct restore_upload *restore, in
         upload_chunk_done(&restore->upload);
         state->turn(state->owner, false);
     }
-    return code;
+    return error;
 }
 
 /* What fails on the device becomes the tensor's failure, which shows when it is held. */
@@ -84,11 +84,11 @@ static int restore_tensor(struct state *state, struct session *session, uint64_t
     if (bound != STATUS_OK)
         return STATUS_OK;
     restore.upload.ready = restore_room;
-    int code = restore_bytes(state, &restore, fd, from, type, fault);
-    if (code != STATUS_OK)
+    int error = restore_bytes(state, &restore, fd, from, type, fault);
+    if (error != STATUS_OK)
         cause_set(&cause, fault);
-    upload_finish(&restore.upload, code == STATUS_OK ? NULL : &cause);
-    return code;
+    upload_finish(&restore.upload, error == STATUS_OK ? NULL : &cause);
+    return error;
 }
 
 /* ---- one owner ---- */
@@ -185,55 +185,55 @@ static int restore_check_place(struct restore *restore, const struct index_name 
 static int restore_find(struct restore *restore, struct index_name *const names[], size_t count) {
     struct restore_file *file = &restore->files[restore->n_files++];
     *file = (struct restore_file){.number = names[0]->file};
-    int code = restore_open(restore, file);
-    const struct safetensors_entry **sorted = code == STATUS_OK ? restore_sort(&file->file) : NULL;
-    if (code == STATUS_OK && !sorted)
-        code = fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for a list");
-    for (size_t i = 0; i < count && code == STATUS_OK; i++) {
+    int error = restore_open(restore, file);
+    const struct safetensors_entry **sorted = error == STATUS_OK ? restore_sort(&file->file) : NULL;
+    if (error == STATUS_OK && !sorted)
+        error = fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for a list");
+    for (size_t i = 0; i < count && error == STATUS_OK; i++) {
         struct restore_value *last = i ? &restore->values[restore->n_values - 1] : NULL;
         if (!last || strcmp(last->entry->name, names[i]->key) != 0) {
             const struct safetensors_entry **found =
                 bsearch(names[i]->key, sorted, file->file.count, sizeof *sorted, restore_compare_keys);
             if (!found) {
-                code = fault_set(&restore->fault, STATUS_INVALID_ARGUMENT,
-                                 "\"%.100s\" is to lie in a tensor that is not in file %llu", names[i]->name,
-                                 (unsigned long long)file->number);
+                error = fault_set(&restore->fault, STATUS_INVALID_ARGUMENT,
+                                  "\"%.100s\" is to lie in a tensor that is not in file %llu", names[i]->name,
+                                  (unsigned long long)file->number);
                 break;
             }
             last = &restore->values[restore->n_values++];
             *last = (struct restore_value){.restore = restore, .file = file, .entry = *found};
         }
         names[i]->value = restore->n_values - 1;
-        code = restore_check_place(restore, names[i], last->entry);
+        error = restore_check_place(restore, names[i], last->entry);
     }
     free(sorted);
-    return code;
+    return error;
 }
 
 static int restore_find_all(struct restore *restore) {
     size_t count = restore->index.count, first = 0;
     struct index_name **sorted = calloc(count + 1, sizeof *sorted);
-    int code = STATUS_OK;
+    int error = STATUS_OK;
     restore->files = calloc(count + 1, sizeof *restore->files);
     restore->values = calloc(count + 1, sizeof *restore->values);
     restore->held = calloc(count + 1, sizeof *restore->held);
     restore->kept = calloc(count + 1, sizeof *restore->kept);
     if (!sorted || !restore->files || !restore->values || !restore->held || !restore->kept)
-        code = fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
-    for (size_t i = 0; i < count && code == STATUS_OK; i++)
+        error = fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
+    for (size_t i = 0; i < count && error == STATUS_OK; i++)
         sorted[i] = &restore->index.names[i];
-    if (code == STATUS_OK)
+    if (error == STATUS_OK)
         qsort(sorted, count, sizeof *sorted, restore_compare_names);
-    while (first < count && code == STATUS_OK) {
+    while (first < count && error == STATUS_OK) {
         size_t next = first + 1;
         while (next < count && sorted[next]->file == sorted[first]->file)
             next++;
         if (sorted[first]->file)
-            code = restore_find(restore, sorted + first, next - first);
+            error = restore_find(restore, sorted + first, next - first);
         first = next;
     }
     free(sorted);
-    return code;
+    return error;
 }
 
 /* ---- values ---- */
@@ -241,14 +241,14 @@ static int restore_find_all(struct restore *restore) {
 static int restore_upload_all(struct restore *restore) {
     size_t count = restore->index.count;
     struct session_limits limits = {.tensors = (uint32_t)(restore->n_values + count) + 1};
-    int code =
+    int error =
         session_create(engine_sessions(restore->state->service->engine), &limits, &restore->session, &restore->fault);
-    for (size_t i = 0; i < restore->n_values && code == STATUS_OK; i++) {
+    for (size_t i = 0; i < restore->n_values && error == STATUS_OK; i++) {
         const struct restore_value *value = &restore->values[i];
-        code = restore_tensor(restore->state, restore->session, i + 1, value->file->fd,
-                              value->file->file.data + value->entry->begin, &value->entry->type, &restore->fault);
+        error = restore_tensor(restore->state, restore->session, i + 1, value->file->fd,
+                               value->file->file.data + value->entry->begin, &value->entry->type, &restore->fault);
     }
-    return code;
+    return error;
 }
 
 static int restore_hold_all(struct restore *restore) {
@@ -282,9 +282,9 @@ static int restore_make_empty(struct restore *restore, size_t at) {
     const struct index_name *name = &restore->index.names[at];
     struct restore_empty empty = {.hold.done = restore_empty_held, .restore = restore};
     uint64_t id = restore->n_values + at + 1;
-    int code = restore_tensor(restore->state, restore->session, id, -1, 0, &name->type, &restore->fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = restore_tensor(restore->state, restore->session, id, -1, 0, &name->type, &restore->fault);
+    if (error != STATUS_OK)
+        return error;
     session_hold(restore->session, id, &empty.hold); /* at once */
     while (!empty.came && !restore->state->service->failed)
         restore->state->turn(restore->state->owner, true);
@@ -323,18 +323,18 @@ static int restore_publish(struct restore *restore) {
     struct limits limits = restore->state->service->limits.each;
     size_t count = restore->index.count;
     const char **names = calloc(count + 1, sizeof *names);
-    int code = names ? STATUS_OK : fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
-    for (size_t i = 0; i < count && code == STATUS_OK; i++) {
+    int error = names ? STATUS_OK : fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
+    for (size_t i = 0; i < count && error == STATUS_OK; i++) {
         names[i] = restore->index.names[i].name;
-        code = restore_cut(restore, i);
+        error = restore_cut(restore, i);
     }
     limits.named_bytes = 0;
     limits.named_tensors = LIMITS_NAMED_TENSORS_MAX;
-    if (code == STATUS_OK && count)
-        code = names_publish(&restore->state->service->names, restore->principal, &limits, restore->held, names,
-                             (unsigned)count, true, &restore->fault);
+    if (error == STATUS_OK && count)
+        error = names_publish(&restore->state->service->names, restore->principal, &limits, restore->held, names,
+                              (unsigned)count, true, &restore->fault);
     free(names);
-    return code;
+    return error;
 }
 
 /* All of it is on the disk. */
@@ -392,16 +392,16 @@ static int restore_folder(struct state *state, const char *folder, const char *p
     struct restore restore = {.state = state, .principal = principal, .folder = folder};
     char path[STATE_FILE_MAX], count[24];
     state_index_path(folder, path);
-    int code = index_read(&restore.index, path, &restore.fault);
-    if (code == STATUS_OK)
-        code = restore_find_all(&restore);
-    if (code == STATUS_OK)
-        code = restore_upload_all(&restore);
-    if (code == STATUS_OK)
-        code = restore_hold_all(&restore);
-    if (code == STATUS_OK)
-        code = restore_publish(&restore);
-    if (code == STATUS_OK) {
+    int error = index_read(&restore.index, path, &restore.fault);
+    if (error == STATUS_OK)
+        error = restore_find_all(&restore);
+    if (error == STATUS_OK)
+        error = restore_upload_all(&restore);
+    if (error == STATUS_OK)
+        error = restore_hold_all(&restore);
+    if (error == STATUS_OK)
+        error = restore_publish(&restore);
+    if (error == STATUS_OK) {
         restore_mark(&restore);
         log_event(LOG_LEVEL_INFO, "names_restored", "principal", principal, "names",
                   log_text(count, sizeof count, "%zu", restore.index.count), "folder", folder, NULL);
@@ -409,7 +409,7 @@ static int restore_folder(struct state *state, const char *folder, const char *p
         *fault = restore.fault;
     }
     restore_finish(&restore);
-    return code;
+    return error;
 }
 
 /* ---- what is refused ---- */

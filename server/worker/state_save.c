@@ -392,14 +392,14 @@ static void save_open_value(struct save *save) {
     const struct save_write *write = &save->plan.writes[save->at];
     const struct session_limits limits = {.tensors = 2};
     struct fault fault;
-    int code = STATUS_OK;
+    int error = STATUS_OK;
     if (!save->session)
-        code = session_create(engine_sessions(save->state->service->engine), &limits, &save->session, &fault);
-    if (code == STATUS_OK)
-        code = held_alias(write->entry->held, &write->value->type, write->value->begin, &save->alias, &fault);
-    if (code == STATUS_OK)
-        code = session_bind_held(save->session, save->at + 1, save->alias, &fault);
-    if (code != STATUS_OK) {
+        error = session_create(engine_sessions(save->state->service->engine), &limits, &save->session, &fault);
+    if (error == STATUS_OK)
+        error = held_alias(write->entry->held, &write->value->type, write->value->begin, &save->alias, &fault);
+    if (error == STATUS_OK)
+        error = session_bind_held(save->session, save->at + 1, save->alias, &fault);
+    if (error != STATUS_OK) {
         save_give_up(save, &fault);
         return;
     }
@@ -517,14 +517,14 @@ static int save_run_write(struct save *save) {
 
 static void save_run(struct disk_job *job) {
     struct save *save = (struct save *)job;
-    int code = STATUS_OK;
+    int error = STATUS_OK;
     if (save->phase == SAVE_PLAN)
-        code = save_plan_make(&save->plan, &save->fault);
+        error = save_plan_make(&save->plan, &save->fault);
     else if (save->phase == SAVE_WRITE)
-        code = save_run_write(save);
+        error = save_run_write(save);
     else if (save->phase == SAVE_COMMIT)
-        code = save_plan_commit(&save->plan, &save->fault);
-    if (code != STATUS_OK || save->phase == SAVE_ABANDON) {
+        error = save_plan_commit(&save->plan, &save->fault);
+    if (error != STATUS_OK || save->phase == SAVE_ABANDON) {
         save->phase = SAVE_ABANDON;
         save_plan_abandon(&save->plan);
     }
@@ -709,9 +709,9 @@ int state_init(struct state *state, struct service *service, const char *directo
     state->service = service;
     if (!*directory)
         return STATUS_OK;
-    int code = disk_init(&state->disk, service->loop, fault);
-    if (code != STATUS_OK)
-        return code;
+    int error = disk_init(&state->disk, service->loop, fault);
+    if (error != STATUS_OK)
+        return error;
     snprintf(state->directory, sizeof state->directory, "%s", directory);
     service->names.state = state;
     return STATUS_OK;

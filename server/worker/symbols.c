@@ -75,7 +75,6 @@ static bool symbols_find_in(const struct symbols_file *file, uint64_t address, c
 }
 
 bool symbols_find(const char *path, uint64_t address, char *name, size_t size, uint64_t *begin) {
-    struct symbols_file file;
     struct stat stat;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool regular = fd >= 0 && !fstat(fd, &stat) && S_ISREG(stat.st_mode) && stat.st_size > 0;
@@ -84,7 +83,7 @@ bool symbols_find(const char *path, uint64_t address, char *name, size_t size, u
         close(fd);
     if (bytes == MAP_FAILED)
         return false;
-    file = (struct symbols_file){bytes, (uint64_t)stat.st_size};
+    struct symbols_file file = (struct symbols_file){bytes, (uint64_t)stat.st_size};
     bool found = symbols_find_in(&file, address, name, size, begin);
     munmap(bytes, (size_t)stat.st_size);
     return found;

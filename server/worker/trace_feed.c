@@ -236,16 +236,16 @@ int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t 
                          all ? "" : " with the role run", milliseconds);
     if (trace_feed_make_room(service, connection, fault))
         return fault->code;
-    int status = host_take(connection->session, trace_feed_host_bytes(), fault);
-    if (status)
-        return status;
+    int error = host_take(connection->session, trace_feed_host_bytes(), fault);
+    if (error)
+        return error;
     struct trace_feed_room *room = malloc(sizeof *room);
-    status = room ? engine_trace_start(service->engine, all ? NULL : connection->principal->tenant, session, fault)
-                  : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
-    if (status) {
+    error = room ? engine_trace_start(service->engine, all ? NULL : connection->principal->tenant, session, fault)
+                 : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a trace");
+    if (error) {
         host_give(connection->session, trace_feed_host_bytes());
         free(room);
-        return status;
+        return error;
     }
     room->n_counters = room->n_sessions = room->next = 0;
     memset(room->known, 0, sizeof room->known);

@@ -32,7 +32,7 @@ struct worker {
     struct service service;
     struct worker_stats stats;
     struct state state;
-    unsigned held_ups; /* calls within one another that may take long */
+    unsigned device_calls; /* calls within one another that may take long */
     int channel;
     uv_poll_t poll;          /* of the channel */
     struct tls_context *tls; /* for connections over TLS; NULL: the front has sent nothing */
@@ -70,10 +70,9 @@ static void worker_take(struct worker *worker) {
 static void worker_on_left(void *owner, uint64_t session) {
     struct worker *worker = owner;
     const struct channel_message ended = {.type = CHANNEL_ENDED, .connection.session = session};
-    uint64_t *grown;
     if (!worker->n_left && channel_send(worker->channel, &ended, -1) != -EAGAIN)
         return;
-    grown = realloc(worker->left, (worker->n_left + 1) * sizeof *grown);
+    uint64_t *grown = realloc(worker->left, (worker->n_left + 1) * sizeof *grown);
     if (!grown) {
         log_event(LOG_LEVEL_ERROR, "out_of_memory", "what", "the end of a connection", NULL);
         return;
@@ -363,13 +362,12 @@ static void worker_watch_device(struct worker *worker) {
     uint64_t timeout_ns = (uint64_t)worker->service.limits.device_timeout_ms * 1000000;
     struct engine_stall stall;
     struct fault fault;
-    struct connection *connection;
     char seconds[32];
     if (worker->service.failed || !engine_stalled(worker->service.engine, timeout_ns, &stall))
         return;
     if (!*stall.operation)
         snprintf(stall.operation, sizeof stall.operation, "the work");
-    connection = worker_find_connection(worker, stall.session);
+    struct connection *connection = worker_find_connection(worker, stall.session);
     if (connection && connection->state == CONNECTION_OPEN) {
         fault_set(&fault, STATUS_TIMED_OUT,
                   "no progress for %.1f s in %s of session %lu, which was ended for it (device-timeout)",
@@ -402,13 +400,13 @@ static void worker_on_tick(void *owner) {
  */
 static void worker_on_held_up(void *owner, bool begins) {
     struct worker *worker = (struct worker *)((char *)owner - offsetof(struct worker, service));
-    if (begins ? worker->held_ups++ : --worker->held_ups)
+    if (begins ? worker->device_calls++ : --worker->device_calls)
         return; /* within a longer one */
     if (!worker->stats.page)
         return;
     if (!begins)
-        atomic_store_explicit(&worker->stats.page->let_go_ns, clock_now_ns(), memory_order_relaxed);
-    atomic_store_explicit(&worker->stats.page->held_up_ns, begins ? clock_now_ns() : 0, memory_order_release);
+        atomic_store_explicit(&worker->stats.page->device_called_ns, clock_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&worker->stats.page->device_call_ns, begins ? clock_now_ns() : 0, memory_order_release);
 }
 
 static void worker_on_failed(void *owner, const struct fault *fault) {
@@ -499,13 +497,13 @@ static int worker_open(struct worker *worker, const struct channel_start *start,
         .staging_total = start->staging_total,
     };
     struct device *device;
-    int status = device_open(start->kind, &device_options, &device, fault);
-    if (status)
-        return status;
-    status = engine_create(device, &engine_options, engine, fault);
-    if (status)
+    int error = device_open(start->kind, &device_options, &device, fault);
+    if (error)
+        return error;
+    error = engine_create(device, &engine_options, engine, fault);
+    if (error)
         device_close(device);
-    return status;
+    return error;
 }
 
 static int worker_init(struct worker *worker, const struct channel_start *start, struct fault *fault) {
@@ -588,9 +586,8 @@ int worker_main(int channel, int stats_page) {
     const struct channel_message ready = {.type = CHANNEL_READY};
     struct channel_message message;
     struct fault fault = {0};
-    int error;
     worker_signals();
-    error = worker_receive_start(channel, &message);
+    int error = worker_receive_start(channel, &message);
     if (error)
         return 1; /* there is no front to tell */
     worker_yield_memory();

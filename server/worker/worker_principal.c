@@ -82,13 +82,13 @@ void worker_principal_forget_all(struct service *service) {
 static int worker_principal_create(struct service *service, const char *key, const struct limits *limits,
                                    struct worker_principal **result, struct fault *fault) {
     struct worker_principal *principal = calloc(1, sizeof *principal);
-    int status;
     if (!principal)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a principal");
-    status = tenant_create(engine_memory(service->engine), key, &(struct tenant_limits){0}, &principal->tenant, fault);
-    if (status) {
+    int error =
+        tenant_create(engine_memory(service->engine), key, &(struct tenant_limits){0}, &principal->tenant, fault);
+    if (error) {
         free(principal);
-        return status;
+        return error;
     }
     principal->service = service;
     snprintf(principal->key, sizeof principal->key, "%s", key);
@@ -109,13 +109,13 @@ static int worker_principal_create(struct service *service, const char *key, con
 int worker_principal_join(struct service *service, const char *key, const struct limits *limits,
                           struct worker_principal **result, struct fault *fault) {
     struct worker_principal *principal = service->principals;
-    int status;
+    int error;
     while (principal && strcmp(principal->key, key) != 0)
         principal = principal->next;
     if (!principal) {
-        status = worker_principal_create(service, key, limits, &principal, fault);
-        if (status)
-            return status;
+        error = worker_principal_create(service, key, limits, &principal, fault);
+        if (error)
+            return error;
     }
     worker_principal_set_limits(principal, limits);
     principal->connections++;
@@ -168,9 +168,9 @@ int worker_principal_hold(struct service *service, const char *key, const struct
     while (principal && strcmp(principal->key, key) != 0)
         principal = principal->next;
     if (!principal) {
-        int status = worker_principal_create(service, key, limits, &principal, fault);
-        if (status)
-            return status;
+        int error = worker_principal_create(service, key, limits, &principal, fault);
+        if (error)
+            return error;
         worker_principal_set_limits(principal, limits);
     }
     principal->holders++;

@@ -82,9 +82,8 @@ static void worker_stats_process(struct worker_stats *stats, struct stats_device
 
 static void worker_stats_session(struct connection *connection, uint64_t now, struct stats_session *out) {
     struct session_stats session;
-    struct work_done work;
     session_stats(connection->session, &session);
-    work = work_done_of(&session);
+    struct work_done work = work_done_of(&session);
     work_rates_measure(&connection->rates, &work, now);
     out->device_ns = work.device_ns;
     out->ops_per_s = connection->rates.ops_per_s;

@@ -59,8 +59,8 @@ static bool is_left_alone(uint64_t written_s, uint64_t held_up_s, uint64_t let_g
     uint64_t now = uv_hrtime();
     slot.state = WORKER_READY;
     page.written_ns = now - written_s * SECOND_NS;
-    page.held_up_ns = held_up_s ? now - held_up_s * SECOND_NS : 0;
-    page.let_go_ns = let_go_s ? now - let_go_s * SECOND_NS : 0;
+    page.device_call_ns = held_up_s ? now - held_up_s * SECOND_NS : 0;
+    page.device_called_ns = let_go_s ? now - let_go_s * SECOND_NS : 0;
     worker_slot_tick(&slot, false);
     return slot.state == WORKER_READY;
 }
