@@ -18,7 +18,7 @@
 
 /* ---- who has come ---- */
 
-/* A vanished client's time while data is on its way to it, where keepalive does not look. */
+/* After so long without an acknowledgement of sent data a client has vanished; keepalive does not notice that. */
 enum { ARRIVAL_USER_TIMEOUT_MS = 30000 };
 
 static void arrival_identify_unix(int fd, struct peer *peer) {
@@ -61,7 +61,7 @@ static void arrival_meet(int fd, const struct sockaddr_storage *address, struct 
 /* ---- refusals and places ---- */
 
 enum {
-    ARRIVAL_UNDER_WAY_MAX = 128, /* to one worker; half of what its channel holds back */
+    ARRIVAL_UNDER_WAY_MAX = 128, /* connections on their way to one worker: half of its channel's queue */
 };
 
 /* ---- ends ---- */
@@ -107,7 +107,7 @@ static void arrival_refuse_with(struct arrival *arrival, enum status code, const
     arrival_refuse(arrival, &fault);
 }
 
-/* Not as loud as other refusals: a daemon that is full has no time for its log. */
+/* Logged at a lower level than other refusals: a full daemon has no time for its log. */
 static void arrival_tell_full(struct front *front, struct fault *fault) {
     front->refusals[REFUSAL_MAX_CONNECTIONS]++;
     front->rejections[STATUS_LIMIT]++;
@@ -128,7 +128,8 @@ static void arrival_refuse_full(struct arrival *arrival) {
 static void arrival_timed_out(uv_timer_t *timer);
 static void arrival_polled(uv_poll_t *poll, int status, int events);
 
-/* The device comes back soon, or takes those before it, as a rule. Meanwhile only the client's end is watched for. */
+/* The arrival waits, because its worker will be ready soon or is busy with earlier arrivals. Meanwhile only the end of
+ * the client's socket is watched. */
 static void arrival_hold(struct arrival *arrival) {
     if (arrival->parked)
         return;
@@ -137,7 +138,7 @@ static void arrival_hold(struct arrival *arrival) {
     uv_poll_start(&arrival->poll, UV_DISCONNECT, arrival_polled);
 }
 
-/* The socket is on its way; what there is of it here waits to be told that it has come. */
+/* The socket is on its way to the worker; the arrival waits until the worker has taken it. */
 static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     arrival->parked = false;
     arrival->slot = slot;
@@ -147,17 +148,17 @@ static void arrival_sent(struct arrival *arrival, struct worker_slot *slot) {
     uv_poll_stop(&arrival->poll);
 }
 
-/* A storm of clients must not fill the channel, where more than a few hundred would be turned away. */
+/* Many clients at once must not fill the channel: it refuses more than a few hundred. */
 static bool arrival_must_queue(const struct worker_slot *slot) {
     return slot->handed - slot->taken >= ARRIVAL_UNDER_WAY_MAX;
 }
 
-/* Strangers are held to what the places for them allow, not to what the first of them to come has taken. */
+/* Clients that have not logged in share the places for strangers, and have no limit as one principal. */
 static const struct limits *arrival_limits(const struct arrival *arrival) {
     return arrival->peer.principal.role == ROLE_NONE ? NULL : &arrival->peer.principal.limits;
 }
 
-/* Counts it for its principal, if it is not yet. False: it has been refused. */
+/* Counts the arrival for its principal, if it is not counted yet. False: it has been refused. */
 static bool arrival_enter(struct arrival *arrival) {
     struct front *front = arrival->front;
     const char *name = arrival->peer.principal.name;
@@ -173,7 +174,7 @@ static bool arrival_enter(struct arrival *arrival) {
 }
 
 static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
-    /* A copy goes away, so that the socket is still here where the channel or the worker does not take it. */
+    /* Sends a copy of the descriptor: the front still has the socket if the channel or the worker does not take it. */
     int copy = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
         arrival_refuse_with(arrival, STATUS_LIMIT, "the daemon takes no connection now: %s", strerror(errno));
@@ -196,7 +197,7 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
     if (!error)
         arrival_sent(arrival, slot);
     else if (error == STATUS_DEVICE_LOST)
-        arrival_hold(arrival); /* it has just died, and the front is about to learn it */
+        arrival_hold(arrival); /* the worker has just died, and the front does not know it yet */
     else
         arrival_refuse_with(arrival, (enum status)error, "too many connections wait for %s", slot->device.name);
 }
@@ -204,8 +205,8 @@ static void arrival_connect(struct arrival *arrival, struct worker_slot *slot) {
 static void arrival_place(struct arrival *arrival) {
     struct front *front = arrival->front;
     char names[160];
-    lobby_leave(&front->roster.lobby, &arrival->waiting); /* from here on it is not the client that keeps it waiting */
-    /* Again: the users may be others than when it came. */
+    lobby_leave(&front->roster.lobby, &arrival->waiting); /* from here on the client is not the cause of any delay */
+    /* Again, because the users may have changed since the connection came. */
     login_identify(&front->login, &arrival->peer);
     if (!arrival_enter(arrival))
         return;
@@ -218,7 +219,7 @@ static void arrival_place(struct arrival *arrival) {
         return;
     }
     struct worker_slot *slot = supervisor_find(&front->supervisor, arrival->target);
-    bool stranger = arrival->peer.principal.role == ROLE_NONE; /* need not learn what there is */
+    bool stranger = arrival->peer.principal.role == ROLE_NONE; /* does not learn which devices there are */
     if (!slot && stranger) {
         arrival_refuse_with(arrival, STATUS_NO_DEVICE, "no device has number %u", arrival->target);
     } else if (!slot) {
@@ -260,13 +261,14 @@ static void arrival_timed_out(uv_timer_t *timer) {
                         *cause ? ": " : "", cause);
 }
 
-/* For one that came when all places were taken. False: it has been refused. */
+/* Decides about a connection that came when all places were taken. False: it has been refused. */
 static bool arrival_decide(struct arrival *arrival) {
     unsigned *places = arrival->front->arrivals.places;
     if (arrival->place != PLACE_UNDECIDED)
         return true;
     bool control = arrival->target == PREAMBLE_TARGET_CONTROL;
-    lobby_leave(&arrival->front->roster.lobby, &arrival->waiting); /* or it might be the one that makes room */
+    lobby_leave(&arrival->front->roster.lobby,
+                &arrival->waiting); /* otherwise it could be evicted to make room for itself */
     enum place place =
         places_decide(arrival->front, &arrival->peer, preamble_resumes(arrival->preamble) && !control, control);
     if (place == PLACE_NONE) {
@@ -342,7 +344,7 @@ static struct arrival *arrival_create(struct front *front, int fd, enum place pl
     return arrival;
 }
 
-/* There is no place for it, or (`full` false) no memory. */
+/* Refuses a new connection: there is no place, or (`full` false) no memory. */
 static void arrival_turn_away(struct front *front, int fd, bool full) {
     struct fault fault;
     if (full) {
@@ -354,7 +356,7 @@ static void arrival_turn_away(struct front *front, int fd, bool full) {
     farewell_say(&front->farewells, fd, &fault);
 }
 
-/* How long it has for its preamble. */
+/* The time for its preamble. */
 static uint64_t arrival_patience_ms(const struct arrival *arrival) {
     uint64_t ms = arrival->front->config->hello_timeout;
     return arrival->place == PLACE_UNDECIDED && ms > PLACES_UNDECIDED_MS ? PLACES_UNDECIDED_MS : ms;
@@ -378,7 +380,7 @@ void arrival_start(void *owner, int fd, const struct sockaddr_storage *address, 
     lobby_enter(&front->roster.lobby, &arrival->waiting, LOBBY_ARRIVAL, &peer.source);
     uv_timer_start(&arrival->timer, arrival_timed_out, arrival_patience_ms(arrival), 0);
     uv_poll_start(&arrival->poll, UV_READABLE, arrival_polled);
-    arrival_read(arrival); /* the preamble comes with the connection, as a rule */
+    arrival_read(arrival); /* the preamble usually comes with the connection */
 }
 
 void arrival_evict(struct lobby_entry *waiting) {
@@ -389,7 +391,7 @@ void arrival_evict(struct lobby_entry *waiting) {
     farewell_say(&arrival->front->farewells, arrival_release(arrival), &fault);
 }
 
-/* One on its way to a worker: has it come, or will it never? */
+/* For an arrival on its way to a worker: whether the worker has taken it, or has died before. */
 static void arrival_settle(struct arrival *arrival) {
     if (arrival->handed <= arrival->slot->taken) {
         close(arrival_release(arrival));

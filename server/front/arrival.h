@@ -1,7 +1,7 @@
-/* A connection from accept() until it is handed on. The front reads the 8-byte preamble and not a byte more, waits if the
- * device's worker is just restarting, and passes the socket to the worker, or keeps it as a control connection. The front
- * keeps its copy of the socket until the worker has taken it: if the worker dies before, the next worker gets the socket,
- * and the client does not notice. Front thread only. */
+/* A connection from accept() until it is handed on. The front reads the 8-byte preamble and not a byte more, waits if
+ * the device's worker is just restarting, and passes the socket to the worker, or keeps it as a control connection.
+ * The front keeps its copy of the socket until the worker has taken it: if the worker dies before, the next worker
+ * gets the socket, and the client does not notice. Front thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -50,8 +50,8 @@ struct arrival_list {
 unsigned arrival_count(const struct front *front);
 /* A listener has accepted `fd`, which this takes over; `tls`: the listener is one for TLS. `owner`: the front. */
 void arrival_start(void *owner, int fd, const struct sockaddr_storage *address, bool tls);
-/* A worker's state has changed: connections that wait for it are handed over or refused, connections that it has taken are
- * done, and connections that a dead worker has not taken are placed again. */
+/* A worker's state has changed: connections that wait for it are handed over or refused, connections that it has taken
+ * are done, and connections that a dead worker has not taken are placed again. */
 void arrival_retry(struct front *front);
 /* Another connection gets its place. */
 void arrival_evict(struct lobby_entry *waiting);

@@ -331,8 +331,8 @@ int config_set(struct config *config, const char *name, const char *value, struc
 
 /* ---- a change while the daemon runs ---- */
 
-/* Numbers and principals whose new value counts from the next time that it is asked for. The others have gone to workers
- * and sockets. */
+/* Numbers and principals whose new value counts from the next time that it is asked for. The others have gone to
+ * workers and sockets. */
 static const char *const config_reloadable[] = {
     "max-connections",  "hold-timeout", "watchdog-timeout", "restart-backoff",
     "quarantine-after", "user-kernels", "http-hosts",

@@ -130,8 +130,9 @@ static int control_flush(struct control *control) {
     return 1;
 }
 
-/* Waits for room to send; what is unread stays in the socket meanwhile. A peer that has gone leaves room enough for an
- * attempt that fails; one that has only shut down its side still gets its replies. */
+/* Waits until the socket takes more bytes; unread requests stay in the socket meanwhile. If the peer has gone the
+ * socket becomes writable and the next attempt fails; a peer that has only shut down its sending side still gets its
+ * replies. */
 static void control_wait_for_room(struct control *control) {
     if (!uv_is_active((uv_handle_t *)&control->timer))
         uv_timer_start(&control->timer, control_timed_out, CONTROL_SEND_TIMEOUT_MS, 0);
@@ -195,7 +196,7 @@ static void control_go_on(struct control *control, int error, struct fault *faul
     control_refuse(control, fault);
 }
 
-/* TLS is over, by the client's fault or by its alert. Ours may be on its way. */
+/* TLS has failed, by the client's fault or by its alert. The daemon's own alert may be on its way. */
 static void control_fail(struct control *control, int error) {
     struct front *front = control->front;
     struct fault fault;
@@ -233,7 +234,7 @@ static void control_read(struct control *control) {
     control_go_on(control, error, &fault);
 }
 
-/* The handshake may have shown who it is. */
+/* The handshake may have brought a certificate: finds its principal. */
 static void control_meet(struct control *control) {
     const char *name = transport_peer_name(&control->transport);
     if (!*name)
@@ -242,7 +243,7 @@ static void control_meet(struct control *control) {
     login_certify(&control->front->login, &control->peer);
 }
 
-/* The handshake has gone as far as what has come of it does. */
+/* The handshake has gone as far as the received bytes allow. */
 static void control_opened(void *owner, int error) {
     struct control *control = owner;
     control->handshake = NULL;
@@ -258,7 +259,8 @@ static void control_opened(void *owner, int error) {
     }
 }
 
-/* Has the next step of the handshake taken by a thread. Meanwhile the poll handle reports the end of both sides alone. */
+/* Has the next step of the handshake taken by a thread. Meanwhile the poll handle reports the end of both sides
+ * alone. */
 static void control_open(struct control *control) {
     uv_poll_start(&control->poll, UV_PRIORITIZED, control_polled);
     control->handshake = handshake_begin(&control->front->handshakes, &control->transport, control_opened, control);
@@ -289,7 +291,8 @@ static bool control_is_idle(const struct control *control) {
     return control->welcomed && !control->draining && !control->killing && control->out_sent == control->out_size;
 }
 
-/* The one that has asked for nothing for longest, of this principal, or (NULL) of all who are no admins, or of all. */
+/* The connection whose last request is longest ago: of this principal (NULL: of all), and of admins only if
+ * `admins`. */
 static struct control *control_find_idle(struct front *front, const char *principal, bool admins) {
     struct control *control, *found = NULL;
     LIST_FOREACH(control, &front->controls.head, link)
@@ -342,8 +345,8 @@ void control_evict(struct lobby_entry *waiting) {
 
 /* ---- Hello ---- */
 
-/* An allocator whose data is a bool that becomes true when there is no memory: otherwise a malformed message and a message without
- * memory look the same. */
+/* An allocator whose data is a bool that becomes true when there is no memory: otherwise a malformed message and a
+ * message without memory look the same. */
 static void *control_allocate(void *starved, size_t bytes) {
     void *memory = malloc(bytes);
     if (!memory)

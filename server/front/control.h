@@ -1,6 +1,6 @@
-/* A control connection: the front itself replies to Hello, Ping, ListDevices, ListOperations, GetStatus, GetConfig, Drain and
- * KillSession, if the principal's role allows it (server/users/role.h). One reply at a time: while it leaves nothing more is
- * read, and a peer that does not take it is closed. Front thread only. */
+/* A control connection: the front itself replies to Hello, Ping, ListDevices, ListOperations, GetStatus, GetConfig,
+ * Drain and KillSession, if the principal's role allows it (server/users/role.h). One reply at a time: while it leaves
+ * nothing more is read, and a peer that does not take it is closed. Front thread only. */
 #pragma once
 
 #include <stdbool.h>

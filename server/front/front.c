@@ -16,9 +16,9 @@
 
 /* ---- what the workers know of users ---- */
 
-/* The text that workers get: a line with the key of each user (principal_key()), after a first empty line. A user with own
- * limits of names has one more line, " KEY NAMED-BYTES NAMED-TENSORS": an admin may give names to a user that has never been
- * connected to the worker. */
+/* The text that workers get: a line with the key of each user (principal_key()), after a first empty line. A user with
+ * own limits of names has one more line, " KEY NAMED-BYTES NAMED-TENSORS": an admin may give names to a user that has
+ * never been connected to the worker. */
 static char *front_users_text(const struct users *users, const struct limits *everybody, size_t *bytes) {
     char *text = NULL, key[PRINCIPAL_NAME_BYTES];
     struct limits limits;
@@ -195,8 +195,8 @@ static void reload_tell_limits(struct front *front, const struct users *before, 
     }
 }
 
-/* Cannot fail. The configuration comes first, because the rights of users follow from it. Connections of revoked users end
- * before any limits change. */
+/* Cannot fail. The configuration comes first, because the rights of users follow from it. Connections of revoked users
+ * end before any limits change. */
 static void reload_apply(struct front *front, struct reload *reload) {
     struct config *config = front->config;
     struct limits everybody = config->limits;

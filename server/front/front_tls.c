@@ -142,7 +142,7 @@ int front_tls_read(const struct config *config, struct front_tls_fresh *fresh, s
     return STATUS_OK;
 }
 
-/* In the place of what there was. */
+/* Puts `fresh` into force and drops the old one. */
 static void front_tls_replace(struct front *front, struct front_tls_fresh *fresh) {
     struct front_tls_fresh before = front->tls.now;
     front->tls.now = *fresh;

@@ -1,5 +1,5 @@
-/* The front's certificate and its key, read from their files at the start and on each reload, and the keys of tickets. All are
- * checked and sent to the workers. Front thread only. */
+/* The front's certificate and its key, read from their files at the start and on each reload, and the keys of tickets.
+ * All are checked and sent to the workers. Front thread only. */
 #pragma once
 
 #include <uv.h>
@@ -29,8 +29,8 @@ void front_tls_finish(struct front *front);
 
 /* Reads the files that the configuration names, and changes nothing. The fault names the file and what is wrong. */
 int front_tls_read(const struct config *config, struct front_tls_fresh *fresh, struct fault *fault);
-/* Puts `fresh` into force, and takes it over: new connections use it, and open ones keep their certificates. TLS sessions from
- * before are not resumed, because their clients may have lost their right to them. */
+/* Puts `fresh` into force, and takes it over: new connections use it, and open ones keep their certificates. TLS
+ * sessions from before are not resumed, because their clients may have lost their right to them. */
 void front_tls_take(struct front *front, struct front_tls_fresh *fresh);
 /* Frees a `fresh` that was not taken. */
 void front_tls_drop(struct front_tls_fresh *fresh);

@@ -1,6 +1,7 @@
-/* Ending a session by an operator's request. Only a worker knows for certain whether it has the session, so all workers are
- * asked. The request succeeds with the first worker that had the session, and fails when no worker did. The sessions of a
- * worker that dies end with it; a worker that hangs is waited for until KILL_TIMEOUT_MS. Front thread only. */
+/* Ending a session by an operator's request. Only a worker knows for certain whether it has the session, so all
+ * workers are asked. The request succeeds with the first worker that had the session, and fails when no worker did.
+ * The sessions of a worker that dies end with it; a worker that hangs is waited for until KILL_TIMEOUT_MS. Front
+ * thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,8 +17,8 @@ struct worker_slot;
 enum { KILL_REASON_MAX = 128, KILL_TIMEOUT_MS = 5000 };
 
 struct kill {
-    /* Called once, possibly before kill_start() returns: STATUS_OK, or why the session was not ended. `kill` is finished by
-     * then. */
+    /* Called once, possibly before kill_start() returns: STATUS_OK, or why the session was not ended. `kill` is
+     * finished by then. */
     void (*done)(struct kill *kill, const struct fault *fault);
     /* private */
     uint64_t session, deadline_ms;

@@ -58,7 +58,7 @@ static int listener_unix_lock(const char *path, int *lock, struct fault *fault) 
     return STATUS_OK;
 }
 
-/* A socket that refuses connections is a dead daemon's. */
+/* A socket that refuses connections belongs to a dead daemon. */
 static bool listener_unix_is_dead(const struct sockaddr_un *address) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
@@ -147,8 +147,8 @@ static void listener_refuse_one(struct listener *listener, int error) {
     listener->reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* No descriptor or memory is left, or something is wrong with the socket, which whoever passed it may have shut down. It
- * stays readable while nothing can be accepted; polling it would only burn a core. */
+/* No descriptor or memory is left, or something is wrong with the socket, which whoever passed it may have shut down.
+ * It stays readable while nothing can be accepted; polling it would only burn a core. */
 static void listener_pause(struct listener *listener, int error) {
     uint64_t now = uv_hrtime();
     listener_refuse_one(listener, error);
@@ -187,7 +187,7 @@ static void listener_polled(uv_poll_t *poll, int status, int events) {
             continue;
         }
         if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO || errno == EPERM)
-            continue; /* one client's trouble */
+            continue; /* only this client is affected */
         if (errno != EAGAIN && errno != EWOULDBLOCK)
             listener_pause(listener, errno);
         else if (i == 0 && listener_is_shut_down(listener))
@@ -379,7 +379,7 @@ int listener_open_default(struct listener_list *list, struct fault *fault) {
     char *slash = strrchr(url.path, '/');
     snprintf(directory, sizeof directory, "%.*s", (int)(slash - url.path), url.path);
     if (*directory)
-        mkdir(directory, 0755); /* where this fails, binding says why */
+        mkdir(directory, 0755); /* if this fails, bind() says why */
     return listener_open(list, text, fault);
 }
 

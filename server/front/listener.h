@@ -11,8 +11,8 @@
 struct listener {
     uv_poll_t poll;
     uv_timer_t pause; /* while nothing can be accepted */
-    int fd,
-        reserve; /* reserve: a descriptor that is closed when no other one is left, so that a client can be refused */
+    int fd;
+    int reserve; /* a descriptor that is closed when no other one is left, so that a client can be refused */
     unsigned handles;
     char url[300];
     char path[108]; /* of the socket's file, if the daemon made it; else "" */
@@ -29,8 +29,8 @@ struct listener_list {
     unsigned count;
     uv_loop_t *loop;
     mode_t socket_mode;
-    /* Whether clients over TCP have to log in, and whether they may do so without TLS. Set after listener_list_init(). An address
-     * that other hosts can reach needs the first, and without TLS the second. */
+    /* Whether clients over TCP have to log in, and whether they may do so without TLS. Set after listener_list_init().
+     * An address that other hosts can reach needs the first, and without TLS the second. */
     bool authenticated, plaintext;
     /* `fd` is non-blocking, close-on-exec, and the receiver's. */
     void (*accepted)(void *owner, int fd, const struct sockaddr_storage *peer, bool tls);
@@ -44,9 +44,9 @@ void listener_list_init(struct listener_list *list, uv_loop_t *loop, mode_t sock
                         void *owner);
 /* Whether listener_open() would be allowed to listen on this URL; opens nothing. */
 int listener_check(const struct listener_list *list, const char *text, struct fault *fault);
-/* Listens on each address that the URL means. STATUS_DENIED: other hosts can reach the address, and clients would not have to
- * log in. STATUS_INVALID_ARGUMENT: tls:// without a certificate. STATUS_CONNECTION: the system refuses, or another daemon
- * listens there. */
+/* Listens on each address that the URL means. STATUS_DENIED: other hosts can reach the address, and clients would not
+ * have to log in. STATUS_INVALID_ARGUMENT: tls:// without a certificate. STATUS_CONNECTION: the system refuses, or
+ * another daemon listens there. */
 int listener_open(struct listener_list *list, const char *url, struct fault *fault);
 /* The same for the default socket; makes its directory. */
 int listener_open_default(struct listener_list *list, struct fault *fault);

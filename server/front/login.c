@@ -64,7 +64,7 @@ static uint64_t login_source_left_ms(const struct login_source_table *table, con
     return delay > gone ? delay - gone : 0;
 }
 
-/* One that is put off. */
+/* A failed login whose reply is delayed. */
 struct login_waiting {
     struct login *login;
     struct login_request request; /* its pointers lead to the copies here */
@@ -107,13 +107,13 @@ static int login_deny(struct login *login, struct login_source_table *sources, c
     if (denial == USERS_NO_TOKEN) /* nothing was tried, so there is nothing to slow down */
         return fault_set(fault, STATUS_DENIED,
                          "a token is needed here (TENSORD_TOKEN, TENSORD_TOKEN_FILE, or the client's options)");
-    if (denial == USERS_EXPIRED) /* who has its secret may know */
+    if (denial == USERS_EXPIRED) /* a client that has the secret may know */
         return fault_set(fault, STATUS_DENIED, "the token has expired");
     login_count_failure(sources, request);
     return fault_set(fault, STATUS_DENIED, "the token is not valid");
 }
 
-/* Its CA has vouched for the name, so there is nothing to guess, and nothing to slow down. */
+/* A CA has signed the name, so nobody is guessing, and nothing needs to be slowed down. */
 static int login_deny_certificate(struct login *login, const struct login_request *request, struct fault *fault) {
     login->counts.unknown++;
     login_log(request, "a certificate whose name is no user's");
@@ -126,7 +126,7 @@ static int login_deny_certificate(struct login *login, const struct login_reques
 
 /* ---- logins ---- */
 
-/* Admins have no bound by default, for they are to help others; what is said for them holds. */
+/* Admins have no limit of places by default, so that they can help others; an explicit limit holds for them, too. */
 static void login_exempt(struct limits *limits) {
     if (limits->principal_sessions == LIMITS_QUARTER)
         limits->principal_sessions = 0;
@@ -149,7 +149,7 @@ void login_limits(const struct login *login, const char *name, struct limits *li
         login_exempt(limits);
 }
 
-/* What the configuration and the user's own settings let it do and take. */
+/* Sets the rights and limits that the configuration and the user's own settings give. */
 static void login_allow(const struct login *login, struct principal *principal) {
     principal->user_kernels = principal_is_listed(login->config->user_kernels, principal->name);
     users_limits(login->users, principal->name, &login->config->limits, &principal->limits);
@@ -184,7 +184,7 @@ static int login_turn_away(struct login *login, const struct login_request *requ
     return fault_set(fault, STATUS_LIMIT, "too many failed logins from this address; try again later");
 }
 
-/* Who it is, without counting anything. */
+/* Checks the token, without counting anything. */
 static enum users_denial login_look(struct login *login, const struct login_request *request,
                                     struct principal *principal) {
     enum users_denial denial = users_by_token(login->users, request->token, principal);
@@ -195,7 +195,7 @@ static enum users_denial login_look(struct login *login, const struct login_requ
     return denial;
 }
 
-/* It is not let in: counts that, and says so. */
+/* Denies the login: counts it, logs it and sets the fault. */
 static int login_refuse(struct login *login, struct login_source_table *sources, const struct login_request *request,
                         enum users_denial denial, struct fault *fault) {
     if (!*request->token && *request->peer->certificate)
@@ -231,7 +231,7 @@ static void login_waited(uv_timer_t *timer) {
     struct login_request request = waiting->request;
     struct principal principal;
     struct fault fault = {0};
-    /* Looked at again: the users may be others by now. */
+    /* Checks again, because the users may have changed meanwhile. */
     enum users_denial denial = login_look(waiting->login, &request, &principal);
     int error = denial ? login_refuse(waiting->login, &waiting->login->sources, &request, denial, &fault) : STATUS_OK;
     waiting->login->counts.granted += error == STATUS_OK;
@@ -272,13 +272,13 @@ static int login_put_off(struct login *login, const struct login_request *reques
 
 int login_check(struct login *login, const struct login_request *request, struct principal *principal,
                 struct fault *fault) {
-    /* Without users nobody can be found by a token, and the peer is who it is. */
+    /* Without a file of users tokens mean nothing, and the peer's principal stays. */
     if (!login->users || (!*request->token && request->peer->principal.role != ROLE_NONE)) {
         *principal = request->peer->principal;
         return STATUS_OK;
     }
-    /* A good token is let in at once, whatever others at its address do: 2^256 secrets cannot be guessed at any speed,
-     * and it is for those who fail to wait. */
+    /* A valid token is accepted at once, whatever other clients at its address do: 2^256 secrets cannot be guessed at
+     * any speed, so only failures have to wait. */
     enum users_denial denial = login_look(login, request, principal);
     if (denial == USERS_GRANTED) {
         login->counts.granted++;

@@ -1,6 +1,6 @@
-/* Logins: finds the principal of a connection from the token or the certificate that it shows. Only the front does this,
- * because it has the table of users. It counts failed logins, and delays its reply to failures from a source that has failed
- * often. A valid token is accepted at once. Front thread only. */
+/* Logins: finds the principal of a connection from the token or the certificate that it shows. Only the front does
+ * this, because it has the table of users. It counts failed logins, and delays its reply to failures from a source
+ * that has failed often. A valid token is accepted at once. Front thread only. */
 #pragma once
 
 #include <sys/queue.h>
@@ -16,7 +16,8 @@ enum {
     LOGIN_SOURCE_WAITING_MAX = 8, /* and from one source */
 };
 
-/* The sources of failed logins. The delay of a source doubles with each failure, and ends after a minute without one. */
+/* The sources of failed logins. The delay of a source doubles with each failure, and ends after a minute without
+ * one. */
 enum {
     LOGIN_SOURCES_MAX = 1024,  /* in a table; one more replaces the oldest */
     LOGIN_FREE_FAILURES = 3,   /* of a source without a delay */
@@ -46,7 +47,8 @@ struct login_counts {
 struct login_request {
     const struct peer *peer;
     const char *token; /* "": none. Where the login keeps it, it keeps a copy, and wipes that */
-    /* Called after STATUS_AGAIN: with a fault, or, if the users have changed meanwhile, with STATUS_OK and the principal. */
+    /* Called after STATUS_AGAIN: with a fault, or, if the users have changed meanwhile, with STATUS_OK and the
+     * principal. */
     void (*done)(void *owner, uint64_t number, int status, const struct principal *principal,
                  const struct fault *fault);
     void *owner;
@@ -67,7 +69,8 @@ struct login {
     int64_t expired; /* tokens that expired before this second have been reported */
 };
 
-/* `login` is zeroed memory, most of which stays untouched until it is needed. Reads the file of users, if there is one. */
+/* `login` is zeroed memory, most of which stays untouched until it is needed. Reads the file of users, if there is
+ * one. */
 int login_init(struct login *login, uv_loop_t *loop, const struct config *config, struct fault *fault);
 /* Waiting requests get no call. The caller then runs the loop until the handles are closed. */
 void login_finish(struct login *login);
@@ -78,17 +81,19 @@ void login_limits(const struct login *login, const char *name, struct limits *li
 bool login_strangers(const struct login *login, bool tls);
 /* Sets peer->principal for a peer that has shown no token. The role is ROLE_NONE if the peer has to log in. */
 void login_identify(const struct login *login, struct peer *peer);
-/* Sets peer->principal for a peer that has shown a certificate with the name peer->certificate, which is not "". The role
- * is ROLE_NONE if there is a file of users and this name is not in it. The peer may show a token as well, which is checked
- * as usual. */
+/* Sets peer->principal for a peer that has shown a certificate with the name peer->certificate, which is not "". The
+ * role is ROLE_NONE if there is a file of users and this name is not in it. The peer may show a token as well, which
+ * is checked as usual. */
 void login_certify(const struct login *login, struct peer *peer);
-/* STATUS_OK: *principal is set. STATUS_DENIED, STATUS_LIMIT: the fault is for the client, and says only what a stranger may
- * know. STATUS_AGAIN: the login fails, but its source has failed often: request->done will be called later. */
+/* STATUS_OK: *principal is set. STATUS_DENIED, STATUS_LIMIT: the fault is for the client, and says only what a
+ * stranger may know. STATUS_AGAIN: the login fails, but its source has failed often: request->done will be called
+ * later. */
 int login_check(struct login *login, const struct login_request *request, struct principal *principal,
                 struct fault *fault);
-/* The same for a request by HTTP, whose reply cannot be delayed; request->done is not used. Failures are logged and counted,
- * and they delay only further failures by HTTP from the same source. Successes are not counted, because each request by
- * HTTP logs in again. STATUS_LIMIT: the login fails, its source has failed often, and it may try again after *wait_ms. */
+/* The same for a request by HTTP, whose reply cannot be delayed; request->done is not used. Failures are logged and
+ * counted, and they delay only further failures by HTTP from the same source. Successes are not counted, because each
+ * request by HTTP logs in again. STATUS_LIMIT: the login fails, its source has failed often, and it may try again
+ * after *wait_ms. */
 int login_check_now(struct login *login, const struct login_request *request, struct principal *principal,
                     uint64_t *wait_ms, struct fault *fault);
 /* Drops a waiting request, whose owner is gone. */

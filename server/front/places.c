@@ -3,9 +3,9 @@
 #include "server/front/front.h"
 
 struct places_taken {
-    uint64_t ordinary; /* by connections in ordinary places */
-    uint64_t kept;     /* for sessions without a connection */
-    uint64_t coming;   /* connections in places for those that come back, which have not yet */
+    uint64_t ordinary; /* connections in ordinary places */
+    uint64_t kept;     /* places that sessions without a connection keep */
+    uint64_t coming;   /* connections in kept places that have not continued their session yet */
 };
 
 static struct places_taken places_count(const struct front *front) {
@@ -38,7 +38,8 @@ bool places_open(const struct front *front, enum role role) {
     return taken.ordinary + taken.kept < places - left;
 }
 
-/* The oldest that can be told to go: as long as the workers have enough to do with those that were, none of theirs. */
+/* The oldest connection that may be evicted. Guests of workers are left out while the workers have many evictions to
+ * carry out. */
 static struct lobby_entry *places_oldest(const struct front *front, const struct source *source, enum lobby_kind kind) {
     const struct lobby *lobby = &front->roster.lobby;
     struct lobby_entry *oldest = lobby_oldest(lobby, source, kind);
@@ -80,7 +81,7 @@ enum place places_find(struct front *front, const struct peer *peer) {
     return front->arrivals.places[PLACE_UNDECIDED] < undecided ? PLACE_UNDECIDED : PLACE_NONE;
 }
 
-/* Admins, and who may turn out to be one. */
+/* Whether an admin, or a client that may log in as one, gets a place beyond max-connections. */
 static bool places_operator(struct front *front, enum role role) {
     const struct control_list *controls = &front->controls;
     if (role != ROLE_ADMIN && role != ROLE_NONE)

@@ -1,13 +1,13 @@
 /* Places for connections: max-connections says how many there are.
  *
  * A session that has lost its connection keeps its place until its client comes back or its lease ends. A client that
- * comes back says so in its preamble, and takes such a kept place if no other place is free. Therefore the front reads the
- * preamble of a new connection even when all places are taken.
+ * comes back says so in its preamble, and takes such a kept place if no other place is free. Therefore the front reads
+ * the preamble of a new connection even when all places are taken.
  *
- * When places are wanted, connections that have not said Hello give theirs up, the oldest first (struct lobby). A quarter
- * of the places is closed to clients that have yet to log in, and a part of the rest is open to admins only. Beyond
- * max-connections there are a few places for control connections of admins, so that an admin can look and help when all
- * other places are taken. Front thread only. */
+ * When places are wanted, connections that have not said Hello give theirs up, the oldest first (struct lobby). A
+ * quarter of the places is closed to clients that have yet to log in, and a part of the rest is open to admins only.
+ * Beyond max-connections there are a few places for control connections of admins, so that an admin can look and help
+ * when all other places are taken. Front thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +18,8 @@
 struct front;
 
 enum {
-    /* Places for clients that come back, in addition to the kept ones: a client may notice the end of its connection long
-     * before the worker does, and until then its session keeps no place. */
+    /* Places for clients that come back, in addition to the kept ones: a client may notice the end of its connection
+     * long before the worker does, and until then its session keeps no place. */
     PLACES_BESIDE = 32,
     PLACES_UNDECIDED_MAX = 64,  /* connections that came when all places were taken, and whose preamble has not come */
     PLACES_UNDECIDED_MS = 1000, /* for that preamble to come */
@@ -43,8 +43,8 @@ enum place {
 
 /* Finds a place for a new connection from this peer; may evict another connection. */
 enum place places_find(struct front *front, const struct peer *peer);
-/* Finds a place for a connection that was PLACE_UNDECIDED and is no longer counted as such, now that its preamble has come:
- * the preamble says whether the client comes back (`resumes`) and whether this is a control connection. */
+/* Finds a place for a connection that was PLACE_UNDECIDED and is no longer counted as such, now that its preamble has
+ * come: the preamble says whether the client comes back (`resumes`) and whether this is a control connection. */
 enum place places_decide(struct front *front, const struct peer *peer, bool resumes, bool control);
 /* Evicts the oldest connection that has not said Hello, as lobby_oldest() finds it. False: there is none, or too many
  * evicted connections have not ended yet. */

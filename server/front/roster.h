@@ -1,6 +1,7 @@
-/* The roster: which principals are connected, over all devices. With it the front enforces the limits of connections and
- * sessions before a worker gets a connection. A connection is a worker's guest from the time it is handed over until the
- * worker says that it has ended, or the worker itself ends; each guest counts as a session. Front thread only. */
+/* The roster: which principals are connected, over all devices. With it the front enforces the limits of connections
+ * and sessions before a worker gets a connection. A connection is a worker's guest from the time it is handed over
+ * until the worker says that it has ended, or the worker itself ends; each guest counts as a session. Front thread
+ * only. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,9 +14,9 @@
 
 struct worker_slot;
 
-/* The lobby: connections that have not said Hello, in the order in which they came. They may be with the front, waiting for
- * their preamble or for Hello as control connections, or with a worker. When other connections want places, these give
- * theirs up, the oldest first. */
+/* The lobby: connections that have not said Hello, in the order in which they came. They may be with the front,
+ * waiting for their preamble or for Hello as control connections, or with a worker. When other connections want
+ * places, these give theirs up, the oldest first. */
 enum lobby_kind { LOBBY_NOT_HERE, LOBBY_ARRIVAL, LOBBY_CONTROL, LOBBY_GUEST };
 
 struct lobby_entry {
@@ -74,8 +75,8 @@ void roster_finish(struct roster *roster);
 /* Counts a connection for a principal. STATUS_LIMIT: it has as many as `limits` allow (NULL: any number). */
 int roster_join(struct roster *roster, const char *name, const struct limits *limits, struct roster_entry **entry,
                 struct fault *fault);
-/* Counts a connection for this principal instead of for `*entry` (NULL: it was not counted). The limit is checked only if the
- * principal is another one; on failure nothing changes. */
+/* Counts a connection for this principal instead of for `*entry` (NULL: it was not counted). The limit is checked only
+ * if the principal is another one; on failure nothing changes. */
 int roster_move(struct roster *roster, struct roster_entry **entry, const char *name, const struct limits *limits,
                 struct fault *fault);
 /* Takes NULL. */
@@ -83,12 +84,12 @@ void roster_leave(struct roster_entry *entry);
 /* NULL: the principal has no connection. */
 struct roster_entry *roster_find(const struct roster *roster, const char *name);
 
-/* Makes a counted connection (`*entry`, which becomes NULL) the guest of a worker. STATUS_LIMIT: the principal has as many
- * sessions as `limits` allow (NULL: any number); then `*entry` is unchanged. */
+/* Makes a counted connection (`*entry`, which becomes NULL) the guest of a worker. STATUS_LIMIT: the principal has as
+ * many sessions as `limits` allow (NULL: any number); then `*entry` is unchanged. */
 int roster_host(struct roster *roster, struct roster_entry **entry, const struct limits *limits, uint64_t session,
                 const struct worker_slot *slot, struct fault *fault);
-/* The guest has logged in as another principal, whose limits of connections and sessions are checked. On failure nothing
- * changes. */
+/* The guest has logged in as another principal, whose limits of connections and sessions are checked. On failure
+ * nothing changes. */
 int roster_identify(struct roster *roster, uint64_t session, const char *name, const struct limits *limits,
                     struct fault *fault);
 /* Puts the guest, which has not said Hello, into the lobby. `kept`: it has a kept place. */
@@ -97,8 +98,8 @@ void roster_await(struct roster *roster, uint64_t session, const struct source *
 void roster_greet(struct roster *roster, const struct worker_slot *slot, uint64_t session);
 /* The guest with this entry gives up its place: returns its worker and sets *session. */
 const struct worker_slot *roster_evict(struct roster *roster, struct lobby_entry *waiting, uint64_t *session);
-/* The connection was not handed over after all: it is no guest any more, and the caller owns its count. NULL: there is no
- * such guest. */
+/* The connection was not handed over after all: it is no guest any more, and the caller owns its count. NULL: there is
+ * no such guest. */
 struct roster_entry *roster_take_back(struct roster *roster, uint64_t session);
 /* The guest has ended; session 0: all guests of this worker have. */
 void roster_gone(struct roster *roster, const struct worker_slot *slot, uint64_t session);

@@ -110,7 +110,7 @@ static void status_collect_facts(const struct front *front, struct status_fact *
     }
 }
 
-/* `first` is the roster's where the principal is in it: a worker may know one that is not any more. */
+/* `first` is the roster's fact if the principal is in the roster; a worker may still have a principal that is not. */
 static void status_fill_principal(const struct front *front, const struct status_fact *first,
                                   Tensord__PrincipalStatus *row) {
     struct limits limits;

@@ -1,5 +1,5 @@
-/* The messages with which the front reports devices, sessions, operations and its configuration. They are filled from the
- * slots and their stats pages. Front thread only. */
+/* The messages with which the front reports devices, sessions, operations and its configuration. They are filled from
+ * the slots and their stats pages. Front thread only. */
 #pragma once
 
 #include "proto/wire/tensord.pb-c.h"
@@ -9,9 +9,9 @@
 int status_append_devices(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size);
 int status_append(struct front *front, uint64_t sequence, const struct principal *viewer, uint8_t **bytes,
                   size_t *size);
-/* Calls `use` once with a whole Status, which is freed when `use` returns. Returns what `use` returns, or STATUS_NO_HOST_MEMORY
- * without a call. Labels and the words of failures are shown only to the session's owner and to admins; `viewer` NULL: to
- * nobody. */
+/* Calls `use` once with a whole Status, which is freed when `use` returns. Returns what `use` returns, or
+ * STATUS_NO_HOST_MEMORY without a call. Labels and the words of failures are shown only to the session's owner and to
+ * admins; `viewer` NULL: to nobody. */
 int status_use(struct front *front, const struct principal *viewer,
                int (*use)(void *owner, const Tensord__Status *status), void *owner);
 /* The operations, and the devices that have each. */

@@ -13,7 +13,8 @@
 enum {
     SUPERVISOR_TICK_MS = 250,
     SUPERVISOR_LATE_MS = 1000, /* a tick this late means that the front itself stood still */
-    /* Beyond drain-timeout, which the workers count themselves: for SERVICE_FLUSH_MS, CONNECTION_LINGER_MS, and some. */
+    /* Beyond drain-timeout, which the workers count themselves: for SERVICE_FLUSH_MS, CONNECTION_LINGER_MS, and
+     * some. */
     SUPERVISOR_GRACE_MS = 4000,
     SUPERVISOR_LINK_BUFFER = 4 << 20,
 };
@@ -76,7 +77,7 @@ void supervisor_reply_link(struct supervisor *supervisor, struct worker_slot *fr
     reply.type = CHANNEL_LINK_OUT;
     reply.link = wanted->link;
     int error = supervisor_link(supervisor, from, to, wanted, &fd, &reply.link_fault);
-    if (error == STATUS_LIMIT) /* it is asked for again */
+    if (error == STATUS_LIMIT) /* the worker asks again */
         log_event(LOG_LEVEL_DEBUG, "link_later", "from", from->device.name, "to", to, NULL);
     else if (error)
         log_event_from(LOG_LEVEL_WARNING, from->device.name, "link_refused", "from", from->device.name, "to", to,
@@ -169,7 +170,8 @@ static void supervisor_out_of_patience(uv_timer_t *timer) {
     supervisor_kill(supervisor);
 }
 
-/* Queued work first, then what has names; the worker itself gives up after that time and tells what is not saved. */
+/* Time for queued work, and then for saving names; the worker itself gives up after that time and logs which names are
+ * not saved. */
 static uint64_t supervisor_drain_ms(const struct config *config) {
     uint64_t names = *config->state_dir ? config->state_timeout + SUPERVISOR_GRACE_MS : 0;
     return config->drain_timeout + SUPERVISOR_GRACE_MS + names;
@@ -185,7 +187,7 @@ void supervisor_drain(struct supervisor *supervisor) {
 static void supervisor_tell(struct supervisor *supervisor, const struct channel_message *message) {
     for (unsigned i = 0; i < supervisor->n_slots; i++)
         if (worker_slot_send(&supervisor->slots[i], message, -1) == STATUS_LIMIT)
-            /* Without memory for a message: rather no session than one that was revoked. */
+            /* There is no memory for the message: ends the worker, so that no revoked connection stays. */
             worker_slot_kill(&supervisor->slots[i], "could not be told of other rights");
 }
 

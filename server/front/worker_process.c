@@ -14,10 +14,10 @@ enum { WORKER_QUEUE_MAX = 256, WORKER_MESSAGES_AT_ONCE = 64 };
 
 /* ---- the queue of what the channel had no room for ---- */
 
-/* What changes somebody's rights is not lost to a queue that clients filled: there are as many of these as users. Nor is
- * what ends the worker's work, or a session's on an administrator's word; nor an answer to the worker, which asks but so
- * many questions at a time. A link is not queued at all: whoever wants it asks again, and its turn comes, while a queue of
- * links would leave no room for the connections of others. */
+/* What changes somebody's rights is not lost to a queue that clients filled: there are as many of these as users. Nor
+ * is what ends the worker's work, or a session's on an administrator's word; nor an answer to the worker, which asks
+ * but so many questions at a time. A link is not queued at all: whoever wants it asks again, and its turn comes, while
+ * a queue of links would leave no room for the connections of others. */
 static bool worker_process_has_room(const struct worker_process *process, const struct channel_message *message) {
     switch (message->type) {
     case CHANNEL_REVOKED:

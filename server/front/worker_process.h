@@ -35,15 +35,15 @@ struct worker_process {
     void *owner;
 };
 
-/* Starts this program again as the worker of `device`, a name that lists of processes show. `environment`: "NAME=value", which
- * replaces this process's value of NAME; or "". */
+/* Starts this program again as the worker of `device`, a name that lists of processes show. `environment`:
+ * "NAME=value", which replaces this process's value of NAME; or "". */
 int worker_process_start(uv_loop_t *loop, const char *device, const char *environment,
                          const struct worker_process_events *events, void *owner, struct worker_process **process,
                          struct fault *fault);
-/* Sends or queues a message. Takes `fd` (-1: none) in any case. STATUS_LIMIT: the queue is full. STATUS_DEVICE_LOST: the channel
- * has ended. */
+/* Sends or queues a message. Takes `fd` (-1: none) in any case. STATUS_LIMIT: the queue is full. STATUS_DEVICE_LOST:
+ * the channel has ended. */
 int worker_process_send(struct worker_process *process, const struct channel_message *message, int fd);
 void worker_process_kill(struct worker_process *process);
-/* Kills the process if it still runs; no event comes any more. The memory is freed when the loop has closed the handles. Takes
- * NULL. */
+/* Kills the process if it still runs; no event comes any more. The memory is freed when the loop has closed the
+ * handles. Takes NULL. */
 void worker_process_destroy(struct worker_process *process);

@@ -85,7 +85,8 @@ static void worker_slot_send_file(struct worker_slot *slot, enum channel_type ty
         worker_slot_kill(slot, failed);
 }
 
-static void worker_slot_send_credentials(struct worker_slot *slot) { /* rather none than one that has ended */
+static void worker_slot_send_credentials(
+    struct worker_slot *slot) { /* without credentials the worker may not run on with old ones */
     worker_slot_send_file(slot, CHANNEL_CREDENTIALS, slot->credentials, "could not be given certificates");
 }
 
@@ -161,8 +162,8 @@ static uint64_t worker_slot_next_delay(struct worker_slot *slot, uint64_t now) {
     return delay;
 }
 
-/* Sessions and bytes were the dead process's. What the device is stays known, and what was counted in the epoch stands until
- * the next one begins: a counter that fell to 0 before would be read as one that begins anew twice. */
+/* Sessions and bytes were the dead process's. What the device is stays known, and what was counted in the epoch stands
+ * until the next one begins: a counter that fell to 0 before would be read as one that begins anew twice. */
 static void worker_slot_clear_snapshot(struct worker_slot *slot) {
     struct stats_device last = slot->snapshot.device;
     slot->snapshot.device = (struct stats_device){.engine.device = last.engine.device};
@@ -299,7 +300,8 @@ static void worker_slot_describe_exit(const struct worker_slot *slot, int64_t st
         snprintf(text, size, "the worker exited with status %lld", (long long)status);
 }
 
-/* A worker that ends in order tells by its status; of one that does not, the last page tells what it had not saved. */
+/* A worker that ends in order says by its exit status whether names are unsaved; for any other one the last stats page
+ * says it. */
 static void worker_slot_tell_unsaved(struct worker_slot *slot, bool meant, int64_t status) {
     const struct stats_names *names = &slot->snapshot.device.names;
     char count[24], bytes[24];
@@ -308,7 +310,7 @@ static void worker_slot_tell_unsaved(struct worker_slot *slot, bool meant, int64
     slot->unsaved |= lost;
     if (!lost || told)
         return;
-    if (!names->unsaved) /* so young that the page has not told whose */
+    if (!names->unsaved) /* the changes are so recent that the page does not name the owners */
         log_event(LOG_LEVEL_ERROR, "names_lost", "device", slot->device.name, "cause",
                   "the worker ended before the last changes were on the disk", NULL);
     for (unsigned i = 0; i < names->n_owners && i < STATS_OWNERS_MAX; i++)
@@ -444,7 +446,7 @@ void worker_slot_finish(struct worker_slot *slot) {
 enum { WORKER_LOST_GRACE_MS = 1000 /* for a worker that gave its device up to tell its clients and exit */ };
 #define WORKER_MS_NS UINT64_C(1000000)
 
-/* An Xid often ends the process that is told of it. */
+/* Keeps the last Xid: the process that reports one often ends soon. */
 static void worker_slot_keep_xid(struct worker_slot *slot) {
     const struct device_readings *readings = &slot->snapshot.device.readings;
     if (!device_readings_has(readings, READING_XID) || !readings->xid_at_ns)
@@ -482,7 +484,7 @@ void worker_slot_refresh(struct worker_slot *slot) {
     worker_slot_refresh_principals(slot);
 }
 
-/* How long the worker may keep silent; 0: for ever. Where it waits for its device, that has its own time besides. */
+/* How long the worker may give no sign of life; 0: for ever. While it waits for its device, device-timeout is added. */
 static uint64_t worker_slot_patience(const struct worker_slot *slot) {
     const struct config *config = slot->config;
     if (!atomic_load_explicit(&slot->process->page->device_call_ns, memory_order_acquire))

@@ -1,5 +1,5 @@
-/* The slot of one device's worker: the process that runs in it now, when the next one is started, and the last good copy of
- * the stats page. Front thread only. */
+/* The slot of one device's worker: the process that runs in it now, when the next one is started, and the last good
+ * copy of the stats page. Front thread only. */
 #pragma once
 
 #include <uv.h>
@@ -75,8 +75,8 @@ struct worker_slot {
     struct worker_snapshot snapshot;
     uint64_t handed;      /* connections handed to this process, */
     uint64_t handed_kept; /* and those of them in kept places */
-    uint64_t
-        taken; /* how many of them the process has taken from the channel; stays after the process until the next start */
+    /* How many of them the process has taken from the channel; the number stays until the next process starts. */
+    uint64_t taken;
     uint64_t taken_on_page; /* as the stats page had it at the last tick */
     int credentials;        /* a descriptor for CHANNEL_CREDENTIALS, borrowed; -1: none */
     int users;              /* a descriptor for CHANNEL_USERS, borrowed; -1: none */
@@ -90,8 +90,8 @@ int worker_slot_init(struct worker_slot *slot, uv_loop_t *loop, const struct con
 void worker_slot_finish(struct worker_slot *slot);
 void worker_slot_start(struct worker_slot *slot);
 
-/* Hands a client's socket to the worker; takes `fd`, also on failure. `kept`: the connection has a kept place (places.h).
- * STATUS_LIMIT, STATUS_DEVICE_LOST. */
+/* Hands a client's socket to the worker; takes `fd`, also on failure. `kept`: the connection has a kept place
+ * (places.h). STATUS_LIMIT, STATUS_DEVICE_LOST. */
 int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer);
 /* Sends what the worker needs for TLS (credentials.h), now and at each start; `fd` stays the caller's. */
 void worker_slot_set_credentials(struct worker_slot *slot, int fd);
@@ -99,14 +99,15 @@ void worker_slot_set_credentials(struct worker_slot *slot, int fd);
 void worker_slot_set_users(struct worker_slot *slot, int fd);
 /* As worker_process_send(); STATUS_DEVICE_LOST where no process is ready. */
 int worker_slot_send(struct worker_slot *slot, const struct channel_message *message, int fd);
-/* Sends max-connections, so that the worker raises its limit of descriptors; the worker gets it again when it is ready. */
+/* Sends max-connections, so that the worker raises its limit of descriptors; the worker gets it again when it is
+ * ready. */
 void worker_slot_offer_places(struct worker_slot *slot, uint64_t places);
 /* Ends the worker: after it has finished its work if it is ready, otherwise at once. */
 void worker_slot_drain(struct worker_slot *slot);
 void worker_slot_kill(struct worker_slot *slot, const char *cause);
 
-/* Every 250 ms: refreshes the snapshot, and kills a worker that has given no sign of life for too long. `late`: the front
- * itself did not run for a while, so the age of the worker's heartbeat means nothing. */
+/* Every 250 ms: refreshes the snapshot, and kills a worker that has given no sign of life for too long. `late`: the
+ * front itself did not run for a while, so the age of the worker's heartbeat means nothing. */
 void worker_slot_tick(struct worker_slot *slot, bool late);
 /* Copies the stats page into the snapshot; if that fails the old copy stays. */
 void worker_slot_refresh(struct worker_slot *slot);

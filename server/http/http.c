@@ -78,8 +78,8 @@ static void http_evict(struct http *http, struct http_peer *peer) {
     shutdown(peer->fd, SHUT_RDWR);
 }
 
-/* The connection that gives up its place: of those without a response on its way, the oldest one of the address with the most
- * connections. NULL: all have a response on its way. */
+/* The connection that gives up its place: of those without a response on its way, the oldest one of the address with
+ * the most connections. NULL: all have a response on its way. */
 static struct http_peer *http_find_victim(struct http *http) {
     struct http_peer *peer, *victim = NULL;
     unsigned most = 0;
@@ -225,7 +225,7 @@ bool http_is_busy(const struct http *http) {
     unsigned responding = 0;
     LIST_FOREACH(peer, &http->peers, link)
     responding += peer->responding;
-    return responding > HTTP_RESPONDING_MAX; /* with the one that asks */
+    return responding > HTTP_RESPONDING_MAX; /* the present request is counted, too */
 }
 
 /* Called twice: with the headers, and, where the method is one that is served, when the request is complete. */

@@ -1,4 +1,5 @@
-/* The last minutes of each device, so that a dashboard that has just been opened has something to show. Front thread. */
+/* The last minutes of each device, so that a dashboard that has just been opened has something to show. Front
+ * thread. */
 #pragma once
 
 #include <stdint.h>

@@ -11,9 +11,9 @@
 #include "server/http/http_history.h"
 #include "server/ipc/peer.h"
 
-/* libmicrohttpd is loaded only if HTTP is configured: with its own libraries it would cost each start of the front and of a
- * worker milliseconds and memory, and so a daemon without HTTP runs on a host where it is not installed. X(name): the
- * function MHD_name. */
+/* libmicrohttpd is loaded only if HTTP is configured: with its own libraries it would cost each start of the front and
+ * of a worker milliseconds and memory, and so a daemon without HTTP runs on a host where it is not installed. X(name):
+ * the function MHD_name. */
 #define HTTP_LIBRARY_TABLE(X)                                                                                          \
     X(start_daemon)                                                                                                    \
     X(stop_daemon)                                                                                                     \

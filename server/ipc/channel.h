@@ -114,8 +114,8 @@ struct channel_message {
     struct fault link_fault; /* CHANNEL_LINK_OUT without fd */
 };
 
-/* Both return 0, or a negative errno; -EAGAIN when the socket is full or empty (it is non-blocking); receive returns -EPIPE
- * when the other end is gone. `fd` is -1 for none; send does not close it; receive's is close-on-exec and the caller's. A
- * descriptor for which the receiving process had no room is lost on the way: its message comes with -1. */
+/* Both return 0, or a negative errno; -EAGAIN when the socket is full or empty (it is non-blocking); receive returns
+ * -EPIPE when the other end is gone. `fd` is -1 for none; send does not close it; receive's is close-on-exec and the
+ * caller's. A descriptor for which the receiving process had no room is lost on the way: its message comes with -1. */
 int channel_send(int channel, const struct channel_message *message, int fd);
 int channel_receive(int channel, struct channel_message *message, int *fd);

@@ -1,6 +1,6 @@
-/* What a worker and the process that compiles for it (compile_process.h, compile_child.h) tell each other. Both are the same
- * program on the same host, so these are plain structs; but the source that is compiled may have taken over the
- * process that replies, so all of a reply is checked before it is used. */
+/* What a worker and the process that compiles for it (compile_process.h, compile_child.h) tell each other. Both are
+ * the same program on the same host, so these are plain structs; but the source that is compiled may have taken over
+ * the process that replies, so all of a reply is checked before it is used. */
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,6 @@
 /* The stats page: one shared mapping for each worker (a memfd made by the front, inherited by the worker). The worker
- * writes it under a sequence lock; the front reads it whenever somebody asks, so there is a status even when a device hangs. */
+ * writes it under a sequence lock; the front reads it whenever somebody asks, so there is a status even when a device
+ * hangs. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,8 +15,8 @@
 
 enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
 
-/* Which operations the worker's device supports. Written once, before the worker says that it is ready, and therefore outside the
- * page's lock. */
+/* Which operations the worker's device supports. Written once, before the worker says that it is ready, and therefore
+ * outside the page's lock. */
 enum { STATS_REASON_MAX = 112 };
 
 struct stats_operations {
@@ -34,8 +35,8 @@ void stats_operations_read(const struct stats_operations *page, struct stats_ope
 struct stats_names {
     uint64_t count, bytes;
     char fault[256]; /* why saved tensors could not be restored; "": they were */
-    uint64_t unsaved,
-        unsaved_since_ns; /* changes that are not on the disk, and since when; 0: there are none, or nothing is saved */
+    /* Changes that are not on the disk, and since when; 0: there are none, or nothing is saved. */
+    uint64_t unsaved, unsaved_since_ns;
     uint32_t failing;     /* owners whose last save failed */
     char save_fault[256]; /* why a save failed; "": none did */
     unsigned n_owners;
@@ -95,9 +96,9 @@ struct stats_device {
 /* Copies the figures that only grow within an epoch. */
 void stats_device_copy_counters(struct stats_device *to, const struct stats_device *from);
 
-/* The worker's connections and the places that they take (server/front/places.h). Each change is written at once, because
- * thousands of connections may come and go between two writes of the page. A change of two of these numbers is written in
- * such an order that in between too many places seem to be taken, not too few. */
+/* The worker's connections and the places that they take (server/front/places.h). Each change is written at once,
+ * because thousands of connections may come and go between two writes of the page. A change of two of these numbers is
+ * written in such an order that in between too many places seem to be taken, not too few. */
 struct stats_places {
     _Atomic uint64_t departed; /* connections that have ended */
     _Atomic uint64_t settled;  /* connections from kept places that have continued a session, or ended */
@@ -107,18 +108,18 @@ struct stats_places {
 struct stats_page {
     _Atomic uint32_t sequence;   /* odd while the worker writes */
     _Atomic uint64_t written_ns; /* CLOCK_MONOTONIC of the last write: the worker's heartbeat */
-    /* Connections taken from the channel, counted before a byte is read from them: if the worker dies, nothing has been read from
-     * the others. Outside the lock. */
+    /* Connections taken from the channel, counted before a byte is read from them: if the worker dies, nothing has
+     * been read from the others. Outside the lock. */
     _Atomic uint64_t taken;
     struct stats_places places;   /* outside the lock */
     _Atomic uint32_t names_dirty; /* owners of names with changes that are not on the disk; outside the lock */
-    /* CLOCK_MONOTONIC: since when the worker's loop is in a call of the device that may take as long as the device's work; 0: it is
-     * not. Outside the lock. */
+    /* CLOCK_MONOTONIC: since when the worker's loop is in a call of the device that may take as long as the device's
+     * work; 0: it is not. Outside the lock. */
     _Atomic uint64_t device_call_ns;
     /* When the last such call ended: a sign of life, before the next write. Set before device_call_ns is 0. */
     _Atomic uint64_t device_called_ns;
-    /* When the worker's loop last looked at the clock during its work (engine/order/budget.h): a sign of life even if one turn
-     * takes long. Outside the lock. */
+    /* When the worker's loop last looked at the clock during its work (engine/order/budget.h): a sign of life even if
+     * one turn takes long. Outside the lock. */
     _Atomic uint64_t alive_ns;
     /* Written by a crash (server/worker/crash.c): the last operation, if the device had not finished it, as "matmul
      * (forward/logits) of session 4". Outside the lock. */

@@ -1,5 +1,5 @@
-/* TLS handshakes on threads of their own: the signature of one handshake takes as long as tens of thousands of small operations,
- * and strangers decide how many handshakes there are. The threads have a lower priority than the loop.
+/* TLS handshakes on threads of their own: the signature of one handshake takes as long as tens of thousands of small
+ * operations, and strangers decide how many handshakes there are. The threads have a lower priority than the loop.
  *
  * Loop thread only, but for what handshake.c says of its own threads. */
 #pragma once
@@ -16,8 +16,8 @@ enum { HANDSHAKE_THREADS_MAX = 4 };
 /* One step of a handshake: as far as the bytes that have come allow. */
 struct handshake {
     TAILQ_ENTRY(handshake) link;
-    struct transport
-        transport; /* the owner's, which does not touch it meanwhile; or left behind by an owner that is gone */
+    /* The owner's, which does not touch it meanwhile; or left behind by an owner that is gone. */
+    struct transport transport;
     void (*done)(void *owner, int error);
     void *owner; /* NULL: the owner is gone */
     int error;
@@ -40,10 +40,10 @@ int handshakes_init(struct handshakes *handshakes, uv_loop_t *loop);
 /* No `done` is called any more. The loop must run once more to close the handle. */
 void handshakes_finish(struct handshakes *handshakes);
 
-/* Takes the next step on a thread; then the loop calls `done` with the result of transport_handshake(). The first call starts the
- * threads. NULL: there is no memory or no thread for it. */
+/* Takes the next step on a thread; then the loop calls `done` with the result of transport_handshake(). The first call
+ * starts the threads. NULL: there is no memory or no thread for it. */
 struct handshake *handshake_begin(struct handshakes *handshakes, const struct transport *transport,
                                   void (*done)(void *owner, int error), void *owner);
-/* The owner goes: `done` is not called. The transport is finished at once if no thread has begun the step, so that never more steps
- * wait than there are owners; otherwise when the step has been taken. */
+/* The owner goes: `done` is not called. The transport is finished at once if no thread has begun the step, so that
+ * never more steps wait than there are owners; otherwise when the step has been taken. */
 void handshake_leave(struct handshakes *handshakes, struct handshake *handshake);

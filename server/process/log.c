@@ -29,7 +29,7 @@ static char log_process[32] = "front";
 static enum log_format log_shape = LOG_FORMAT_TEXT;
 static bool log_journal; /* standard error is the journal's */
 static struct log_limit log_limits;
-static unsigned long log_lost; /* lines, since the last one that was written */
+static unsigned long log_lost; /* lines lost since the last line that was written */
 static int log_patience_ms;    /* for standard error to take a line */
 
 /* One line in the making. What does not fit as a whole is left out, with all that follows; there is always room for a
@@ -168,8 +168,8 @@ static void log_digits(char *text, unsigned long value, unsigned digits) {
         text[i] = (char)('0' + value % 10);
 }
 
-/* Year, month and day of a day counted from 1970-01-01, by the Gregorian calendar: 400 years have 146097 days, and years
- * are counted from March here, so that a leap day is a year's last. gmtime_r() is not for signal handlers. */
+/* Year, month and day of a day counted from 1970-01-01, by the Gregorian calendar: 400 years have 146097 days, and
+ * years are counted from March here, so that a leap day is a year's last. gmtime_r() is not for signal handlers. */
 static void log_civil(unsigned long days, unsigned long civil[3]) {
     unsigned long shifted = days + 719468; /* from 0000-03-01 */
     unsigned long of_era = shifted % 146097;

@@ -1,7 +1,7 @@
 /* The log: one line on standard error for each event, with fields key=value, such as `ts=… level=info event=listening
- * url=unix:/run/…`, or the same as a JSON object. If standard error is the journal's, the line begins with its priority, as
- * in sd-daemon(3). Logging never waits: a line that standard error does not take is lost, and a later line says how many were.
- * One thread of a process. */
+ * url=unix:/run/…`, or the same as a JSON object. If standard error is the journal's, the line begins with its
+ * priority, as in sd-daemon(3). Logging never waits: a line that standard error does not take is lost, and a later
+ * line says how many were. One thread of a process. */
 #pragma once
 
 #include <stdint.h>
@@ -19,24 +19,24 @@ void log_set_format(enum log_format format);
 enum log_format log_format(void);
 
 /* Fields alternate key, value, and end with NULL: log_event(LOG_LEVEL_INFO, "session_open", "peer", peer, NULL).
- * Values are quoted where they hold spaces, quotes, or what is no plain text (utf8_is_unsafe()); that is escaped as \n, \x1b
- * or \u202e, so that a line is always one event and always text. One write(2) a line; lines over 1 KiB are cut between two
- * characters. Allocates nothing and may be called from a signal handler. */
+ * Values are quoted where they hold spaces, quotes, or what is no plain text (utf8_is_unsafe()); that is escaped as
+ * \n, \x1b or \u202e, so that a line is always one event and always text. One write(2) a line; lines over 1 KiB are
+ * cut between two characters. Allocates nothing and may be called from a signal handler. */
 void log_event(enum log_level level, const char *event, ...) __attribute__((sentinel));
-/* The same for events that clients can cause as often as they like; `source` is where the client comes from ("10.0.0.7",
- * "uid:1000"). Lines beyond a limit (log_limit.h) are left out, except at the level debug; a later line, which log_tick() may
- * also write, says how many were. Not in a signal handler. */
+/* The same for events that clients can cause as often as they like; `source` is where the client comes from
+ * ("10.0.0.7", "uid:1000"). Lines beyond a limit (log_limit.h) are left out, except at the level debug; a later line,
+ * which log_tick() may also write, says how many were. Not in a signal handler. */
 void log_event_from(enum log_level level, const char *source, const char *event, ...) __attribute__((sentinel));
 /* Call it regularly. */
 void log_tick(void);
 /* A number or formatted text as a value: log_text(buffer, sizeof buffer, "%d", n) returns buffer. */
 char *log_text(char *buffer, unsigned long size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same where a signal handler may be at work, which must not format text: they return a place in `buffer`. An address
- * is shown as 0x2a. */
+/* The same where a signal handler may be at work, which must not format text: they return a place in `buffer`. An
+ * address is shown as 0x2a. */
 enum { LOG_NUMBER_MAX = 24 };
 char *log_number(char buffer[LOG_NUMBER_MAX], uint64_t value);
 char *log_address(char buffer[LOG_NUMBER_MAX], uint64_t value);
-/* From here on a line waits so long for standard error to take it: for the last lines of a process, which delay nothing any more.
- * After one line has waited in vain, later ones do not wait. */
+/* From here on a line waits so long for standard error to take it: for the last lines of a process, which delay
+ * nothing any more. After one line has waited in vain, later ones do not wait. */
 void log_patience(int milliseconds);

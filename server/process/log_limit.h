@@ -1,6 +1,6 @@
-/* How much of the log clients may fill. A line that a client causes is counted for its source (an address, a network, a uid) and
- * for all sources together, and is left out if either has had too many. Lines that are left out are counted, and the count is
- * reported regularly. Plain data, with the caller's clock; one thread of a process. */
+/* How much of the log clients may fill. A line that a client causes is counted for its source (an address, a network,
+ * a uid) and for all sources together, and is left out if either has had too many. Lines that are left out are
+ * counted, and the count is reported regularly. Plain data, with the caller's clock; one thread of a process. */
 #pragma once
 
 #include <stdbool.h>
@@ -36,6 +36,6 @@ struct log_limit {
 
 /* Whether a line of this source may be written at `now_ns`; if not it is counted. */
 bool log_limit_take(struct log_limit *limit, const char *source, uint64_t now_ns);
-/* Finds a source whose lines were left out a while ago: sets its name (LOG_LIMIT_NAME_BYTES) and the number of lines, which
- * starts again at 0. False: there is none. */
+/* Finds a source whose lines were left out a while ago: sets its name (LOG_LIMIT_NAME_BYTES) and the number of lines,
+ * which starts again at 0. False: there is none. */
 bool log_limit_tell(struct log_limit *limit, uint64_t now_ns, char *name, uint64_t *lines);

@@ -1,5 +1,5 @@
-/* What front and worker both know of the directory where named tensors are saved (state-dir): when to save, and whether a
- * directory may be used. The files in it are the worker's alone (server/worker/state.h). */
+/* What front and worker both know of the directory where named tensors are saved (state-dir): when to save, and
+ * whether a directory may be used. The files in it are the worker's alone (server/worker/state.h). */
 #pragma once
 
 #include <stdint.h>
@@ -8,8 +8,8 @@
 
 enum { STATE_PATH_MAX = 256 };
 
-/* When a change is saved (state-sync), as milliseconds after the change. 0: at once, and the reply to the change waits for
- * it. STATE_SYNC_DRAIN: only when the daemon ends. */
+/* When a change is saved (state-sync), as milliseconds after the change. 0: at once, and the reply to the change waits
+ * for it. STATE_SYNC_DRAIN: only when the daemon ends. */
 #define STATE_SYNC_DRAIN UINT64_MAX
 
 /* Checks a directory that exists: it must belong to this process's user and be closed to all other users.

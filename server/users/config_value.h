@@ -1,6 +1,6 @@
-/* The values of a configuration, from text and back to text: both the daemon's configuration and the file of users have
- * them. The functions that read return STATUS_OK, or STATUS_INVALID_ARGUMENT with a fault that shows the text and says what
- * would be right; outputs are untouched on failure. */
+/* The values of a configuration, from text and back to text: both the daemon's configuration and the file of users
+ * have them. The functions that read return STATUS_OK, or STATUS_INVALID_ARGUMENT with a fault that shows the text and
+ * says what would be right; outputs are untouched on failure. */
 #pragma once
 
 #include <stddef.h>

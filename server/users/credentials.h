@@ -1,6 +1,6 @@
-/* All that a process needs to serve TLS, in one sealed memory file behind a descriptor. The front reads and checks the files of
- * certificates and sends the descriptor to the workers, so that all processes have the same certificates at any time. The
- * memory file has no name, and nobody can change it. */
+/* All that a process needs to serve TLS, in one sealed memory file behind a descriptor. The front reads and checks the
+ * files of certificates and sends the descriptor to the workers, so that all processes have the same certificates at
+ * any time. The memory file has no name, and nobody can change it. */
 #pragma once
 
 #include "proto/net/tls.h"

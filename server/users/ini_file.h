@@ -1,17 +1,17 @@
-/* Reading INI files with libinih, and the line to each complaint, which libinih does not tell its handler. */
+/* Reading INI files with libinih. Adds the line number to each fault, which libinih does not pass to its handler. */
 #pragma once
 
 #include <stdio.h>
 
 #include "proto/ops/status.h"
 
-enum { INI_FILE_LINE_MAX = 199 }; /* what libinih takes in one line */
+enum { INI_FILE_LINE_MAX = 199 }; /* bytes that libinih takes in one line */
 
 struct ini_file_events {
     /* A header `[name]` begins a section. May be NULL: sections have no meaning then. */
     int (*section)(void *owner, const char *name, struct fault *fault);
     int (*pair)(void *owner, const char *key, const char *value, struct fault *fault);
-    /* The end of the file, for what is missing in the last section. May be NULL. */
+    /* The end of the file: may say that something is missing in the last section. May be NULL. */
     int (*end)(void *owner, struct fault *fault);
 };
 

@@ -9,7 +9,8 @@
 
 #include "proto/ops/status.h"
 
-/* The value "quarter" of principal-sessions and principal-connections: a quarter of all places; for an admin any number. */
+/* The value "quarter" of principal-sessions and principal-connections: a quarter of all places; for an admin any
+ * number. */
 #define LIMITS_QUARTER UINT64_MAX
 
 /* Bytes, counts and milliseconds. Where the table allows 0, it means that there is no such limit. */
@@ -55,14 +56,15 @@ unsigned limits_number(const char *key);
 /* Sets one limit from text. STATUS_INVALID_ARGUMENT: the fault names an unknown key, or a wrong value and what would be
  * right; nothing is changed. */
 int limits_set(struct limits *limits, const char *key, const char *value, struct fault *fault);
-/* The same for a principal's own limits, of which `own` has a bit for each row that is set. Setting one twice is an error. */
+/* The same for a principal's own limits, of which `own` has a bit for each row that is set. Setting one twice is an
+ * error. */
 int limits_set_own(struct limits *limits, uint32_t *own, const char *key, const char *value, struct fault *fault);
 /* The number that a limit of places means (LIMITS_QUARTER: a quarter of `places`); 0: any number. */
 uint64_t limits_of_places(uint64_t limit, uint64_t places);
 /* Copies the limits that `own` names from `over` to `limits`. */
 void limits_overlay(struct limits *limits, const struct limits *over, uint32_t own);
-/* Reads a row of the table: its key, its value and the value's unit ("bytes", "", "ms" or "bytes/s"). False: there is no such
- * row. */
+/* Reads a row of the table: its key, its value and the value's unit ("bytes", "", "ms" or "bytes/s"). False: there is
+ * no such row. */
 bool limits_row(const struct limits *limits, unsigned row, const char **key, uint64_t *value, const char **unit);
 /* Prints a line for each key. */
 void limits_print_help(FILE *out);

@@ -1,5 +1,5 @@
-/* A principal: who is at the other end of a connection, and what it may do. A plain value, which front and worker send to each
- * other. */
+/* A principal: who is at the other end of a connection, and what it may do. A plain value, which front and worker send
+ * to each other. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,8 @@ struct principal {
     char name[PRINCIPAL_NAME_BYTES]; /* "alice"; "uid:1000", "cert:alice", "tcp" or "unix" if it is no user */
     char id[PRINCIPAL_ID_BYTES];     /* of a user: tells it from an earlier or later user of the same name; "": none */
     /* How it was identified: a token's id, "uid:1000" for the peer of a Unix socket, "cert:alice" for the name in a
-     * certificate, or "". When the credential ends, or stands for another principal, its connections end. Not secret. */
+     * certificate, or "". When the credential ends, or stands for another principal, its connections end. Not
+     * secret. */
     char credential[PRINCIPAL_CREDENTIAL_BYTES];
     enum role role;    /* ROLE_NONE: it has to log in first */
     bool user_kernels; /* it may bring kernels of its own */
@@ -26,8 +27,8 @@ bool principal_is_listed(const char list[PRINCIPAL_LIST_BYTES], const char *name
 
 /* Terminates its texts: for a principal that came from another process, which may be broken. */
 void principal_end_texts(struct principal *principal);
-/* The key under which a principal's things are stored, also after the user is removed: "alice#5d1c20aa", or the name alone if
- * there is no id. */
+/* The key under which a principal's things are stored, also after the user is removed: "alice#5d1c20aa", or the name
+ * alone if there is no id. */
 void principal_key(const struct principal *principal, char key[PRINCIPAL_NAME_BYTES]);
 /* The name in such a key. */
 void principal_key_name(const char *key, char name[PRINCIPAL_NAME_BYTES]);

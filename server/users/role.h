@@ -1,5 +1,5 @@
-/* What a principal may do: observe, run or admin; each role may do all that the roles before it may. The only table of messages
- * and roles is in role.c; front and worker use it for each message. Plain functions, any thread. */
+/* What a principal may do: observe, run or admin; each role may do all that the roles before it may. The only table of
+ * messages and roles is in role.c; front and worker use it for each message. Plain functions, any thread. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,6 +24,6 @@ enum role role_parse(const char *text);
 
 /* The least role that may send frames of this type there; ROLE_NOBODY also for an unknown type. */
 enum role role_least(enum role_place place, unsigned frame_type);
-/* STATUS_DENIED: the fault names the principal, its role, the message and the role that it needs. STATUS_PROTOCOL: nobody may
- * send this there. */
+/* STATUS_DENIED: the fault names the principal, its role, the message and the role that it needs. STATUS_PROTOCOL:
+ * nobody may send this there. */
 int role_check(enum role_place place, unsigned frame_type, enum role role, const char *principal, struct fault *fault);

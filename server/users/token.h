@@ -1,6 +1,6 @@
-/* Tokens, with which clients log in: `tensord_ID_SECRET`, with an id of 8 and a secret of 64 hexadecimal digits, which are 256
- * random bits. Only a salted hash is stored, SHA-256 of salt and secret. A slow hash, as for passwords, would be of no use:
- * 2^256 secrets cannot be tried at any speed, and strangers could make the daemon compute slow hashes. */
+/* Tokens, with which clients log in: `tensord_ID_SECRET`, with an id of 8 and a secret of 64 hexadecimal digits, which
+ * are 256 random bits. Only a salted hash is stored, SHA-256 of salt and secret. A slow hash, as for passwords, would
+ * be of no use: 2^256 secrets cannot be tried at any speed, and strangers could make the daemon compute slow hashes. */
 #pragma once
 
 #include <stdbool.h>
@@ -33,8 +33,9 @@ int token_make(struct token *token, char text[TOKEN_TEXT_CHARS + 1], struct faul
 /* The id in a token's text; false: the text is no token. */
 bool token_text_id(const char *text, char id[TOKEN_ID_CHARS + 1]);
 bool token_is_id(const char *text);
-/* Whether `text`, which has the form of a token, has this token's secret. Takes the same time for a wrong secret as for the right
- * one; with `token` NULL it does the same work in vain, so that an unknown id takes as long as a known one. */
+/* Whether `text`, which has the form of a token, has this token's secret. Takes the same time for a wrong secret as
+ * for the right one; with `token` NULL it does the same work in vain, so that an unknown id takes as long as a known
+ * one. */
 bool token_verify(const struct token *token, const char *text);
 
 /* Whether both have the same id and secret. */

@@ -1,6 +1,6 @@
-/* When each token was last used, for `tensord user list`. The times are kept in memory and saved regularly beside the file of
- * users ("FILE.used", with a line "ID TIME" for each token); logins do not change the file of users itself. If "FILE.used"
- * cannot be written the log says so once, and logins continue. One thread. */
+/* When each token was last used, for `tensord user list`. The times are kept in memory and saved regularly beside the
+ * file of users ("FILE.used", with a line "ID TIME" for each token); logins do not change the file of users itself. If
+ * "FILE.used" cannot be written the log says so once, and logins continue. One thread. */
 #pragma once
 
 #include <limits.h>

@@ -196,7 +196,7 @@ static int users_check_file(const char *path, const struct stat *file, bool any_
     return STATUS_OK;
 }
 
-/* All of it, up to `size` bytes: one that grows meanwhile is read as it was. */
+/* Reads the file up to `size` bytes: if it grows meanwhile the rest is ignored. */
 static int users_load_text(int fd, const char *path, size_t size, char **result, struct fault *fault) {
     char *text = malloc(size + 1);
     size_t got = 0;

@@ -2,7 +2,7 @@
  *
  *     [alice]
  *     role = run
- *     id = 5d1c20aa0f3b7e21            what is hers is no later alice's; `tensord user add` writes it
+ *     id = 5d1c20aa0f3b7e21            tells her from a later alice; `tensord user add` writes it
  *     token = 5d1c20aa SALT HASH       any number of them; `tensord user` writes these, with expires= and comment= behind
  *     uid = 1000                       the peer of a Unix socket with this uid is alice
  *     principal-bytes = 20G            and other limits of hers (server/users/limits.h), in place of the configuration's
@@ -46,14 +46,14 @@ struct users {
     unsigned n_users, n_tokens, n_uids;
 };
 
-/* Reads the whole file as zero-terminated text, which the caller frees. Refuses a file that users other than its owner may
- * read or write, or that belongs neither to root nor to this process's user, because the file decides who may do what. With
- * `owner` (may be NULL) the file is read in order to be changed, and root may change everybody's file. */
+/* Reads the whole file as zero-terminated text, which the caller frees. Refuses a file that users other than its owner
+ * may read or write, or that belongs neither to root nor to this process's user, because the file decides who may do
+ * what. With `owner` (may be NULL) the file is read in order to be changed, and root may change everybody's file. */
 struct stat;
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault);
 /* Refuses a text that was cut, as a full disk leaves it: an empty text, a last line without its end, and a text with
- * USERS_FIRST_LINE but without USERS_LAST_LINE. `tensord user` writes both lines. A file that was written by hand need not
- * have them; a cut between two of its lines is not noticed. */
+ * USERS_FIRST_LINE but without USERS_LAST_LINE. `tensord user` writes both lines. A file that was written by hand need
+ * not have them; a cut between two of its lines is not noticed. */
 #define USERS_FIRST_LINE "# Users of tensord, as `tensord user` writes them, up to the line \"# end of users\"."
 #define USERS_LAST_LINE "# end of users"
 int users_check_whole(const char *path, const char *text, struct fault *fault);
@@ -74,18 +74,18 @@ enum users_denial {
     USERS_EXPIRED, /* id and secret are right, and the token has expired */
 };
 enum users_denial users_by_token(const struct users *users, const char *text, struct principal *principal);
-/* The peer of a Unix socket: the user that has this uid in the table, or else "uid:N" with the role run; then root and the
- * user that the daemon runs as are admins. `users` may be NULL. */
+/* The peer of a Unix socket: the user that has this uid in the table, or else "uid:N" with the role run; then root and
+ * the user that the daemon runs as are admins. `users` may be NULL. */
 void users_by_uid(const struct users *users, uid_t uid, struct principal *principal);
 
 /* The peer that has shown a certificate with this name: the user of that name. Without a table (`users` NULL) it is
- * "cert:NAME" with the role run. With a table that has no such user it is "cert:NAME" without a role, because the table says
- * who may connect. */
+ * "cert:NAME" with the role run. With a table that has no such user it is "cert:NAME" without a role, because the
+ * table says who may connect. */
 void users_by_certificate(const struct users *users, const char *name, struct principal *principal);
 
-/* Calls `ended` for each credential that stands for another principal or role in `now` than in `before`, or for none (`is`
- * NULL): its connections must end. Tokens that expired until `expired` have been reported; users_expire() reports later
- * ones. */
+/* Calls `ended` for each credential that stands for another principal or role in `now` than in `before`, or for none
+ * (`is` NULL): its connections must end. Tokens that expired until `expired` have been reported; users_expire()
+ * reports later ones. */
 typedef void users_ended(void *owner, const struct principal *was, const struct principal *is);
 void users_compare(const struct users *before, const struct users *now, int64_t expired, users_ended *ended,
                    void *owner);

@@ -188,8 +188,8 @@ static int users_edit_fail(const char *path, const char *what, struct fault *fau
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* Root edits the file of the daemon's user, or makes it in that user's folder: it must be that user's then, or the daemon
- * could not read it. */
+/* Root edits the file of the daemon's user, or makes it in that user's folder: it must be that user's then, or the
+ * daemon could not read it. */
 static int users_edit_give(int fd, int folder, const struct stat *before) {
     struct stat owner = *before;
     if (geteuid() || (!owner.st_nlink && fstat(folder, &owner)) || owner.st_uid == 0)
@@ -268,8 +268,8 @@ static int users_edit_locked(const char *path, int folder, bool create,
     return error;
 }
 
-/* Those that are missing; the last one for its owner alone, who is the system's user tensord where root makes it and there is
- * such a user, as the service needs it. */
+/* Those that are missing; the last one for its owner alone, who is the system's user tensord where root makes it and
+ * there is such a user, as the service needs it. */
 static int users_edit_make_folders(const char *directory) {
     char path[PATH_MAX];
     struct stat there;

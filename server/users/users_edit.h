@@ -1,5 +1,5 @@
-/* Changes to the file of users, as `tensord user` makes them: under a lock, and either whole or not at all. Comments and all
- * other lines stay. */
+/* Changes to the file of users, as `tensord user` makes them: under a lock, and either whole or not at all. Comments
+ * and all other lines stay. */
 #pragma once
 
 #include "server/users/users.h"
@@ -11,8 +11,9 @@ struct users_edit {
     struct users *users;
 };
 
-/* Reads the file (`create`: a missing file counts as empty), lets `change` edit the lines, parses the result, and replaces the
- * file by a new one of mode 0600, which is on the disk before it is renamed. If any of this fails the file is unchanged. */
+/* Reads the file (`create`: a missing file counts as empty), lets `change` edit the lines, parses the result, and
+ * replaces the file by a new one of mode 0600, which is on the disk before it is renamed. If any of this fails the
+ * file is unchanged. */
 int users_edit(const char *path, bool create, int (*change)(struct users_edit *edit, void *owner, struct fault *fault),
                void *owner, struct fault *fault);
 

@@ -92,7 +92,7 @@ static int compile_load(struct compile *compile) {
     return STATUS_OK;
 }
 
-/* It is none of those left any more. */
+/* Takes the compilation out of the list `left`. */
 static void compile_return(struct compile *compile) {
     struct compile **at = &compile->service->compiles.left;
     if (!compile->left)
@@ -180,7 +180,7 @@ static void compile_next(struct service *service) {
     }
 }
 
-/* ---- what is no more needed ---- */
+/* ---- unloading code that nobody needs ---- */
 
 static void compile_run_release(uv_work_t *work) {
     struct service *service = work->data;

@@ -1,10 +1,10 @@
-/* Compilations of user kernels, while the loop runs. A source that is not in the cache waits for a compiler, which is a process of its own
- * if the service has a program for that; then the code is loaded on the device. A thread of libuv's pool waits for compiler and
- * load.
+/* Compilations of user kernels, while the loop runs. A source that is not in the cache waits for a compiler, which is
+ * a process of its own if the service has a program for that; then the code is loaded on the device. A thread of
+ * libuv's pool waits for compiler and load.
  *
- * Turns: only few compilers run at once, and one for each principal. The next turn goes to the principal whose last turn is longest
- * ago, and in it to the session whose last turn is longest ago; so nobody waits for another principal's queue. A source in the cache
- * waits for no compiler. Loop thread only. */
+ * Turns: only few compilers run at once, and one for each principal. The next turn goes to the principal whose last
+ * turn is longest ago, and in it to the session whose last turn is longest ago; so nobody waits for another
+ * principal's queue. A source in the cache waits for no compiler. Loop thread only. */
 #pragma once
 
 #include <uv.h>
@@ -58,10 +58,11 @@ int compile_start(struct pending_reply *pending, uint64_t kernel, const char *so
                   struct compile **compile, struct fault *fault);
 /* Starts to unload code from the device that nobody needs any more. */
 void compile_release_unused(struct service *service);
-/* The session has lost its socket, and its client will ask again: the compiler continues, so that the code is there then. False: there is
- * nothing to keep, and the caller calls compile_let_go(). True: compile_abandon() is due when the session ends. */
+/* The session has lost its socket, and its client will ask again: the compiler continues, so that the code is there
+ * then. False: there is nothing to keep, and the caller calls compile_let_go(). True: compile_abandon() is due when
+ * the session ends. */
 bool compile_leave(struct compile *compile);
 void compile_abandon(const struct connection *connection);
-/* Nobody waits for the compilation any more, and its session may end: kills a compiler, lets a load run to its end, and then frees all.
- * Takes NULL. */
+/* Nobody waits for the compilation any more, and its session may end: kills a compiler, lets a load run to its end,
+ * and then frees all. Takes NULL. */
 void compile_let_go(struct compile *compile);

@@ -48,7 +48,8 @@ static void compile_child_limit(int resource, uint64_t most) {
 
 static uint64_t compile_child_memory; /* limit; 0: there is none */
 
-/* A compiler that gets no memory often ends by a signal: having taken most of what it may tells such an end from others. */
+/* A compiler without memory often ends by a signal. If it had taken most of its memory by then, memory was the
+ * cause. */
 static void compile_child_crashed(int number) {
     size_t bytes = (size_t)compile_child_memory / 4;
     if (bytes && mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
@@ -67,8 +68,8 @@ static void compile_child_watch(void) {
         sigaction(signals[i], &action, NULL);
 }
 
-/* Of memory it is data that is limited, not addresses: libraries of CUDA take gigabytes of the latter. A sanitizer takes both
- * by the terabyte. */
+/* Of memory it is data that is limited, not addresses: libraries of CUDA take gigabytes of the latter. A sanitizer
+ * takes both by the terabyte. */
 static void compile_child_limits(const struct compile_request *request) {
     signal(SIGXFSZ, SIG_IGN); /* a write to a file shall fail */
     compile_child_limit(RLIMIT_CORE, 0);
@@ -116,7 +117,8 @@ static void compile_child_write(const void *data, size_t bytes) {
     }
 }
 
-/* Nothing is given back, and nothing of the compiler's runs any more: what it might do at its end is nobody's concern. */
+/* Nothing is given back, and nothing of the compiler's runs any more: what it might do at its end is nobody's
+ * concern. */
 static _Noreturn void compile_child_reply(int status, const struct device_code *code, const char *log,
                                           const struct fault *fault) {
     size_t words = log ? strlen(log) : 0;

@@ -73,7 +73,8 @@ static int compile_process_request(const struct compile_process_options *options
 
 /* ---- the start ---- */
 
-/* What the loader and the compiler look at, and what builds with sanitizers do; the rest may hold an operator's secrets. */
+/* What the loader and the compiler look at, and what builds with sanitizers do; the rest may hold an operator's
+ * secrets. */
 static const char *const compile_process_variables[] = {
     "LD_LIBRARY_PATH=", "TMPDIR=", "ASAN_OPTIONS=", "LSAN_OPTIONS=", "UBSAN_OPTIONS="};
 enum { COMPILE_VARIABLES = sizeof compile_process_variables / sizeof *compile_process_variables };
@@ -99,8 +100,8 @@ static int compile_process_descriptors(posix_spawn_file_actions_t *actions, int 
     return error ? error : posix_spawn_file_actions_addclosefrom_np(actions, COMPILE_REPLY_FD + 1);
 }
 
-/* In a group of its own, which a terminal's ^C does not reach, with signals as they are at first: a worker ignores some, and
- * the threads of newer libuvs' pools block all. */
+/* In a group of its own, which a terminal's ^C does not reach, with signals as they are at first: a worker ignores
+ * some, and the threads of newer libuvs' pools block all. */
 static int compile_process_attributes(posix_spawnattr_t *attributes) {
     sigset_t all, none;
     sigfillset(&all);

@@ -1,11 +1,11 @@
 /* One client's connection to a device: socket, frame reader, reply queue, and the session behind it.
  *
- * Its parts have files of their own: the socket, reading, what holds reading up, the end, the lease (what stays when the
- * socket is lost), links to other devices. Frames are read while the session has room for operations and the replies leave;
- * otherwise the rest waits in the socket. A
- * client that breaks the protocol gets an Error as its last frame. One that shuts down its sending side gets the
- * replies that are still due, within a bounded time; one that is gone ends at once, unless it may come back: its
- * session then stays, without a socket (server/worker/lease.h). Loop thread only. */
+ * Its parts have files of their own: the socket, reading, what holds reading up, the end, the lease (what stays when
+ * the socket is lost), links to other devices. Frames are read while the session has room for operations and the
+ * replies leave; otherwise the rest waits in the socket. A client that breaks the protocol gets an Error as its last
+ * frame. One that shuts down its sending side gets the replies that are still due, within a bounded time. If it is
+ * gone the connection ends at once, unless the client may come back: its session then stays, without a socket
+ * (server/worker/lease.h). Loop thread only. */
 #pragma once
 
 #include "engine/session/session.h"
@@ -32,10 +32,10 @@ struct connection_options {
 
 enum connection_state {
     CONNECTION_OPEN,
-    CONNECTION_GIVING_UP, /* reads nothing; pending requests get end.verdict as their reply, which is then the last frame */
-    CONNECTION_CLOSING, /* reads nothing, and writes what is left; its memory is given back after that */
-    CONNECTION_LINGER,  /* the last frame has left; incoming bytes are dropped until the client closes */
-    CONNECTION_ENDED,   /* only in service->ending: its memory is being given back */
+    CONNECTION_GIVING_UP, /* reads nothing; pending requests get end.verdict as their reply, also the last frame */
+    CONNECTION_CLOSING,   /* reads nothing, and writes what is left; its memory is given back after that */
+    CONNECTION_LINGER,    /* the last frame has left; incoming bytes are dropped until the client closes */
+    CONNECTION_ENDED,     /* only in service->ending: its memory is being given back */
 };
 
 struct connection {

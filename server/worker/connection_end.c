@@ -181,8 +181,8 @@ bool connection_give_up_some(struct connection *connection) {
     return true;
 }
 
-/* Closing now could destroy the last frame on its way if the client is still sending, so what comes is dropped until the
- * client closes. */
+/* Closing now could destroy the last frame on its way if the client is still sending, so what comes is dropped until
+ * the client closes. */
 void connection_linger(struct connection *connection) {
     if (connection->end.listed)
         return;

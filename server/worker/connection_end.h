@@ -1,5 +1,5 @@
-/* The ends of a connection: a last word to the client, the session's end, and giving back what both had, in as many turns as
- * that takes. Loop thread only. */
+/* The ends of a connection: a last word to the client, the session's end, and giving back what both had, in as many
+ * turns as that takes. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -30,8 +30,8 @@ void connection_destroy(struct connection *connection, const char *reason);
 void connection_fail(struct connection *connection, const struct fault *fault);
 /* As connection_fail(), but from the end of this turn on pending requests first get `fault` as their reply. */
 void connection_give_up(struct connection *connection, const struct fault *fault);
-/* Closes the socket and drops the data that was still to be read or written. It may take several turns; end.unplugging is
- * true meanwhile. */
+/* Closes the socket and drops the data that was still to be read or written. It may take several turns; end.unplugging
+ * is true meanwhile. */
 void connection_unplug(struct connection *connection);
 /* Takes the connection out of service->giving_up, if it is there. */
 void connection_unmark(struct connection *connection);
@@ -42,6 +42,7 @@ void connection_linger(struct connection *connection);
 /* Drops the bytes that arrive meanwhile. The connection may be gone afterwards. */
 void connection_discard(struct connection *connection);
 
-/* Parts of a turn, as far as the budget goes. True: the connection is out of service->giving_up; or its memory is free. */
+/* Parts of a turn, as far as the budget goes. True: the connection is out of service->giving_up; or its memory is
+ * free. */
 bool connection_give_up_some(struct connection *connection);
 bool connection_end_some(struct connection *connection);

@@ -1,5 +1,5 @@
-/* Reading from a connection: frames are read and handled while the session has room and the turn has time; otherwise the
- * rest waits in the socket. Loop thread only. */
+/* Reading from a connection: frames are read and handled while the session has room and the turn has time; otherwise
+ * the rest waits in the socket. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>

@@ -12,9 +12,10 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events);
 /* ---- what the poll handle watches ---- */
 
 void connection_watch(struct connection *connection) {
-    /* A side that is shut down would be told of without end. UV_PRIORITIZED stands in for the event that cannot be asked
-     * for and cannot be masked out either, the end of both sides: the poll handle reports that as what it was asked for.
-     */
+    /* A side that is shut down would be told of without end. UV_PRIORITIZED stands in for the event that cannot be
+     * asked for and cannot be masked out either, the end of both sides: the poll handle reports that as what it was
+     * asked for.
+     *  */
     int events = connection->socket.leave_ms || connection->socket.handshake ? UV_PRIORITIZED : UV_DISCONNECT;
     if (!connection->socket.poll)
         return;

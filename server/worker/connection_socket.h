@@ -1,5 +1,6 @@
-/* The socket of a connection: what its poll handle watches, the TLS handshake, writing, and a client that has shut down its
- * sending side. A session may lose its socket and get another one (server/worker/lease.h). Loop thread only. */
+/* The socket of a connection: what its poll handle watches, the TLS handshake, writing, and a client that has shut
+ * down its sending side. A session may lose its socket and get another one (server/worker/lease.h). Loop thread
+ * only. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,9 +12,9 @@ struct connection;
 
 enum {
     CONNECTION_WRITE_BYTES = 512 << 10, /* written in one turn */
-    /* For the next reply to leave over TCP, where a client that died looks like one that still reads. It is short, because
-     * a dead client's memory is wanted back within a second. Over a Unix socket, which tells the two apart, it is
-     * limits.drain_timeout_ms. */
+    /* For the next reply to leave over TCP, where a client that died looks like one that still reads. It is short,
+     * because a dead client's memory is wanted back within a second. Over a Unix socket, which tells the two apart, it
+     * is limits.drain_timeout_ms. */
     CONNECTION_LEAVE_TCP_MS = 500,
 };
 
@@ -43,8 +44,8 @@ void connection_flush(struct connection *connection);
 bool connection_is_dead(const struct connection *connection);
 /* Whether somebody may still wait for something: the client itself, or a device to which a copy is on its way. */
 bool connection_owes(const struct connection *connection);
-/* Gives a client that has shut down its sending side more time to take its outstanding replies. Over TCP that is long only
- * while bytes are under way: a dead client's host would have reset the connection for them. */
+/* Gives a client that has shut down its sending side more time to take its outstanding replies. Over TCP that is long
+ * only while bytes are under way: a dead client's host would have reset the connection for them. */
 void connection_stay(struct connection *connection);
 /* Handles that the client has shut down its sending side. */
 void connection_half_close(struct connection *connection);

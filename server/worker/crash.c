@@ -105,8 +105,8 @@ static void crash_append(char *text, size_t size, const char *more) {
     text[length + added] = 0;
 }
 
-/* For the front, which tells it everybody with the worker's end: "matmul of session 4". The label, its owner's, stands in
- * the log alone. */
+/* For the front, which tells it everybody with the worker's end: "matmul of session 4". The label, its owner's, stands
+ * in the log alone. */
 static void crash_leave_words(struct stats_page *page, const struct history_operation *operation) {
     char number[LOG_NUMBER_MAX], *text = page->crash;
     text[0] = 0;
@@ -171,8 +171,8 @@ static void crash_tell_frame(unsigned n, uintptr_t address) {
               NULL);
 }
 
-/* The handler's own frames come first, and are left out. A frame but the innermost holds the address to return to; the one
- * before it is still the call's, which may be the last of its line or function. */
+/* The handler's own frames come first, and are left out. A frame but the innermost holds the address to return to; the
+ * one before it is still the call's, which may be the last of its line or function. */
 static void crash_tell_frames(uintptr_t counter) {
     void *frames[CRASH_FRAMES_MAX];
     int n = backtrace(frames, CRASH_FRAMES_MAX), first = n;

@@ -1,6 +1,6 @@
-/* The report of a process that a signal such as SIGSEGV ends: lines of its log (server/process/log.h) that say which signal, where,
- * what the device was at, how it was, and how the program had come there. Then the signal has its usual way, so that the
- * parent sees it and a core dump is written where the system does that.
+/* The report of a process that a signal such as SIGSEGV ends: lines of its log (server/process/log.h) that say which
+ * signal, where, what the device was at, how it was, and how the program had come there. Then the signal has its usual
+ * way, so that the parent sees it and a core dump is written where the system does that.
  *
  *   event=crash            the signal and its cause, the thread, the build
  *   event=crash_operation  what the device was given last, newest first
@@ -9,9 +9,9 @@
  *                          and function where the module's symbol table has its name
  *   event=crash_end
  *
- * The handlers run on stacks of their own (engine/device/thread.h). They allocate nothing and take no lock; should one hang
- * nevertheless, in damaged memory, an alarm ends the process after some seconds, by the signal that it had got. A fault
- * within a report ends it and the process. */
+ * The handlers run on stacks of their own (engine/device/thread.h). They allocate nothing and take no lock; should one
+ * hang nevertheless, in damaged memory, an alarm ends the process after some seconds, by the signal that it had got. A
+ * fault within a report ends it and the process. */
 #pragma once
 
 struct engine;

@@ -1,5 +1,5 @@
-/* A fetched value on its way to a client or a device: in one piece, or in parts if the host cannot read the device's memory. Loop
- * thread only. */
+/* A fetched value on its way to a client or a device: in one piece, or in parts if the host cannot read the device's
+ * memory. Loop thread only. */
 #pragma once
 
 #include "engine/session/session.h"
@@ -31,8 +31,8 @@ int feed_start(struct feed *feed, struct session *session, uint64_t id);
 /* Puts the value, or its first part, into the reply. */
 void feed_reply(struct feed *feed, struct reply *reply, unsigned type, uint64_t sequence);
 enum feed_state { FEED_READY, FEED_WAITING, FEED_FAILED };
-/* The reply's chunk has been sent, and the next one is wanted. FEED_READY: call feed_reply_next() now. FEED_WAITING: call it when `came`
- * has been called. FEED_FAILED: feed->failure says why. */
+/* The reply's chunk has been sent, and the next one is wanted. FEED_READY: call feed_reply_next() now. FEED_WAITING:
+ * call it when `came` has been called. FEED_FAILED: feed->failure says why. */
 enum feed_state feed_next(struct feed *feed);
 void feed_reply_next(struct feed *feed, struct reply *reply);
 /* Cancels what is under way, and frees all. */

@@ -204,7 +204,7 @@ static int lease_scan_message(void *owner, const struct frame_header *header, co
 
 static const struct frame_handler lease_scan_handler = {lease_scan_message, NULL};
 
-/* How much of what the client has sent lies there: what it sends from now on is not waited for. */
+/* The number of bytes that have come from the client and are unread: later bytes are not waited for. */
 static size_t lease_left(const struct connection *connection) {
     int bytes = 0;
     if (ioctl(connection->socket.transport.fd, FIONREAD, &bytes) || bytes < 0 || bytes > LEASE_SCAN_BYTES)
@@ -212,9 +212,10 @@ static size_t lease_left(const struct connection *connection) {
     return (size_t)bytes + (connection->socket.transport.tls ? LEASE_SCAN_AHEAD : 0);
 }
 
-/* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be handled:
- * a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at once, or as soon as
- * there is time, and charged to the principal's rate afterwards. The session's own reader stays within the frame in hand. */
+/* What the client sent before its end may still lie in the socket, where reading had paused. None of it will be
+ * handled: a client that comes back sends it again, and one that has said goodbye wants none of it. It is read at
+ * once, or as soon as there is time, and charged to the principal's rate afterwards. The session's own reader stays
+ * within the frame in hand. */
 static void lease_scan_begin(struct connection *connection) {
     struct lease_scan *scan = &connection->lease.scan;
     if (connection->socket.eof || frame_reader_copy(&connection->in.reader, &scan->reader))
@@ -267,7 +268,7 @@ static void lease_cut(struct connection *connection) {
     *reader = (struct frame_reader){0};
 }
 
-/* The session loses its socket, and what was under way on that. */
+/* Takes the socket from the session, with the work that was in progress on it. */
 static void lease_unplug(struct connection *connection) {
     lease_cut(connection);
     connection_unplug(connection);
@@ -383,7 +384,7 @@ void lease_take_over(struct connection *fresh) {
     struct connection *connection = fresh->lease.claimed;
     struct lease *lease = &connection->lease;
     char reason[64];
-    /* Before the place of the other one is free, or there seems to be one more for a moment. */
+    /* Before the other place is given back: otherwise one place too many would seem free for a moment. */
     connection_settle(fresh);
     struct frame_reader cut = lease->cut;
     lease->cut = (struct frame_reader){0};
@@ -410,7 +411,7 @@ static bool lease_heartbeat(struct connection *connection, uint64_t now_ms) {
     struct lease *lease = &connection->lease;
     uint32_t timeout_ms = connection->service->limits.heartbeat_timeout_ms;
     char reason[64];
-    /* While nothing is read nothing can be heard. */
+    /* While nothing is read the client cannot be heard. */
     if (lease->heard || connection->in.reader.paused || connection->in.draining || connection->hold.rate)
         lease->heard_ms = now_ms;
     if (lease->said || connection->socket.blocked)

@@ -1,7 +1,7 @@
-/* Leases: sessions that outlive their sockets. A client that asks for a lease in Hello gets a secret and a count of the frames that
- * have been handled. When its socket ends without a Goodbye the session is detached, and waits until its lease ends for another
- * connection that presents the secret (see "Resumption" in proto/wire/tensord.proto). The connection object belongs to the session
- * and stays; only its socket is replaced. Loop thread only. */
+/* Leases: sessions that outlive their sockets. A client that asks for a lease in Hello gets a secret and a count of
+ * the frames that have been handled. When its socket ends without a Goodbye the session is detached, and waits until
+ * its lease ends for another connection that presents the secret (see "Resumption" in proto/wire/tensord.proto). The
+ * connection object belongs to the session and stays; only its socket is replaced. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -19,9 +19,8 @@ struct frame_header;
 enum {
     LEASE_SECRET_BYTES = 16,
     LEASE_HEARTBEAT_LEAST_MS = 100, /* a shorter heartbeat counts as this */
-    LEASE_ACK_BYTES =
-        256
-        << 10, /* an Ack is due after so many bytes; larger payloads do not count, as the client keeps no copy of them */
+    /* An Ack is due after so many bytes. Larger payloads do not count: the client keeps no copy of them. */
+    LEASE_ACK_BYTES = 256 << 10,
     LEASE_SCAN_BYTES = 8 << 20,   /* at most so many bytes are searched for a Goodbye: as many as a socket holds, */
     LEASE_SCAN_AHEAD = 64 << 10,  /* and those that TLS has already read */
     LEASE_SCAN_STEP_BYTES = 1024, /* for a step of the budget */
@@ -35,11 +34,13 @@ struct lease_scan {
     struct transport transport; /* the connection's, while it is detached */
 };
 
-/* Replies to requests that change something, for clients that may not have got them. A client that has lost its connection repeats such
- * a request under the same number, and gets the same reply; the change is not made twice. A session keeps the last OUTCOMES_MAX. */
+/* Replies to requests that change something, for clients that may not have got them. A client that has lost its
+ * connection repeats such a request under the same number, and gets the same reply; the change is not made twice. A
+ * session keeps the last OUTCOMES_MAX. */
 enum { OUTCOMES_MAX = 64 };
 
-/* A reply without payload, as it is sent; or, while the reply waits for the disk (`changed`), the owner whose names have changed. */
+/* A reply without payload, as it is sent; or, while the reply waits for the disk (`changed`), the owner whose names
+ * have changed. */
 struct outcome {
     struct outcome *next;
     uint64_t sequence;
@@ -76,8 +77,8 @@ struct lease {
     pid_t process;     /* the client's process, if it is the socket's other end; 0: not known */
     int pidfd;         /* of that process, while detached; -1: none */
 
-    struct frame_reader
-        cut; /* the reader within the frame that the end of the connection cut; without a buffer: no frame was cut */
+    /* The reader within the frame that the end of the connection has cut; without a buffer: no frame was cut. */
+    struct frame_reader cut;
     uint64_t cut_bytes;     /* bytes of that frame that have come */
     struct lease_scan scan; /* while detached */
 
@@ -110,11 +111,11 @@ void lease_ack(struct connection *connection);
 
 /* The socket of an open connection has ended: detaches the session, or destroys it if it has no lease. */
 void lease_lost(struct connection *connection, const char *reason);
-/* Continues the search for a Goodbye, while lease.scan is on. False: the budget has ended before the search has. If a Goodbye is
- * found the caller destroys the session. */
+/* Continues the search for a Goodbye, while lease.scan is on. False: the budget has ended before the search has. If a
+ * Goodbye is found the caller destroys the session. */
 bool lease_scan_some(struct connection *connection);
-/* A Hello that presents a session's secret. On success the fresh connection reads no more, and the caller calls lease_take_over()
- * when the reader has returned. STATUS_DEVICE_LOST: the session has ended. STATUS_DENIED. */
+/* A Hello that presents a session's secret. On success the fresh connection reads no more, and the caller calls
+ * lease_take_over() when the reader has returned. STATUS_DEVICE_LOST: the session has ended. STATUS_DENIED. */
 int lease_claim(struct connection *fresh, const Tensord__Hello *hello, uint64_t sequence, struct fault *fault);
 /* Gives the fresh connection's socket to the session it has claimed; `fresh` is gone afterwards. */
 void lease_take_over(struct connection *fresh);

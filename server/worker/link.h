@@ -1,7 +1,7 @@
-/* Copies between devices, from worker to worker. CopyOut at the source and CopyIn at the destination carry the same ticket, and the front
- * makes a socket pair and gives one end to each worker. Any of the three may come first: each side waits for the others, for a
- * bounded time and in bounded numbers. This file has what both sides share; link_in.h has the destination's side, link_out.h the
- * source's. Loop thread only. */
+/* Copies between devices, from worker to worker. CopyOut at the source and CopyIn at the destination carry the same
+ * ticket, and the front makes a socket pair and gives one end to each worker. Any of the three may come first: each
+ * side waits for the others, for a bounded time and in bounded numbers. This file has what both sides share; link_in.h
+ * has the destination's side, link_out.h the source's. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>

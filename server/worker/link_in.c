@@ -210,7 +210,7 @@ static void link_in_on_poll(uv_poll_t *poll, int status, int events) {
         }
         read += (size_t)got;
     }
-    if (link->reader.paused) /* the source's end, if it comes, is read after what is left to be read */
+    if (link->reader.paused) /* the rest is read before the end of the source */
         uv_poll_stop(&link->poll);
 }
 
@@ -390,8 +390,8 @@ static bool link_in_may_return(const struct service *service, const char *princi
     return false;
 }
 
-/* Nobody asks for it any more. While it waits it takes a descriptor: what is left of clients that were killed in the middle
- * of a copy does not wait for leases that nobody has. */
+/* Nobody asks for it any more. While it waits it takes a descriptor: what is left of clients that were killed in the
+ * middle of a copy does not wait for leases that nobody has. */
 static bool link_in_over(const struct service *service, const struct link_in *link, uint64_t now_ms) {
     uint64_t waited_ms = now_ms > link->came_ms ? now_ms - link->came_ms : 0;
     if (link->copy || waited_ms < service->limits.transfer_timeout_ms)

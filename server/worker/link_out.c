@@ -17,7 +17,7 @@ struct link_destination {
     unsigned routes;
     bool crowded;                     /* its worker has taken no link: until the next tick none to it is asked for */
     struct link_route_queue parked;   /* the routes that have met this; the others go on */
-    char device[LINK_DEVICE_MAX + 1]; /* "": all those that are too many to be told apart */
+    char device[LINK_DEVICE_MAX + 1]; /* "": all destinations beyond LINK_DESTINATIONS_MAX */
 };
 
 /* A connection's copies to one destination that have no link yet. */
@@ -27,8 +27,8 @@ struct link_route {
     turn; /* in links.asking of the connection, or destination->parked, while something is NEW */
     struct connection *connection;
     struct link_destination *destination;
-    struct link_out_queue copies; /* those that are NEW */
-    unsigned outs;                /* with those that are WANTED */
+    struct link_out_queue copies; /* copies in the state NEW */
+    unsigned outs;                /* copies in the states NEW and WANTED */
     bool parked;
 };
 
@@ -265,7 +265,8 @@ static bool link_out_ask_for(struct service *service, struct link_out *out) {
     return true;
 }
 
-/* Asks the front for links, so many at a time: of each connection one copy, of each of its destinations in turn the oldest. */
+/* Asks the front for links, so many at a time: of each connection one copy, of each of its destinations in turn the
+ * oldest. */
 static void link_out_ask(struct service *service) {
     struct link_table *table = &service->links;
     struct connection *connection;

@@ -4,8 +4,8 @@
 #include "proto/ops/status.h"
 #include "server/worker/link.h"
 
-/* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. STATUS_AGAIN: nothing has been done, because there is no
- * memory yet. */
+/* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. STATUS_AGAIN: nothing has been done, because
+ * there is no memory yet. */
 int link_out_send(struct connection *connection, uint64_t id, const char *device,
                   const uint8_t ticket[LINK_TICKET_BYTES]);
 /* The front's reply. Takes over `fd`; -1: there is no link, and `fault` says why. */

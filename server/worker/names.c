@@ -232,13 +232,13 @@ void names_stats(const struct names *names, struct stats_names *stats) {
 struct names_batch {
     const char *const *texts;
     struct held *const *values;
-    unsigned n, made; /* names; those that have been checked and have an entry */
+    unsigned n, made; /* names; and how many of them are checked and have an entry */
     struct name_entry **entries, **merged;
     unsigned width, low, left,
         right; /* of the sort: its runs, where the pair of them in hand begins, and what is next in both */
     struct batch_place {
         unsigned position; /* among the owner's entries */
-        bool replaces;     /* the one that is there */
+        bool replaces;     /* an entry of this name exists */
     } * places;
 };
 
@@ -347,7 +347,7 @@ static bool batch_seek(const struct name_owner *owner, unsigned low, const char 
     return owner_seek_between(owner, low, high < owner->count ? high + 1 : owner->count, name, position);
 }
 
-/* What is new, and what goes for it. */
+/* Counts the names that are new, and the bytes that replaced names free. */
 static int batch_survey(struct names_batch *batch, const struct name_owner *owner, unsigned count_max, bool only_new,
                         unsigned *added, uint64_t *spare, struct fault *fault) {
     unsigned at = 0;
@@ -531,7 +531,7 @@ int names_resolve(const struct names *names, const char *words, bool given, char
     return STATUS_OK;
 }
 
-/* ---- what is moved ---- */
+/* ---- moving names ---- */
 
 static int names_find_own(const struct names *names, const char *key, const char *name, struct name_owner **owner,
                           struct fault *fault) {
@@ -543,7 +543,7 @@ static int names_find_own(const struct names *names, const char *key, const char
     return fault_set(fault, STATUS_UNKNOWN_ID, "no tensor of %s here has the name \"%.100s\"", key, name);
 }
 
-/* Names that would stay, with the same memory: who would pay for it? */
+/* How many names that stay share memory with the moved one: it would not be clear who pays for it. */
 static unsigned names_count_sharing(const struct name_owner *owner, const struct name_entry *moved) {
     const void *storage = held_place(moved->held).storage;
     unsigned count = 0;

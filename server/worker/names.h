@@ -1,5 +1,5 @@
-/* Named tensors of one worker: which names a principal has on this device, and the values they stand for. Names belong to
- * their principal and nobody else sees them. Loop thread only. */
+/* Named tensors of one worker: which names a principal has on this device, and the values they stand for. Names belong
+ * to their principal and nobody else sees them. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -55,17 +55,17 @@ void names_init(struct names *names, struct service *service);
 /* Releases all values; call it after the sessions have ended. */
 void names_finish(struct names *names);
 
-/* Names that are about to be bound: they are checked, copied and sorted, in as many turns as that takes. `values` must be computed;
- * values and texts stay the caller's, and must exist as long as the batch. NULL without memory. */
+/* Names that are about to be bound: they are checked, copied and sorted, in as many turns as that takes. `values` must
+ * be computed; values and texts stay the caller's, and must exist as long as the batch. NULL without memory. */
 struct names_batch;
 struct names_batch *names_batch_create(struct held *const values[], const char *const texts[], unsigned n);
-/* Continues as far as the budget allows (NULL: to the end). STATUS_AGAIN: there is more to do. STATUS_INVALID_ARGUMENT: a name is
- * wrong, or comes twice. */
+/* Continues as far as the budget allows (NULL: to the end). STATUS_AGAIN: there is more to do.
+ * STATUS_INVALID_ARGUMENT: a name is wrong, or comes twice. */
 int names_batch_some(struct names_batch *batch, struct budget *budget, struct fault *fault);
 /* Takes NULL. */
 void names_batch_destroy(struct names_batch *batch);
-/* Binds all names of a batch that is ready, or none, in one step and within the principal's limits; takes a reference to each value
- * on success. `only_new`: STATUS_DUPLICATE_ID if one of the names exists. STATUS_LIMIT. */
+/* Binds all names of a batch that is ready, or none, in one step and within the principal's limits; takes a reference
+ * to each value on success. `only_new`: STATUS_DUPLICATE_ID if one of the names exists. STATUS_LIMIT. */
 int names_publish_batch(struct names *names, const char *principal, const struct limits *limits,
                         struct names_batch *batch, bool only_new, struct fault *fault);
 /* Does all of that at once. */
@@ -76,8 +76,9 @@ int names_find(const struct names *names, const char *principal, const char *nam
                struct fault *fault);
 int names_remove(struct names *names, const char *principal, const char *name, struct fault *fault);
 
-/* True: the reply to the owner's last change must wait until the change is on the disk; `wait` (server/worker/state.h) is called
- * then. False: the reply can be sent now, because the change is on the disk, or state-sync says that replies do not wait. */
+/* True: the reply to the owner's last change must wait until the change is on the disk; `wait` (server/worker/state.h)
+ * is called then. False: the reply can be sent now, because the change is on the disk, or state-sync says that replies
+ * do not wait. */
 struct state_wait;
 bool names_wait(const struct names *names, const char *principal, struct state_wait *wait);
 /* As names_publish(), for an owner that exists, and that stays on failure. */
@@ -98,15 +99,16 @@ int names_take_owner(struct names *names, const char *principal, const struct li
 void names_set_users(struct names *names, char *users);
 /* Finds out whether the owner is a user that has been removed. */
 void names_know_owner(const struct names *names, struct name_owner *owner);
-/* The owner as messages show it: the name; or, of a user that has been removed, the key, which a later user of the same name does
- * not have. */
+/* The owner as messages show it: the name; or, of a user that has been removed, the key, which a later user of the
+ * same name does not have. */
 const char *names_shown(const struct name_owner *owner);
-/* Finds the key that an admin means by `words`: the name of a present user, or a key. If the present user has no names here, and a
- * removed one under this key does, the removed one is meant. `given`: somebody who gets names, and therefore must exist. */
+/* Finds the key that an admin means by `words`: the name of a present user, or a key. If the present user has no names
+ * here, and a removed one under this key does, the removed one is meant. `given`: somebody who gets names, and
+ * therefore must exist. */
 int names_resolve(const struct names *names, const char *words, bool given, char key[PRINCIPAL_NAME_BYTES],
                   struct fault *fault);
-/* Renames a name, or gives it (or all names: `name` NULL) to another principal, in one step. STATUS_DUPLICATE_ID: the new name
- * exists. STATUS_INVALID_ARGUMENT: two principals would share memory. */
+/* Renames a name, or gives it (or all names: `name` NULL) to another principal, in one step. STATUS_DUPLICATE_ID: the
+ * new name exists. STATUS_INVALID_ARGUMENT: two principals would share memory. */
 int names_move(struct names *names, const char *from, const char *name, const char *to, const char *new_name,
                struct fault *fault);
 /* Removes a name, or all (`name` NULL). */

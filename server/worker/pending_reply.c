@@ -28,9 +28,9 @@ void pending_reply_discharge(struct connection *connection, uint64_t cost) {
     }
 }
 
-/* The cost of fetching tensor `id`: its size, but never more than a quarter of the window of reply bytes, so that requests are
- * still read while a large tensor is on its way. (The bytes themselves are the session's own device memory, which is limited
- * elsewhere.) */
+/* The cost of fetching tensor `id`: its size, but never more than a quarter of the window of reply bytes, so that
+ * requests are still read while a large tensor is on its way. (The bytes themselves are the session's own device
+ * memory, which is limited elsewhere.) */
 static uint64_t pending_reply_fetch_cost(const struct connection *connection, uint64_t id) {
     uint64_t most = connection->principal->limits.session_out_bytes / 4, bytes = 0;
     struct tensor_type type;
@@ -95,7 +95,7 @@ static void pending_reply_destroy(struct pending_reply *pending) {
 
 static void pending_reply_sent(struct reply *reply) {
     struct pending_reply *pending = (struct pending_reply *)((char *)reply - offsetof(struct pending_reply, reply));
-    /* All of a value, and not a failure or what was left of a queue that was cleared. */
+    /* A whole value was sent: not a failure, and not a reply that a cleared queue has dropped. */
     if (pending->kind == PENDING_FETCH && reply->total && reply->offset >= reply->total)
         histogram_add(&pending->connection->service->fetch_time, clock_now_ns() - pending->asked_ns, 1);
     pending_reply_destroy(pending);
@@ -249,8 +249,8 @@ int pending_reply_compile(struct connection *connection, uint64_t sequence, uint
     return STATUS_OK;
 }
 
-/* Keeps as much of the log as is sent, and charges that; lets the source go where the cache does not want it. Returns the
- * log's bytes. */
+/* Keeps as much of the log as is sent, and charges that; lets the source go where the cache does not want it. Returns
+ * the log's bytes. */
 static size_t pending_reply_keep_log(struct pending_reply *pending, struct kernel_job *job) {
     size_t bytes = job->log ? strlen(job->log) : 0;
     if (bytes > KERNEL_LOG_MAX) {

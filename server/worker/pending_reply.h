@@ -1,6 +1,6 @@
-/* A pending reply: a request waits for it until the engine's callback fills it and queues it as a frame; it is freed when the frame has
- * left. Its cost is charged to the connection from the request until the last byte has left, so that the requests of a client that
- * never reads are not read either. Loop thread only. */
+/* A pending reply: a request waits for it until the engine's callback fills it and queues it as a frame; it is freed
+ * when the frame has left. Its cost is charged to the connection from the request until the last byte has left, so
+ * that the requests of a client that never reads are not read either. Loop thread only. */
 #pragma once
 
 #include "engine/session/session.h"
@@ -68,8 +68,8 @@ int pending_reply_publish(struct connection *connection, uint64_t sequence, cons
 int pending_reply_publish_on(struct connection *connection);
 /* Called when the Publish has ended; `failure` NULL: the names are bound. */
 void pending_reply_published(struct pending_reply *pending, const struct failure *failure);
-/* The request's change of the principal's names has been made, and waits for the disk. A client that loses its connection and repeats
- * the request then waits for the disk, too, and the change is not made twice. */
+/* The request's change of the principal's names has been made, and waits for the disk. A client that loses its
+ * connection and repeats the request then waits for the disk, too, and the change is not made twice. */
 void pending_reply_changed(struct pending_reply *pending, const char *principal);
 /* Done, when the principal's last change of names is on the disk, if state-sync makes replies wait for that. */
 int pending_reply_saved(struct connection *connection, uint64_t sequence, const char *principal);
@@ -78,7 +78,8 @@ int pending_reply_data(struct connection *connection, unsigned type, uint64_t se
                        uint8_t *data, size_t bytes);
 /* The same reply as before. */
 int pending_reply_outcome(struct connection *connection, const struct outcome *outcome);
-/* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error, or the connection's last frame where `type` is FRAME_ERROR. */
+/* FRAME_DONE, FRAME_KERNEL_COMPILED or FRAME_NAME_OPENED with an error, or the connection's last frame where `type` is
+ * FRAME_ERROR. */
 struct pending_reply *pending_reply_fault(struct connection *connection, unsigned type, uint64_t sequence,
                                           const struct fault *fault);
 
@@ -90,6 +91,7 @@ void pending_reply_fail(struct connection *connection, const struct fault *fault
 /* Prints a reply that is about to be queued, if TENSORD_DEBUG contains the word wire. */
 void pending_reply_print(const struct connection *connection, const struct reply *reply);
 
-/* Allocates and frees the service's spare reply, with which a connection can say why it ends when there is no memory. */
+/* Allocates and frees the service's spare reply, with which a connection can say why it ends when there is no
+ * memory. */
 int pending_reply_reserve(struct service *service);
 void pending_reply_unreserve(struct service *service);

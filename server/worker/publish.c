@@ -19,8 +19,8 @@ struct publish_item {
 struct publish {
     struct pending_reply *pending;
     struct state_wait saved; /* for the values to be on the disk, too */
-    unsigned n, left;        /* values; those not yet there, and one for the start */
-    unsigned asked;          /* those that have been asked for */
+    unsigned n, left;        /* values; values not computed yet, plus one until all have been asked for */
+    unsigned asked;          /* values that have been asked for */
     bool only_new;
     bool failed;
     struct failure failure;    /* the first */
@@ -102,14 +102,14 @@ static bool publish_name_some(struct publish *publish) {
     return true;
 }
 
-/* One after the other, so that each finds what the one before has made of the names. */
+/* One Publish after the other, so that each one sees the names as the one before has left them. */
 void publish_turn(struct service *service) {
     struct publish *publish;
     while ((publish = TAILQ_FIRST(&service->publishes)) && publish_name_some(publish))
         continue;
 }
 
-/* All values are there: they are named in the order in which Publishes have come as far as this. */
+/* All values are computed: joins the queue of Publishes that bind names. */
 static void publish_name(struct publish *publish) {
     struct service *service = publish->pending->connection->service;
     bool first = TAILQ_EMPTY(&service->publishes);

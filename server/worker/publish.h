@@ -1,4 +1,5 @@
-/* A Publish in progress: it waits for its values, and binds their names in one step when all values are computed. Loop thread only. */
+/* A Publish in progress: it waits for its values, and binds their names in one step when all values are computed. Loop
+ * thread only. */
 #pragma once
 
 #include "proto/wire/tensord.pb-c.h"
@@ -9,10 +10,11 @@ struct service;
 
 /* Copies the message. NULL without memory. */
 struct publish *publish_create(struct pending_reply *pending, const Tensord__Publish *message);
-/* Asks the engine for values that it has not asked for before. STATUS_AGAIN: the turn's time is over, or there is no memory yet. */
+/* Asks the engine for values that it has not asked for before. STATUS_AGAIN: the turn's time is over, or there is no
+ * memory yet. */
 int publish_hold_some(struct publish *publish);
-/* One step of those that the Publish waits for is done: all values have been asked for, or one value is computed. After the last step
- * it binds the names, and then calls pending_reply_published(), possibly before this returns. */
+/* One step of those that the Publish waits for is done: all values have been asked for, or one value is computed.
+ * After the last step it binds the names, and then calls pending_reply_published(), possibly before this returns. */
 void publish_step(struct publish *publish);
 /* Continues to bind names, as far as the budget allows. */
 void publish_turn(struct service *service);

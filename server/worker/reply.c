@@ -243,7 +243,7 @@ static void reply_queue_consume(struct reply_queue *queue, const struct reply_ga
     }
 }
 
-/* The queue is empty, but what was taken from it may not have left yet. */
+/* The queue is empty, but bytes may still be in the transport's buffer. */
 static int reply_flush(struct transport *transport) {
     int error = transport_flush(transport);
     return error == EAGAIN ? 1 : -error;

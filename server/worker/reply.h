@@ -47,14 +47,14 @@ void reply_frame(struct reply *reply, unsigned type, uint64_t sequence, const ui
 /* One frame with a payload of at most FRAME_CHUNK bytes, borrowed until `sent`. */
 void reply_message_data(struct reply *reply, unsigned type, uint64_t sequence, const ProtobufCMessage *message,
                         const uint8_t *data, size_t bytes);
-/* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with the bytes from `offset` to `total`, in as many frames as it takes. `data` are
- * those at `offset`. */
+/* FRAME_FETCH_CHUNK or FRAME_LINK_DATA with the bytes from `offset` to `total`, in as many frames as it takes. `data`
+ * are those at `offset`. */
 void reply_data(struct reply *reply, unsigned type, uint64_t sequence, const uint8_t *data, uint64_t offset,
                 uint64_t total);
 /* The bytes of the next frame of a reply in parts. */
 void reply_data_next(struct reply *reply, const uint8_t *data);
-/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED and FRAME_DONE with their
- * error set. */
+/* FRAME_ERROR, or FRAME_FETCH_CHUNK, FRAME_LINK_DATA, FRAME_KERNEL_COMPILED, FRAME_NAME_OPENED and FRAME_DONE with
+ * their error set. */
 void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure);
 void reply_fault(struct reply *reply, unsigned type, uint64_t sequence, const struct fault *fault);
 

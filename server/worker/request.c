@@ -20,7 +20,8 @@ enum {
     REQUEST_OPERATION_STEPS = 2, /* of the budget */
     REQUEST_ADMINS_PART = 16,    /* of max-sessions are for admins alone */
     REQUEST_LARGE_BYTES = 64 << 10,
-    /* The parser takes memory and time for each field of a message, also for an empty one. Each has two bytes at least. */
+    /* The parser takes memory and time for each field of a message, also for an empty one. Each has two bytes at
+     * least. */
     REQUEST_FIELDS_MAX = 32768,
 };
 
@@ -205,8 +206,8 @@ void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape
         *type = (struct tensor_type){.dtype = DTYPE_U8, .rank = 1};
 }
 
-/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that had
- * to reconnect meanwhile. */
+/* Where the batch begins, or goes on that has been put off: the same frame comes again then, also from a client that
+ * had to reconnect meanwhile. */
 static int request_batch_begin(struct connection *connection, const Tensord__Batch *message,
                                struct batch_cursor *cursor, struct fault *fault) {
     struct request_batch *batch = &connection->request.batch;
@@ -567,7 +568,8 @@ int request_handle(struct connection *connection, const struct frame_header *hea
 
     if (!row)
         return (int)fault->code;
-    /* A Publish that has been put off has copied its message: parsing it again each turn would cost more than the values. */
+    /* A Publish that has been put off has copied its message: parsing it again each turn would cost more than the
+     * values. */
     if (connection->request.publishing)
         return request_later(connection, pending_reply_publish_on(connection));
     if (!unpacked)

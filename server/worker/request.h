@@ -1,5 +1,5 @@
 /* The one place where a client's messages become engine calls. What breaks the protocol is returned as a STATUS_ with
- * its words, and ends the connection; what is merely wrong with an operation becomes that operation's failure. Loop
+ * its words, and ends the connection; an error of one operation only becomes that operation's failure. Loop
  * thread only. */
 #pragma once
 

@@ -11,7 +11,8 @@
 /* Everything that makes a result is numbered, and both sides count. */
 int request_sequence(const struct connection *connection, uint64_t sequence, struct fault *fault);
 int request_label(const char *label, struct fault *fault);
-/* A handler's status. With STATUS_AGAIN, as the turn's time is over or there is no memory yet, the same frame comes again. */
+/* A handler's status. With STATUS_AGAIN, as the turn's time is over or there is no memory yet, the same frame comes
+ * again. */
 int request_later(struct connection *connection, int status);
 /* A dtype and shape from outside. What they are wrong with is kept in `bad` for the tensor's failure; the type then
  * stands for nothing and has no bytes. */

@@ -9,7 +9,7 @@
 
 enum {
     REQUEST_UPLOADS_MAX = 4096, /* of one session, begun and not complete */
-    REQUEST_UPLOAD_STEPS = 8,   /* of the budget, for one that is dropped */
+    REQUEST_UPLOAD_STEPS = 8,   /* of the budget, for an upload that is dropped */
 };
 
 struct request_upload {
@@ -76,8 +76,8 @@ static bool request_upload_bind(struct connection *connection, const Tensord__Up
     return true;
 }
 
-/* `payload` bytes follow; 0 where the frame brings none. STATUS_AGAIN: there is no place for them now, and the connection
- * comes back with this frame when there is. */
+/* `payload` bytes follow; 0 where the frame brings none. STATUS_AGAIN: there is no place for them now, and the
+ * connection comes back with this frame when there is. */
 static int request_upload_expect(struct connection *connection, struct request_upload *upload, uint64_t payload,
                                  uint8_t **sink, struct fault *fault) {
     if (payload > (uint64_t)(upload->total - upload->received))

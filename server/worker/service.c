@@ -32,7 +32,7 @@ void service_busy(struct service *service) {
         budget_look(service->budget);
         service->turn_ns = service->budget->now_ns;
     }
-    /* Only ever changed by exchanges: each then sees what was done before the one that it overwrites. */
+    /* Always changed by an exchange, which sees all that was done before the exchange whose value it overwrites. */
     if (!atomic_load_explicit(&service->awake, memory_order_relaxed))
         atomic_exchange(&service->awake, true);
 }
@@ -80,7 +80,7 @@ void service_mark_giving_up(struct service *service, struct connection *connecti
     TAILQ_INSERT_TAIL(&service->giving_up, connection, turn.end_link);
 }
 
-/* All that is small, and of what is large as much as the turn's time allows. */
+/* Writes all small replies, and as much of the large ones as the turn's time allows. */
 static void service_flush(struct service *service) {
     struct connection *connection;
     bool some = false;
@@ -211,8 +211,8 @@ static void service_on_check(uv_check_t *check) {
     service->turn_ns = 0;
 }
 
-/* Memory of a session whose lease is over, and the whole device after a drain, is free at once. Who has more to come at a
- * later time asks again when it is looked at (lease_tick, service_check_drain). */
+/* Memory of a session whose lease is over, and the whole device after a drain, is free at once. Who has more to come
+ * at a later time asks again when it is looked at (lease_tick, service_check_drain). */
 static void service_on_alarm(uv_timer_t *alarm) {
     struct service *service = alarm->data;
     struct connection *connection = service->connections;

@@ -1,6 +1,6 @@
-/* The service: one engine for many connections on one libuv loop. It has what the connections share, and the turn of the loop: all that
- * was read is submitted, the engine is kicked and polled once, and the replies go out. A worker has one service; the fuzzer and
- * the benchmarks have one without a worker process.
+/* The service: one engine for many connections on one libuv loop. It has what the connections share, and the turn of
+ * the loop: all that was read is submitted, the engine is kicked and polled once, and the replies go out. A worker has
+ * one service; the fuzzer and the benchmarks have one without a worker process.
  *
  * Loop thread only, except for service_wake(). The loop thread is the engine's owner thread. */
 #pragma once
@@ -43,8 +43,8 @@ struct service_turn {
 enum {
     SERVICE_TICK_MS = 100,
     SERVICE_FLUSH_MS = 2000, /* for the last replies of a connection that is closing */
-    /* The longest time that a turn spends on clients' frames; connections that have not been read by then wait for a later turn. The
-     * same holds for each other part of a turn: callbacks, ends, large replies. */
+    /* The longest time that a turn spends on clients' frames; connections that have not been read by then wait for a
+     * later turn. The same holds for each other part of a turn: callbacks, ends, large replies. */
     SERVICE_TURN_NS = 1000 * 1000,
     SERVICE_SHARE_NS = 250 * 1000, /* the share of one connection in a turn */
     SERVICE_LIGHT_NS =
@@ -56,18 +56,20 @@ struct service_options {
     uint64_t epoch;
     struct channel_limits limits; /* a 0 is replaced by a default */
     /* All may be NULL. */
-    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. NULL: CopyOut does nothing. */
+    /* A link to `device` is wanted for a copy of `principal`: 0, or -EAGAIN to be asked again. NULL: CopyOut does
+     * nothing. */
     int (*want_link)(void *owner, const char *device, const char *principal, const uint8_t ticket[LINK_TICKET_BYTES]);
     void (*left)(void *owner, uint64_t session);    /* the connection of this session number has ended, */
     void (*greeted)(void *owner, uint64_t session); /* or has said Hello */
-    /* Which principal is the client with this token ("": none)? The reply comes by connection_granted() or connection_denied(). 0, or
-     * -EAGAIN to be asked again. NULL: the peer's principal stays, and a peer that has to log in is denied. */
+    /* Which principal is the client with this token ("": none)? The reply comes by connection_granted() or
+     * connection_denied(). 0, or -EAGAIN to be asked again. NULL: the peer's principal stays, and a peer that has to
+     * log in is denied. */
     int (*login)(void *owner, const struct connection *connection, const char *token);
     void (*tick)(void *owner);                              /* each SERVICE_TICK_MS */
     void (*failed)(void *owner, const struct fault *fault); /* the device is lost; called once */
     void (*ended)(void *owner); /* after service_drain() or a failure, when the last connection is gone; called once */
-    /* The program that compiles user kernels in processes of its own (compile_process.h); not copied. NULL: they are compiled in this
-     * process, which a kernel's source can crash: only for programs that serve themselves. */
+    /* The program that compiles user kernels in processes of its own (compile_process.h); not copied. NULL: they are
+     * compiled in this process, which a kernel's source can crash: only for programs that serve themselves. */
     const char *compiler;
     void *owner;
 };
@@ -134,16 +136,16 @@ void service_mark_more(struct service *service, struct connection *connection);
 /* The connection has ended, and nobody uses it any more: the ends of this turn and of later ones give its memory back.
  */
 void service_mark_ending(struct service *service, struct connection *connection);
-/* The connection still exists: the ends of this turn and of later ones drop the work of its lost socket, or reply to its
- * pending requests with the fault that it was given. */
+/* The connection still exists: the ends of this turn and of later ones drop the work of its lost socket, or reply to
+ * its pending requests with the fault that it was given. */
 void service_mark_giving_up(struct service *service, struct connection *connection);
 /* A callback of the loop's own handles calls it before it does work. */
 void service_busy(struct service *service);
 /* Whether this turn has lasted long enough: work that can wait for the next turn should wait. */
 bool service_is_late(const struct service *service);
 
-/* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms, and get their replies; then
- * each connection gets an Error STATUS_DRAINING and is closed. */
+/* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms, and get their
+ * replies; then each connection gets an Error STATUS_DRAINING and is closed. */
 void service_drain(struct service *service);
 /* Answers everything pending with `fault` and closes all connections. */
 void service_fail(struct service *service, const struct fault *fault);

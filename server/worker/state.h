@@ -1,19 +1,21 @@
-/* Named tensors on disk. A worker saves them while it runs, when the operator's setting (state-sync) says so, and saves the rest at the
- * end of a drain. It restores them when it starts. Each owner of names has a folder for each device:
+/* Named tensors on disk. A worker saves them while it runs, when the operator's setting (state-sync) says so, and
+ * saves the rest at the end of a drain. It restores them when it starts. Each owner of names has a folder for each
+ * device:
  *
  *     cpu:0@uid%3A1000/names.json      the index: for each name its dtype, its shape, and where its bytes are
  *     cpu:0@uid%3A1000/17.safetensors  values that were saved together, in the safetensors format
  *
- * names.json is replaced in one step, and a change is saved at that moment: files of values are written before, under new
- * numbers, and files that no name needs any more are removed afterwards. However the process ends, the folder therefore holds the
- * state before a change or after it. Memory that several names show is written once. When more than half of a file has no name any
- * more, the rest of it is written anew, and small files are merged. So an owner's files have at most about twice the bytes that
- * the owner is charged for, and their number grows with the logarithm of its changes.
+ * names.json is replaced in one step, and a change is saved at that moment: files of values are written before, under
+ * new numbers, and files that no name needs any more are removed afterwards. However the process ends, the folder
+ * therefore holds the state before a change or after it. Memory that several names show is written once. When more
+ * than half of a file has no name any more, the rest of it is written anew, and small files are merged. So an owner's
+ * files have at most about twice the bytes that the owner is charged for, and their number grows with the logarithm of
+ * its changes.
  *
  * A folder that cannot be restored is renamed to "….refused" and never overwritten.
  *
- * A thread does the disk's work (disk.h), in pieces. Owners take turns piece by piece, and every second turn goes to the owner that
- * has least to write, so that an owner with gigabytes does not delay the others. Loop thread only. */
+ * A thread does the disk's work (disk.h), in pieces. Owners take turns piece by piece, and every second turn goes to
+ * the owner that has least to write, so that an owner with gigabytes does not delay the others. Loop thread only. */
 #pragma once
 
 #include <stdatomic.h>
@@ -31,12 +33,12 @@ struct state {
     char directory[STATE_PATH_MAX]; /* "": nothing is saved */
     uint64_t sync_ms, timeout_ms;   /* state-sync, state-timeout */
     struct service *service;
-    /* Runs the loop for one turn, so that the engine makes progress and the front gets a sign of life; with `wait` it waits for an
-     * event. */
+    /* Runs the loop for one turn, so that the engine makes progress and the front gets a sign of life; with `wait` it
+     * waits for an event. */
     void (*turn)(void *owner, bool wait);
     void *owner;
-    bool
-        sealed; /* a folder could be neither restored nor renamed: nothing is saved, so that nothing in it is overwritten */
+    /* A folder could be neither restored nor renamed: nothing is saved, so that nothing in it is overwritten. */
+    bool sealed;
     bool paused;  /* several changes belong together: no save begins between them */
     bool closing; /* all that is left is saved now, and failures are not tried again */
     struct disk disk;
@@ -47,7 +49,8 @@ struct state {
     _Atomic uint32_t *dirty_page; /* the same number on the stats page; NULL: there is no page */
 };
 
-/* Waits until a change is on the disk. Embedded in the object that waits, at a fixed address until done or cancelled. */
+/* Waits until a change is on the disk. Embedded in the object that waits, at a fixed address until done or
+ * cancelled. */
 struct state_wait {
     /* Called once, and not before state_wait() has returned. `fault` NULL: the change is on the disk. */
     void (*done)(struct state_wait *wait, const struct fault *fault);
@@ -65,8 +68,8 @@ void state_finish(struct state *state);
 void state_restore(struct state *state);
 /* At each tick of the service. */
 void state_tick(struct state *state);
-/* After the last connection: saves what is not saved, within state-timeout. Errors are logged, and the old files stay. False: some
- * change is not on the disk. */
+/* After the last connection: saves what is not saved, within state-timeout. Errors are logged, and the old files stay.
+ * False: some change is not on the disk. */
 bool state_save(struct state *state);
 
 /* ---- for names.c ---- */
@@ -84,11 +87,11 @@ void state_unbound(struct name_owner *owner, struct name_entry *entry, bool repl
 void state_changed(struct state *state, struct name_owner *owner);
 void saved_value_unref(struct saved_value *value);
 
-/* Checks, before anything is moved, that state_order() is possible. `to` NULL: a new owner. STATUS_AGAIN: `from` already waits for
- * another owner, or `to` waits for `from`. */
+/* Checks, before anything is moved, that state_order() is possible. `to` NULL: a new owner. STATUS_AGAIN: `from`
+ * already waits for another owner, or `to` waits for `from`. */
 int state_check_order(const struct state *state, struct name_owner *from, struct name_owner *to, struct fault *fault);
-/* The changes of `to` are saved before those of `from`, so that names which move from one to the other are always in one folder at
- * least. Call it between setting `paused` and state_resume(). */
+/* The changes of `to` are saved before those of `from`, so that names which move from one to the other are always in
+ * one folder at least. Call it between setting `paused` and state_resume(). */
 void state_order(struct name_owner *from, struct name_owner *to);
 void state_resume(struct state *state);
 

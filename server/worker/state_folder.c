@@ -22,7 +22,8 @@ static bool state_plain(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
-/* A principal's name may be anything; what is not plain is written as "%3A". The longest one fits: 3 bytes for each. */
+/* A principal's name may have any characters: those that are not plain are written as "%3A". The longest name fits,
+ * with 3 bytes for each character. */
 void state_folder_name(const struct state *state, const char *principal, char name[STATE_NAME_MAX + 1]) {
     int used = snprintf(name, STATE_NAME_MAX + 1, "%s@", state->service->device);
     for (; *principal; principal++)

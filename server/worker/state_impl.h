@@ -19,50 +19,51 @@ struct state_file {
     uint64_t number, bytes; /* of tensors */
 };
 
-/* What of an owner's names is on the disk, and what is not. */
+/* Which of an owner's names and changes are on the disk. */
 struct state_owner {
-    uint64_t revision, saved; /* changes so far, and those that are on the disk */
-    unsigned bound, unbound;  /* names that were bound, or went, and are not saved as such */
-    uint64_t bytes;           /* about so many are to be written */
-    uint64_t since_ns,
-        saving_since_ns;      /* the first change that no save has taken up, and of the one under way; 0: none */
-    struct state_file *files; /* that names.json needs */
+    uint64_t revision, saved; /* the number of changes so far, and of changes on the disk */
+    unsigned bound, unbound;  /* names that were bound, and names that were removed, since the last save */
+    uint64_t bytes;           /* to be written, roughly */
+    /* When the first change came that no save includes, and the first one that the present save includes; 0: none. */
+    uint64_t since_ns, saving_since_ns;
+    struct state_file *files; /* the files that names.json needs */
     size_t n_files;
     uint64_t next_file;
-    struct name_owner *behind; /* whose changes go first, up to */
+    struct name_owner *behind; /* the owner whose changes are saved before, up to this revision; NULL: none */
     uint64_t behind_revision;
-    bool hurried;      /* it is to be saved before its time */
-    struct save *save; /* under way; NULL: none */
+    bool hurried;      /* it is saved as soon as possible */
+    struct save *save; /* in progress; NULL: none */
     struct state_wait *waits;
-    uint64_t retry_ns; /* after a failure: not before */
+    uint64_t retry_ns; /* after a failure: no save before this time */
     unsigned failures; /* in a row */
-    char fault[200];   /* of the last of them; "": it was none */
-    uint64_t told_ns;  /* when that was logged */
+    char fault[200];   /* why the last save failed; "": it did not */
+    uint64_t told_ns;  /* when the failure was logged */
 };
 
-/* So many more owners, or fewer, have changes that are not on the disk. */
+/* Adds to the number of owners with changes that are not on the disk; `more` may be negative. */
 void state_count_dirty(struct state *state, int more);
 
 /* ---- names of files (state_folder.c) ---- */
 
 /* The folder's name for an owner's names on this worker's device. */
 void state_folder_name(const struct state *state, const char *principal, char name[STATE_NAME_MAX + 1]);
-/* Whose folder it is; false: it is none of this device's. */
+/* The owner of a folder; false: the folder is not one of this device. */
 bool state_folder_principal(const struct state *state, const char *name, char principal[PRINCIPAL_NAME_BYTES]);
 void state_path(const struct state *state, const char *name, char *path, size_t size);
 void state_index_path(const char *folder, char path[STATE_FILE_MAX]);
 void state_file_path(const char *folder, uint64_t number, char path[STATE_FILE_MAX]);
-/* The number of a file of values; 0: it is none. */
+/* The number of a file of values; 0: the name is not that of such a file. */
 uint64_t state_file_number(const char *name);
-/* So that what has been made, renamed or removed in it is on the disk. */
+/* Flushes the folder: files that were made, renamed or removed in it are so on the disk, too. */
 int state_sync_folder(const char *folder, struct fault *fault);
-/* Removes what lies in an owner's folder and is none of these files: what a save that was interrupted left behind, or the
- * last one did not need any more. `files` NULL: the index, too, and the folder itself where nothing else is left. */
+/* Removes all files from an owner's folder except `files`: an interrupted save may have left some, and the last save
+ * may have made some superfluous. `files` NULL: removes the index, too, and the folder itself if nothing else is
+ * left. */
 void state_sweep_folder(const char *folder, const struct state_file *files, size_t n_files);
 
 /* ---- names.json (state_folder.c) ---- */
 
-/* One name in it. */
+/* One name in the index. */
 struct index_name {
     char *name, *key;
     uint64_t file; /* 0: it has no bytes */
@@ -76,22 +77,22 @@ struct index {
 };
 /* The text of a file for these names; malloc'ed, NULL without memory. Any thread. */
 char *index_print(const char *device, const struct index_name *names, size_t count, size_t *bytes);
-/* Reads one. STATUS_INVALID_ARGUMENT says what is wrong with it. */
+/* Reads an index. STATUS_INVALID_ARGUMENT: the fault says what is wrong with it. */
 int index_read(struct index *index, const char *path, struct fault *fault);
 void index_finish(struct index *index);
 
 /* ---- one save (state_plan.c) ---- */
 
-/* What a save writes: decided on the disk's thread, from values that do not change. */
+/* What a save writes. The disk's thread decides it, from values that do not change. */
 struct save_plan {
     /* given */
     const char *device;
     char folder[STATE_PATH_MAX + STATE_NAME_MAX + 2];
     struct name_entry **entries; /* in the order of their names */
     size_t count;
-    const struct state_file *files; /* those that there are */
+    const struct state_file *files; /* the present files */
     size_t n_files;
-    uint64_t number; /* for a new one */
+    uint64_t number; /* for a new file */
     /* made */
     struct saved_value **values; /* of each entry; NULL: it has no bytes. New ones have as many references */
     struct save_write *writes;   /* new ones, in the order of the file */
@@ -106,10 +107,10 @@ struct save_write {
     struct saved_value *value;
     const struct name_entry *entry; /* in whose storage it lies */
 };
-/* Decides, makes the folder, and begins the new file. */
+/* Decides what to write, makes the folder, and begins the new file. */
 int save_plan_make(struct save_plan *plan, struct fault *fault);
-/* All bytes have been written: brings everything to the disk, and puts it in the place of what was there. */
+/* All bytes have been written: flushes the file, and replaces names.json. */
 int save_plan_commit(struct save_plan *plan, struct fault *fault);
-/* After a failure: removes what has been written. */
+/* After a failure: removes the new file. */
 void save_plan_abandon(struct save_plan *plan);
 void save_plan_finish(struct save_plan *plan);

@@ -1,5 +1,5 @@
-/* What one save of an owner's names writes. All of it runs on the disk's thread, on entries that the save holds and that do
- * not change. */
+/* What one save of an owner's names writes. All of it runs on the disk's thread, on entries that the save holds and
+ * that do not change. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ struct plan_group {
 struct plan_file {
     struct state_file file;
     uint64_t live; /* bytes of it that some name needs */
-    bool again;    /* what is live of it is written again */
+    bool again;    /* its live bytes are written again */
 };
 
 struct planning {
@@ -225,8 +225,8 @@ static int plan_keep(struct planning *planning, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* A folder that is not on the disk itself has nothing on the disk. One that is there without files that are needed may have
- * been made by a save that failed after that. */
+/* A folder that is not on the disk itself has nothing on the disk. One that is there without files that are needed may
+ * have been made by a save that failed after that. */
 static int plan_make_folder(const struct save_plan *plan, struct fault *fault) {
     char parent[sizeof plan->folder];
     if (mkdir(plan->folder, 0700) && errno != EEXIST)

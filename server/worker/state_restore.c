@@ -1,4 +1,5 @@
-/* Restoring what was saved, through a session of the worker's own, as a client would upload and publish it. */
+/* Restoring saved names, through a session of the worker's own: it uploads and publishes the values as a client
+ * would. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -412,7 +413,7 @@ static int restore_folder(struct state *state, const char *folder, const char *p
     return error;
 }
 
-/* ---- what is refused ---- */
+/* ---- folders that cannot be restored ---- */
 
 /* Under a name that nothing has. */
 static bool restore_put_aside(const char *path, char *aside, size_t size) {
@@ -442,8 +443,8 @@ static void restore_refuse(struct state *state, const char *path, const char *pr
 
 /* ---- all of them ---- */
 
-/* A folder without an index has never had one, or its owner had no names any more: what a save left behind that did not come
- * to its end. */
+/* A folder without an index has never had one, or its owner had no names any more: what a save left behind that did
+ * not come to its end. */
 static bool restore_is_leftover(const char *folder) {
     char path[STATE_FILE_MAX];
     state_index_path(folder, path);
@@ -478,7 +479,7 @@ void state_restore(struct state *state) {
                  state->directory, strerror(errno));
         return;
     }
-    state->sync_ms = STATE_SYNC_DRAIN; /* what is restored is saved already */
+    state->sync_ms = STATE_SYNC_DRAIN; /* restored names are on the disk already */
     while (!state->service->failed && (entry = readdir(directory)))
         restore_entry(state, entry->d_name);
     state->sync_ms = sync_ms;

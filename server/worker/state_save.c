@@ -1,5 +1,5 @@
-/* Saving what has names. Values are read through a session of the worker's own, as a client reads them, so that this works
- * on every device; what a disk may keep waiting is done on its thread. */
+/* Saving what has names. Values are read through a session of the worker's own, as a client reads them, so that this
+ * works on every device; what a disk may keep waiting is done on its thread. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -149,7 +149,7 @@ static void state_let_pass(struct state *state, const struct name_owner *owner) 
             at->disk->behind = NULL;
 }
 
-/* Whether its changes wait for the other one's, or for those of one that waits for them, and so on. */
+/* Whether the owner's changes wait for those of `other`, directly or through further owners. */
 static bool state_is_behind(const struct name_owner *owner, const struct name_owner *other) {
     const struct name_owner *at = owner->disk ? owner->disk->behind : NULL;
     while (at && at != other)
@@ -223,7 +223,7 @@ static void state_reply(struct state_owner *disk, uint64_t revision, const struc
             continue;
         state_wait_cancel(wait);
         wait->done(wait, fault);
-        next = disk->waits; /* from the start: those that are left are of later revisions, or new */
+        next = disk->waits; /* from the start again: only waits of later revisions, or new ones, are left */
         while (next && next->revision > revision)
             next = next->next;
     }
@@ -613,7 +613,8 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
     return save;
 }
 
-/* Whose turn it is: every other time the one with least to write, else the one that has waited longest. */
+/* The owner whose turn it is: every second time the owner with least to write, otherwise the one that has waited
+ * longest. */
 static struct name_owner *state_pick(struct state *state) {
     bool least = state->turns++ % 2 == 0;
     uint64_t now = clock_now_ns(), best = UINT64_MAX;

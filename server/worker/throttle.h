@@ -1,6 +1,6 @@
-/* Why a connection's frames wait: its session or its principal has too much in flight, or its principal has used up its
- * bytes a second. Each cause that ends marks the connection, so that a later turn continues with its frames. Loop thread
- * only. */
+/* Why a connection's frames wait: its session or its principal has too much in flight, or its principal has used up
+ * its bytes a second. Each cause that ends marks the connection, so that a later turn continues with its frames. Loop
+ * thread only. */
 #pragma once
 
 #include <stdbool.h>

@@ -17,7 +17,7 @@ enum {
     TRACE_FEED_SESSIONS = 64,    /* known to the client */
     TRACE_FEED_COUNTERS = 64,    /* waiting to be sent; the oldest give way */
     TRACE_FEED_IN_FLIGHT = 8,    /* frames */
-    TRACE_FEED_LINGER_MS = 5000, /* after its end, for a client to read what is on its way */
+    TRACE_FEED_LINGER_MS = 5000, /* after a trace's end, for the client to read the rest */
     TRACE_FEED_MS_MAX = 3600000,
     TRACE_FEED_OWN_MS_MAX = 60000, /* of one's own sessions: others shall have their turn */
 };
@@ -126,7 +126,7 @@ static size_t trace_feed_collect(struct service *service, struct trace_feed_room
     return n;
 }
 
-/* False: no memory; what was to be sent is lost. */
+/* False: there is no memory, and these records are lost. */
 static bool trace_feed_send(struct service *service, const Tensord__TraceEvents *events, bool last) {
     struct trace_feed *feed = &service->trace;
     size_t bytes = tensord__trace_events__get_packed_size(events);

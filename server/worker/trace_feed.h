@@ -1,5 +1,5 @@
-/* A trace of the worker's device for the client that asked for it (TraceStart): the engine records, and each turn of the loop sends a part
- * of the records, as fast as the client reads. One trace at a time. Loop thread only. */
+/* A trace of the worker's device for the client that asked for it (TraceStart): the engine records, and each turn of
+ * the loop sends a part of the records, as fast as the client reads. One trace at a time. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +20,8 @@ struct trace_feed {
     struct trace_feed_room *room;
 };
 
-/* `session` 0: all sessions that the client may see. STATUS_INVALID_ARGUMENT; STATUS_LIMIT: there is a trace already; or why the engine
- * does not record. */
+/* `session` 0: all sessions that the client may see. STATUS_INVALID_ARGUMENT; STATUS_LIMIT: there is a trace already;
+ * or why the engine does not record. */
 int trace_feed_start(struct connection *connection, uint64_t sequence, uint32_t milliseconds, uint64_t session,
                      struct fault *fault);
 /* The connection is ending: ends its trace, if it has one. */

@@ -151,7 +151,7 @@ static void worker_evict(struct worker *worker, uint64_t session) {
         worker_on_greeted(worker, session);
         return;
     }
-    /* At once: whoever wants the place does not wait for this one's client to read. */
+    /* At once: the connection that gets the place does not wait until this client reads. */
     fault_set(&fault, STATUS_LIMIT, "%s", CHANNEL_EVICTED);
     worker->service.rejections[STATUS_LIMIT]++;
     if (!connection->peer.tls)

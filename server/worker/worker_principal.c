@@ -35,7 +35,7 @@ static uint64_t worker_principal_burst(const struct worker_principal *principal)
     return part > PRINCIPAL_BURST_LEAST ? part : PRINCIPAL_BURST_LEAST;
 }
 
-/* Of principals that have left, so that what is counted of them does not begin anew when they come back. */
+/* The counts of a principal that has left: if it comes back its counts continue. */
 struct worker_principal_past {
     struct worker_principal_past *next;
     char key[PRINCIPAL_NAME_BYTES];
@@ -342,7 +342,7 @@ static void worker_principal_refill(struct worker_principal *principal, uint64_t
         principal->tokens = (int64_t)burst;
 }
 
-/* Those who wait get equal parts, so that the one that comes first does not take all. */
+/* Waiting connections get equal parts, so that the first one does not take all. */
 static void worker_principal_grant(struct connection *connection) {
     struct worker_principal *principal = connection->principal;
     int64_t part = principal->tokens;

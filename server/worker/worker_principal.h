@@ -37,8 +37,8 @@ struct worker_principal {
     /* User kernels (compile.h): requests that are not done, those in a compiler now, and when the last one began. */
     unsigned compiles, compiling;
     uint64_t compile_turn;
-    /* Operations in flight: the sum of what each session had when it was last looked at, after it had received something.
-     * Between two looks a session's number can only become smaller. */
+    /* Operations in flight: the sum of what each session had when it was last looked at, after it had received
+     * something. Between two looks a session's number can only become smaller. */
     uint64_t operations;
     unsigned waiting;             /* connections that do not read because `operations` is over the limit */
     int64_t tokens;               /* bytes that may pass now; below 0 after a larger frame */
@@ -52,8 +52,8 @@ struct worker_principal {
     uint64_t measured, measured_ns; /* `bytes` at the last measurement */
 };
 
-/* Finds or creates the principal of this key (principal_key()) for one more connection. `limits` become its limits, for all
- * of its sessions. */
+/* Finds or creates the principal of this key (principal_key()) for one more connection. `limits` become its limits,
+ * for all of its sessions. */
 int worker_principal_join(struct service *service, const char *key, const struct limits *limits,
                           struct worker_principal **principal, struct fault *fault);
 /* One connection less; destroys a principal without connections and holders. Takes NULL. */
@@ -65,9 +65,11 @@ int worker_principal_hold(struct service *service, const char *key, const struct
 void worker_principal_let_go(struct worker_principal *principal);
 /* One connection less, and one holder more. */
 void worker_principal_retire(struct worker_principal *principal);
-/* Sets the limits of the principal with this name, if it is here; with the name "", of all principals that are no users. */
+/* Sets the limits of the principal with this name, if it is here; with the name "", of all principals that are no
+ * users. */
 void worker_principal_change_limits(struct service *service, const char *name, const struct limits *limits);
-/* Frees the counts of principals that have left; they are kept so that a principal that comes back continues its count. */
+/* Frees the counts of principals that have left; they are kept so that a principal that comes back continues its
+ * count. */
 void worker_principal_forget_all(struct service *service);
 
 /* Counts a session. STATUS_LIMIT: the principal has as many as it may. */
@@ -80,8 +82,8 @@ struct work_done work_done_of(const struct session_stats *stats);
 /* Measures the rates anew, if about a second has passed. */
 void work_rates_measure(struct work_rates *rates, const struct work_done *work, uint64_t now_ns);
 
-/* Whether the principal's sessions together have too much in flight, now that this one has `queued`. If so, the connection
- * is marked as waiting, and continues when there is room. */
+/* Whether the principal's sessions together have too much in flight, now that this one has `queued`. If so, the
+ * connection is marked as waiting, and continues when there is room. */
 bool worker_principal_over(struct connection *connection, uint64_t queued);
 /* The waiting connections check again. */
 void worker_principal_wake(struct worker_principal *principal);

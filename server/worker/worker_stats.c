@@ -33,7 +33,8 @@ void worker_stats_finish(struct worker_stats *stats) {
     stats->page = NULL;
 }
 
-/* Nobody is there, or nothing is queued and nothing has come to its end for a while: the rate is 0, whatever the mean says. */
+/* Nobody is there, or nothing is queued and nothing has come to its end for a while: the rate is 0, whatever the mean
+ * says. */
 static bool worker_stats_idle(struct worker_stats *stats, const struct stats_device *device, uint64_t now) {
     if (device->engine.ops_total != stats->ops || device->engine.queue_depth || !stats->moved_ns)
         stats->moved_ns = now;

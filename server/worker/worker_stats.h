@@ -9,7 +9,7 @@ enum { WORKER_STATS_SAMPLES = 10 };
 struct worker_stats {
     struct stats_page *page; /* NULL: nobody wants to know */
     uint64_t written_ns;
-    /* A ring of what was counted, one entry for each write, for rates over about a second. */
+    /* A ring of counts, one for each write of the page, for rates over about a second. */
     struct worker_stats_sample {
         uint64_t at_ns, ops, bytes_in, bytes_out, busy_ns;
     } samples[WORKER_STATS_SAMPLES];
