@@ -40,21 +40,19 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
         .allow_tf32 = allow_tf32,
         .tenant = principal->tenant,
     };
-    int status;
-
     uint32_t kept = admin ? 0 : service->limits.sessions / REQUEST_ADMINS_PART;
     if (service->sessions >= service->limits.sessions - kept) {
         service->refusals[REFUSAL_MAX_SESSIONS]++;
         return fault_set(fault, STATUS_LIMIT, "%s has %u sessions, and may have no more (max-sessions)",
                          service->device, service->sessions);
     }
-    status = worker_principal_open_session(principal, fault);
-    if (status)
-        return status;
-    status = session_create(engine_sessions(service->engine), &limits, &connection->session, fault);
-    if (status) {
+    int error = worker_principal_open_session(principal, fault);
+    if (error)
+        return error;
+    error = session_create(engine_sessions(service->engine), &limits, &connection->session, fault);
+    if (error) {
         principal->sessions--;
-        return status;
+        return error;
     }
     service->sessions++;
     connection_count_host(connection);
@@ -64,7 +62,6 @@ static int request_session(struct connection *connection, bool allow_tf32, struc
 static void request_log_open(const struct connection *connection) {
     const char *cipher = transport_cipher(&connection->socket.transport);
     char number[24];
-
     log_event_from(LOG_LEVEL_INFO, PEER_SOURCE(&connection->peer), "session_open", "session",
                    log_text(number, sizeof number, "%lu", connection->number), "peer", connection->peer.address,
                    "principal", connection->peer.principal.name, "client", connection->client, *cipher ? "tls" : NULL,
@@ -75,7 +72,6 @@ static void request_log_open(const struct connection *connection) {
 static int request_login(struct connection *connection, const char *token, struct fault *fault) {
     const struct service_options *options = &connection->service->options;
     const struct principal *principal = &connection->peer.principal;
-
     if (connection->login == CONNECTION_STRANGER && options->login &&
         (*token || principal->role == ROLE_NONE || *connection->peer.certificate)) {
         if (options->login(options->owner, connection, token) == 0)
@@ -89,8 +85,6 @@ static int request_login(struct connection *connection, const char *token, struc
 static int request_hello(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__Hello *hello = (const Tensord__Hello *)message;
-    int status;
-
     (void)sink;
     if (connection->session)
         return REQUEST_PROTOCOL(fault, "a second Hello");
@@ -106,14 +100,14 @@ static int request_hello(struct connection *connection, const struct frame_heade
                          "the daemon's places are taken but for sessions that come back, and this "
                          "Hello presents none (max-connections)");
     }
-    status = request_login(connection, hello->token, fault);
-    if (status)
-        return status;
+    int error = request_login(connection, hello->token, fault);
+    if (error)
+        return error;
     if (hello->resume_session)
         return lease_claim(connection, hello, header->sequence, fault);
-    status = request_session(connection, hello->allow_tf32, fault);
-    if (status)
-        return status;
+    error = request_session(connection, hello->allow_tf32, fault);
+    if (error)
+        return error;
     snprintf(connection->client, sizeof connection->client, "%s", hello->client);
     remote_find(&connection->remote, connection->socket.transport.fd, connection->socket.tcp, hello);
     connection->end.deadline_ms = 0;
@@ -127,7 +121,6 @@ static int request_hello(struct connection *connection, const struct frame_heade
 int request_welcome(struct connection *connection, uint32_t version, uint64_t sequence) {
     struct service *service = connection->service;
     Tensord__Welcome welcome = TENSORD__WELCOME__INIT;
-
     welcome.version = version < PROTOCOL_VERSION_MAX ? version : PROTOCOL_VERSION_MAX;
     welcome.server = "tensord " TENSORD_VERSION;
     welcome.device = service->device;
@@ -150,7 +143,6 @@ static int request_goodbye(struct connection *connection, const struct frame_hea
 static int request_ping(struct connection *connection, const struct frame_header *header,
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__Pong pong = TENSORD__PONG__INIT;
-
     (void)message, (void)sink, (void)fault;
     return pending_reply_message(connection, FRAME_PONG, header->sequence, &pong.base);
 }
@@ -159,7 +151,6 @@ static int request_stream_open(struct connection *connection, const struct frame
                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__StreamOpen *open = (const Tensord__StreamOpen *)message;
     struct fault ignored; /* the connection's own is for what ends it */
-
     (void)header, (void)sink;
     if (open->stream == 0 || open->stream > INT32_MAX)
         return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", open->stream);
@@ -172,7 +163,6 @@ static int request_stream_close(struct connection *connection, const struct fram
                                 const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__StreamClose *close = (const Tensord__StreamClose *)message;
     struct fault ignored; /* the connection's own is for what ends it */
-
     (void)header, (void)sink;
     if (close->stream == 0 || close->stream > INT32_MAX)
         return REQUEST_PROTOCOL(fault, "stream %u is not between 1 and 2147483647", close->stream);
@@ -211,7 +201,6 @@ void request_type(struct tensor_type *type, uint32_t dtype, const int64_t *shape
 static int request_batch_begin(struct connection *connection, const Tensord__Batch *message,
                                struct batch_cursor *cursor, struct fault *fault) {
     struct request_batch *batch = &connection->request.batch;
-
     batch_cursor_init(cursor, message);
     if (!batch->begun) {
         if (request_sequence(connection, message->first_sequence, fault))
@@ -253,7 +242,6 @@ static void request_batch_back(struct batch_cursor *cursor, const struct batch_o
 /* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
 static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
     struct request_batch *batch = &connection->request.batch;
-
     batch->begun = true;
     batch->op = cursor->op;
     batch->input = cursor->input;
@@ -268,7 +256,6 @@ static int request_batch_put_off(struct connection *connection, const struct bat
 static void request_batch_share(struct connection *connection, const struct frame_header *header) {
     struct budget *budget = connection->service->budget;
     uint64_t began_ns = budget->until_ns - SERVICE_SHARE_NS, spent_ns;
-
     if (header->message_bytes < REQUEST_LARGE_BYTES)
         return;
     budget_look(budget);
@@ -289,7 +276,6 @@ static int request_batch(struct connection *connection, const struct frame_heade
     struct batch_cursor cursor;
     struct batch_op op;
     int more;
-
     (void)sink;
     if (request_batch_begin(connection, batch, &cursor, fault))
         return STATUS_PROTOCOL;
@@ -335,7 +321,6 @@ static int request_batch(struct connection *connection, const struct frame_heade
 static int request_fetch(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__Fetch *fetch = (const Tensord__Fetch *)message;
-
     (void)sink, (void)fault;
     return request_later(connection, pending_reply_fetch(connection, header->sequence, fetch->id, fetch->offset));
 }
@@ -344,7 +329,6 @@ static int request_wait(struct connection *connection, const struct frame_header
                         const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     uint64_t id = ((const Tensord__Wait *)message)->id;
     struct fault unknown;
-
     (void)sink, (void)fault;
     if (id != 0)
         return pending_reply_wait(connection, header->sequence, id);
@@ -370,7 +354,6 @@ static int request_copy_out(struct connection *connection, const struct frame_he
                             const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__CopyOut *copy = (const Tensord__CopyOut *)message;
     size_t length = strlen(copy->device);
-
     (void)header, (void)sink;
     if (request_ticket(&copy->ticket, fault))
         return STATUS_PROTOCOL;
@@ -393,7 +376,6 @@ static int request_copy_in(struct connection *connection, const struct frame_hea
         .label = copy->label[0] ? copy->label : NULL,
         .waitable = true,
     };
-
     (void)header, (void)sink;
     if (request_ticket(&copy->ticket, fault) || request_sequence(connection, copy->sequence, fault) ||
         request_label(copy->label, fault))
@@ -411,7 +393,6 @@ static int request_trace_start(struct connection *connection, const struct frame
                                const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__TraceStart *start = (const Tensord__TraceStart *)message;
     struct fault refused;
-
     (void)sink, (void)fault;
     if (trace_feed_start(connection, header->sequence, start->milliseconds, start->session, &refused) == STATUS_OK)
         return STATUS_OK;
@@ -463,7 +444,6 @@ bool request_counted(unsigned type) {
 static const struct request_row *request_row(const struct connection *connection, const struct frame_header *header,
                                              struct fault *fault) {
     const struct request_row *row = NULL;
-
     if (header->type < sizeof request_rows / sizeof request_rows[0] && request_rows[header->type].handle)
         row = &request_rows[header->type];
     if (!row)
@@ -489,27 +469,23 @@ static int request_once(struct connection *connection, const struct request_row 
     struct lease *lease = &connection->lease;
     const struct outcome *outcome = lease->granted ? outcome_find(&lease->outcomes, header->sequence) : NULL;
     char principal[PRINCIPAL_NAME_BYTES];
-    int status;
-
     if (outcome && !outcome->changed)
         return pending_reply_outcome(connection, outcome);
     if (outcome)
         snprintf(principal, sizeof principal, "%s", (const char *)outcome->frame);
     lease->once = lease->granted;
-    status = outcome ? pending_reply_saved(connection, header->sequence, principal)
-                     : row->handle(connection, header, message, sink, fault);
+    int error = outcome ? pending_reply_saved(connection, header->sequence, principal)
+                        : row->handle(connection, header, message, sink, fault);
     connection->lease.once = false;
-    return status;
+    return error;
 }
 
 /* Whether a message has a text: one that was sent is not the default, even where nothing is in it. */
 static bool request_has_text(const ProtobufCMessage *message) {
     const ProtobufCMessageDescriptor *descriptor = message->descriptor;
     const char *members = (const char *)message;
-
     for (unsigned i = 0; i < descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
-
         if (field->type != PROTOBUF_C_TYPE_STRING)
             continue;
         if (field->label == PROTOBUF_C_LABEL_REPEATED
@@ -528,7 +504,6 @@ static ProtobufCMessage *request_read(const struct connection *connection, const
     bool large = header->message_bytes / 2 > REQUEST_FIELDS_MAX;
     enum message_fields fields = MESSAGE_FIELDS_FINE;
     ProtobufCMessage *unpacked;
-
     if (large)
         fields = message_fields_look(descriptor, message, header->message_bytes, REQUEST_FIELDS_MAX);
     if (fields == MESSAGE_FIELDS_MANY) {
@@ -564,8 +539,6 @@ int request_handle(struct connection *connection, const struct frame_header *hea
     const struct request_row *row = request_row(connection, header, fault);
     const struct arena *arena = &connection->service->arena;
     ProtobufCMessage *unpacked = connection->request.message_at == arena->resets ? connection->request.message : NULL;
-    int status;
-
     if (!row)
         return (int)fault->code;
     /* A Publish that has been put off has copied its message: parsing it again each turn would cost more than the
@@ -577,13 +550,13 @@ int request_handle(struct connection *connection, const struct frame_header *hea
     connection->request.message = NULL;
     if (!unpacked)
         return (int)fault->code;
-    status = row->once ? request_once(connection, row, header, unpacked, sink, fault)
-                       : row->handle(connection, header, unpacked, sink, fault);
-    if (status == STATUS_AGAIN && connection->request.batch.begun) {
+    int error = row->once ? request_once(connection, row, header, unpacked, sink, fault)
+                          : row->handle(connection, header, unpacked, sink, fault);
+    if (error == STATUS_AGAIN && connection->request.batch.begun) {
         connection->request.message = unpacked;
         connection->request.message_at = arena->resets;
     }
-    if (status == STATUS_NO_HOST_MEMORY && fault && !fault->code)
+    if (error == STATUS_NO_HOST_MEMORY && fault && !fault->code)
         fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to reply to %s", frame_type_name(header->type));
-    return status;
+    return error;
 }

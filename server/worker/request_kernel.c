@@ -8,7 +8,6 @@
 
 static unsigned request_compiles(const struct connection *connection) {
     unsigned n = 0;
-
     for (const struct pending_reply *pending = connection->out.pending; pending; pending = pending->next)
         n += pending->kind == PENDING_COMPILE;
     return n;
@@ -17,7 +16,6 @@ static unsigned request_compiles(const struct connection *connection) {
 static int request_compile_check(const struct connection *connection, const Tensord__KernelCompile *compile,
                                  struct fault *fault) {
     size_t length = strlen(compile->name);
-
     if (!connection->peer.principal.user_kernels) /* the operator may change that while the session lives */
         return kernel_refuse(connection->peer.principal.name, fault);
     if (length == 0 || length > KERNEL_NAME_MAX)
@@ -35,7 +33,6 @@ int request_kernel_compile(struct connection *connection, const struct frame_hea
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__KernelCompile *compile = (const Tensord__KernelCompile *)message;
     struct fault refused;
-
     (void)sink, (void)fault;
     if (request_compile_check(connection, compile, &refused) == STATUS_OK)
         return pending_reply_compile(connection, header->sequence, compile->kernel, compile->source, compile->name);
@@ -46,7 +43,6 @@ int request_kernel_compile(struct connection *connection, const struct frame_hea
 int request_kernel_release(struct connection *connection, const struct frame_header *header,
                            const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     struct fault ignored; /* the connection's own is for what ends it */
-
     (void)header, (void)sink, (void)fault;
     session_kernel_release(connection->session, ((const Tensord__KernelRelease *)message)->kernel, &ignored);
     compile_release_unused(connection->service);
