@@ -107,7 +107,7 @@ struct plan bind_plan(const struct binding *binding, struct view *out, struct vi
     return plan;
 }
 
-static int bind_create(struct binding *binding) {
+int bind_create(struct binding *binding) {
     struct view out;
     view_init(&out, binding->output);
     struct plan plan = bind_plan(binding, &out, NULL, 0);
@@ -144,7 +144,7 @@ static int bind_elementwise_plain(struct binding *binding) {
     return plan_push(binding->stream, &plan, &binding->fault);
 }
 
-static int bind_elementwise(struct binding *binding) {
+int bind_elementwise(struct binding *binding) {
     if (elementwise_plain(binding))
         return bind_elementwise_plain(binding);
     struct view out, views[3];
@@ -168,7 +168,7 @@ static int bind_elementwise(struct binding *binding) {
 }
 
 /* OP_PARTS_COPIES: each input is copied into its slice of the output. */
-static int bind_copies(struct binding *binding) {
+int bind_join(struct binding *binding) {
     const struct op_request *request = binding->request;
     struct view out;
     view_init(&out, binding->output);
@@ -280,17 +280,9 @@ static int bind_taint(struct binding *binding, struct taint *taint) {
 
 /* ---- the whole ---- */
 
-typedef int bind_function(struct binding *binding);
-
-/* With a kernel, by its normal form; and made up of other operations. */
-static bind_function *const bind_families[] = {
-    [OP_FAMILY_CREATE] = bind_create,   [OP_FAMILY_ELEMENTWISE] = bind_elementwise, [OP_FAMILY_REDUCE] = bind_reduce,
-    [OP_FAMILY_SOFTMAX] = bind_softmax, [OP_FAMILY_MATMUL] = bind_matmul,           [OP_FAMILY_TAKE] = bind_take,
-    [OP_FAMILY_SORT] = bind_sort,
-};
-static bind_function *const bind_parts[] = {
-    [OP_PARTS_COPIES] = bind_copies,
-};
+/* By the normal form of its launches; join has none, whatever the backend. */
+#define BIND(FAMILY, name) [OP_FAMILY_##FAMILY] = bind_##name,
+static bind_function *const bind_families[] = {OP_KERNEL_FAMILIES(BIND)};
 
 static int bind_supported(struct binding *binding) {
     struct device *device = binding->order->device;
@@ -311,7 +303,6 @@ static int bind_supported(struct binding *binding) {
 }
 
 static int bind_compute(struct binding *binding) {
-    enum op_parts parts = binding->order->device->vtable->operations[binding->request->opcode]->parts;
     bool in_place = binding->request->consume && binding->info->family == OP_FAMILY_ELEMENTWISE &&
                     binding->request->opcode != OP_COPY && output_in_place(binding);
     int code = bind_wait(binding);
@@ -319,7 +310,7 @@ static int bind_compute(struct binding *binding) {
         code = in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
                         : outputs_allocate(binding);
     if (code == STATUS_OK && type_elements(&binding->output->type) > 0)
-        code = (parts ? bind_parts[parts] : bind_families[binding->info->family])(binding);
+        code = bind_families[binding->info->family](binding);
     outputs_done(binding);
     return code;
 }

@@ -51,12 +51,11 @@ struct plan bind_plan(const struct binding *binding, struct view *out, struct vi
 int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3], struct check *check,
                     struct fault *fault);
 
-/* One for each family; the output has its storage, and every operand has elements. */
-int bind_reduce(struct binding *binding);
-int bind_softmax(struct binding *binding);
-int bind_matmul(struct binding *binding);
-int bind_take(struct binding *binding);
-int bind_sort(struct binding *binding);
+/* bind_FAMILY, for each family; the output has its storage, and every operand has elements. */
+typedef int bind_function(struct binding *binding);
+#define BIND_FAMILY(FAMILY, name) bind_function bind_##name;
+OP_KERNEL_FAMILIES(BIND_FAMILY)
+#undef BIND_FAMILY
 
 /* OP_FAMILY_KERNEL: finds the kernel, and checks that it and the device take the launch. */
 int bind_kernel_find(struct binding *binding);

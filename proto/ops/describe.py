@@ -19,7 +19,20 @@ DTYPE_SETS = {
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
 }
-FAMILIES = ["free", "create", "view", "elementwise", "reduce", "softmax", "matmul", "join", "take", "sort", "kernel"]
+# How the engine binds an operation; each family has one normal form of launch (engine/device/launch.h).
+FAMILIES = {
+    "free": "releases its inputs, no output",
+    "create": "no inputs",
+    "view": "shares the input's storage",
+    "elementwise": "inputs broadcast to the output's shape",
+    "reduce": "axes are taken away",
+    "softmax": "lines along an axis",
+    "matmul": "products of matrices",
+    "join": "inputs beside each other",
+    "take": "reads positions out of an index tensor, checked on the device",
+    "sort": "elements of one axis in order, and their positions",
+    "kernel": "a client's own kernel",
+}
 DTYPE_RULES = {
     "none": "there is no result",
     "attribute": "the attribute `dtype`",

@@ -170,11 +170,18 @@ def print_others(operations):
     """Lists of what has a definition by its name in each part that deals with operations: the linker finds one that is missing."""
     others = [each for each in operations if not each.file.formulas]
     kernels = [each for each in others if each.family not in ("free", "view", "kernel")]
-    families = list(dict.fromkeys(each.family for each in operations if each.family not in ("free", "kernel")))
     print_macro("X(ID, name): operations that are not made of a formula.", "OP_OTHERS", [(each.id, each.name) for each in others])
     print_macro("X(ID, name): of these, the ones that a backend answers for by their number: free and views are the engine's own, and clients bring their kernels.",
                 "OP_KERNELS", [(each.id, each.name) for each in kernels])
-    print_macro("X(FAMILY, name): families whose results follow from their operations: all but free and clients' kernels.", "OP_FAMILIES", [(name.upper(), name) for name in families])
+    families = [(name.upper(), name) for name in describe.FAMILIES if name not in ("free", "kernel")]
+    print_macro("X(FAMILY, name): families whose results follow from their operations: all but free and clients' kernels.", "OP_FAMILIES", families)
+    print_macro("X(FAMILY, name): of these, the ones that are launched.", "OP_KERNEL_FAMILIES",
+                [each for each in families if each[1] != "view"])
+    print("/* How the engine binds an operation; each family has one normal form of launch (engine/device/launch.h). */")
+    print("enum op_family {\n    OP_FAMILY_NONE,")
+    for name, words in describe.FAMILIES.items():
+        print(f"    OP_FAMILY_{name.upper()}, /* {words} */")
+    print("};\n")
 
 
 def print_formulas(operations):

@@ -22,22 +22,6 @@ enum {
     OP_VARIES = -1, /* a count that the rule itself checks */
 };
 
-/* How the engine binds an operation; each family has one normal form of launch (engine/device/launch.h). */
-enum op_family {
-    OP_FAMILY_NONE,
-    OP_FAMILY_FREE,        /* releases its inputs, no output */
-    OP_FAMILY_CREATE,      /* no inputs */
-    OP_FAMILY_VIEW,        /* shares the input's storage */
-    OP_FAMILY_ELEMENTWISE, /* inputs broadcast to the output's shape */
-    OP_FAMILY_REDUCE,
-    OP_FAMILY_SOFTMAX,
-    OP_FAMILY_MATMUL,
-    OP_FAMILY_JOIN,   /* concat, stack */
-    OP_FAMILY_TAKE,   /* reads positions out of an index tensor, checked on the device */
-    OP_FAMILY_SORT,   /* elements of one axis in order, and their positions */
-    OP_FAMILY_KERNEL, /* a client's own kernel */
-};
-
 /* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has
  * the words. */
 enum op_dtype_rule {
