@@ -7,41 +7,11 @@
 
 /* ---- outputs ---- */
 
-static void output_layout(struct tensor *out) {
-    layout_contiguous(out->type.rank, out->type.shape, out->strides);
-    out->contiguous = true;
-    out->offset = 0;
-}
-
-int bind_allocate(struct binding *binding, struct tensor *out) {
-    output_layout(out);
-    int64_t bytes = type_bytes(&out->type);
-    if (bytes == 0)
-        return STATUS_OK;
-    int code =
-        ledger_storage(&binding->session->ledger, (uint64_t)bytes, binding->stream, &out->storage, &binding->fault);
-    if (code != STATUS_OK)
-        return code;
-    return plan_wait_memory(binding->stream, out->storage, &binding->fault);
-}
-
 static int outputs_allocate(struct binding *binding) {
     int code = STATUS_OK;
     for (unsigned i = 0; i < binding->outputs.n && code == STATUS_OK; i++)
         code = bind_allocate(binding, binding->outputs.tensors[i]);
     return code;
-}
-
-bool bind_lends(const struct binding *binding, unsigned i) {
-    const struct op_request *request = binding->request;
-    const struct tensor *in = binding->inputs[i];
-    return op_consumes(request->consume, request->consume_more, i) && in->storage && in->references == 1 &&
-           in->storage->references == 1 && in->contiguous && in->offset == 0;
-}
-
-void bind_take_memory(struct tensor *out, const struct tensor *in) {
-    output_layout(out);
-    out->storage = storage_ref(in->storage);
 }
 
 /* Elementwise results of the same shape and element size may be computed in place. */
@@ -66,46 +36,6 @@ static void outputs_done(struct binding *binding) {
 }
 
 /* ---- families ---- */
-
-int bind_wait(struct binding *binding) {
-    for (unsigned i = 0; i < binding->request->n_inputs; i++) {
-        int code = plan_wait_value(binding->stream, binding->inputs[i], &binding->fault);
-        if (code != STATUS_OK)
-            return code;
-    }
-    return STATUS_OK;
-}
-
-bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to) {
-    const struct device *device = binding->order->device;
-    const struct op_kernel *kernel = device->vtable->operations[binding->request->opcode];
-    return kernel->converts && kernel->converts(device, binding->request->opcode, from, to);
-}
-
-int bind_input(struct binding *binding, unsigned i, struct view *view) {
-    view_init(view, binding->inputs[i]);
-    enum dtype dtype = op_operand_dtype(binding->request->opcode, binding->types, i, &binding->output->type);
-    if (view->dtype == dtype || binding->request->opcode == OP_CAST)
-        return STATUS_OK;
-    if (bind_converts(binding, view->dtype, dtype)) {
-        view->as = dtype;
-        return STATUS_OK;
-    }
-    return view_cast(&binding->session->ledger, binding->stream, view, dtype, &binding->fault);
-}
-
-void bind_finish_views(struct view *views, unsigned count) {
-    for (unsigned i = 0; i < count; i++)
-        view_finish(&views[i]);
-}
-
-struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs) {
-    struct plan plan = {
-        .opcode = binding->request->opcode, .ledger = &binding->session->ledger, .n_inputs = n_inputs, .out = out};
-    for (unsigned i = 0; i < n_inputs; i++)
-        plan.inputs[i] = &views[i];
-    return plan;
-}
 
 int bind_create(struct binding *binding) {
     struct view out;
@@ -233,8 +163,10 @@ static bool inputs_tainted(const struct binding *binding) {
     return false;
 }
 
-int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3], struct check *check,
-                    struct fault *fault) {
+/* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be
+ * NULL), of which it takes over one reference on success. */
+static int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3],
+                           struct check *check, struct fault *fault) {
     struct record *record = stream_push(stream, RECORD_TAINT, sizeof *record, 20);
     if (!record)
         return plan_no_memory(fault);

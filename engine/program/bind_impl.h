@@ -31,8 +31,18 @@ static inline const char *binding_name(const struct binding *binding) {
 /* STATUS_OK with each output's storage, layout and point set; or a code with `binding->fault`, and nothing of it will run. */
 int bind_operation(struct binding *binding);
 
+/* ---- what every family needs; short ones here, for they are on the way of every operation (bind_operand.c) ---- */
+
 /* The stream waits for the inputs' values. */
-int bind_wait(struct binding *binding);
+static inline int bind_wait(struct binding *binding) {
+    for (unsigned i = 0; i < binding->request->n_inputs; i++) {
+        int code = plan_wait_value(binding->stream, binding->inputs[i], &binding->fault);
+        if (code != STATUS_OK)
+            return code;
+    }
+    return STATUS_OK;
+}
+
 /* Memory of its own for an output, whose type is set. */
 int bind_allocate(struct binding *binding, struct tensor *out);
 /* Whether the operation releases input i and nobody else has its memory, so that an output of as many bytes may take it. */
@@ -43,13 +53,19 @@ void bind_take_memory(struct tensor *out, const struct tensor *in);
 bool bind_converts(const struct binding *binding, enum dtype from, enum dtype to);
 /* A view of input i that the kernel takes: in the dtype that it wants, or in one that it converts. */
 int bind_input(struct binding *binding, unsigned i, struct view *view);
-void bind_finish_views(struct view *views, unsigned count);
-struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views, unsigned n_inputs);
+static inline void bind_finish_views(struct view *views, unsigned count) {
+    for (unsigned i = 0; i < count; i++)
+        view_finish(&views[i]);
+}
 
-/* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be
- * NULL), of which it takes over one reference on success. */
-int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3], struct check *check,
-                    struct fault *fault);
+static inline struct plan bind_plan(const struct binding *binding, struct view *out, struct view *views,
+                                    unsigned n_inputs) {
+    struct plan plan = {
+        .opcode = binding->request->opcode, .ledger = &binding->session->ledger, .n_inputs = n_inputs, .out = out};
+    for (unsigned i = 0; i < n_inputs; i++)
+        plan.inputs[i] = &views[i];
+    return plan;
+}
 
 /* bind_FAMILY, for each family; the output has its storage, and every operand has elements. */
 typedef int bind_function(struct binding *binding);
