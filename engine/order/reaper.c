@@ -96,8 +96,8 @@ static bool reaper_walk(struct order *order, struct stream *stream, uint64_t num
         if (record->kind == RECORD_WAIT && !point_reached(record->wait.stream, record->wait.number) &&
             !atomic_load(&order->broken))
             return false;
-        if (record->kind == RECORD_TAINT)
-            taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
+        if (record->kind == RECORD_POISON)
+            poison_settle(record->poison.result, record->poison.inputs, record->poison.check);
         if (atomic_load_explicit(&stream->trace.any, memory_order_relaxed))
             trace_reaped(&order->trace, &stream->trace, stream->reaped + 1, atomic_load(&order->broken));
         stream_count(stream, record,

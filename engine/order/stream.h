@@ -17,7 +17,7 @@
 
 #include "engine/device/device_kernels.h"
 #include "engine/device/launch.h"
-#include "engine/order/taint.h"
+#include "engine/order/poison.h"
 #include "engine/watch/trace_impl.h"
 
 struct order;
@@ -29,7 +29,7 @@ enum record_kind {
     RECORD_LAUNCH,  /* a struct launch follows */
     RECORD_KERNEL,  /* a struct kernel_launch follows */
     RECORD_WAIT,    /* go on when another stream has reached a point */
-    RECORD_TAINT,   /* settle a taint (engine/order/taint.h) */
+    RECORD_POISON,  /* settle a poison (engine/order/poison.h) */
     RECORD_CHUNK,   /* the queue goes on in the next chunk */
     RECORD_NOTHING, /* was a launch, and has been taken back */
 };
@@ -50,10 +50,10 @@ struct record {
             uint64_t number;
         } wait;
         struct {
-            struct taint *result;
-            struct taint *inputs[3];
+            struct poison *result;
+            struct poison *inputs[3];
             struct check *check;
-        } taint;
+        } poison;
     };
 };
 
@@ -252,7 +252,7 @@ struct stream_position {
 };
 struct stream_position stream_position(const struct stream *stream);
 /* Launches enqueued since then will not run. None of them may have been published, nor ended an operation. Their numbers stay, as do
- * waits, which others may rely on, and taints, which settle what they refer to. */
+ * waits, which others may rely on, and records of poison, which settle what they refer to. */
 void stream_take_back(struct stream *stream, const struct stream_position *position);
 /* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);

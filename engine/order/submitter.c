@@ -257,9 +257,9 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
         return true;
     case RECORD_WAIT:
         return submitter_wait(order, stream, record);
-    case RECORD_TAINT:
+    case RECORD_POISON:
         if (!order->device->vtable->async) /* else the reaper does */
-            taint_settle(record->taint.result, record->taint.inputs, record->taint.check);
+            poison_settle(record->poison.result, record->poison.inputs, record->poison.check);
         return true;
     case RECORD_CHUNK:
     case RECORD_NOTHING:

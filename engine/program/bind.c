@@ -136,8 +136,8 @@ static bool bind_view_shared(struct binding *binding) {
     out->contiguous = layout_is_contiguous(out->type.rank, out->type.shape, out->strides);
     out->ready = in->ready;
     out->ready_number = in->ready_number;
-    if (in->taint)
-        tensor_taint(binding->session, out, taint_ref(in->taint));
+    if (in->poison)
+        tensor_poison(binding->session, out, poison_ref(in->poison));
     if (in->storage && type_elements(&out->type) > 0)
         out->storage = storage_ref(in->storage);
     return true;
@@ -154,58 +154,58 @@ static int bind_view_copied(struct binding *binding) {
     return code;
 }
 
-/* ---- taints ---- */
+/* ---- poisons ---- */
 
-static bool inputs_tainted(const struct binding *binding) {
+static bool inputs_poisoned(const struct binding *binding) {
     for (unsigned i = 0; i < binding->request->n_inputs; i++)
-        if (binding->inputs[i]->taint)
+        if (binding->inputs[i]->poison)
             return true;
     return false;
 }
 
 /* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be
  * NULL), of which it takes over one reference on success. */
-static int bind_push_taint(struct stream *stream, struct taint *result, struct taint *const inputs[3],
-                           struct check *check, struct fault *fault) {
-    struct record *record = stream_push(stream, RECORD_TAINT, sizeof *record, 20);
+static int bind_push_poison(struct stream *stream, struct poison *result, struct poison *const inputs[3],
+                            struct check *check, struct fault *fault) {
+    struct record *record = stream_push(stream, RECORD_POISON, sizeof *record, 20);
     if (!record)
         return plan_no_memory(fault);
-    record->taint.result = taint_ref(result);
+    record->poison.result = poison_ref(result);
     for (int i = 0; i < 3; i++)
-        record->taint.inputs[i] = inputs[i] ? taint_ref(inputs[i]) : NULL;
-    record->taint.check = check;
+        record->poison.inputs[i] = inputs[i] ? poison_ref(inputs[i]) : NULL;
+    record->poison.check = check;
     return STATUS_OK;
 }
 
-/* The outputs' taint, made in advance, is settled behind its launch. More than three tainted inputs (concat) settle in
+/* The outputs' poison, made in advance, is settled behind its launch. More than three poisoned inputs (concat) settle in
  * several steps. Where a step cannot be enqueued the check is still the caller's. */
-static int bind_taint(struct binding *binding, struct taint *taint) {
-    struct taint *inputs[3] = {NULL, NULL, NULL};
+static int bind_poison(struct binding *binding, struct poison *poison) {
+    struct poison *inputs[3] = {NULL, NULL, NULL};
     unsigned n = 0;
     int code = STATUS_OK;
     for (unsigned i = 1; i < binding->outputs.n; i++)
-        tensor_taint(binding->session, binding->outputs.tensors[i], taint_ref(taint));
-    tensor_taint(binding->session, binding->output, taint);
+        tensor_poison(binding->session, binding->outputs.tensors[i], poison_ref(poison));
+    tensor_poison(binding->session, binding->output, poison);
     for (unsigned i = 0; i < binding->request->n_inputs && code == STATUS_OK; i++) {
-        if (!binding->inputs[i]->taint)
+        if (!binding->inputs[i]->poison)
             continue;
-        if (n == 3) { /* the taint stands for those so far, as its own input of the next step */
-            struct taint *step = taint_create();
-            code = step ? bind_push_taint(binding->stream, step, inputs, NULL, &binding->fault)
+        if (n == 3) { /* the poison stands for those so far, as its own input of the next step */
+            struct poison *step = poison_create();
+            code = step ? bind_push_poison(binding->stream, step, inputs, NULL, &binding->fault)
                         : plan_no_memory(&binding->fault);
-            taint_unref(binding->step);
+            poison_unref(binding->step);
             binding->step = step;
             inputs[0] = step;
             inputs[1] = inputs[2] = NULL;
             n = 1;
         }
-        inputs[n++] = binding->inputs[i]->taint;
+        inputs[n++] = binding->inputs[i]->poison;
     }
     if (code == STATUS_OK)
-        code = bind_push_taint(binding->stream, taint, inputs, binding->check, &binding->fault);
+        code = bind_push_poison(binding->stream, poison, inputs, binding->check, &binding->fault);
     if (code == STATUS_OK)
         binding->check = NULL;
-    taint_unref(binding->step);
+    poison_unref(binding->step);
     outputs_done(binding);
     return code;
 }
@@ -267,10 +267,10 @@ static bool bind_is_long(const struct binding *binding) {
     return request->opcode != OP_FREE && elements >= long_elements;
 }
 
-/* What a tainted result needs, before anything is enqueued for it. */
-static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
+/* What a poisoned result needs, before anything is enqueued for it. */
+static int bind_poison_prepare(struct binding *binding, struct poison **poison) {
     const struct op_request *request = binding->request;
-    *taint = NULL;
+    *poison = NULL;
     bool take = binding->info->family == OP_FAMILY_TAKE, launch = binding->info->family == OP_FAMILY_KERNEL,
          is_long = bind_is_long(binding);
     if (take || launch || is_long) {
@@ -283,10 +283,10 @@ static int bind_taint_prepare(struct binding *binding, struct taint **taint) {
     }
     if (is_long)
         binding->stream->report = binding->check->report;
-    if (!binding->check && !inputs_tainted(binding))
+    if (!binding->check && !inputs_poisoned(binding))
         return STATUS_OK;
-    *taint = taint_create();
-    return *taint ? STATUS_OK : plan_no_memory(&binding->fault);
+    *poison = poison_create();
+    return *poison ? STATUS_OK : plan_no_memory(&binding->fault);
 }
 
 int bind_operation(struct binding *binding) {
@@ -298,20 +298,20 @@ int bind_operation(struct binding *binding) {
         return code;
     if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
         return STATUS_OK;
-    struct taint *taint = NULL;
+    struct poison *poison = NULL;
     if (binding->info->family == OP_FAMILY_KERNEL)
         code = bind_kernel_find(binding);
     if (code == STATUS_OK)
-        code = bind_taint_prepare(binding, &taint);
+        code = bind_poison_prepare(binding, &poison);
     if (code == STATUS_OK)
         code = binding->info->family == OP_FAMILY_VIEW     ? bind_view_copied(binding)
                : binding->info->family == OP_FAMILY_KERNEL ? bind_kernel(binding)
                                                            : bind_compute(binding);
     binding->stream->report = NULL;
-    if (taint && code == STATUS_OK)
-        code = bind_taint(binding, taint);
+    if (poison && code == STATUS_OK)
+        code = bind_poison(binding, poison);
     else
-        taint_unref(taint);
+        poison_unref(poison);
     if (code != STATUS_OK) /* copies and conversions of inputs, made before memory for the rest was refused */
         stream_take_back(binding->stream, &before);
     if (binding->check) /* it has not become a record's: no launch is left that reports to it */

@@ -21,7 +21,7 @@ struct binding {
     struct outputs outputs; /* all bound; types set, storage and the rest to be set */
     struct tensor *output;  /* the first one */
     struct check *check;    /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
-    struct taint *step;     /* while the taints of many inputs are settled */
+    struct poison *step;    /* while the poisons of many inputs are settled */
     struct fault fault;
 };
 /* What failures call the operation. */

@@ -25,7 +25,7 @@ static int submit_lookup(struct binding *binding, struct cause *cause) {
 /* The first cause among the inputs, if they do not all have a value so far. */
 static bool submit_cause(struct binding *binding, struct cause *cause) {
     for (unsigned i = 0; i < binding->request->n_inputs; i++)
-        if ((binding->inputs[i]->taint || binding->inputs[i]->failure) &&
+        if ((binding->inputs[i]->poison || binding->inputs[i]->failure) &&
             tensor_settle(binding->session, binding->inputs[i])) {
             *cause = tensor_cause(binding->inputs[i]);
             return true;

@@ -86,7 +86,7 @@ int session_hold(struct session *session, uint64_t id, struct hold *hold) {
         hold_refuse(hold, session_failure(session, &fault, "publish", NULL, 0));
         return STATUS_OK;
     }
-    wait_at(session, source.stream, source.number, tensor->taint, &hold->wait);
+    wait_at(session, source.stream, source.number, tensor->poison, &hold->wait);
     return STATUS_OK;
 }
 

@@ -58,7 +58,7 @@ struct upload {
     bool own;               /* which is its own, */
     uint64_t copied;        /* and the point at which all that have come are copied */
     struct stream *outside; /* waitable: reached when the bytes are there, */
-    struct taint *taint;    /* and settled just before */
+    struct poison *poison;  /* and settled just before */
     struct staging_wait wait;
     struct fault fault; /* why a chunk could not be taken */
     uint64_t sequence;

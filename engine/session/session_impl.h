@@ -126,8 +126,8 @@ void tensor_unref(struct session *session, struct tensor *tensor);
 /* Gives up the tensor's value for a cause (takes over one reference). */
 void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause);
 /* What it may turn out to be; takes over one reference, which is charged to the session. NULL: takes it off. */
-void tensor_taint(struct session *session, struct tensor *tensor, struct taint *taint);
-/* Folds in what its taint has become by now. True: it has failed. */
+void tensor_poison(struct session *session, struct tensor *tensor, struct poison *poison);
+/* Folds in what its poison has become by now. True: it has failed. */
 bool tensor_settle(struct session *session, struct tensor *tensor);
 static inline struct cause tensor_cause(const struct tensor *tensor) {
     return (struct cause){tensor->failure, tensor->sequence};

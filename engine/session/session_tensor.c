@@ -9,7 +9,7 @@
 #include "engine/session/session_impl.h"
 
 /* A tensor's part of what it may turn out to be: as if it had a check of its own. */
-enum { HOST_TAINT = sizeof(struct taint) + sizeof(struct check) + sizeof(struct report) };
+enum { HOST_POISON = sizeof(struct poison) + sizeof(struct check) + sizeof(struct report) };
 
 struct tensor *session_tensor(struct session *session, uint64_t id) {
     return tensor_table_find(&session->tensors, id);
@@ -103,7 +103,7 @@ static void tensor_init(struct tensor *tensor, uint64_t id) {
     tensor->storage = NULL;
     tensor->failure = NULL;
     tensor->sequence = 0;
-    tensor->taint = NULL;
+    tensor->poison = NULL;
     tensor->ready = NULL;
     tensor->ready_number = 0;
     tensor->references = 1;
@@ -129,14 +129,14 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
     return STATUS_OK;
 }
 
-void tensor_taint(struct session *session, struct tensor *tensor, struct taint *taint) {
-    if (tensor->taint) {
-        host_give(session, HOST_TAINT);
-        taint_unref(tensor->taint);
+void tensor_poison(struct session *session, struct tensor *tensor, struct poison *poison) {
+    if (tensor->poison) {
+        host_give(session, HOST_POISON);
+        poison_unref(tensor->poison);
     }
-    if (taint)
-        host_note(session, HOST_TAINT);
-    tensor->taint = taint;
+    if (poison)
+        host_note(session, HOST_POISON);
+    tensor->poison = poison;
 }
 
 void tensor_unref(struct session *session, struct tensor *tensor) {
@@ -145,8 +145,8 @@ void tensor_unref(struct session *session, struct tensor *tensor) {
     storage_unref(tensor->storage);
     if (tensor->failure)
         failure_unref(tensor->failure);
-    if (tensor->taint)
-        tensor_taint(session, tensor, NULL);
+    if (tensor->poison)
+        tensor_poison(session, tensor, NULL);
     slab_give(&session->sessions->tensors, tensor);
 }
 
@@ -205,7 +205,7 @@ void tensor_fail(struct session *session, struct tensor *tensor, struct cause ca
     tensor->sequence = cause.sequence;
     storage_unref(tensor->storage);
     tensor->storage = NULL;
-    tensor_taint(session, tensor, NULL);
+    tensor_poison(session, tensor, NULL);
 }
 
 void session_label(struct session *session, const char *label) {
@@ -292,16 +292,16 @@ static struct cause session_check_cause(struct session *session, struct check *c
 }
 
 bool tensor_settle(struct session *session, struct tensor *tensor) {
-    if (!tensor->taint || tensor->failure)
+    if (!tensor->poison || tensor->failure)
         return tensor->failure;
-    switch (taint_state(tensor->taint)) {
-    case TAINT_OPEN:
+    switch (poison_state(tensor->poison)) {
+    case POISON_OPEN:
         break;
-    case TAINT_CLEAR:
-        tensor_taint(session, tensor, NULL);
+    case POISON_CLEAR:
+        tensor_poison(session, tensor, NULL);
         break;
-    case TAINT_FAILED:
-        tensor_fail(session, tensor, session_check_cause(session, tensor->taint->cause));
+    case POISON_FAILED:
+        tensor_fail(session, tensor, session_check_cause(session, tensor->poison->cause));
         break;
     }
     return tensor->failure;

@@ -64,13 +64,13 @@ static int upload_memory(struct upload *upload, const struct upload_request *req
 
 static int upload_waitable(struct upload *upload, struct fault *fault) {
     upload->outside = outside_take(upload->session->order);
-    upload->taint = taint_create();
-    if (!upload->outside || !upload->taint)
+    upload->poison = poison_create();
+    if (!upload->outside || !upload->poison)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for an upload");
     upload->outside->enqueued++;
     upload->tensor->ready = upload->outside;
     upload->tensor->ready_number = upload->outside->enqueued;
-    tensor_taint(upload->session, upload->tensor, taint_ref(upload->taint));
+    tensor_poison(upload->session, upload->tensor, poison_ref(upload->poison));
     return STATUS_OK;
 }
 
@@ -102,7 +102,7 @@ static void upload_dispose(struct upload *upload) {
     staging_cancel(&upload->wait);
     staging_give(&upload->session->ledger, upload_way(upload), upload->chunk);
     storage_unref(upload->storage);
-    taint_unref(upload->taint);
+    poison_unref(upload->poison);
     if (upload->outside)
         outside_give(upload->outside);
     if (upload->own && upload->stream)
@@ -220,9 +220,9 @@ void upload_chunk_done(struct upload *upload) {
 
 /* ---- ends ---- */
 
-/* Settles the taint that users of a waitable upload carry, and lets them run. */
-static void outside_settle(struct stream *outside, struct taint *taint, const struct failure *cause) {
-    struct taint *const none[3] = {NULL, NULL, NULL};
+/* Settles the poison of a waitable upload, which its users have as well, and lets them run. */
+static void outside_settle(struct stream *outside, struct poison *poison, const struct failure *cause) {
+    struct poison *const none[3] = {NULL, NULL, NULL};
     struct check *check = NULL;
     if (cause) {
         struct fault fault = {.code = cause->code};
@@ -231,7 +231,7 @@ static void outside_settle(struct stream *outside, struct taint *taint, const st
     }
     if (check)
         check->counted = true; /* with the upload */
-    taint_settle(taint_ref(taint), none, check);
+    poison_settle(poison_ref(poison), none, check);
     outside_reached(outside);
 }
 
@@ -252,15 +252,15 @@ void upload_cancel_streams(struct session *session) {
 void upload_abandon(struct upload *upload) {
     const struct failure cause = {.code = STATUS_CANCELLED, .message = "the session ended"};
     if (upload->outside)
-        outside_settle(upload->outside, upload->taint, &cause);
+        outside_settle(upload->outside, upload->poison, &cause);
     upload_end(upload);
 }
 
 static void landing_end(struct landing *landing, const struct failure *cause) {
-    outside_settle(landing->outside, landing->taint, cause);
+    outside_settle(landing->outside, landing->poison, cause);
     outside_give(landing->outside);
     stream_give(landing->stream);
-    taint_unref(landing->taint);
+    poison_unref(landing->poison);
     *landing->previous = landing->next;
     if (landing->next)
         landing->next->previous = landing->previous;
@@ -286,7 +286,7 @@ static int upload_land(struct upload *upload, struct fault *fault) {
     *landing = (struct landing){.session = session,
                                 .stream = upload->stream,
                                 .outside = upload->outside,
-                                .taint = upload->taint,
+                                .poison = upload->poison,
                                 .next = session->landings,
                                 .previous = &session->landings};
     waiter_begin(&landing->waiter, upload->stream, upload->copied, landing_reached);
@@ -295,7 +295,7 @@ static int upload_land(struct upload *upload, struct fault *fault) {
     session->landings = landing;
     upload->stream = NULL;
     upload->outside = NULL;
-    upload->taint = NULL;
+    upload->poison = NULL;
     return STATUS_OK;
 }
 
@@ -326,7 +326,7 @@ void upload_finish(struct upload *upload, const struct failure *cause) {
     upload->tensor->uploading = false;
     if (upload->outside) {
         struct failure *failure = cause ? failure_numbered(begun.failure, begun.sequence) : NULL;
-        outside_settle(upload->outside, upload->taint, failure);
+        outside_settle(upload->outside, upload->poison, failure);
         failure_unref(failure);
     }
     if (cause)

@@ -55,7 +55,7 @@ static void pending_destroy(struct pending *pending) {
     *pending->previous = pending->next;
     if (pending->next)
         pending->next->previous = pending->previous;
-    taint_unref(pending->taint);
+    poison_unref(pending->poison);
     host_give(pending->session, pending_bytes(pending->n_points));
     free(pending);
 }
@@ -122,8 +122,8 @@ static struct failure *pending_failure(struct pending *pending) {
     struct fault fault;
     if (order_fault(pending->session->order, &fault) != STATUS_OK)
         return failure_create(&fault, "", NULL, 0);
-    if (pending->taint && taint_state(pending->taint) == TAINT_FAILED)
-        return session_check_failure(pending->session, pending->taint->cause);
+    if (pending->poison && poison_state(pending->poison) == POISON_FAILED)
+        return session_check_failure(pending->session, pending->poison->cause);
     return NULL;
 }
 
@@ -237,14 +237,14 @@ static int fetch_stage(struct session *session, struct fetch *fetch, struct arri
 
 /* Answers when the point has been reached; one of the three is what to answer. */
 static struct pending *pending_at(struct session *session, const struct arrival_point *point, struct fetch *fetch,
-                                  struct fetch_part *part, struct taint *taint, struct fault *fault) {
+                                  struct fetch_part *part, struct poison *poison, struct fault *fault) {
     struct pending *pending = pending_create(session, 1, fault);
     if (!pending)
         return NULL;
     pending_add(pending, 0, point->stream, point->number);
     pending->fetch = fetch;
     pending->part = part;
-    pending->taint = taint ? taint_ref(taint) : NULL;
+    pending->poison = poison ? poison_ref(poison) : NULL;
     return pending;
 }
 
@@ -272,7 +272,7 @@ int session_fetch(struct session *session, uint64_t id, struct fetch *fetch) {
         fetch_answer(fetch, failed ? failure_numbered(tensor->failure, tensor->sequence) : NULL);
         return STATUS_OK;
     }
-    struct pending *pending = pending_at(session, &point, fetch, NULL, tensor->taint, &fault);
+    struct pending *pending = pending_at(session, &point, fetch, NULL, tensor->poison, &fault);
     if (!pending) {
         fetch_answer(fetch, session_failure(session, &fault, "fetch", NULL, 0));
         return STATUS_OK;
@@ -381,7 +381,8 @@ static void wait_all(struct session *session, struct wait *wait) {
     wait_on(session, wait, pending, &fault);
 }
 
-void wait_at(struct session *session, struct stream *stream, uint64_t number, struct taint *taint, struct wait *wait) {
+void wait_at(struct session *session, struct stream *stream, uint64_t number, struct poison *poison,
+             struct wait *wait) {
     wait->session = session;
     wait->pending = NULL;
     struct fault fault;
@@ -389,7 +390,7 @@ void wait_at(struct session *session, struct stream *stream, uint64_t number, st
     if (pending && stream)
         pending_add(pending, 0, stream, number);
     if (pending)
-        pending->taint = taint ? taint_ref(taint) : NULL;
+        pending->poison = poison ? poison_ref(poison) : NULL;
     wait_on(session, wait, pending, &fault);
 }
 
@@ -406,7 +407,7 @@ void session_wait(struct session *session, uint64_t id, struct wait *wait) {
         wait_answer(wait, failure);
         return;
     }
-    wait_at(session, tensor->ready, tensor->ready_number, tensor->taint, wait);
+    wait_at(session, tensor->ready, tensor->ready_number, tensor->poison, wait);
 }
 
 void wait_cancel(struct wait *wait) {

@@ -15,8 +15,8 @@ struct pending {
     struct fetch *fetch; /* exactly one of the three is set */
     struct fetch_part *part;
     struct wait *wait;
-    struct taint *taint; /* what the tensor may turn out to be */
-    unsigned left;       /* points not yet reached */
+    struct poison *poison; /* what the tensor may turn out to be */
+    unsigned left;         /* points not yet reached */
     struct pending *next, **previous;
     unsigned n_points;
     struct pending_point points[];
@@ -41,14 +41,14 @@ struct landing {
     struct session *session;
     struct stream *stream; /* the upload's own */
     struct stream *outside;
-    struct taint *taint;
+    struct poison *poison;
     struct landing *next, **previous;
 };
 
 /* Why nobody can ask for this tensor's value, counted as a failure of `operation`; NULL: it is there or will be. */
 struct failure *waiting_refusal(struct session *session, const char *operation, uint64_t id, struct tensor **tensor);
 /* As session_wait(), for a point (a NULL stream: it has been reached) and what a value may turn out to be by then. */
-void wait_at(struct session *session, struct stream *stream, uint64_t number, struct taint *taint, struct wait *wait);
+void wait_at(struct session *session, struct stream *stream, uint64_t number, struct poison *poison, struct wait *wait);
 
 /* The session goes away: pending fetches and waits are forgotten without a call. */
 void pending_drop_all(struct session *session);

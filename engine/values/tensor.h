@@ -15,7 +15,7 @@ struct tensor {
     struct storage *storage; /* NULL: empty, or failed */
     struct failure *failure; /* not NULL: it has no value, and why; many tensors share one, which have failed alike, */
     uint64_t sequence;       /* and this is the number of the operation that did */
-    struct taint *taint;     /* not NULL: it may turn out to have failed */
+    struct poison *poison;   /* not NULL: it may turn out to have failed */
     struct stream *ready;    /* the point at which it has been computed; NULL: from the start */
     uint64_t ready_number;
     unsigned references; /* the id table's, and an upload's */

@@ -131,7 +131,7 @@ Test(engine_hazards, a_view_is_fetched_after_its_stream_went_through_a_session_t
     cr_assert_eq(wait_for(3), STATUS_OK);
     close_stream(5);
     cr_assert_eq(session_create(engine_sessions(engine), &limits, &other, &fault), STATUS_OK); /* takes the stream, */
-    session_destroy(other);                                                   /* and cancels it */
+    session_destroy(other);                                                                    /* and cancels it */
     unsigned before = atomic_load(&device.launches);
     ask_fetch(&answer, 3);
     cr_assert(settle(&answer.times));
@@ -147,9 +147,9 @@ Test(engine_hazards, a_staged_upload_is_copied_after_its_stream_was_closed_and_g
     struct upload upload;
     open_engine(16 << 20);
     open_stream(5);
-    park(1);                                                   /* 8 MiB */
-    cr_assert_eq(full(session, 2, 2 << 20, 0), STATUS_OK);     /* the other 8 MiB, */
-    cr_assert_eq(release(2), STATUS_OK);                       /* free and busy */
+    park(1);                                               /* 8 MiB */
+    cr_assert_eq(full(session, 2, 2 << 20, 0), STATUS_OK); /* the other 8 MiB, */
+    cr_assert_eq(release(2), STATUS_OK);                   /* free and busy */
     cr_assert_eq(upload_to(3, 1024, 2048, 5, false, &upload), STATUS_OK);
     cr_assert(upload.staged);
     close_stream(5);
@@ -163,7 +163,7 @@ Test(engine_hazards, a_staged_upload_is_copied_after_its_stream_was_closed_and_g
     close_engine();
 }
 
-/* ---- taints ---- */
+/* ---- poisons ---- */
 
 static int out_of_range_hook(struct null_device *null, const struct launch *launch) {
     gate_hook(null, launch);
@@ -176,7 +176,7 @@ static int out_of_range_hook(struct null_device *null, const struct launch *laun
 }
 
 /* Tensor 10: taken by indices that are out of range, behind a parked operation on stream 0. */
-static void parked_taint(void) {
+static void parked_poison(void) {
     device.hook = out_of_range_hook;
     park(1);
     cr_assert_eq(full(session, 2, 10, 0), STATUS_OK);
@@ -188,7 +188,7 @@ Test(engine_hazards, a_view_on_another_stream_keeps_the_cause) {
     struct answer answer;
     open_engine(1 << 30);
     open_stream(5);
-    parked_taint();
+    parked_poison();
     cr_assert_eq(apply(OP_RESHAPE, 11, 1, (const uint64_t[]){10}, 2, (const int64_t[]){3, 4}, 0, 5), STATUS_OK);
     cr_assert_eq(binary(12, 11, 11, 0, 5), STATUS_OK);
     ask_wait(&answer, 11);
@@ -242,7 +242,7 @@ Test(engine_hazards, a_view_on_another_stream_is_not_ready_before_its_value) {
     close_engine();
 }
 
-Test(engine_hazards, a_concat_of_many_tainted_inputs_has_the_cause) {
+Test(engine_hazards, a_concat_of_many_poisoned_inputs_has_the_cause) {
     for (unsigned n = 1; n <= 12; n++)
         for (unsigned bad = 0; bad < n; bad++) {
             uint64_t inputs[16];
@@ -300,7 +300,8 @@ Test(engine_hazards, a_small_tensor_does_not_take_a_whole_large_block_that_is_on
     cr_assert_eq(release(2), STATUS_OK);
     uint64_t before = session->ledger.payer.bytes;
     cr_assert_eq(full_of(session, DTYPE_U8, 3, 64, 0), STATUS_OK);
-    cr_expect_leq(session->ledger.payer.bytes - before, 4096, "64 bytes cost %llu", (unsigned long long)(session->ledger.payer.bytes - before));
+    cr_expect_leq(session->ledger.payer.bytes - before, 4096, "64 bytes cost %llu",
+                  (unsigned long long)(session->ledger.payer.bytes - before));
     cr_expect_eq(full_of(session, DTYPE_U8, 4, 64, 0), STATUS_OK, "the second 64 bytes do not fit any more");
     unpark();
     cr_assert_eq(wait_for(0), STATUS_OK);
@@ -319,7 +320,8 @@ Test(engine_hazards, live_bytes_never_exceed_the_sessions_limit) {
             release(live[slot]);
         live[slot] = ++id;
         full_of(session, DTYPE_U8, id, 1 + (random >> 5) % 100000, 0);
-        cr_assert_leq(session->ledger.payer.bytes, small.bytes, "step %d: %llu", i, (unsigned long long)session->ledger.payer.bytes);
+        cr_assert_leq(session->ledger.payer.bytes, small.bytes, "step %d: %llu", i,
+                      (unsigned long long)session->ledger.payer.bytes);
         cr_assert_leq(session->ledger.payer.peak, small.bytes);
         if (i % 64 == 0)
             engine_kick(engine);
@@ -393,8 +395,11 @@ Test(engine_hazards, an_empty_tensor_of_hostile_strides_is_reduced) {
     open_engine(64 << 20);
     int64_t ints[5] = {DTYPE_BOOL, 0, 3, 0, big};
     double value = 0;
-    cr_assert_eq(submit_in(session, (struct op_request){.opcode = OP_FULL, .n_ints = 5, .ints = ints, .n_floats = 1,
-                                                        .floats = &value, .output = 1}), STATUS_OK);
+    cr_assert_eq(
+        submit_in(session,
+                  (struct op_request){
+                      .opcode = OP_FULL, .n_ints = 5, .ints = ints, .n_floats = 1, .floats = &value, .output = 1}),
+        STATUS_OK);
     const int64_t every_second[9] = {none, none, 2, none, none, 1, none, none, 1};
     cr_assert_eq(apply(OP_SLICE, 2, 1, (const uint64_t[]){1}, 9, every_second, 0, 0), STATUS_OK, "%s",
                  session->last_failure);

@@ -18,7 +18,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 static struct {
     pthread_t owner;
     bool on;
-    size_t least; /* smaller mallocs are granted */
+    size_t least;                /* smaller mallocs are granted */
     unsigned calls, first, last; /* calls first … last are refused, counted from 1 */
 } refuse;
 
@@ -61,7 +61,7 @@ static void job(void) {
     static struct upload uploads[3]; /* outlive the job: the session zeroes them when it goes */
     struct answer answers[8];
     unsigned asked = 0;
-    uint64_t id = 10, tainted[8];
+    uint64_t id = 10, poisoned[8];
     session_stream_open(session, 1, 1, &fault);
     session_stream_open(session, 2, -1, &fault);
     upload_and_end(1, false, 1, &uploads[0]);
@@ -72,10 +72,10 @@ static void job(void) {
     unary(OP_MATRIX_TRANSPOSE, 5, 2, 1);
     binary(6, 2, 2, 0, 2);
     for (int i = 0; i < 6; i++) {
-        tainted[i] = ++id;
+        poisoned[i] = ++id;
         apply(OP_TAKE, id, 2, (const uint64_t[]){3, 4}, 1, (const int64_t[]){0}, 0, (uint32_t)i % 3);
     }
-    apply(OP_CONCAT, 20, 6, tainted, 1, (const int64_t[]){0}, 0x3f, 1);
+    apply(OP_CONCAT, 20, 6, poisoned, 1, (const int64_t[]){0}, 0x3f, 1);
     binary(21, 3, 4, 3, 2); /* promoted: temporaries */
     apply(OP_SUM, 22, 1, (const uint64_t[]){20}, 1, (const int64_t[]){0}, 0, 0);
     ask_fetch(&answers[asked++], 5);

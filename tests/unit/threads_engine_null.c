@@ -1,5 +1,5 @@
 /* The engine's threads under ThreadSanitizer on a device that computes nothing, hence a plain main: streams that open and
- * close with work in them, uploads that others wait for, taints between streams, sessions that go away while they run.
+ * close with work in them, uploads that others wait for, poisons between streams, sessions that go away while they run.
  * Every question is answered in time. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "engine/engine.h"
-#include "engine/session/session.h"
-#include "engine/program/submit.h"
 #include "engine/memory/tenant.h"
+#include "engine/program/submit.h"
+#include "engine/session/session.h"
 #include "tests/stand_ins/null_device.h"
 
 enum { SESSIONS = 3, STREAMS = 6, LIVE = 40, ROUNDS = 3000, UPLOADS = 4 };
@@ -67,9 +67,16 @@ static uint32_t some_stream(const struct client *client) {
 static uint64_t submit(struct client *client, unsigned opcode, unsigned n_inputs, const uint64_t *inputs,
                        unsigned n_ints, const int64_t *ints, uint16_t consume) {
     double value = 1;
-    struct op_request request = {.opcode = opcode, .stream = some_stream(client), .n_inputs = n_inputs,
-                                 .inputs = inputs, .n_ints = n_ints, .ints = ints, .n_floats = opcode == OP_FULL,
-                                 .floats = &value, .output = ++client->next_id, .consume = consume};
+    struct op_request request = {.opcode = opcode,
+                                 .stream = some_stream(client),
+                                 .n_inputs = n_inputs,
+                                 .inputs = inputs,
+                                 .n_ints = n_ints,
+                                 .ints = ints,
+                                 .n_floats = opcode == OP_FULL,
+                                 .floats = &value,
+                                 .output = ++client->next_id,
+                                 .consume = consume};
     session_submit(client->session, &request);
     return client->next_id;
 }
@@ -121,8 +128,8 @@ static void turn_upload(struct client *client) {
         return;
     }
     struct tensor_type type = {.dtype = DTYPE_I64, .rank = 2, .shape = {4, 4}};
-    struct upload_request request = {.id = ++client->next_id, .type = &type, .stream = some_stream(client),
-                                     .waitable = pick(2)};
+    struct upload_request request = {
+        .id = ++client->next_id, .type = &type, .stream = some_stream(client), .waitable = pick(2)};
     if (session_upload(client->session, &request, upload) == STATUS_OK)
         replace(client, pick(LIVE), request.id);
 }
@@ -201,7 +208,8 @@ static void tenant_renew(void) {
     if (tenant && stats.sessions)
         return;
     tenant_destroy(tenant);
-    expect(tenant_create(engine_memory(engine), "a", &(struct tenant_limits){0}, &tenant, &fault) == STATUS_OK, "tenant");
+    expect(tenant_create(engine_memory(engine), "a", &(struct tenant_limits){0}, &tenant, &fault) == STATUS_OK,
+           "tenant");
 }
 
 int main(void) {

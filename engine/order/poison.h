@@ -1,11 +1,10 @@
-/* Taints: failures that only show while kernels run, such as an index out of range.
+/* Poison: failures that only show while kernels run, such as an index out of range.
  *
  * A launch that reads positions out of a tensor, or that may be stopped since it takes too long, gets a check: its report,
- * which the kernel or the submitter fills, and the words for it.
- * Its result is tainted, and so is everything computed from a tainted tensor while that taint is open. Behind each such
- * launch the stream has a record that settles the result's taint: failed with the first cause among its inputs' taints
- * and its own check, or clear. So causes travel in stream order, without a test in any kernel and without a cost for
- * operations that nobody can taint.
+ * which the kernel or the submitter fills, and the words for it. Its result may be poisoned, and so may everything that is
+ * computed from it: struct poison says whether it is, and is open until that is known. Behind each such launch the stream has a
+ * record that settles the result's poison: failed with the first cause among its inputs' poisons and its own check, or clear.
+ * So causes travel in stream order, without a test in any kernel and without a cost for operations that nobody can poison.
  *
  * References may be held by both threads and are counted atomically. */
 #pragma once
@@ -29,13 +28,13 @@ struct check {
     bool counted;      /* owner thread: it stands in its session's figures */
 };
 
-struct taint {
+struct poison {
     _Atomic unsigned references;
-    _Atomic int state;   /* enum taint_state; released by the submitter after `cause` */
+    _Atomic int state;   /* enum poison_state; released by the submitter after `cause` */
     struct check *cause; /* FAILED: the check that failed first; referenced */
 };
 
-enum taint_state { TAINT_OPEN, TAINT_CLEAR, TAINT_FAILED };
+enum poison_state { POISON_OPEN, POISON_CLEAR, POISON_FAILED };
 
 /* NULL out of memory. */
 struct check *check_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
@@ -49,10 +48,10 @@ enum status check_code(const struct check *check);
 /* What a failed check means, in words. */
 void check_fault(const struct check *check, struct fault *fault);
 
-struct taint *taint_create(void);
-struct taint *taint_ref(struct taint *taint);
-void taint_unref(struct taint *taint);
-enum taint_state taint_state(const struct taint *taint);
+struct poison *poison_create(void);
+struct poison *poison_ref(struct poison *poison);
+void poison_unref(struct poison *poison);
+enum poison_state poison_state(const struct poison *poison);
 /* Settles `result` from up to three settled inputs (NULL: none) and a check (may be NULL). Takes over one reference to
  * each argument. */
-void taint_settle(struct taint *result, struct taint *const inputs[3], struct check *check);
+void poison_settle(struct poison *result, struct poison *const inputs[3], struct check *check);

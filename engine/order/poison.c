@@ -1,4 +1,4 @@
-#include "engine/order/taint.h"
+#include "engine/order/poison.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,43 +81,43 @@ void check_fault(const struct check *check, struct fault *fault) {
                   report->value, report->position, check->axis, report->limit);
 }
 
-struct taint *taint_create(void) {
-    struct taint *taint = calloc(1, sizeof *taint);
-    if (!taint)
+struct poison *poison_create(void) {
+    struct poison *poison = calloc(1, sizeof *poison);
+    if (!poison)
         return NULL;
-    atomic_init(&taint->references, 1);
-    atomic_init(&taint->state, TAINT_OPEN);
-    return taint;
+    atomic_init(&poison->references, 1);
+    atomic_init(&poison->state, POISON_OPEN);
+    return poison;
 }
 
-struct taint *taint_ref(struct taint *taint) {
-    atomic_fetch_add_explicit(&taint->references, 1, memory_order_relaxed);
-    return taint;
+struct poison *poison_ref(struct poison *poison) {
+    atomic_fetch_add_explicit(&poison->references, 1, memory_order_relaxed);
+    return poison;
 }
 
-void taint_unref(struct taint *taint) {
-    if (taint && atomic_fetch_sub_explicit(&taint->references, 1, memory_order_acq_rel) == 1) {
-        check_unref(taint->cause);
-        free(taint);
+void poison_unref(struct poison *poison) {
+    if (poison && atomic_fetch_sub_explicit(&poison->references, 1, memory_order_acq_rel) == 1) {
+        check_unref(poison->cause);
+        free(poison);
     }
 }
 
-enum taint_state taint_state(const struct taint *taint) {
-    return (enum taint_state)atomic_load_explicit(&taint->state, memory_order_acquire);
+enum poison_state poison_state(const struct poison *poison) {
+    return (enum poison_state)atomic_load_explicit(&poison->state, memory_order_acquire);
 }
 
-void taint_settle(struct taint *result, struct taint *const inputs[3], struct check *check) {
+void poison_settle(struct poison *result, struct poison *const inputs[3], struct check *check) {
     struct check *cause = NULL;
     for (int i = 0; i < 3 && !cause; i++)
-        if (inputs[i] && taint_state(inputs[i]) == TAINT_FAILED)
+        if (inputs[i] && poison_state(inputs[i]) == POISON_FAILED)
             cause = inputs[i]->cause;
     if (!cause && check && check_code(check) != STATUS_OK)
         cause = check;
     if (cause)
         result->cause = check_ref(cause);
-    atomic_store_explicit(&result->state, cause ? TAINT_FAILED : TAINT_CLEAR, memory_order_release);
+    atomic_store_explicit(&result->state, cause ? POISON_FAILED : POISON_CLEAR, memory_order_release);
     for (int i = 0; i < 3; i++)
-        taint_unref(inputs[i]);
+        poison_unref(inputs[i]);
     check_unref(check);
-    taint_unref(result);
+    poison_unref(result);
 }
