@@ -97,7 +97,7 @@ static bool text_reserve(struct batch *batch, size_t more) {
     return true;
 }
 
-bool batch_reserve(struct batch *batch, const struct batch_entry *entry) {
+bool batch_grow(struct batch *batch, const struct batch_entry *entry) {
     if (entry->label && !(column_reserve(&batch->labels, 1) && text_reserve(batch, entry->label_bytes + 1)))
         return false;
     if (entry->n_wide && !column_reserve(&batch->wide, entry->n_wide))

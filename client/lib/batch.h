@@ -58,14 +58,23 @@ void batch_give(struct batch_pool *pool, struct batch *batch);
 void batch_pool_finish(struct batch_pool *pool);
 
 static inline void batch_entry_measure(struct batch_entry *entry) {
-    bool wide =
-        entry->n_inputs > BATCH_CONSUME_MAX || entry->n_ints > BATCH_COUNT_MAX || entry->n_floats > BATCH_COUNT_MAX;
+    bool wide = entry->n_inputs > BATCH_CONSUME_MAX || (entry->n_ints | entry->n_floats) > BATCH_COUNT_MAX;
     entry->n_wide = wide ? batch_wide_entries(entry->n_inputs) : 0;
     entry->bytes = 8 * (size_t)(1 + entry->n_inputs + entry->n_ints + entry->n_floats + entry->n_wide) +
                    (entry->label ? 8 + entry->label_bytes : 0);
 }
 /* Makes room; false out of memory, with nothing changed. */
-bool batch_reserve(struct batch *batch, const struct batch_entry *entry);
+bool batch_grow(struct batch *batch, const struct batch_entry *entry);
+static inline bool column_fits(const struct column *column, unsigned more) {
+    return more <= column->capacity - column->n;
+}
+/* The same, where there is room already, as a rule. */
+static inline bool batch_reserve(struct batch *batch, const struct batch_entry *entry) {
+    bool plain = !entry->label && !entry->n_wide;
+    return (plain && column_fits(&batch->heads, 1) && column_fits(&batch->inputs, entry->n_inputs) &&
+            column_fits(&batch->ints, entry->n_ints) && column_fits(&batch->floats, entry->n_floats)) ||
+           batch_grow(batch, entry);
+}
 /* After batch_reserve(). */
 void batch_append(struct batch *batch, const struct batch_entry *entry);
 /* Adds the release of `id` to the batch without a new operation where that is possible: as an input that the last

@@ -14,7 +14,8 @@ static int refuse_inputs(const struct op_info *info, unsigned n_inputs, struct f
 }
 
 /* Enough that rules may index their tables; extents were checked when the types were made. */
-static int check_inputs(const struct op_info *info, const struct op_call *call, struct fault *fault) {
+static inline __attribute__((always_inline)) int check_inputs(const struct op_info *info, const struct op_call *call,
+                                                              struct fault *fault) {
     if (call->n_inputs < (unsigned)info->inputs_min || call->n_inputs > (unsigned)info->inputs_max) {
         return refuse_inputs(info, call->n_inputs, fault);
     }
@@ -274,7 +275,8 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
 static inline bool keeps_shape(const struct op_info *info, const struct op_call *call, enum dtype result) {
     const struct tensor_type *x = call->inputs[0];
     return info->shape == op_rule_broadcast && call->n_inputs <= 2 &&
-           (call->n_inputs == 1 || shape_equal(x, call->inputs[1])) && dtype_size(result) <= dtype_size(x->dtype);
+           (call->n_inputs == 1 || shape_equal(x, call->inputs[1])) &&
+           (result == x->dtype || dtype_size(result) <= dtype_size(x->dtype));
 }
 
 static int infer_several(const struct op_info *info, const struct op_call *call, struct tensor_type *out,
