@@ -17,7 +17,7 @@ struct columns {
     uint64_t heads[2];
     size_t n_heads, n_inputs, n_ints, n_floats, n_labels;
     uint64_t first_output, first_sequence;
-    uint64_t wide[3];
+    uint64_t wide[5];
     size_t n_wide;
 };
 

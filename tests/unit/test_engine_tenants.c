@@ -1,8 +1,8 @@
 /* Tenants: several sessions that share an account of memory and a share of the device's turns. */
 #include <stdlib.h>
 
-#include "engine/order/turns.h"
 #include "engine/memory/tenant.h"
+#include "engine/order/turns.h"
 #include "tests/unit/engine_fixture.h"
 
 enum { MIB = 1 << 20, ORDER_MAX = 64 };
@@ -125,6 +125,21 @@ Test(engine_tenants, more_sessions_are_no_larger_share) {
     close_engine();
 }
 
+/* From the ninth turn on, neither is ever more than two turns ahead of the other. Which of two that are even comes first depends on
+ * how the owner's thread has published what it enqueued, and so on the machine. */
+static void expect_even(void) {
+    int ahead = 0;
+    cr_assert_eq(ran.count, 16);
+    for (unsigned i = 0; i < 16; i++) {
+        if (i < 8)
+            cr_assert_eq(ran.order[i], 'a', "%s", ran.order);
+        else
+            ahead += ran.order[i] == 'a' ? 1 : -1;
+        cr_assert(ahead >= -2 && ahead <= 2, "%s", ran.order);
+    }
+    cr_assert_eq(ahead, 0, "%s", ran.order);
+}
+
 Test(engine_tenants, who_paused_has_nothing_saved_up) {
     open_turns();
     struct tenant *a = tenant_of("a", (struct tenant_limits){0}), *b = tenant_of("b", (struct tenant_limits){0});
@@ -136,8 +151,7 @@ Test(engine_tenants, who_paused_has_nothing_saved_up) {
     enqueue(of_b, 'b', 1, 4);
     unpark();
     drained(of_a), drained(of_b);
-    expect_order("aaaaaaaabababa"
-                 "ba");
+    expect_even();
     session_destroy(of_a), session_destroy(of_b);
     tenant_destroy(a), tenant_destroy(b);
     close_engine();
