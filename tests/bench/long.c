@@ -135,8 +135,7 @@ static td_tensor *make_copy(td_device *device, td_tensor *const x[3]) {
     return td_copy(x[0]);
 }
 
-/* The longest take minutes, and less than the four hours from which on an operation is refused also where a sanitizer makes the device
- * thirty times as slow. */
+/* The longest take minutes: an operation of more than four hours is refused, and a sanitizer makes minutes into hours. */
 const struct bench_long bench_longs[] = {
     {"a sum of 1e12 elements of a view", open_sum, make_sum},
     {"sums over 1e10 rows of a view", open_column_sum, make_column_sum},
