@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/session/host.h"
 #include "server/process/log.h"
 #include "server/worker/connection.h"
 
@@ -14,7 +15,15 @@ void compile_queue_init(struct compile_queue *queue) {
     queue->last = &queue->first;
 }
 
+/* While the session is there. */
+static void compile_give_host(struct compile *compile) {
+    if (compile->payer)
+        host_give(compile->payer, compile->host);
+    compile->payer = NULL;
+}
+
 static void compile_destroy(struct compile *compile) {
+    compile_give_host(compile);
     compile->principal->compiles--;
     worker_principal_let_go(compile->principal);
     kernel_job_finish(&compile->job);
@@ -36,6 +45,7 @@ static void compile_log(const struct compile *compile) {
 /* It has come to its end, on whatever way. */
 static void compile_over(struct compile *compile) {
     compile->state = COMPILE_DONE;
+    compile_give_host(compile);
     if (compile->pending) {
         compile_log(compile);
         pending_reply_compiled(compile->pending);
@@ -100,7 +110,6 @@ static void compile_return(struct compile *compile) {
     while (*at != compile)
         at = &(*at)->next;
     *at = compile->next;
-    pending_reply_discharge(compile->left, compile->left_cost);
     compile->left = NULL;
 }
 
@@ -210,10 +219,16 @@ static int compile_create(struct pending_reply *pending, uint64_t kernel, const 
                           struct compile **result, struct fault *fault) {
     struct connection *connection = pending->connection;
     struct service *service = connection->service;
+    uint64_t host = sizeof(struct compile) + strlen(source) + strlen(name);
+    int error = host_take(connection->session, host, fault);
+    if (error)
+        return error;
     struct compile *compile = calloc(1, sizeof *compile);
-    if (!compile)
+    if (!compile) {
+        host_give(connection->session, host);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to compile a kernel");
-    int error = kernel_job_init(&compile->job, engine_kernels(service->engine), source, name, fault);
+    }
+    error = kernel_job_init(&compile->job, engine_kernels(service->engine), source, name, fault);
     if (error == STATUS_OK) {
         error = worker_principal_hold(service, connection->principal->key, &connection->principal->limits,
                                       &compile->principal, fault);
@@ -221,9 +236,12 @@ static int compile_create(struct pending_reply *pending, uint64_t kernel, const 
             kernel_job_finish(&compile->job);
     }
     if (error) {
+        host_give(connection->session, host);
         free(compile);
         return error;
     }
+    compile->payer = connection->session;
+    compile->host = host;
     if (service->options.compiler)
         compile->job.compile = compile_apart;
     compile_process_init(&compile->process);
@@ -276,8 +294,6 @@ bool compile_leave(struct compile *compile) {
     if (compile->state != COMPILE_RUNNING)
         return false;
     compile->left = compile->pending->connection;
-    compile->left_cost = strlen(compile->job.source) + strlen(compile->job.name);
-    pending_reply_charge(compile->left, compile->left_cost);
     compile->pending = NULL;
     compile->next = queue->left;
     queue->left = compile;
@@ -299,6 +315,7 @@ void compile_let_go(struct compile *compile) {
     if (!compile)
         return;
     compile->pending = NULL;
+    compile_give_host(compile);
     atomic_store(&compile->job.cancelled, true);
     kernel_job_discharge(&compile->job);
     if (compile->state == COMPILE_RUNNING)

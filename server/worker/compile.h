@@ -29,7 +29,8 @@ struct compile {
     struct worker_principal *principal; /* held; it takes this principal's turns */
     struct pending_reply *pending;      /* the reply that waits for it; NULL: none any more */
     struct connection *left;            /* has lost its socket, and will ask for this again; NULL: none has */
-    uint64_t left_cost;                 /* bytes of source and name, which are charged to `left` */
+    struct session *payer;              /* of the host memory for source and name; NULL: nobody pays any more */
+    uint64_t host;                      /* its bytes */
     enum { COMPILE_QUEUED, COMPILE_RUNNING, COMPILE_LOADING, COMPILE_DONE } state;
     uint64_t kernel; /* the id to bind */
     uint64_t started_ns;

@@ -12,6 +12,7 @@
 #include "tests/daemon/daemon.h"
 #include "tests/daemon/deadline.h"
 #include "tests/daemon/proxy.h"
+#include "tests/daemon/status.h"
 
 enum { CUTS = 3, WAIT_MS = 30000 };
 
@@ -133,9 +134,13 @@ static int begun(void) {
     return n;
 }
 
+/* With spaces behind it that make it this long. */
+enum { SOURCE_BYTES = 300000 };
+
 static void *compile_behind_gate(void *kernel) {
-    char source[96];
-    snprintf(source, sizeof source, "// gate %s", gate);
+    static char source[SOURCE_BYTES + 1];
+    int n = snprintf(source, sizeof source, "// gate %s", gate);
+    memset(source + n, ' ', SOURCE_BYTES - (size_t)n);
     return (void *)(intptr_t)td_kernel_compile(client.device, source, "saxpy", kernel);
 }
 
@@ -166,6 +171,46 @@ Test(asked_again, compiler_goes_on_while_its_client_is_away) {
     cr_expect_eq((intptr_t)result, 0, "%d", (int)(intptr_t)result);
     cr_expect_not_null(kernel);
     cr_expect_eq(begun(), 1, "it was compiled %d times", begun());
+    daemon_directory_remove(gate);
+}
+
+static bool charged(const Tensord__Status *status, bool detached) {
+    return status->n_sessions == 1 && status->sessions[0]->detached == detached &&
+           status->sessions[0]->host_bytes > SOURCE_BYTES;
+}
+
+static bool charged_while_here(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return charged(status, false);
+}
+
+static bool charged_while_away(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return charged(status, true);
+}
+
+static bool not_charged(const Tensord__Status *status, const void *none) {
+    (void)none;
+    return status->n_sessions == 1 && status->sessions[0]->host_bytes < SOURCE_BYTES;
+}
+
+/* A source is its session's host memory for as long as it is there, also while nobody waits for the compiler. */
+Test(asked_again, source_is_charged_to_its_session) {
+    char path[96];
+    td_kernel *kernel = NULL;
+    void *result;
+    pthread_t thread = compiling(&kernel);
+    status_until(tensord.url, charged_while_here, NULL, WAIT_MS);
+    atomic_store(&proxy.shut, true);
+    proxy_cut(&proxy);
+    status_until(tensord.url, charged_while_away, NULL, WAIT_MS);
+    atomic_store(&proxy.shut, false);
+    snprintf(path, sizeof path, "%s/open", gate);
+    FILE *open = fopen(path, "w");
+    cr_assert(open && !fclose(open));
+    pthread_join(thread, &result);
+    cr_expect_eq((intptr_t)result, 0, "%d", (int)(intptr_t)result);
+    status_until(tensord.url, not_charged, NULL, WAIT_MS);
     daemon_directory_remove(gate);
 }
 
