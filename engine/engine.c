@@ -152,7 +152,7 @@ void engine_stats(struct engine *engine, struct engine_stats *stats) {
     stats->releases = engine->memory.pool.releases;
     engine_stats_staging(engine, stats);
     engine_stats_workspaces(engine, stats);
-    stats->stalled_ns = engine->order.stall.idle_ns;
+    stats->stalled_ns = engine->order.watch.idle_ns;
     engine_stats_operations(engine, stats);
     stats->sessions = engine->sessions.count;
     memcpy(stats->refusals, engine->memory.refusals, sizeof stats->refusals);

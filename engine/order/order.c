@@ -72,8 +72,8 @@ static void order_drain(struct order *order) {
 static void order_destroy_device_streams(struct order *order) {
     for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
         for (int i = 0; i < STREAM_PRIORITIES; i++)
-            if (stream->device_streams[i])
-                order->device->vtable->async->stream_destroy(order->device, stream->device_streams[i]);
+            if (stream->submit.device_streams[i])
+                order->device->vtable->async->stream_destroy(order->device, stream->submit.device_streams[i]);
 }
 
 void order_stop(struct order *order) {
@@ -97,7 +97,7 @@ static void chunks_free(struct stream_chunk *chunk) {
 static void order_free_lists(struct order *order) {
     for (struct stream *stream = order->streams_all, *next; stream; stream = next) {
         next = stream->all_next;
-        free(stream->tail);
+        free(stream->queue.tail.chunk);
         free(stream);
     }
     for (struct run_group *group = order->groups_free, *next; group; group = next) {
@@ -137,12 +137,12 @@ static void order_publish(struct order *order) {
     struct stream *touched = order->touched;
     order->touched = NULL;
     for (struct stream *next; touched; touched = next) {
-        next = touched->touched_next;
-        touched->touched = false;
-        touched->published = touched->enqueued;
-        order->run_weight += touched->weight;
-        touched->weight = 0;
-        if (!touched->runnable)
+        next = touched->touched.next;
+        touched->touched.listed = false;
+        touched->turns.published = touched->enqueued;
+        order->run_weight += touched->queue.weight;
+        touched->queue.weight = 0;
+        if (!touched->turns.runnable)
             submitter_enqueue(order, touched);
     }
 }
@@ -193,11 +193,11 @@ uint64_t order_busy(const struct order *order, uint64_t now) {
 
 uint64_t stream_time(const struct stream *stream, uint64_t now) {
     const struct order *order = stream->order;
-    const struct stream_mark *mark = &stream->marks[stream->marks_first];
+    const struct stream_mark *mark = marks_at(&stream->marks, 0);
     uint64_t ns = stream->device_ns - stream->device_ns_before;
     if (order->turn == stream && !order->device->vtable->async)
         return ns + now - order->turn_end_ns;
-    if (!stream->marks_count || !mark->event)
+    if (!stream->marks.count || !mark->event)
         return ns;
-    return ns + now - (stream->reached_ns > mark->began_ns ? stream->reached_ns : mark->began_ns);
+    return ns + now - (stream->reap.reached_ns > mark->began_ns ? stream->reap.reached_ns : mark->began_ns);
 }

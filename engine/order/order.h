@@ -10,6 +10,8 @@
 #include "engine/order/budget.h"
 #include "engine/order/cost.h"
 #include "engine/order/reports.h"
+#include "engine/order/stall.h"
+#include "engine/order/stream.h"
 #include "engine/order/turns.h"
 #include "engine/watch/flight.h"
 #include "engine/watch/histogram.h"
@@ -36,14 +38,7 @@ struct order {
     struct stream_chunk *chunks_own;      /* taken from the shared list, for the next streams that grow */
     struct stream *polled, **polled_last; /* those with callbacks that are due, in order */
     bool kick_needed;                     /* a point was reached outside: blocked streams may go on */
-    struct {                              /* stall.c */
-        uint64_t completed, looked_ns;
-        bool busy;                 /* at the last look */
-        uint64_t idle_ns;          /* for so long nothing has completed of what the device has to do */
-        uint64_t rest_ns;          /* for so long the device has had nothing to do */
-        const struct stream *told; /* the last one that was told of as stuck, and what of it had completed then */
-        uint64_t told_at;
-    } stall;
+    struct order_watch watch;
 
     /* under the lock */
     pthread_mutex_t lock;
@@ -134,22 +129,8 @@ int order_fault(struct order *order, struct fault *fault);
 uint64_t order_busy(const struct order *order, uint64_t now);
 uint64_t stream_time(const struct stream *stream, uint64_t now);
 
-/* The work of a device that has stopped completing work (stall.c). engine_stalled() says when that is. */
-struct order_stall {
-    uint64_t ns;
-    char operation[320];
-    const struct stream *stream;
-};
-bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall *stall);
-void order_stall_again(struct order *order);
+/* ---- streams: owner thread ---- */
 
-/* ---- streams, groups and shares: owner thread ---- */
-
-struct run_group *group_take(struct order *order, struct run_share *share, uint64_t session);
-void group_give(struct order *order, struct run_group *group);
-struct run_share *share_take(struct order *order, uint32_t weight, uint64_t operation_ns);
-void share_give(struct order *order, struct run_share *share);
-void share_set(struct order *order, struct run_share *share, uint32_t weight, uint64_t operation_ns);
 struct stream *stream_take(struct order *order, struct run_group *group, int priority);
 /* The stream may still have work; it is used again when that has run. */
 void stream_give(struct stream *stream);
@@ -160,18 +141,3 @@ struct stream *outside_take(struct order *order);
 void outside_give(struct stream *stream);
 /* The newest number has been reached. Streams that wait for it go on at the next order_kick(). */
 void outside_reached(struct stream *stream);
-
-/* ---- callbacks at points: owner thread ---- */
-
-/* Embedded in the object of whoever waits, and stays put until it has been reached or cancelled. */
-struct waiter {
-    struct stream *stream; /* NULL: it waits for nothing */
-    uint64_t number;
-    void (*reached)(struct waiter *waiter); /* once, from order_call_back(); the waiter may go meanwhile */
-    struct waiter *next, *previous;
-};
-/* The point must not have been reached already: the caller has looked. */
-void waiter_begin(struct waiter *waiter, struct stream *stream, uint64_t number,
-                  void (*reached)(struct waiter *waiter));
-/* Nothing where it waits for nothing. */
-void waiter_cancel(struct waiter *waiter);

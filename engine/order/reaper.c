@@ -23,12 +23,12 @@ enum {
 
 struct stream_mark reaper_mark(struct order *order, struct stream *stream) {
     const struct device_async *async = order->device->vtable->async;
-    struct stream_mark mark = {.number = stream->executed};
+    struct stream_mark mark = {.number = stream->submit.executed};
     struct fault fault;
-    if (!stream->unmarked || atomic_load(&order->broken))
+    if (!stream->submit.unmarked || atomic_load(&order->broken))
         return mark;
-    stream->unmarked = false;
-    if (async->event_record(order->device, stream->device_stream, &mark.event, &fault) != STATUS_OK) {
+    stream->submit.unmarked = false;
+    if (async->event_record(order->device, stream->submit.device_stream, &mark.event, &fault) != STATUS_OK) {
         mark.event = NULL;
         order_latch(order, &fault);
     }
@@ -56,8 +56,8 @@ static void reaper_count(struct order *order, bool one, uint64_t began_ns) {
 }
 
 void reaper_take(struct order *order, struct stream *stream, struct stream_mark mark) {
-    if (stream->marks_count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
-        struct stream_mark *last = &stream->marks[(stream->marks_first + STREAM_MARKS - 1) % STREAM_MARKS];
+    if (stream->marks.count == STREAM_MARKS) { /* the newest one stands for the one before it, too */
+        struct stream_mark *last = &stream->marks.ring[(stream->marks.first + STREAM_MARKS - 1) % STREAM_MARKS];
         mark.span = span_join(&last->span, &mark.span);
         mark.sample_weight = 0;
         mark.began_ns = last->event ? last->began_ns : mark.began_ns;
@@ -70,11 +70,11 @@ void reaper_take(struct order *order, struct stream *stream, struct stream_mark 
         return;
     }
     reaper_count(order, mark.event, mark.began_ns);
-    stream->marks[(stream->marks_first + stream->marks_count++) % STREAM_MARKS] = mark;
-    if (stream->reaping)
+    marks_add(&stream->marks, &mark);
+    if (stream->reaping.listed)
         return;
-    stream->reaping = true;
-    stream->reap_next = order->reaping;
+    stream->reaping.listed = true;
+    stream->reaping.next = order->reaping;
     order->reaping = stream;
     if (order->reaper_asleep)
         pthread_cond_signal(&order->reap);
@@ -91,20 +91,20 @@ struct reaped {
 /* Settles what waits for the stream's next records to have run, up to `number`. False where one of them waited for a
  * stream of which that is not known yet: the device keeps the order, but causes must be known in that order, too. */
 static bool reaper_walk(struct order *order, struct stream *stream, uint64_t number, struct reaped *reaped) {
-    while (stream->reaped < number) {
-        struct record *record = stream_next_record(stream, &stream->reap_head, &stream->reap_used, &reaped->chunks);
+    while (stream->reap.reaped < number) {
+        struct record *record = stream_next_record(stream, &stream->reap.at, &reaped->chunks);
         if (record->kind == RECORD_WAIT && !point_reached(record->wait.stream, record->wait.number) &&
             !atomic_load(&order->broken))
             return false;
         if (record->kind == RECORD_POISON)
             poison_settle(record->poison.result, record->poison.inputs, record->poison.check);
         if (atomic_load_explicit(&stream->trace.any, memory_order_relaxed))
-            trace_reaped(&order->trace, &stream->trace, stream->reaped + 1, atomic_load(&order->broken));
+            trace_reaped(&order->trace, &stream->trace, stream->reap.reaped + 1, atomic_load(&order->broken));
         stream_count(stream, record,
                      atomic_load_explicit(&stream->cancelled, memory_order_relaxed) ||
                          atomic_load_explicit(&order->broken, memory_order_relaxed));
-        stream->reap_used += record->bytes;
-        stream->reaped++;
+        stream->reap.at.used += record->bytes;
+        stream->reap.reaped++;
         reaped->moved = true;
     }
     return true;
@@ -126,8 +126,8 @@ static bool reaper_reached(struct order *order, struct device_event *event) {
  * less. */
 static void reaper_book_time(struct order *order, struct stream *stream, const struct stream_mark *mark) {
     uint64_t now = clock_now();
-    uint64_t ns = now - (stream->reached_ns > mark->began_ns ? stream->reached_ns : mark->began_ns);
-    stream->reached_ns = now;
+    uint64_t ns = now - (stream->reap.reached_ns > mark->began_ns ? stream->reap.reached_ns : mark->began_ns);
+    stream->reap.reached_ns = now;
     stream->device_ns += ns;
     if (mark->sample_weight && !atomic_load(&order->broken))
         histogram_add(&order->run_time, ns, mark->sample_weight);
@@ -145,16 +145,16 @@ static void reaper_book_time(struct order *order, struct stream *stream, const s
 /* The stream's first mark, whose event is taken out once it has been reached. */
 static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_t *number) {
     pthread_mutex_lock(&order->lock);
-    bool any = stream->marks_count > 0;
-    struct stream_mark mark = any ? stream->marks[stream->marks_first] : (struct stream_mark){0};
+    bool any = stream->marks.count > 0;
+    struct stream_mark mark = any ? *marks_at(&stream->marks, 0) : (struct stream_mark){0};
     pthread_mutex_unlock(&order->lock);
     if (!any || (mark.event && !reaper_reached(order, mark.event)))
         return false;
     if (mark.event) {
         pthread_mutex_lock(&order->lock);
         reaper_book_time(order, stream, &mark);
-        stream->marks[stream->marks_first].event = NULL;
-        stream->marks[stream->marks_first].span = (struct stream_span){0};
+        stream->marks.ring[stream->marks.first].event = NULL;
+        stream->marks.ring[stream->marks.first].span = (struct stream_span){0};
         pthread_mutex_unlock(&order->lock);
         order->device->vtable->async->event_release(order->device, mark.event); /* nobody can wait for it any more */
     }
@@ -164,25 +164,24 @@ static bool reaper_pass_mark(struct order *order, struct stream *stream, uint64_
 
 static void reaper_drop_mark(struct order *order, struct stream *stream) {
     pthread_mutex_lock(&order->lock);
-    stream->marks_first = (stream->marks_first + 1) % STREAM_MARKS;
-    stream->marks_count--;
+    marks_drop(&stream->marks);
     pthread_mutex_unlock(&order->lock);
 }
 
 static struct reaped reaper_look(struct order *order, struct stream *stream) {
     struct reaped reaped = {0};
-    uint64_t before = stream->reaped;
+    uint64_t before = stream->reap.reaped;
     uint64_t number;
     while (reaper_pass_mark(order, stream, &number)) {
         bool whole = reaper_walk(order, stream, number, &reaped);
-        atomic_store(&stream->completed, stream->reaped); /* before the look at `watched`: see stream_watch() */
-        if (stream_watched(stream, stream->reaped))
+        atomic_store(&stream->completed, stream->reap.reaped); /* before the look at `watched`: see stream_watch() */
+        if (stream_watched(stream, stream->reap.reaped))
             reaped.signalled = true;
         if (!whole)
             break;
         reaper_drop_mark(order, stream);
     }
-    atomic_fetch_sub_explicit(&order->ahead, stream->reaped - before, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&order->ahead, stream->reap.reaped - before, memory_order_relaxed);
     return reaped;
 }
 
@@ -199,10 +198,10 @@ static void reaper_book(struct order *order, struct stream *stream, const struct
         order->outside_moved = true;
         pthread_cond_signal(&order->work);
     }
-    stream->reaping = stream->marks_count > 0;
-    if (!stream->reaping)
+    stream->reaping.listed = stream->marks.count > 0;
+    if (!stream->reaping.listed)
         return;
-    stream->reap_next = order->reaping;
+    stream->reaping.next = order->reaping;
     order->reaping = stream;
 }
 
@@ -212,7 +211,7 @@ static bool reaper_round(struct order *order, bool *watched) {
     bool moved = false;
     order->reaping = NULL;
     for (struct stream *next; list; list = next) {
-        next = list->reap_next;
+        next = list->reaping.next;
         pthread_mutex_unlock(&order->lock);
         struct reaped reaped = reaper_look(order, list);
         pthread_mutex_lock(&order->lock);

@@ -31,8 +31,8 @@ static bool span_waits(const struct stream_span *span) {
 /* Of the streams with work on the device, one that does not wait for another one. */
 static void suspect_marked(const struct order *order, struct suspect *suspect) {
     for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
-        const struct stream_mark *mark = &stream->marks[stream->marks_first];
-        if (!stream->marks_count || (suspect->stream && (!mark->span.launches || span_waits(&mark->span))))
+        const struct stream_mark *mark = marks_at(&stream->marks, 0);
+        if (!stream->marks.count || (suspect->stream && (!mark->span.launches || span_waits(&mark->span))))
             continue;
         bool better = !suspect->stream || !suspect->span.launches || span_waits(&suspect->span);
         if (better)
@@ -45,9 +45,9 @@ static void suspect_marked(const struct order *order, struct suspect *suspect) {
 static void suspect_widen(const struct order *order, struct suspect *suspect) {
     const struct stream *stream = suspect->stream;
     const struct record *record =
-        stream && order->turn == stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
-    for (unsigned i = 1; stream && i < stream->marks_count; i++) {
-        const struct stream_span *span = &stream->marks[(stream->marks_first + i) % STREAM_MARKS].span;
+        stream && order->turn == stream ? atomic_load_explicit(&stream->submit.running, memory_order_relaxed) : NULL;
+    for (unsigned i = 1; stream && i < stream->marks.count; i++) {
+        const struct stream_span *span = &marks_at(&stream->marks, i)->span;
         if (!span->launches)
             continue;
         if (!suspect->span.launches)
@@ -63,7 +63,7 @@ static void suspect_widen(const struct order *order, struct suspect *suspect) {
 
 static void suspect_running(const struct order *order, struct suspect *suspect) {
     const struct stream *stream = order->turn;
-    const struct record *record = stream ? atomic_load_explicit(&stream->running, memory_order_relaxed) : NULL;
+    const struct record *record = stream ? atomic_load_explicit(&stream->submit.running, memory_order_relaxed) : NULL;
     if (suspect->stream || !stream)
         return;
     *suspect = (struct suspect){.stream = stream};
@@ -129,8 +129,8 @@ static uint64_t weight_add(uint64_t a, uint64_t b) {
 
 /* Whether it is the device's turn with what is oldest there. */
 static bool stream_due(const struct stream *stream) {
-    const struct stream_mark *mark = &stream->marks[stream->marks_first];
-    return stream->marks_count && mark->event && mark->span.launches && !span_waits(&mark->span);
+    const struct stream_mark *mark = marks_at(&stream->marks, 0);
+    return stream->marks.count && mark->event && mark->span.launches && !span_waits(&mark->span);
 }
 
 /* What streams have on the device: how much, and the highest priority of those whose turn it is. */
@@ -142,11 +142,11 @@ struct device_load {
 static struct device_load stall_load(const struct order *order) {
     struct device_load load = {0, STREAM_PRIORITIES};
     for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
-        for (unsigned i = 0; i < stream->marks_count; i++)
-            load.weight = weight_add(load.weight, stream->marks[(stream->marks_first + i) % STREAM_MARKS].span.weight);
+        for (unsigned i = 0; i < stream->marks.count; i++)
+            load.weight = weight_add(load.weight, marks_at(&stream->marks, i)->span.weight);
         bool computes = stream->role >= 0; /* copies are in no kernel's way */
-        if (computes && stream->priority < load.priority && stream_due(stream))
-            load.priority = stream->priority;
+        if (computes && stream->turns.priority < load.priority && stream_due(stream))
+            load.priority = stream->turns.priority;
     }
     return load;
 }
@@ -157,14 +157,14 @@ static void stream_look(struct stream *stream, const struct device_load *load, u
     bool due = stream_due(stream);
     if (!due || !watch->due || completed != watch->completed)
         *watch = (struct stream_watch){.due = due, .completed = completed, .weight = load->weight};
-    else if (stream->priority <= load->priority)
+    else if (stream->turns.priority <= load->priority)
         watch->idle_ns += elapsed;
 }
 
 /* How long it may take beyond the timeout. The session whose stream was found stuck has been ended, and cannot be waited for
  * as long again: what it has on the device is all that keeps others from theirs. */
 static uint64_t stall_patience(const struct order *order, const struct stream *stream, uint64_t weight) {
-    bool told = order->stall.told == stream && order->stall.told_at == atomic_load(&stream->completed);
+    bool told = order->watch.told == stream && order->watch.told_at == atomic_load(&stream->completed);
     return told ? 0 : STALL_PATIENCE * (weight < UINT64_MAX / 8 ? weight : UINT64_MAX / 8);
 }
 
@@ -184,13 +184,13 @@ static const struct stream *stall_stuck(struct order *order, uint64_t timeout_ns
 
 /* Whether the time without work has just passed a multiple of what calls for a trim. */
 static bool stall_rested(struct order *order, bool resting, uint64_t elapsed) {
-    uint64_t before = order->stall.rest_ns;
-    order->stall.rest_ns = resting ? before + elapsed : 0;
-    return before / STALL_REST_NS < order->stall.rest_ns / STALL_REST_NS && before < 2 * STALL_REST_NS;
+    uint64_t before = order->watch.rest_ns;
+    order->watch.rest_ns = resting ? before + elapsed : 0;
+    return before / STALL_REST_NS < order->watch.rest_ns / STALL_REST_NS && before < 2 * STALL_REST_NS;
 }
 
 void order_stall_again(struct order *order) {
-    order->stall.idle_ns = 0;
+    order->watch.idle_ns = 0;
     pthread_mutex_lock(&order->lock);
     for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
         stream->watch.idle_ns = 0;
@@ -201,32 +201,32 @@ bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall 
     struct suspect suspect = {0};
     if (atomic_load(&order->broken))
         return false;
-    uint64_t now = clock_now(), completed = stall_completed(order), elapsed = now - order->stall.looked_ns;
+    uint64_t now = clock_now(), completed = stall_completed(order), elapsed = now - order->watch.looked_ns;
     elapsed = elapsed < STALL_STEP_NS ? elapsed : STALL_STEP_NS;
-    order->stall.looked_ns = now;
+    order->watch.looked_ns = now;
     pthread_mutex_lock(&order->lock);
     const struct stream *stuck = stall_stuck(order, timeout_ns, elapsed);
     suspect_marked(order, &suspect);
     suspect_running(order, &suspect);
     if (stuck)
-        suspect = (struct suspect){stuck, stuck->marks[stuck->marks_first].span};
+        suspect = (struct suspect){stuck, marks_at(&stuck->marks, 0)->span};
     if (suspect.stream) /* its records are there while the lock is held */
         span_describe(&suspect.span, stall->operation, sizeof stall->operation);
     pthread_mutex_unlock(&order->lock);
-    if (stall_rested(order, !suspect.stream && completed == order->stall.completed, elapsed))
+    if (stall_rested(order, !suspect.stream && completed == order->watch.completed, elapsed))
         order_trim_workspaces(order);
-    bool idle = order->stall.busy && suspect.stream && completed == order->stall.completed;
-    order->stall.busy = suspect.stream;
-    order->stall.completed = completed;
-    order->stall.idle_ns = idle ? order->stall.idle_ns + elapsed : 0;
+    bool idle = order->watch.busy && suspect.stream && completed == order->watch.completed;
+    order->watch.busy = suspect.stream;
+    order->watch.completed = completed;
+    order->watch.idle_ns = idle ? order->watch.idle_ns + elapsed : 0;
     bool all = idle && timeout_ns &&
-               order->stall.idle_ns >= timeout_ns + stall_patience(order, suspect.stream, suspect.span.weight);
+               order->watch.idle_ns >= timeout_ns + stall_patience(order, suspect.stream, suspect.span.weight);
     if (!all && !stuck)
         return false;
-    stall->ns = stuck ? stuck->watch.idle_ns : order->stall.idle_ns;
+    stall->ns = stuck ? stuck->watch.idle_ns : order->watch.idle_ns;
     stall->stream = suspect.stream;
-    order->stall.told = suspect.stream;
-    order->stall.told_at = atomic_load(&suspect.stream->completed);
+    order->watch.told = suspect.stream;
+    order->watch.told_at = atomic_load(&suspect.stream->completed);
     return true;
 }
 

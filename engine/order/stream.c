@@ -6,37 +6,6 @@
 #include "engine/device/device_impl.h"
 #include "engine/order/order_impl.h"
 
-/* ---- uses ---- */
-
-static void uses_drop(struct uses *uses) {
-    unsigned kept = 0;
-    for (unsigned i = 0; i < uses->count; i++)
-        if (!point_reached(uses->use[i].stream, uses->use[i].number))
-            uses->use[kept++] = uses->use[i];
-    uses->count = kept;
-}
-
-bool uses_add(struct uses *uses, struct stream *stream, uint64_t number) {
-    for (unsigned i = 0; i < uses->count; i++)
-        if (uses->use[i].stream == stream) {
-            if (uses->use[i].number < number)
-                uses->use[i].number = number;
-            return true;
-        }
-    if (uses->count == USES_MAX)
-        uses_drop(uses);
-    if (uses->count == USES_MAX)
-        return false;
-    uses->use[uses->count++] = (struct use){stream, number};
-    return true;
-}
-
-bool uses_idle(struct uses *uses) {
-    if (uses->count)
-        uses_drop(uses);
-    return uses->count == 0;
-}
-
 /* ---- chunks of records ---- */
 
 enum { STREAM_CHUNKS_KEPT = 64 };
@@ -81,82 +50,79 @@ static int stream_grow(struct stream *stream) {
     struct stream_chunk *chunk = chunk_take(stream->order);
     if (!chunk)
         return STATUS_NO_HOST_MEMORY;
-    if (stream->tail) {
-        struct record *last = (struct record *)(stream->tail->records + stream->tail_used);
-        last->kind = RECORD_CHUNK;
-        stream->tail->next = chunk;
+    struct record_cursor *tail = &stream->queue.tail;
+    const struct record_cursor fresh = {chunk, 0};
+    if (tail->chunk) {
+        record_at(tail)->kind = RECORD_CHUNK;
+        tail->chunk->next = chunk;
     } else {
-        stream->head = stream->reap_head = chunk; /* never published: nobody else knows the stream yet */
-        stream->head_used = stream->reap_used = 0;
+        stream->submit.at = stream->reap.at = fresh; /* never published: nobody else knows the stream yet */
     }
-    stream->tail = chunk;
-    stream->tail_used = 0;
+    *tail = fresh;
     atomic_fetch_add_explicit(&stream->chunks, 1, memory_order_relaxed);
     return STATUS_OK;
 }
 
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight) {
+    struct stream_queue *queue = &stream->queue;
     bytes = (bytes + 15) & ~(size_t)15;
-    if (!stream->tail || stream->tail_used + bytes + sizeof(struct record) > STREAM_CHUNK_BYTES)
+    if (!queue->tail.chunk || queue->tail.used + bytes + sizeof(struct record) > STREAM_CHUNK_BYTES)
         if (stream_grow(stream) != STATUS_OK)
             return NULL;
-    struct record *record = (struct record *)(stream->tail->records + stream->tail_used);
+    struct record *record = record_at(&queue->tail);
     record->bytes = (uint32_t)bytes;
     record->kind = (uint8_t)kind;
     record->ends = false;
     record->label = 0;
-    record->sequence = stream->sequence;
+    record->sequence = stream->operation.sequence;
     record->weight = weight;
-    if (!stream->touched || stream->enqueued % STREAM_CLOCK_RECORDS == 0)
-        stream->now_ns = clock_now();
-    record->enqueued_ns = stream->now_ns;
-    stream->tail_used += bytes;
-    stream->weight += weight;
+    if (!stream->touched.listed || stream->enqueued % STREAM_CLOCK_RECORDS == 0)
+        queue->now_ns = clock_now();
+    record->enqueued_ns = queue->now_ns;
+    queue->tail.used += bytes;
+    queue->weight += weight;
+    queue->newest = record;
     stream->enqueued++;
-    stream->newest = record;
-    if (!stream->touched) {
-        stream->touched = true;
-        stream->touched_next = stream->order->touched;
+    if (!stream->touched.listed) {
+        stream->touched.listed = true;
+        stream->touched.next = stream->order->touched;
         stream->order->touched = stream;
     }
     return record;
 }
 
 void stream_end_operation(struct stream *stream) {
-    stream->newest->ends = true;
-    stream->ops_enqueued++;
+    stream->queue.newest->ends = true;
+    stream->queue.ops++;
 }
 
-struct record *stream_next_record(struct stream *stream, struct stream_chunk **head, size_t *used,
-                                  struct stream_chunk **done) {
-    struct record *record = (struct record *)((*head)->records + *used);
+struct record *stream_next_record(struct stream *stream, struct record_cursor *cursor, struct stream_chunk **done) {
+    struct record *record = record_at(cursor);
     if (record->kind == RECORD_CHUNK) {
-        struct stream_chunk *left = *head;
-        *head = left->next;
-        *used = 0;
+        struct stream_chunk *left = cursor->chunk;
+        *cursor = (struct record_cursor){left->next, 0};
         if (done) {
             left->next = *done;
             *done = left;
             atomic_fetch_sub_explicit(&stream->chunks, 1, memory_order_relaxed);
         }
-        record = (struct record *)(*head)->records;
+        record = record_at(cursor);
     }
     return record;
 }
 
 struct stream_position stream_position(const struct stream *stream) {
-    return (struct stream_position){stream->tail, stream->tail_used, stream->enqueued};
+    return (struct stream_position){stream->queue.tail, stream->enqueued};
 }
 
 void stream_take_back(struct stream *stream, const struct stream_position *position) {
-    struct stream_chunk *chunk = position->chunk ? position->chunk : stream->head;
-    size_t used = position->used;
+    struct record_cursor at = position->at.chunk ? position->at : stream->submit.at;
     for (uint64_t number = position->number; number < stream->enqueued; number++) {
-        struct record *record = stream_next_record(stream, &chunk, &used, NULL);
-        used += record->bytes;
+        struct record *record = stream_next_record(stream, &at, NULL);
+        at.used += record->bytes;
         if (record->kind != RECORD_LAUNCH && record->kind != RECORD_KERNEL)
             continue;
-        stream->weight -= record->weight;
+        stream->queue.weight -= record->weight;
         record->weight = 0;
         record->kind = RECORD_NOTHING;
     }
@@ -171,11 +137,11 @@ static bool point_certain(const struct stream *stream, uint64_t number, int *ste
         return true;
     if (stream->outside || --*steps < 0)
         return false;
-    if (stream->crowded && stream->crowded <= number && !point_reached(stream, stream->crowded_last))
+    if (stream->holds.crowded && stream->holds.crowded <= number && !point_reached(stream, stream->holds.crowded_last))
         return false;
-    for (unsigned i = 0; i < stream->n_holds && stream->holds[i].at <= number; i++)
-        if (!point_reached(stream, stream->holds[i].at) &&
-            !point_certain(stream->holds[i].stream, stream->holds[i].number, steps))
+    for (unsigned i = 0; i < stream->holds.count && stream->holds.hold[i].at <= number; i++)
+        if (!point_reached(stream, stream->holds.hold[i].at) &&
+            !point_certain(stream->holds.hold[i].stream, stream->holds.hold[i].number, steps))
             return false;
     return true;
 }
@@ -187,25 +153,25 @@ bool stream_certain(const struct stream *stream, uint64_t number) {
 
 static void holds_drop(struct stream *stream) {
     unsigned kept = 0;
-    for (unsigned i = 0; i < stream->n_holds; i++)
-        if (!stream_certain(stream->holds[i].stream, stream->holds[i].number))
-            stream->holds[kept++] = stream->holds[i];
-    stream->n_holds = kept;
+    for (unsigned i = 0; i < stream->holds.count; i++)
+        if (!stream_certain(stream->holds.hold[i].stream, stream->holds.hold[i].number))
+            stream->holds.hold[kept++] = stream->holds.hold[i];
+    stream->holds.count = kept;
 }
 
 /* Notes the newest record, which waits for this point. */
 static void holds_add(struct stream *stream, struct stream *other, uint64_t number) {
     if (stream_certain(other, number))
         return;
-    if (stream->n_holds == STREAM_HOLDS)
+    if (stream->holds.count == STREAM_HOLDS)
         holds_drop(stream);
-    if (stream->n_holds < STREAM_HOLDS) {
-        stream->holds[stream->n_holds++] = (struct stream_hold){stream->enqueued, other, number};
+    if (stream->holds.count < STREAM_HOLDS) {
+        stream->holds.hold[stream->holds.count++] = (struct stream_hold){stream->enqueued, other, number};
         return;
     }
-    if (!stream->crowded || point_reached(stream, stream->crowded_last))
-        stream->crowded = stream->enqueued;
-    stream->crowded_last = stream->enqueued;
+    if (!stream->holds.crowded || point_reached(stream, stream->holds.crowded_last))
+        stream->holds.crowded = stream->enqueued;
+    stream->holds.crowded_last = stream->enqueued;
 }
 
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number) {
@@ -220,7 +186,7 @@ int stream_wait(struct stream *stream, struct stream *other, uint64_t number) {
     return STATUS_OK;
 }
 
-/* ---- streams, groups and shares, which are recycled ---- */
+/* ---- streams, which are recycled ---- */
 
 static struct stream *stream_create(struct order *order) {
     struct stream *stream = aligned_alloc(64, sizeof *stream);
@@ -242,57 +208,6 @@ static struct stream *stream_create(struct order *order) {
     return stream;
 }
 
-struct run_group *group_take(struct order *order, struct run_share *share, uint64_t session) {
-    struct run_group *group = order->groups_free;
-    if (group)
-        order->groups_free = group->free_next;
-    else if (!(group = calloc(1, sizeof *group)))
-        return NULL;
-    pthread_mutex_lock(&order->lock);
-    group->share = share;
-    group->session = session;
-    pthread_mutex_unlock(&order->lock);
-    return group;
-}
-
-void group_give(struct order *order, struct run_group *group) {
-    group->free_next = order->groups_free;
-    order->groups_free = group;
-    if (group->joiner)
-        stream_give(group->joiner);
-    group->joiner = NULL;
-}
-
-struct run_share *share_take(struct order *order, uint32_t weight, uint64_t operation_ns) {
-    struct run_share **link = &order->shares_free;
-    pthread_mutex_lock(&order->lock);
-    while (*link && ((*link)->queued || (*link)->running)) /* by what its last owner has left */
-        link = &(*link)->free_next;
-    pthread_mutex_unlock(&order->lock);
-    struct run_share *share = *link;
-    if (share)
-        *link = share->free_next;
-    else if (!(share = calloc(1, sizeof *share)))
-        return NULL;
-    pthread_mutex_lock(&order->lock);
-    turns_reset(&order->run, share, weight);
-    share->operation_ns = operation_ns;
-    pthread_mutex_unlock(&order->lock);
-    return share;
-}
-
-void share_give(struct order *order, struct run_share *share) {
-    share->free_next = order->shares_free;
-    order->shares_free = share;
-}
-
-void share_set(struct order *order, struct run_share *share, uint32_t weight, uint64_t operation_ns) {
-    pthread_mutex_lock(&order->lock);
-    share->weight = weight;
-    share->operation_ns = operation_ns;
-    pthread_mutex_unlock(&order->lock);
-}
-
 struct stream *stream_take(struct order *order, struct run_group *group, int priority) {
     struct stream **link = &order->streams_free;
     while (*link && !point_reached(*link, (*link)->enqueued))
@@ -305,14 +220,14 @@ struct stream *stream_take(struct order *order, struct run_group *group, int pri
     if (!stream)
         return NULL;
     atomic_store(&stream->cancelled, false);
-    stream->ops_before = atomic_load_explicit(&stream->ops_done, memory_order_relaxed);
-    stream->worked = stream->worked_ns = 0; /* another session's operations have the same numbers */
+    stream->queue.ops_before = atomic_load_explicit(&stream->ops_done, memory_order_relaxed);
+    stream->submit.worked = stream->submit.worked_ns = 0; /* another session's operations have the same numbers */
     pthread_mutex_lock(&order->lock);
     stream->device_ns_before = stream->device_ns;
     stream->group = group;
     stream->session = group->session;
     stream->role = 0;
-    stream->priority = priority > 0 ? 0 : priority == 0 ? 1 : 2;
+    stream->turns.priority = priority > 0 ? 0 : priority == 0 ? 1 : 2;
     pthread_mutex_unlock(&order->lock);
     return stream;
 }
@@ -324,14 +239,14 @@ void stream_give(struct stream *stream) {
 
 /* With the lock held, so that the submitter and the reaper are not at it. */
 static bool stream_rest(struct stream *stream) {
-    bool through = point_reached(stream, stream->enqueued) && !stream->runnable && !stream->reaping &&
-                   !stream->marks_count && !stream->touched;
-    if (!stream->tail || !through)
+    bool through = point_reached(stream, stream->enqueued) && !stream->turns.runnable && !stream->reaping.listed &&
+                   !stream->marks.count && !stream->touched.listed;
+    if (!stream->queue.tail.chunk || !through)
         return through;
-    free(stream->tail);
-    stream->tail = stream->head = stream->reap_head = NULL;
-    stream->newest = NULL;
-    atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
+    free(stream->queue.tail.chunk);
+    stream->queue.tail.chunk = stream->submit.at.chunk = stream->reap.at.chunk = NULL;
+    stream->queue.newest = NULL;
+    atomic_store_explicit(&stream->submit.running, NULL, memory_order_relaxed);
     atomic_store_explicit(&stream->chunks, 0, memory_order_relaxed);
     return true;
 }
@@ -369,6 +284,6 @@ void outside_reached(struct stream *stream) {
     order->outside_moved = true;
     atomic_store_explicit(&order->wanted, true, memory_order_relaxed);
     pthread_mutex_unlock(&order->lock);
-    if (stream->waiters)
+    if (stream->waiters.first)
         order_signal_self(order, stream);
 }

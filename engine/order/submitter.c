@@ -30,14 +30,14 @@ enum {
 
 /* The device's stream for this one; NULL where the device has failed. */
 static struct device_stream *submitter_device_stream(struct order *order, struct stream *stream) {
-    struct device_stream **slot = &stream->device_streams[stream->priority];
+    struct device_stream **slot = &stream->submit.device_streams[stream->turns.priority];
     struct fault fault;
-    if (!*slot && order->device->vtable->async->stream_create(order->device, STREAM_PRIORITIES / 2 - stream->priority,
-                                                              slot, &fault) != STATUS_OK) {
+    if (!*slot && order->device->vtable->async->stream_create(
+                      order->device, STREAM_PRIORITIES / 2 - stream->turns.priority, slot, &fault) != STATUS_OK) {
         *slot = NULL;
         order_latch(order, &fault);
     }
-    stream->device_stream = *slot;
+    stream->submit.device_stream = *slot;
     return *slot;
 }
 
@@ -52,7 +52,7 @@ static bool submitter_may_launch(struct order *order, struct stream *stream, str
         return false;
     if (order->device->vtable->async && !(*device_stream = submitter_device_stream(order, stream)))
         return false;
-    stream->unmarked = true;
+    stream->submit.unmarked = true;
     return true;
 }
 
@@ -91,16 +91,16 @@ static void record_learn(struct order *order, const struct record *record, uint6
 }
 
 static void submitter_abandon(struct order *order, struct stream *stream) {
-    if (stream->begun)
-        order->device->vtable->abandon(order->device, stream->begun);
-    stream->begun = NULL;
+    if (stream->submit.begun)
+        order->device->vtable->abandon(order->device, stream->submit.begun);
+    stream->submit.begun = NULL;
 }
 
 /* It has been computed for as long as an operation may be. */
 static void submitter_stop(struct order *order, struct stream *stream, const struct launch *launch) {
     uint32_t none = STATUS_OK;
     if (atomic_compare_exchange_strong(&launch->report->code, &none, STATUS_LIMIT))
-        launch->report->value = (int64_t)(stream->worked_ns / 1000000);
+        launch->report->value = (int64_t)(stream->submit.worked_ns / 1000000);
     submitter_abandon(order, stream);
 }
 
@@ -118,30 +118,30 @@ static bool submitter_launch_part(struct order *order, struct stream *stream, co
         submitter_abandon(order, stream);
         return false;
     }
-    if (!stream->begun && (record->sequence == 0 || record->sequence != stream->worked))
-        stream->worked_ns = 0;
+    if (!stream->submit.begun && (record->sequence == 0 || record->sequence != stream->submit.worked))
+        stream->submit.worked_ns = 0;
     bool limited = turn->most_ns && launch->report;
     if (limited)
-        part.most_ns = turn->most_ns > stream->worked_ns ? turn->most_ns - stream->worked_ns : 1;
-    bool fresh = !stream->begun;
-    stream->launch_ns = fresh ? 0 : stream->launch_ns;
-    if (order->device->vtable->launch_part(order->device, launch, &part, &stream->begun, &fault) != STATUS_OK)
+        part.most_ns = turn->most_ns > stream->submit.worked_ns ? turn->most_ns - stream->submit.worked_ns : 1;
+    bool fresh = !stream->submit.begun;
+    stream->submit.launch_ns = fresh ? 0 : stream->submit.launch_ns;
+    if (order->device->vtable->launch_part(order->device, launch, &part, &stream->submit.begun, &fault) != STATUS_OK)
         order_latch(order, &fault);
     if (!part.used_ns)
         return false;
     if (fresh)
-        stream->begun_ns = clock_now() - part.used_ns;
+        stream->submit.begun_ns = clock_now() - part.used_ns;
     turn->cost += part.used_ns;
-    stream->worked = record->sequence;
-    stream->worked_ns += part.used_ns;
-    stream->launch_ns += part.used_ns;
-    if (stream->begun && limited && stream->worked_ns >= turn->most_ns)
+    stream->submit.worked = record->sequence;
+    stream->submit.worked_ns += part.used_ns;
+    stream->submit.launch_ns += part.used_ns;
+    if (stream->submit.begun && limited && stream->submit.worked_ns >= turn->most_ns)
         submitter_stop(order, stream, launch);
-    else if (!stream->begun)
-        record_learn(order, record, stream->launch_ns);
+    else if (!stream->submit.begun)
+        record_learn(order, record, stream->submit.launch_ns);
     if (submitter_skips(order, stream))
         submitter_abandon(order, stream);
-    return stream->begun;
+    return stream->submit.begun;
 }
 
 static void submitter_launch_kernel(struct order *order, struct stream *stream, const struct kernel_launch *launch) {
@@ -150,7 +150,7 @@ static void submitter_launch_kernel(struct order *order, struct stream *stream, 
     struct fault fault;
     if (!submitter_may_launch(order, stream, &device_stream))
         return;
-    flight_note(&order->flight, &stream->completed, stream->executed + 1, launch->name);
+    flight_note(&order->flight, &stream->completed, stream->submit.executed + 1, launch->name);
     if (vtable->kernels->launch(order->device, device_stream, launch, &fault) != STATUS_OK)
         order_latch(order, &fault);
 }
@@ -178,12 +178,12 @@ static void submitter_launch_traced(struct order *order, struct stream *stream, 
                                         .sequence = record->sequence,
                                         .stream = stream->id,
                                         .role = stream->role,
-                                        .number = stream->executed + 1,
+                                        .number = stream->submit.executed + 1,
                                         .enqueued_ns = record->enqueued_ns,
                                         .launch = kernel ? NULL : &record->launch,
                                         .kernel = kernel ? record->kernel.name : NULL,
                                         .label = record_label(record)};
-    trace_before(&order->trace, device_stream, stream->begun, &mark);
+    trace_before(&order->trace, device_stream, stream->submit.begun, &mark);
     submitter_launch_record(order, stream, record, turn);
     trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
 }
@@ -193,8 +193,8 @@ static void submitter_launch_traced(struct order *order, struct stream *stream, 
 static struct device_event *mark_event(const struct stream *stream, uint64_t number, bool *marked) {
     struct device_event *event = NULL;
     *marked = false;
-    for (unsigned i = 0; i < stream->marks_count && !*marked; i++) {
-        const struct stream_mark *mark = &stream->marks[(stream->marks_first + i) % STREAM_MARKS];
+    for (unsigned i = 0; i < stream->marks.count && !*marked; i++) {
+        const struct stream_mark *mark = marks_at(&stream->marks, i);
         event = mark->event ? mark->event : event;
         *marked = mark->number >= number;
     }
@@ -208,20 +208,21 @@ static void submitter_order(struct order *order, struct stream *stream, struct s
     struct device_event *event;
     struct fault fault;
     bool marked;
-    if (!other->device_stream || !submitter_device_stream(order, stream))
+    if (!other->submit.device_stream || !submitter_device_stream(order, stream))
         return;
-    stream->unmarked = true;
+    stream->submit.unmarked = true;
     pthread_mutex_lock(&order->lock);
     event = mark_event(other, number, &marked);
-    int waits = marked && event ? async->event_wait(order->device, stream->device_stream, event, &fault) : STATUS_OK;
+    int waits =
+        marked && event ? async->event_wait(order->device, stream->submit.device_stream, event, &fault) : STATUS_OK;
     pthread_mutex_unlock(&order->lock);
     if (waits != STATUS_OK)
         order_latch(order, &fault);
     if (marked)
         return;
-    int code = async->event_record(order->device, other->device_stream, &event, &fault);
+    int code = async->event_record(order->device, other->submit.device_stream, &event, &fault);
     if (code == STATUS_OK) {
-        code = async->event_wait(order->device, stream->device_stream, event, &fault);
+        code = async->event_wait(order->device, stream->submit.device_stream, event, &fault);
         async->event_release(order->device, event);
     }
     if (code != STATUS_OK)
@@ -234,7 +235,7 @@ static bool submitter_wait(struct order *order, struct stream *stream, const str
     if (point_reached(other, record->wait.number) ||
         atomic_load_explicit(&order->broken, memory_order_relaxed)) /* nothing runs any more */
         return true;
-    if (!order->device->vtable->async || other->executed < record->wait.number)
+    if (!order->device->vtable->async || other->submit.executed < record->wait.number)
         return false;
     submitter_order(order, stream, other, record->wait.number);
     return true;
@@ -245,10 +246,10 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
     switch ((enum record_kind)record->kind) {
     case RECORD_LAUNCH:
     case RECORD_KERNEL:
-        atomic_store_explicit(&stream->running, record, memory_order_relaxed);
-        if (!stream->begun)
-            history_note(&order->history, &stream->completed, stream->executed + 1, stream->session, record->sequence,
-                         record->kind == RECORD_LAUNCH ? record->launch.opcode : 0,
+        atomic_store_explicit(&stream->submit.running, record, memory_order_relaxed);
+        if (!stream->submit.begun)
+            history_note(&order->history, &stream->completed, stream->submit.executed + 1, stream->session,
+                         record->sequence, record->kind == RECORD_LAUNCH ? record->launch.opcode : 0,
                          record->kind == RECORD_LAUNCH ? NULL : record->kernel.name, record_label(record));
         if (trace_is_on(&order->trace) && trace_wants(&order->trace, stream->group->share, stream->session))
             submitter_launch_traced(order, stream, record, turn);
@@ -284,7 +285,7 @@ static void turn_note(struct turn *turn, const struct record *record) {
 static bool submitter_far_ahead(const struct order *order, const struct stream *stream) {
     if (!order->device->vtable->async)
         return false;
-    uint64_t ahead = stream->executed - atomic_load(&stream->completed);
+    uint64_t ahead = stream->submit.executed - atomic_load(&stream->completed);
     return ahead >= SUBMITTER_AHEAD ||
            (ahead >= SUBMITTER_AHEAD_LEAST &&
             atomic_load_explicit(&order->ahead, memory_order_relaxed) >= SUBMITTER_AHEAD_ALL);
@@ -292,8 +293,8 @@ static bool submitter_far_ahead(const struct order *order, const struct stream *
 
 /* Where launches have run when they return, this makes them known. */
 static bool submitter_complete(struct stream *stream, struct turn *turn) {
-    atomic_store_explicit(&stream->completed, stream->executed, memory_order_release);
-    turn->signalled = stream_watched(stream, stream->executed);
+    atomic_store_explicit(&stream->completed, stream->submit.executed, memory_order_release);
+    turn->signalled = stream_watched(stream, stream->submit.executed);
     return turn->signalled;
 }
 
@@ -306,7 +307,7 @@ static bool record_launches(const struct record *record) {
 static void submitter_note(struct order *order, const struct stream *stream, const struct record *record,
                            uint64_t launched_ns, uint32_t weight, bool measured) {
     bool async = order->device->vtable->async;
-    uint64_t ran_ns = async ? 0 : measured ? stream->launch_ns : clock_now() - launched_ns;
+    uint64_t ran_ns = async ? 0 : measured ? stream->submit.launch_ns : clock_now() - launched_ns;
     if (!async && !measured && !submitter_skips(order, stream))
         record_learn(order, record, ran_ns);
     if (!submitter_skips(order, stream)) /* else it may not have run */
@@ -316,19 +317,18 @@ static void submitter_note(struct order *order, const struct stream *stream, con
 
 static void submitter_turn(struct order *order, struct stream *stream, uint64_t published, struct turn *turn) {
     bool async = order->device->vtable->async;
-    uint64_t executed = stream->executed;
+    uint64_t executed = stream->submit.executed;
     int kernels = 0;
-    for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->executed < published; i++) {
-        struct record *record =
-            stream_next_record(stream, &stream->head, &stream->head_used, async ? NULL : &turn->chunks);
-        uint32_t sample =
-            stream->begun ? stream->begun_sample : 0; /* for how many its times stand; 0: they are not taken */
-        uint64_t launched_ns = stream->begun_ns, cost = turn->cost;
+    for (int i = 0; i < SUBMITTER_TURN_RECORDS && stream->submit.executed < published; i++) {
+        struct record *record = stream_next_record(stream, &stream->submit.at, async ? NULL : &turn->chunks);
+        uint32_t sample = stream->submit.begun ? stream->submit.begun_sample
+                                               : 0; /* for how many its times stand; 0: they are not taken */
+        uint64_t launched_ns = stream->submit.begun_ns, cost = turn->cost;
         if (submitter_far_ahead(order, stream) || (turn->full && record->kind == RECORD_KERNEL)) {
             turn->blocked = true;
             break;
         }
-        if (record_launches(record) && !stream->begun) {
+        if (record_launches(record) && !stream->submit.begun) {
             struct sampler *sampler = samples_of(&order->samples, record->weight, async);
             if (!sampler_due(sampler) || turn->full) {
                 sampler->since++;
@@ -344,7 +344,7 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
             break;
         }
         if (turn->left) {
-            stream->begun_sample = sample; /* its times are taken when it has ended */
+            stream->submit.begun_sample = sample; /* its times are taken when it has ended */
             break;
         }
         bool estimated = turn->cost == cost;
@@ -355,22 +355,22 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
         if (async)
             turn_note(turn, record);
         turn->weight += record->weight;
-        stream->head_used += record->bytes;
-        stream->executed++;
+        stream->submit.at.used += record->bytes;
+        stream->submit.executed++;
         turn->moved = true;
         kernels += record->kind == RECORD_KERNEL;
         if (!async)
             stream_count(stream, record, submitter_skips(order, stream));
         if ((!async && submitter_complete(stream, turn)) || turn->cost >= SUBMITTER_TURN_NS ||
-            (async &&
-             (sample || kernels == SUBMITTER_TURN_KERNELS || stream->executed == atomic_load(&stream->watched))) ||
+            (async && (sample || kernels == SUBMITTER_TURN_KERNELS ||
+                       stream->submit.executed == atomic_load(&stream->watched))) ||
             order->samples.count == SAMPLES_MAX) {
             turn->sample_weight = sample;
             break;
         }
     }
     if (async) {
-        atomic_fetch_add_explicit(&order->ahead, stream->executed - executed, memory_order_relaxed);
+        atomic_fetch_add_explicit(&order->ahead, stream->submit.executed - executed, memory_order_relaxed);
         turn->mark = turn->moved ? reaper_mark(order, stream) : (struct stream_mark){0};
         if (turn->mark.event) {
             turn->mark.span = turn->span;
@@ -380,14 +380,14 @@ static void submitter_turn(struct order *order, struct stream *stream, uint64_t 
         return;
     }
     /* Once more, now in one order with the owner's accesses: this last look at `watched` comes after it. */
-    atomic_store(&stream->completed, stream->executed);
-    turn->signalled = stream_watched(stream, stream->executed) || turn->signalled;
+    atomic_store(&stream->completed, stream->submit.executed);
+    turn->signalled = stream_watched(stream, stream->submit.executed) || turn->signalled;
 }
 
 void submitter_enqueue(struct order *order, struct stream *stream) {
     const struct stream *turn = order->turn;
     turns_enqueue(&order->run, stream);
-    if (turn && (turn->group != stream->group || stream->priority < turn->priority))
+    if (turn && (turn->group != stream->group || stream->turns.priority < turn->turns.priority))
         atomic_store_explicit(&order->wanted, true, memory_order_relaxed);
     atomic_store_explicit(&order->work_hint, true, memory_order_relaxed);
 }
@@ -431,14 +431,14 @@ static void submitter_book(struct order *order, struct stream *stream, struct ru
 
 static void submitter_enqueue_all(struct order *order, struct stream **list) {
     for (struct stream *stream = *list, *next; stream; stream = next) {
-        next = stream->run_next;
+        next = stream->turns.next;
         submitter_enqueue(order, stream);
     }
     *list = NULL;
 }
 
 static void submitter_set_aside(struct order *order, struct stream *stream) {
-    stream->run_next = order->blocked;
+    stream->turns.next = order->blocked;
     order->blocked = stream;
 }
 
@@ -459,16 +459,16 @@ void submitter_run(struct order *order, bool brief) {
     struct stream *stream;
     order->turn_end_ns = order->run.first ? clock_now() : 0;
     while ((stream = turns_begin(&order->run, &share))) {
-        uint64_t published = stream->published;
+        uint64_t published = stream->turns.published;
         struct turn turn = {.shared = submitter_shares(order, stream),
                             .brief = brief,
-                            .full = stream->marks_count == STREAM_MARKS,
+                            .full = stream->marks.count == STREAM_MARKS,
                             .began_ns = order->turn_end_ns,
                             .most_ns = share->operation_ns};
         bool wanted = brief || turns_wanted(&order->run, share, stream);
         atomic_store_explicit(&order->wanted, wanted, memory_order_relaxed);
         order->turn = stream;
-        atomic_store_explicit(&stream->running, NULL, memory_order_relaxed);
+        atomic_store_explicit(&stream->submit.running, NULL, memory_order_relaxed);
         pthread_mutex_unlock(&order->lock);
         submitter_turn(order, stream, published, &turn);
         pthread_mutex_lock(&order->lock);
@@ -483,10 +483,10 @@ void submitter_run(struct order *order, bool brief) {
             submitter_set_aside(order, stream);
         else if (turn.left)
             turns_enqueue_first(&order->run, stream);
-        else if (stream->executed < stream->published)
+        else if (stream->submit.executed < stream->turns.published)
             submitter_enqueue(order, stream);
         else
-            stream->runnable = false;
+            stream->turns.runnable = false;
         if (brief && turn.left)
             return;
     }

@@ -1,5 +1,9 @@
 #include "engine/order/turns.h"
 
+#include <stdlib.h>
+
+#include "engine/order/order_impl.h"
+
 /* 27 hours: of a longer turn no more is booked, so that no sum of passes loses its order. */
 #define TURNS_COST_MAX UINT64_C(100000000000000)
 
@@ -63,12 +67,12 @@ static struct run_group *group_dequeue(struct run_share *share) {
     return group;
 }
 
-static struct stream *group_take(struct run_group *group) {
+static struct stream *group_dequeue_stream(struct run_group *group) {
     for (int i = 0; i < STREAM_PRIORITIES; i++) {
         struct stream *stream = group->first[i];
         if (!stream)
             continue;
-        group->first[i] = stream->run_next;
+        group->first[i] = stream->turns.next;
         if (!group->first[i])
             group->last[i] = NULL;
         return stream;
@@ -85,11 +89,11 @@ static bool group_empty(const struct run_group *group) {
 
 void turns_enqueue(struct run_queue *run, struct stream *stream) {
     struct run_group *group = stream->group;
-    int priority = stream->priority;
-    stream->run_next = NULL;
-    stream->runnable = true;
+    int priority = stream->turns.priority;
+    stream->turns.next = NULL;
+    stream->turns.runnable = true;
     if (group->last[priority])
-        group->last[priority]->run_next = stream;
+        group->last[priority]->turns.next = stream;
     else
         group->first[priority] = stream;
     group->last[priority] = stream;
@@ -99,9 +103,9 @@ void turns_enqueue(struct run_queue *run, struct stream *stream) {
 
 void turns_enqueue_first(struct run_queue *run, struct stream *stream) {
     struct run_group *group = stream->group;
-    int priority = stream->priority;
-    stream->run_next = group->first[priority];
-    stream->runnable = true;
+    int priority = stream->turns.priority;
+    stream->turns.next = group->first[priority];
+    stream->turns.runnable = true;
     group->first[priority] = stream;
     if (!group->last[priority])
         group->last[priority] = stream;
@@ -113,7 +117,7 @@ bool turns_wanted(const struct run_queue *run, const struct run_share *share, co
     const struct run_group *group = stream->group;
     if (run->first || (share->first && (share->first != group || group->next)))
         return true;
-    for (int i = 0; i < stream->priority; i++)
+    for (int i = 0; i < stream->turns.priority; i++)
         if (group->first[i])
             return true;
     return false;
@@ -127,7 +131,7 @@ struct stream *turns_begin(struct run_queue *run, struct run_share **result) {
     share->running = true;
     *result = share;
     struct run_group *group = group_dequeue(share);
-    struct stream *stream = group_take(group);
+    struct stream *stream = group_dequeue_stream(group);
     if (!group_empty(group))
         group_enqueue(run, group);
     return stream;
@@ -147,4 +151,57 @@ void turns_reset(const struct run_queue *run, struct run_share *share, uint32_t 
     share->operation_ns = 0;
     if (!share->queued && !share->running)
         share->pass = run->now;
+}
+
+/* ---- groups and shares, which are recycled ---- */
+
+struct run_group *group_take(struct order *order, struct run_share *share, uint64_t session) {
+    struct run_group *group = order->groups_free;
+    if (group)
+        order->groups_free = group->free_next;
+    else if (!(group = calloc(1, sizeof *group)))
+        return NULL;
+    pthread_mutex_lock(&order->lock);
+    group->share = share;
+    group->session = session;
+    pthread_mutex_unlock(&order->lock);
+    return group;
+}
+
+void group_give(struct order *order, struct run_group *group) {
+    group->free_next = order->groups_free;
+    order->groups_free = group;
+    if (group->joiner)
+        stream_give(group->joiner);
+    group->joiner = NULL;
+}
+
+struct run_share *share_take(struct order *order, uint32_t weight, uint64_t operation_ns) {
+    struct run_share **link = &order->shares_free;
+    pthread_mutex_lock(&order->lock);
+    while (*link && ((*link)->queued || (*link)->running)) /* by what its last owner has left */
+        link = &(*link)->free_next;
+    pthread_mutex_unlock(&order->lock);
+    struct run_share *share = *link;
+    if (share)
+        *link = share->free_next;
+    else if (!(share = calloc(1, sizeof *share)))
+        return NULL;
+    pthread_mutex_lock(&order->lock);
+    turns_reset(&order->run, share, weight);
+    share->operation_ns = operation_ns;
+    pthread_mutex_unlock(&order->lock);
+    return share;
+}
+
+void share_give(struct order *order, struct run_share *share) {
+    share->free_next = order->shares_free;
+    order->shares_free = share;
+}
+
+void share_set(struct order *order, struct run_share *share, uint32_t weight, uint64_t operation_ns) {
+    pthread_mutex_lock(&order->lock);
+    share->weight = weight;
+    share->operation_ns = operation_ns;
+    pthread_mutex_unlock(&order->lock);
 }

@@ -8,7 +8,21 @@
  * under the order's lock. */
 #pragma once
 
-#include "engine/order/stream.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct order;
+struct stream;
+
+enum { STREAM_PRIORITIES = 3 }; /* above, at and below the default */
+
+/* The turns' part of a stream. */
+struct stream_turns {
+    uint64_t published; /* records up to this one may run */
+    int priority;
+    bool runnable;       /* in the run queue, or being run */
+    struct stream *next; /* in its group, or set aside */
+};
 
 enum { SHARE_WEIGHT_DEFAULT = 100, SHARE_WEIGHT_MAX = 10000 };
 
@@ -58,3 +72,11 @@ struct stream *turns_begin(struct run_queue *run, struct run_share **share);
 void turns_end(struct run_queue *run, struct run_share *share, uint64_t cost);
 /* A share for a new owner. */
 void turns_reset(const struct run_queue *run, struct run_share *share, uint32_t weight);
+
+/* ---- groups and shares are recycled: owner thread, without the lock ---- */
+
+struct run_group *group_take(struct order *order, struct run_share *share, uint64_t session);
+void group_give(struct order *order, struct run_group *group);
+struct run_share *share_take(struct order *order, uint32_t weight, uint64_t operation_ns);
+void share_give(struct order *order, struct run_share *share);
+void share_set(struct order *order, struct run_share *share, uint32_t weight, uint64_t operation_ns);

@@ -8,7 +8,7 @@ enum {
 };
 
 static void stream_watch(struct stream *stream) {
-    uint64_t number = stream->waiters ? stream->waiters->number : UINT64_MAX;
+    uint64_t number = stream->waiters.first ? stream->waiters.first->number : UINT64_MAX;
     /* Before the owner's next look at `completed`, in the one order of all such accesses; the submitter does the same the
      * other way round, so one of the two sees the other. Not a fence: ThreadSanitizer does not follow those. */
     atomic_store(&stream->watched, number);
@@ -19,36 +19,36 @@ static void waiter_unlink(struct waiter *waiter) {
     if (waiter->previous)
         waiter->previous->next = waiter->next;
     else
-        stream->waiters = waiter->next;
+        stream->waiters.first = waiter->next;
     if (waiter->next)
         waiter->next->previous = waiter->previous;
     else
-        stream->waiters_last = waiter->previous;
+        stream->waiters.last = waiter->previous;
     waiter->stream = NULL;
 }
 
 static void waiter_link(struct waiter *waiter) {
     struct stream *stream = waiter->stream;
-    struct waiter *before = stream->waiters_last;
+    struct waiter *before = stream->waiters.last;
     while (before && before->number > waiter->number)
         before = before->previous;
     waiter->previous = before;
-    waiter->next = before ? before->next : stream->waiters;
+    waiter->next = before ? before->next : stream->waiters.first;
     if (waiter->next)
         waiter->next->previous = waiter;
     else
-        stream->waiters_last = waiter;
+        stream->waiters.last = waiter;
     if (before)
         before->next = waiter;
     else
-        stream->waiters = waiter;
+        stream->waiters.first = waiter;
 }
 
 void waiter_begin(struct waiter *waiter, struct stream *stream, uint64_t number,
                   void (*reached)(struct waiter *waiter)) {
     *waiter = (struct waiter){.stream = stream, .number = number, .reached = reached};
     waiter_link(waiter);
-    if (stream->waiters == waiter) {
+    if (stream->waiters.first == waiter) {
         stream_watch(stream);
         if (point_reached(stream, number))
             order_signal_self(stream->order, stream);
@@ -63,7 +63,8 @@ void waiter_cancel(struct waiter *waiter) {
 /* Whether a stream's first waiter can be answered: always on a broken device, on which some points are never reached.
  */
 static bool stream_answerable(const struct stream *stream) {
-    return stream->waiters && (point_reached(stream, stream->waiters->number) || atomic_load(&stream->order->broken));
+    return stream->waiters.first &&
+           (point_reached(stream, stream->waiters.first->number) || atomic_load(&stream->order->broken));
 }
 
 /* False: more of the stream's callbacks are due than one stream's turn takes, or the budget. */
@@ -71,7 +72,7 @@ static bool stream_call_back(struct stream *stream) {
     int left = WAITER_CALLBACKS;
     do {
         while (stream_answerable(stream)) {
-            struct waiter *waiter = stream->waiters;
+            struct waiter *waiter = stream->waiters.first;
             waiter_unlink(waiter);
             waiter->reached(waiter);
             bool over = budget_spent(&stream->order->budget, WAITER_STEPS);
@@ -86,10 +87,10 @@ static bool stream_call_back(struct stream *stream) {
 /* ---- what has been signalled ---- */
 
 void order_signal(struct order *order, struct stream *stream) {
-    if (stream->signalled)
+    if (stream->signalled.listed)
         return;
-    stream->signalled = true;
-    stream->signal_next = order->signalled;
+    stream->signalled.listed = true;
+    stream->signalled.next = order->signalled;
     order->signalled = stream;
 }
 
@@ -121,14 +122,14 @@ static void order_collect(struct order *order) {
     order->signalled = NULL;
     order->wake_sent = false;
     for (struct stream *next; signalled; signalled = next) {
-        next = signalled->signal_next;
-        signalled->signalled = false;
-        if (signalled->polled)
+        next = signalled->signalled.next;
+        signalled->signalled.listed = false;
+        if (signalled->polled.listed)
             continue;
-        signalled->polled = true;
-        signalled->poll_next = NULL;
+        signalled->polled.listed = true;
+        signalled->polled.next = NULL;
         *order->polled_last = signalled;
-        order->polled_last = &signalled->poll_next;
+        order->polled_last = &signalled->polled.next;
     }
     pthread_mutex_unlock(&order->lock);
 }
@@ -140,14 +141,14 @@ void order_call_back(struct order *order) {
     while (order->polled && !over) {
         struct stream *stream = order->polled;
         bool left = !stream_call_back(stream);
-        order->polled = stream->poll_next;
+        order->polled = stream->polled.next;
         if (!order->polled)
             order->polled_last = &order->polled;
-        stream->polled = left;
+        stream->polled.listed = left;
         if (left) {
-            stream->poll_next = NULL;
+            stream->polled.next = NULL;
             *order->polled_last = stream;
-            order->polled_last = &stream->poll_next;
+            order->polled_last = &stream->polled.next;
         }
         over = budget_spent(&order->budget, 1);
     }

@@ -282,7 +282,7 @@ static int bind_poison_prepare(struct binding *binding, struct poison **poison) 
         binding->check->launch = launch;
     }
     if (is_long)
-        binding->stream->report = binding->check->report;
+        binding->stream->operation.report = binding->check->report;
     if (!binding->check && !inputs_poisoned(binding))
         return STATUS_OK;
     *poison = poison_create();
@@ -307,7 +307,7 @@ int bind_operation(struct binding *binding) {
         code = binding->info->family == OP_FAMILY_VIEW     ? bind_view_copied(binding)
                : binding->info->family == OP_FAMILY_KERNEL ? bind_kernel(binding)
                                                            : bind_compute(binding);
-    binding->stream->report = NULL;
+    binding->stream->operation.report = NULL;
     if (poison && code == STATUS_OK)
         code = bind_poison(binding, poison);
     else

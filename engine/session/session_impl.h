@@ -158,7 +158,7 @@ void session_end_operation(struct session *session, struct stream *stream, uint6
 /* session_stream.c */
 /* Operations of this session that have run there. */
 static inline uint64_t stream_done(const struct stream *stream) {
-    return atomic_load_explicit(&stream->ops_done, memory_order_relaxed) - stream->ops_before;
+    return atomic_load_explicit(&stream->ops_done, memory_order_relaxed) - stream->queue.ops_before;
 }
 struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
 /* NULL out of memory. */

@@ -99,7 +99,7 @@ static const char *time_text(char text[TIME_TEXT_MAX], uint64_t ns) {
 static int plan_check_time(const struct stream *stream, uint64_t weight, struct fault *fault) {
     bool stops = stream->order->device->vtable->launch_part;
     uint64_t limit = stops ? 0 : stream->group->share->operation_ns;
-    uint64_t estimate = weight + (stream->sequence ? stream->estimated_ns : 0);
+    uint64_t estimate = weight + (stream->operation.sequence ? stream->operation.estimated_ns : 0);
     char most[TIME_TEXT_MAX], time[TIME_TEXT_MAX];
     if (limit && estimate > limit)
         return fault_set(
@@ -213,12 +213,14 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         code = plan_ask(stream, plan, kernel, &workspace, fault);
     if (code != STATUS_OK)
         return code;
-    stream->estimated_ns += plan->weight;
+    stream->operation.estimated_ns += plan->weight;
     size_t head = offsetof(struct record, launch) + sizeof(struct launch) +
                   (plan->n_inputs + plan->further) * sizeof(struct operand);
     size_t words = plan->attributes.n_ints + plan->attributes.n_floats + 2 * (size_t)dims;
     size_t bytes = head + words * sizeof(int64_t);
-    size_t label = __builtin_expect(stream->label != NULL, 0) ? strnlen(stream->label, OPERATION_LABEL_MAX) : 0;
+    size_t label = __builtin_expect(stream->operation.label != NULL, 0)
+                       ? strnlen(stream->operation.label, OPERATION_LABEL_MAX)
+                       : 0;
     const struct view *last = plan->n_inputs ? plan->inputs[plan->n_inputs - 1] : plan->out;
     uint16_t factor = cost_factor(&stream->order->cost, plan->opcode, (unsigned)last->dtype);
     uint64_t weight = cost_corrected(plan->weight, factor);
@@ -228,14 +230,14 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
         return plan_no_memory(fault);
     }
     if (label)
-        launch_label(record, stream->label, bytes, label);
+        launch_label(record, stream->operation.label, bytes, label);
     struct launch *launch = &record->launch;
     launch->opcode = (uint16_t)plan->opcode;
     launch->n_inputs = (uint8_t)plan->n_inputs;
     launch->further = (uint8_t)plan->further;
     launch->factor = factor;
     launch->tf32 = plan->tf32;
-    launch->report = plan->report ? plan->report : stream->report;
+    launch->report = plan->report ? plan->report : stream->operation.report;
     launch->workspace = workspace ? workspace->data : NULL;
     int64_t *at = (int64_t *)(launch->inputs + plan->n_inputs + plan->further);
     at = launch_attributes(&launch->attributes, at, &plan->attributes);
@@ -259,7 +261,7 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault) {
     size_t bytes = offsetof(struct record, kernel) + sizeof(struct kernel_launch) + n_arguments * sizeof(uint64_t);
-    size_t label = stream->label ? strnlen(stream->label, OPERATION_LABEL_MAX) : 0;
+    size_t label = stream->operation.label ? strnlen(stream->operation.label, OPERATION_LABEL_MAX) : 0;
     int code = STATUS_OK;
     for (unsigned i = 0; i < n && code == STATUS_OK; i++)
         code = reserve_use(stream, storages[i], fault);
@@ -270,7 +272,7 @@ int plan_push_kernel(struct stream *stream, struct storage *const storages[], un
     if (!*record)
         return plan_no_memory(fault);
     if (label)
-        launch_label(*record, stream->label, bytes, label);
+        launch_label(*record, stream->operation.label, bytes, label);
     for (unsigned i = 0; i < n; i++)
         record_use(stream, storages[i]);
     return STATUS_OK;

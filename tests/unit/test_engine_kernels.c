@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/device/clock.h"
+#include "engine/engine_impl.h"
 #include "engine/program/kernel.h"
 #include "engine/program/kernel_impl.h"
 #include "engine/program/submit.h"
-#include "engine/device/clock.h"
-#include "engine/engine_impl.h"
 #include "tests/stand_ins/late.h"
 #include "tests/stand_ins/launch.h"
 
@@ -252,7 +252,8 @@ Test(engine_kernels, jobs_that_overtake_each_other_keep_their_ids) {
     struct kernel_job jobs[3];
     struct fault fault;
     for (uint64_t i = 0; i < 3; i++) {
-        cr_assert_eq(kernel_job_init(&jobs[i], engine_kernels(engine), "a", i == 1 ? "saxpy" : "count", &fault), STATUS_OK);
+        cr_assert_eq(kernel_job_init(&jobs[i], engine_kernels(engine), "a", i == 1 ? "saxpy" : "count", &fault),
+                     STATUS_OK);
         cr_assert_eq(session_kernel_id(session, i + 1, &fault), STATUS_OK);
         work(&jobs[i], session);
     }
@@ -343,7 +344,7 @@ Test(engine_kernels, loss_of_the_device_names_the_kernel) {
 /* Each look is made half a second after the last one, as far as the engine can tell. */
 static bool stalled(struct engine_stall *stall) {
     for (int i = 0; i < 2000; i++) {
-        engine->order.stall.looked_ns = clock_now() - 500 * 1000 * 1000;
+        engine->order.watch.looked_ns = clock_now() - 500 * 1000 * 1000;
         if (engine_stalled(engine, UINT64_C(5000) * 1000 * 1000, stall))
             return true;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* until the submitter has put it on the device */
@@ -384,10 +385,9 @@ Test(engine_kernels, few_share_an_event) {
     for (int i = 0; i < 30000 && marks < MARKS; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* the submitter comes to it */
         pthread_mutex_lock(&engine->order.lock);
-        marks = session->stream->marks_count;
+        marks = session->stream->marks.count;
         for (unsigned k = 0; k < marks; k++) {
-            unsigned at = (session->stream->marks_first + k) % STREAM_MARKS;
-            uint64_t launches = session->stream->marks[at].span.launches;
+            uint64_t launches = marks_at(&session->stream->marks, k)->span.launches;
             most = launches > most ? (unsigned)launches : most;
         }
         pthread_mutex_unlock(&engine->order.lock);

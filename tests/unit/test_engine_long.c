@@ -313,7 +313,7 @@ Test(engine_long, device_that_works_is_not_stalled, .timeout = 60) {
         uint64_t pieces = atomic_load(&engine->order.pieces);
         while (atomic_load(&engine->order.pieces) == pieces)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        engine->order.stall.looked_ns = clock_now() - second;
+        engine->order.watch.looked_ns = clock_now() - second;
         cr_assert_not(engine_stalled(engine, 5 * second, &stall));
         cr_assert_str_eq(stall.operation, "sum");
     }

@@ -602,26 +602,53 @@ Test(engine_staging, a_take_that_fails_behind_its_copies_gives_its_report_back) 
 
 /* ---- at rest ---- */
 
-Test(engine_staging, at_rest_streams_give_back_the_memory_of_their_records_and_go_on_later) {
+/* Everything that was enqueued has run, and the session is another one. */
+static void rest(void) {
     struct fault fault;
+    cr_assert_eq(wait_for(0), STATUS_OK);
+    session_destroy(session);
+    for (int i = 0; i < 2000 && !engine->sessions.rested; i++) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        engine_kick(engine);
+        engine_poll(engine);
+        nanosleep(&pause, NULL);
+    }
+    cr_assert(engine->sessions.rested);
+    cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
+}
+
+Test(engine_staging, at_rest_streams_give_back_the_memory_of_their_records_and_go_on_later) {
     open_late(8 * MIB);
     for (int round = 0; round < 3; round++) {
         for (uint32_t stream = 1; stream <= 10; stream++)
             open_stream(stream);
         for (uint64_t id = 1; id <= 3000; id++)
             cr_assert_eq(full(session, id, 16, (uint32_t)(id % 11)), STATUS_OK);
-        cr_assert_eq(wait_for(0), STATUS_OK);
-        session_destroy(session);
-        for (int i = 0; i < 2000 && !engine->sessions.rested; i++) {
-            struct timespec pause = {.tv_nsec = 1000000};
-            engine_kick(engine);
-            engine_poll(engine);
-            nanosleep(&pause, NULL);
-        }
-        cr_assert(engine->sessions.rested);
+        rest();
         for (struct stream *stream = engine->order.streams_free; stream; stream = stream->free_next)
-            cr_expect_null(stream->tail);
-        cr_assert_eq(session_create(engine_sessions(engine), &limits, &session, &fault), STATUS_OK);
+            cr_expect_null(stream->queue.tail.chunk);
     }
+    close_late();
+}
+
+/* The copy of x is the first record in the stream's new memory. */
+Test(engine_staging, after_a_rest_a_failed_operation_takes_its_copies_back) {
+    struct fault fault;
+    open_late(8 * MIB);
+    open_stream(1);
+    for (uint64_t id = 1; id <= 100; id++)
+        cr_assert_eq(full(session, id, 16, (uint32_t)(id % 2)), STATUS_OK);
+    rest();
+    open_stream(1);
+    full_of(session, DTYPE_U8, 1, 4, 0);
+    apply(OP_SLICE, 3, 1, (const uint64_t[]){1}, 3, (const int64_t[]){0, 4, 2}, 0, 0);
+    full_of(session, DTYPE_I32, 4, 1, 0);
+    apply(OP_BROADCAST_TO, 5, 1, (const uint64_t[]){4}, 1, (const int64_t[]){200 << 20}, 0, 0);
+    cr_assert_eq(wait_for(0), STATUS_OK);
+    const struct stream *stream = session_find_stream(session, 1, &fault);
+    uint64_t before = stream->enqueued;
+    cr_assert_eq(apply(OP_TAKE, 6, 2, (const uint64_t[]){3, 5}, 1, (const int64_t[]){0}, 0, 1), STATUS_OUT_OF_MEMORY);
+    cr_assert_gt(stream->enqueued, before);
+    cr_expect_eq(stream->queue.weight, 0);
     close_late();
 }

@@ -7,7 +7,7 @@ static const uint64_t second = 1000 * 1000 * 1000;
 
 /* Looks again, half a second later. */
 static bool stalled(uint64_t timeout_ns, struct engine_stall *stall) {
-    engine->order.stall.looked_ns = clock_now() - second / 2;
+    engine->order.watch.looked_ns = clock_now() - second / 2;
     return engine_stalled(engine, timeout_ns, stall);
 }
 
@@ -64,7 +64,7 @@ Test(engine_stall, time_in_which_nobody_looked_does_not_count) {
     park(1);
     stalled(5 * second, &stall);
     for (int i = 0; i < 4; i++) {
-        engine->order.stall.looked_ns = clock_now() - 3600 * second;
+        engine->order.watch.looked_ns = clock_now() - 3600 * second;
         cr_assert_not(engine_stalled(engine, 5 * second, &stall));
     }
     unpark();
@@ -119,7 +119,8 @@ Test(engine_stall, long_operation_has_the_time_it_needs) {
     struct engine_stall stall;
     open_engine(64 << 20);
     park(1);
-    struct record *record = (struct record *)session->stream->tail->records; /* parked in it: nobody reads it now */
+    struct record *record =
+        (struct record *)session->stream->queue.tail.chunk->records; /* parked in it: nobody reads it now */
     uint64_t weight = record->weight;
     record->weight = 10 * second;
     cr_assert_eq(stalls_after(second, 80, &stall), 0);
@@ -224,8 +225,8 @@ static struct stream_mark *stall_mark(struct stream *stream) {
     struct stream_mark *mark = NULL;
     for (int i = 0; i < 5000; i++) {
         pthread_mutex_lock(&engine->order.lock);
-        mark = &stream->marks[stream->marks_first];
-        bool there = stream->marks_count == 1 && mark->event && mark->span.launches;
+        mark = &stream->marks.ring[stream->marks.first];
+        bool there = stream->marks.count == 1 && mark->event && mark->span.launches;
         pthread_mutex_unlock(&engine->order.lock);
         if (there)
             return mark;
@@ -299,16 +300,16 @@ Test(engine_stall, stream_of_lower_priority_waits_for_others) {
     engine_kick(engine);
     stall_mark(stall_stream(1));
     struct stream *above = stall_stream(2);
-    struct stream_mark held = {.event = stall_stream(1)->marks[stall_stream(1)->marks_first].event,
-                               .span = stall_stream(1)->marks[stall_stream(1)->marks_first].span};
+    struct stream_mark held = {.event = marks_at(&stall_stream(1)->marks, 0)->event,
+                               .span = marks_at(&stall_stream(1)->marks, 0)->span};
     for (int i = 0; i < 100; i++) { /* at each look something is there, each time something else */
         pthread_mutex_lock(&engine->order.lock);
-        above->marks[above->marks_first] = held;
-        above->marks_count = 1;
+        above->marks.ring[above->marks.first] = held;
+        above->marks.count = 1;
         pthread_mutex_unlock(&engine->order.lock);
         atomic_fetch_add(&above->completed, 1);
         cr_assert_not(stalled(5 * second, &stall), "%d looks", i);
-        above->marks_count = 0;
+        above->marks.count = 0;
     }
     atomic_fetch_sub(&above->completed, 100);
     cr_assert_neq(stalls_beside(2, &id, 5 * second, 20, &stall), 0);
@@ -395,7 +396,7 @@ static void marks_are(const struct stream *stream, unsigned n) {
     unsigned count = 0;
     for (int i = 0; i < 5000 && count != n; i++) {
         pthread_mutex_lock(&engine->order.lock);
-        count = stream->marks_count;
+        count = stream->marks.count;
         pthread_mutex_unlock(&engine->order.lock);
         if (count != n)
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

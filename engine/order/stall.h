@@ -1,0 +1,34 @@
+/* The watch over a device that has stopped completing work. Owner thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct order;
+struct stream;
+
+/* What the watch found when it looked at a stream last. */
+struct stream_watch {
+    bool due; /* what is oldest there has all it waits for */
+    uint64_t completed, idle_ns;
+    uint64_t weight; /* of all that was on the device when that became the oldest */
+};
+
+/* What it found when it looked at all of them last. */
+struct order_watch {
+    uint64_t completed, looked_ns;
+    bool busy;
+    uint64_t idle_ns;          /* for so long nothing has completed of what the device has to do */
+    uint64_t rest_ns;          /* for so long the device has had nothing to do */
+    const struct stream *told; /* the last one that was told of as stuck, and what of it had completed then */
+    uint64_t told_at;
+};
+
+/* The work of a device that has stopped completing work. engine_stalled() says when that is. */
+struct order_stall {
+    uint64_t ns;
+    char operation[320];
+    const struct stream *stream;
+};
+bool order_stalled(struct order *order, uint64_t timeout_ns, struct order_stall *stall);
+void order_stall_again(struct order *order);
