@@ -61,10 +61,11 @@ static void suspect_widen(const struct order *order, struct suspect *suspect) {
     }
 }
 
+/* The launch that is being made, unless others are on the device: a mark without launches may have run already. */
 static void suspect_running(const struct order *order, struct suspect *suspect) {
     const struct stream *stream = order->turn;
     const struct record *record = stream ? atomic_load_explicit(&stream->submit.running, memory_order_relaxed) : NULL;
-    if (suspect->stream || !stream)
+    if (!stream || suspect->span.launches || (suspect->stream && !record))
         return;
     *suspect = (struct suspect){.stream = stream};
     if (record)
