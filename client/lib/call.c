@@ -9,6 +9,7 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
+#include "proto/ops/utf8.h"
 
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...) {
     struct fault fault = {.code = code};
@@ -38,6 +39,29 @@ bool call_takes_axes(unsigned opcode, int count, const int64_t *axes) {
         call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%d axes, 0 to %d are possible", count, SHAPE_RANK_MAX);
     else if (count && !axes)
         call_refuse(opcode, STATUS_INVALID_ARGUMENT, "the list of %d axes is NULL", count);
+    else
+        return true;
+    return false;
+}
+
+bool call_takes_list(unsigned opcode, const char *name, int count, const void *values) {
+    if (count < 0 || count > OP_LIST_MAX)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s has %d entries, 0 to %d are possible", name, count,
+                    OP_LIST_MAX);
+    else if (count && !values)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s has %d entries at NULL", name, count);
+    else
+        return true;
+    return false;
+}
+
+bool call_takes_string(unsigned opcode, const char *name, const char *string) {
+    if (!string)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s is NULL", name);
+    else if (strnlen(string, OP_STRING_MAX + 1) > OP_STRING_MAX)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s has more than %d bytes", name, OP_STRING_MAX);
+    else if (!utf8_is_valid(string))
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s is not UTF-8", name);
     else
         return true;
     return false;

@@ -46,7 +46,7 @@ DTYPE_RULES = {
     "rule": "as its attributes say",
     "product": "what the inputs promote to; f32 for f8",
 }
-# Types of attributes: columns on the wire, and the type in C.
+# Types of attributes: columns on the wire (i, f: one integer, one float; l, d: a list of integers, a list of floats), and the type in C.
 TYPES = {
     "int": ("i", "int64_t"),
     "axis": ("i", "int64_t"),
@@ -58,12 +58,17 @@ TYPES = {
     "shape": ("l", "struct op_ints"),
     "axes": ("l", "struct op_ints"),
     "ints": ("l", "struct op_ints"),
+    "string": ("l", "const char *"),
+    "floats": ("d", "struct op_floats"),
 }
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
           "prototypes", "tolerance", "flop", "formula", "derivative"}
 OUTPUT_DTYPE_RULES = ["position", "same"]
 INPUTS_MAX = 8192
 OUTPUTS_MAX = 64
+INTS_MAX = 1024
+# Integers of a list, its length included, that the function in C takes: proto/ops/op.h has the constants.
+LIST_INTS_MAX = {"shape": 9, "axes": 9, "ints": 129, "string": 129, "floats": 0}
 
 
 class Wrong(Exception):
@@ -114,7 +119,7 @@ class Attribute:
         self.default = given.get("default")
         self.contract = given.get("contract", "")
         self.in_c = given.get("c", True)
-        self.is_list = self.columns == "l"
+        self.is_list = self.columns in ("l", "d")
 
 
 class Enum:
@@ -172,8 +177,22 @@ class Operation:
             raise Wrong("only the last input may be optional or variadic")
         if self.function == "by hand" and not self.prototypes:
             raise Wrong("functions by hand need prototypes")
+        self.check_names()
+        if sum(each.type == "floats" for each in self.attributes) > 1:
+            raise Wrong("only one attribute may be floats: nothing would say where the first list ends")
+        if self.ints_min + sum(LIST_INTS_MAX[each.type] for each in self.lists) > INTS_MAX:
+            raise Wrong(f"the attributes may be more than {INTS_MAX} integers")
         if self.dtype == "attribute" and not any(each.type == "dtype" for each in self.attributes):
             raise Wrong("no attribute is a dtype")
+
+    def check_names(self):
+        """They are members of one struct, and parameters of one function in C."""
+        names = [each.name for each in self.attributes]
+        if self.function != "none":
+            names += [each.name for each in self.inputs + (self.outputs if len(self.outputs) > 1 else [])]
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise Wrong(f"{sorted(twice)[0]} stands for two things: inputs, outputs and attributes have different names")
 
     @property
     def variadic(self):
@@ -189,7 +208,25 @@ class Operation:
 
     @property
     def lists(self):
-        return [each for each in self.attributes if each.is_list]
+        """The list of floats, which is the rest of its column, and then the lists of integers, all in one column."""
+        return [each for each in self.attributes if each.columns == "d"] + self.int_lists
+
+    @property
+    def int_lists(self):
+        return [each for each in self.attributes if each.columns == "l"]
+
+    @property
+    def ints_min(self):
+        return sum("i" in each.columns for each in self.scalars)
+
+    @property
+    def floats_min(self):
+        return sum("f" in each.columns for each in self.scalars)
+
+    @property
+    def is_long(self):
+        """Whether its attributes may need more room than struct op_packed has."""
+        return any(each.type in ("ints", "string", "floats") for each in self.attributes)
 
     @property
     def dtype_position(self):

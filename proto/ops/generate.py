@@ -84,28 +84,48 @@ def print_read(name, operation):
             print(f"    out->{each.name} = {read_scalar(each, ints, floats)};")
         ints += "i" in each.columns
         floats += "f" in each.columns
-    if operation.lists:
-        print_read_lists(operation.lists, ints)
+    print_read_floats(operation)
+    if operation.int_lists:
+        print_read_lists(operation.int_lists, ints)
     print("}")
+
+
+def behind(column, count):
+    return f"in->{column} + {count}" if count else f"in->{column}"
 
 
 def print_read_lists(lists, ints):
     """Lists come after all scalars; each but the last has its count before it."""
-    at = f"in->ints + {ints}" if ints else "in->ints"
+    at = behind("ints", ints)
     count = f"in->n_ints - {ints}" if ints else "in->n_ints"
     if len(lists) > 1:
         print(f"    const int64_t *next = {at};")
         for each in lists[:-1]:
+            if each.type == "string":
+                print(f"    out->{each.name} = (const char *)(next + 1);")
+                print("    next += 1 + *next;")
+                continue
             print(f"    out->{each.name}.count = (unsigned)*next++;")
             print(f"    out->{each.name}.values = next;")
             print(f"    next += out->{each.name}.count;")
         at, count = "next", "in->n_ints - (unsigned)(next - in->ints)"
+    if lists[-1].type == "string":
+        print(f"    out->{lists[-1].name} = (const char *){f'({at})' if '+' in at else at};")
+        return
     print(f"    out->{lists[-1].name}.count = {count};")
     print(f"    out->{lists[-1].name}.values = {at};")
 
 
+def print_read_floats(operation):
+    for each in operation.lists:
+        if each.type == "floats":
+            print(f"    out->{each.name}.count = in->n_floats{f' - {operation.floats_min}' if operation.floats_min else ''};")
+            print(f"    out->{each.name}.values = {behind('floats', operation.floats_min)};")
+
+
 def print_write(name, operation):
-    print(f"static inline void {name}_attributes_write(const struct {name}_attributes *in, struct op_packed *out) {{")
+    print(fold(f"static inline void {name}_attributes_write(const struct {name}_attributes *in, struct {packed(operation)} *out)",
+               " {"))
     ints = floats = 0
     for each in operation.scalars:
         if each.columns == "if":
@@ -120,12 +140,25 @@ def print_write(name, operation):
         floats += "f" in each.columns
     print(f"    out->n_ints = {ints};")
     print(f"    out->n_floats = {floats};")
-    for each in operation.lists[:-1]:
-        print(f"    out->ints[out->n_ints++] = in->{each.name}.count;")
-        print(f"    op_packed_append(out, &in->{each.name});")
-    for each in operation.lists[-1:]:
-        print(f"    op_packed_append(out, &in->{each.name});")
+    for each in operation.lists:
+        if each.type == "floats":
+            print(f"    out->n_floats += op_floats_write(out->floats + out->n_floats, &in->{each.name});")
+    for each in operation.int_lists:
+        counted = each is not operation.int_lists[-1]
+        if counted:
+            print(f"    out->ints[out->n_ints++] = {list_ints(each)};")
+        write, of = ("op_string_write", "") if each.type == "string" else ("op_ints_write", "&")
+        print(f"    out->n_ints += {write}(out->ints + out->n_ints, {of}in->{each.name});")
     print("}")
+
+
+def packed(operation):
+    return "op_packed_long" if operation.is_long else "op_packed"
+
+
+def list_ints(each):
+    """How many integers the list has."""
+    return f"op_string_ints(in->{each.name})" if each.type == "string" else f"in->{each.name}.count"
 
 
 def print_list(operations):
@@ -248,7 +281,6 @@ def print_row(each):
     for i, given in enumerate(each.inputs):
         if given.dtypes:
             roles[given.dtypes] |= 1 << i
-    ints = sum("i" in a.columns for a in each.scalars)
     print(f"    [OP_{each.id}] = {{")
     print(f'        .name = "{each.name}", .family = OP_FAMILY_{each.family.upper()}, .dtype = OP_DTYPE_{each.dtype.upper()},')
     print(f"        .dtypes = DTYPES_{each.dtypes.upper().replace(' ', '_')}, .shape = op_rule_{each.shape},")
@@ -260,8 +292,9 @@ def print_row(each):
     if any(roles.values()):
         print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']},")
     if each.attributes:
-        print(f"        .ints = {'OP_VARIES' if each.lists else ints}, .ints_min = {ints}, "
-              f".floats = {sum('f' in a.columns for a in each.scalars)}, .dtype_at = {each.dtype_position},")
+        floats = "OP_VARIES" if any(a.type == "floats" for a in each.lists) else each.floats_min
+        print(f"        .ints = {'OP_VARIES' if each.int_lists else each.ints_min}, .ints_min = {each.ints_min}, "
+              f".floats = {floats}, .floats_min = {each.floats_min}, .dtype_at = {each.dtype_position},")
         print(f"        .attributes = {each.struct}_rows, .n_attributes = {len(each.attributes)},")
     print("    },")
 
@@ -275,18 +308,27 @@ def parameters(each):
     if not each.inputs:
         given.append("td_device *device")
     for tensor in each.inputs:
-        given += [f"td_tensor *const *{tensor.name}", "int count"] if tensor.variadic else [f"td_tensor *{tensor.name}"]
+        given += [f"td_tensor *const *{tensor.name}", f"int {count_of(each, tensor)}"] if tensor.variadic else [f"td_tensor *{tensor.name}"]
     for attribute in each.attributes:
         if attribute.in_c:
-            given.append(parameter(attribute))
+            given.append(parameter(each, attribute))
     return given
 
 
-def parameter(each):
-    if each.type == "shape":
-        return f"int rank, const int64_t *{each.name}"
+def count_of(operation, given):
+    """The parameter with a list's length: plain where there is one such list, else it says whose it is."""
+    lists = [each for each in operation.attributes if each.is_list and each.type != "string" and each.in_c]
+    lists += [each for each in operation.inputs if each.variadic]
+    kinds = ["rank" if getattr(each, "type", "") == "shape" else "count" for each in lists]
+    kind = kinds[lists.index(given)]
+    return kind if kinds.count(kind) == 1 else f"n_{given.name}"
+
+
+def parameter(operation, each):
+    if each.type == "string":
+        return f"const char *{each.name}"
     if each.is_list:
-        return f"int count, const int64_t *{each.name}"
+        return f"int {count_of(operation, each)}, const {'double' if each.type == 'floats' else 'int64_t'} *{each.name}"
     plain = {"int": "int64_t", "axis": "int", "bool": "int", "dtype": "td_dtype", "seed": "uint64_t", "float": "double"}
     return f"{plain.get(each.type, 'td_' + each.type)} {each.name}"
 
@@ -321,9 +363,9 @@ def fold_list(start, pieces, end):
     return "\n".join(lines + [line])
 
 
-def member(each):
-    if each.is_list:
-        return f".{each.name} = {{(unsigned){'rank' if each.type == 'shape' else 'count'}, {each.name}}}"
+def member(operation, each):
+    if each.is_list and each.type != "string":
+        return f".{each.name} = {{(unsigned){count_of(operation, each)}, {each.name}}}"
     if each.type == "bool":
         return f".{each.name} = {each.name} != 0"
     if each.type in ("dtype",) or each.enum:
@@ -335,26 +377,34 @@ def print_function(each):
     print(fold(prototype(each), " {"))
     if len(each.outputs) > 1:
         print(f"    td_tensor **const outputs[] = {{{', '.join(output.name for output in each.outputs)}}};")
-    for attribute in each.lists:
-        extents = "shape" if attribute.type == "shape" else "axes"
-        count = "rank" if attribute.type == "shape" else "count"
-        guard = f"{each.inputs[0].name} && " if each.inputs else ""
-        print(f"    if ({guard}!call_takes_{extents}(OP_{each.id}, {count}, {attribute.name}))")
-        print(f"        return {refused(each)};")
-        if guard:
-            print(f"    if (!{each.inputs[0].name})")
-            print(f"        {count} = 0;")
+    for attribute in each.attributes:
+        if attribute.is_list and attribute.in_c:
+            print_list_check(each, attribute)
     entry = [f".opcode = OP_{each.id}"]
     if each.attributes:
-        members = [member(a) for a in each.attributes if a.in_c]
+        members = [member(each, a) for a in each.attributes if a.in_c]
         print(fold_list(f"    struct {each.struct}_attributes attributes = {{", members, "};"))
-        print("    struct op_packed packed;")
+        print(f"    struct {packed(each)} packed;")
         print(f"    {each.struct}_attributes_write(&attributes, &packed);")
         entry += [".ints = packed.ints", ".n_ints = packed.n_ints"]
-        if any("f" in a.columns for a in each.attributes):
+        if any(a.columns in ("f", "if", "d") for a in each.attributes):
             entry += [".floats = packed.floats", ".n_floats = packed.n_floats"]
     print_enqueue(each, entry)
     print("}\n")
+
+
+def print_list_check(each, attribute):
+    """A first input that is NULL is told before a list that cannot be one."""
+    guard = f"{each.inputs[0].name} && " if each.inputs else ""
+    count, name = attribute.name if attribute.type == "string" else count_of(each, attribute), attribute.name
+    takes = {"shape": f"shape(OP_{each.id}, {count}, {name})", "axes": f"axes(OP_{each.id}, {count}, {name})",
+             "string": f'string(OP_{each.id}, "{name}", {name})'}
+    takes = takes.get(attribute.type, f'list(OP_{each.id}, "{name}", {count}, {name})')
+    print(f"    if ({guard}!call_takes_{takes})")
+    print(f"        return {refused(each)};")
+    if guard:
+        print(f"    if (!{each.inputs[0].name})")
+        print(f"        {count} = " + ('"";' if attribute.type == "string" else "0;"))
 
 
 def refused(each):

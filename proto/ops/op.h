@@ -5,11 +5,18 @@
  * struct of named attributes for each operation are made from that: proto/ops/operations.h.
  *
  * On the wire attributes travel in two columns, integers and floats: the single ones first, in the order of the
- * description, then the lists, of which each but the last has its count before it. Axes may count from the end
- * (shape_axis). */
+ * description, then the lists. Of the lists of integers each but the last has its count before it; there is one list of floats.
+ * A string is a list of integers: its bytes, eight in each integer, the first one the lowest, and 1 to 8 zero bytes at the end.
+ * It is UTF-8 of at most OP_STRING_MAX bytes. Axes may count from the end (shape_axis). */
 #pragma once
 
+#include <string.h>
+
 #include "proto/ops/shape.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tensors and strings lie in memory as on the wire, which is little-endian"
+#endif
 
 enum {
     /* So many make an operation of some milliseconds for the thread that binds it, which serves others meanwhile. */
@@ -19,7 +26,9 @@ enum {
     OP_FLOATS_MAX = 1024,
     OP_PACKED_INTS = 32, /* slice of rank 8 takes 24 */
     OP_PACKED_FLOATS = 4,
-    OP_VARIES = -1, /* a count that the rule itself checks */
+    OP_LIST_MAX = 128,    /* what a function in C takes in a list of integers or floats */
+    OP_STRING_MAX = 1023, /* bytes */
+    OP_VARIES = -1,       /* a count that the rule itself checks */
 };
 
 /* How the result's dtype follows from the dtype to which the operands promote; DTYPE_RULES in proto/ops/describe.py has
@@ -47,9 +56,11 @@ enum op_attribute_type {
     OP_ATTRIBUTE_ENUM,
     OP_ATTRIBUTE_SCALAR, /* a value of the result's dtype: an integer and a float, of which the dtype takes one */
     OP_ATTRIBUTE_FLOAT,
-    OP_ATTRIBUTE_SHAPE, /* a list of extents; this one and what follows are lists */
+    OP_ATTRIBUTE_FLOATS,
+    OP_ATTRIBUTE_SHAPE, /* a list of extents; this one and what follows are lists of integers */
     OP_ATTRIBUTE_AXES,
     OP_ATTRIBUTE_INTS,
+    OP_ATTRIBUTE_STRING,
 };
 
 struct op_attribute {
@@ -67,17 +78,27 @@ struct op_attributes {
     unsigned n_ints, n_floats;
 };
 
-/* The same with room of its own, for whoever makes those of an operation that has few. */
+/* The same with room of its own, for whoever makes those of an operation that has few, */
 struct op_packed {
     int64_t ints[OP_PACKED_INTS];
     double floats[OP_PACKED_FLOATS];
     unsigned n_ints, n_floats;
 };
+/* and of one that may have many. */
+struct op_packed_long {
+    int64_t ints[OP_INTS_MAX];
+    double floats[OP_FLOATS_MAX];
+    unsigned n_ints, n_floats;
+};
 
-/* Values of attributes: a list, which lies where it was read from, and a value of any dtype. */
+/* Values of attributes: lists, which lie where they were read from, as strings do, and a value of any dtype. */
 struct op_ints {
     unsigned count;
     const int64_t *values;
+};
+struct op_floats {
+    unsigned count;
+    const double *values;
 };
 struct op_scalar {
     int64_t i;
@@ -92,10 +113,25 @@ static inline bool op_consumes(uint16_t first, const uint64_t *others, unsigned 
     return others && (others[(i - 16) / 64] >> (i - 16) % 64 & 1);
 }
 
-/* The list must fit. */
-static inline void op_packed_append(struct op_packed *packed, const struct op_ints *list) {
+/* They write a list, which must fit, and return the number of its entries. */
+static inline unsigned op_ints_write(int64_t *out, const struct op_ints *list) {
     for (unsigned i = 0; i < list->count; i++)
-        packed->ints[packed->n_ints++] = list->values[i];
+        out[i] = list->values[i];
+    return list->count;
+}
+static inline unsigned op_floats_write(double *out, const struct op_floats *list) {
+    for (unsigned i = 0; i < list->count; i++)
+        out[i] = list->values[i];
+    return list->count;
+}
+static inline unsigned op_string_ints(const char *string) {
+    return (unsigned)(strlen(string) / sizeof(int64_t)) + 1;
+}
+static inline unsigned op_string_write(int64_t *out, const char *string) {
+    unsigned count = op_string_ints(string);
+    out[count - 1] = 0;
+    memcpy(out, string, strlen(string));
+    return count;
 }
 
 #include "proto/ops/operations.h"
@@ -115,8 +151,8 @@ struct op_info {
     const enum op_dtype_rule *further; /* [n_outputs - 1]: of the outputs after the first */
     uint32_t index_inputs,
         bool_inputs;  /* bit i set: input i is integers, or bool, and does not promote with the others */
-    int ints, floats; /* counts of attributes; OP_VARIES: ints_min and a list */
-    unsigned ints_min;
+    int ints, floats; /* counts of attributes; OP_VARIES: ints_min or floats_min, and lists */
+    unsigned ints_min, floats_min;
     unsigned dtype_at; /* where the result's dtype stands among the integers, for OP_DTYPE_ATTRIBUTE */
     const struct op_attribute *attributes; /* [n_attributes], in the order of the wire */
     unsigned n_attributes;

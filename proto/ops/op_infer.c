@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/ops/op_rules.h"
+#include "proto/ops/utf8.h"
 
 static int refuse_inputs(const struct op_info *info, unsigned n_inputs, struct fault *fault) {
     if (info->inputs_min == info->inputs_max) {
@@ -34,7 +35,8 @@ static inline __attribute__((always_inline)) int check_inputs(const struct op_in
 /* The name of the attribute that stands at this place among the integers. */
 static const char *attribute_name(const struct op_info *info, unsigned at) {
     for (unsigned i = 0; i < info->n_attributes; i++) {
-        if (info->attributes[i].type != OP_ATTRIBUTE_FLOAT && at-- == 0) {
+        enum op_attribute_type type = info->attributes[i].type;
+        if (type != OP_ATTRIBUTE_FLOAT && type != OP_ATTRIBUTE_FLOATS && at-- == 0) {
             return info->attributes[i].name;
         }
     }
@@ -49,7 +51,8 @@ static int check_counts(const struct op_info *info, const struct op_attributes *
     if (info->ints != OP_VARIES ? n_ints != (unsigned)info->ints : n_ints > OP_INTS_MAX) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s does not take %u integer attributes", info->name, n_ints);
     }
-    if (n_floats != (unsigned)info->floats) {
+    if (info->floats != OP_VARIES ? n_floats != (unsigned)info->floats
+                                  : n_floats < info->floats_min || n_floats > OP_FLOATS_MAX) {
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s does not take %u float attributes", info->name, n_floats);
     }
     return STATUS_OK;
@@ -68,19 +71,46 @@ static int refuse_value(const struct op_attribute *attribute, int64_t value, str
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRId64 " is no %s: %s are", value, attribute->name, names);
 }
 
-/* The lists behind the single ones: each but the last says how long it is. */
+/* Whether `count` integers are one string and nothing else: zero bytes are at its end alone, and none of the integers is needless. */
+static int check_string(const char *name, const int64_t *ints, unsigned count, struct fault *fault) {
+    const char *string = (const char *)ints;
+    size_t room = count * sizeof *ints, bytes = strnlen(string, room);
+    if (bytes == room) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the string %s has no end", name);
+    }
+    for (size_t i = bytes; i < room; i++) {
+        if (string[i] || bytes / sizeof *ints != count - 1) {
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "the string %s has a zero byte before its end", name);
+        }
+    }
+    if (bytes > OP_STRING_MAX) {
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "the string %s has more than %d bytes", name, OP_STRING_MAX);
+    }
+    return utf8_is_valid(string) ? STATUS_OK
+                                 : fault_set(fault, STATUS_INVALID_ARGUMENT, "the string %s is not UTF-8", name);
+}
+
+/* The lists of integers behind the single ones: each but the last says how long it is. */
 static int check_lists(const struct op_info *info, unsigned first, const struct op_attributes *attributes,
                        struct fault *fault) {
     unsigned at = info->ints_min;
-    for (; first + 1 < info->n_attributes; first++) {
-        int64_t count = at < attributes->n_ints ? attributes->ints[at] : -1;
-        if (count < 0 || count > (int64_t)(attributes->n_ints - at - 1)) {
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list %s has no valid length",
-                             info->attributes[first].name);
+    int status = STATUS_OK;
+    for (; first < info->n_attributes && status == STATUS_OK; first++) {
+        const struct op_attribute *attribute = &info->attributes[first];
+        unsigned left = attributes->n_ints - at, count = left;
+        if (first + 1 < info->n_attributes) {
+            int64_t given = left ? attributes->ints[at++] : -1;
+            if (given < 0 || given > (int64_t)left - 1) {
+                return fault_set(fault, STATUS_INVALID_ARGUMENT, "the list %s has no valid length", attribute->name);
+            }
+            count = (unsigned)given;
         }
-        at += 1 + (unsigned)count;
+        if (attribute->type == OP_ATTRIBUTE_STRING) {
+            status = check_string(attribute->name, attributes->ints + at, count, fault);
+        }
+        at += count;
     }
-    return STATUS_OK;
+    return status;
 }
 
 static int check_attributes(const struct op_info *info, const struct op_attributes *attributes, struct fault *fault) {
@@ -88,7 +118,7 @@ static int check_attributes(const struct op_info *info, const struct op_attribut
     int status = check_counts(info, attributes, fault);
     for (unsigned i = 0; i < info->n_attributes && status == STATUS_OK; i++) {
         const struct op_attribute *attribute = &info->attributes[i];
-        if (attribute->type == OP_ATTRIBUTE_FLOAT) {
+        if (attribute->type == OP_ATTRIBUTE_FLOAT || attribute->type == OP_ATTRIBUTE_FLOATS) {
             continue;
         }
         if (attribute->type >= OP_ATTRIBUTE_SHAPE) {

@@ -25,6 +25,16 @@ uint32_t utf8_next(const char **text) {
     return rune;
 }
 
+bool utf8_is_valid(const char *text) {
+    static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD itself */
+    while (*text) {
+        const char *before = text;
+        if (utf8_next(&text) == RUNE_REPLACEMENT && strncmp(before, replacement, strlen(replacement)) != 0)
+            return false;
+    }
+    return true;
+}
+
 size_t utf8_put(uint32_t rune, char out[4]) {
     if (rune < 0x80)
         return out[0] = (char)rune, 1;

@@ -13,6 +13,9 @@ uint32_t utf8_next(const char **text);
 /* Writes a code point as UTF-8; returns its bytes. */
 size_t utf8_put(uint32_t rune, char out[4]);
 
+/* Whether all of the text is UTF-8. */
+bool utf8_is_valid(const char *text);
+
 /* Whether this code point may do harm in a terminal, a browser or a log: control characters (C0, DEL, C1), separators
  * of lines and paragraphs, invisible characters, and characters that change the direction of the text behind them. */
 bool utf8_is_unsafe(uint32_t rune);

@@ -173,9 +173,23 @@ static void print_int(FILE *out, int64_t value) {
     }
 }
 
+/* Eight bytes in each integer, up to a zero byte. */
+static void print_string(FILE *out, int64_t count, struct print_attributes *left) {
+    fputc('"', out);
+    for (int64_t i = 0; i < count && left->n_ints; i++) {
+        int64_t bytes[2] = {next_int(left), 0};
+        print_text(out, (const char *)bytes);
+    }
+    fputc('"', out);
+}
+
 /* A list in brackets; the last one is all that is left. */
-static void print_list(FILE *out, bool last, struct print_attributes *left) {
+static void print_list(FILE *out, bool last, bool is_string, struct print_attributes *left) {
     int64_t count = last ? left->n_ints : next_int(left);
+    if (is_string) {
+        print_string(out, count, left);
+        return;
+    }
     fputc('[', out);
     for (int64_t i = 0; i < count && left->n_ints; i++) {
         fputs(i ? ", " : "", out);
@@ -184,9 +198,19 @@ static void print_list(FILE *out, bool last, struct print_attributes *left) {
     fputc(']', out);
 }
 
+static void print_floats(FILE *out, struct print_attributes *left) {
+    fputc('[', out);
+    for (const char *separator = ""; left->n_floats; separator = ", ") {
+        fprintf(out, "%s%g", separator, next_float(left));
+    }
+    fputc(']', out);
+}
+
 static void print_attribute(FILE *out, const struct op_attribute *attribute, bool last, struct print_attributes *left) {
     if (attribute->type >= OP_ATTRIBUTE_SHAPE) {
-        print_list(out, last, left);
+        print_list(out, last, attribute->type == OP_ATTRIBUTE_STRING, left);
+    } else if (attribute->type == OP_ATTRIBUTE_FLOATS) {
+        print_floats(out, left);
     } else if (attribute->type == OP_ATTRIBUTE_FLOAT) {
         fprintf(out, "%g", next_float(left));
     } else if (attribute->type == OP_ATTRIBUTE_SCALAR) {

@@ -19,6 +19,7 @@ STREAM_OPEN, STREAM_CLOSE, COPY_OUT, COPY_IN, GET_STATUS = 24, 25, 26, 27, 50
 KERNEL_COMPILE, KERNEL_COMPILED, KERNEL_RELEASE = 40, 41, 43
 PUBLISH, OPEN_NAME, LIST_NAMES, REMOVE_NAME, MOVE_NAME = 80, 81, 83, 85, 86
 F32, I64, F8E4M3, F8E5M2 = 9, 6, 11, 12
+DESCRIBED = 111  # tests/unit/described/described.toml: mode, scales, stride, equation
 OPERATIONS = describe.operations_of(describe.read(sorted(OPS.glob("*.toml"))))
 (FREE, FULL, ARANGE, EYE, UNIFORM, NORMAL, CAST, COPY, RESHAPE, PERMUTE, TRANSPOSE, SLICE, ADD, EXP, WHERE, SUM, ARGMAX, SOFTMAX,
  MATMUL, LINEAR, CONCAT, STACK, TAKE, ALONG, ONE_HOT, KERNEL) = (
@@ -104,6 +105,21 @@ def launch(first, kinds, inputs=(), numbers=(), outputs=(), kernel=1, grid=(1, 1
     flags = bool(label) | (2 if len(ints) > 255 or len(inputs) > 255 else 0)
     return batch(first, [head(KERNEL, len(inputs), len(ints), flags=flags) | further << 42], inputs=inputs, ints=ints,
                  labels=[label] if label else (), wide=wide(len(inputs), len(ints)) if flags & 2 else ())
+
+
+def string(text):
+    """A string as integers, with the zero bytes at its end."""
+    text += bytes(8 - len(text) % 8)
+    return list(struct.unpack(f"<{len(text) // 8}q", text))
+
+
+def described(mode, equation, count=None, stride=(2, 3), scales=(1.0,)):
+    """A tensor and one operation on it with attributes of all types; `count`: what is said of the length of `mode`."""
+    ints = [1, len(mode) if count is None else count, *mode, len(stride), *stride, *equation]
+    flags = 2 if len(ints) > 255 or len(scales) > 254 else 0
+    return batch(1, [head(FULL, 0, 3, 1), head(DESCRIBED, 1, len(ints), 1 + len(scales), flags)], inputs=[1],
+                 ints=[F32, 0, 4, *ints], floats=[1, 0.5, *scales],
+                 wide=[len(ints) >> 8 << 12 | (1 + len(scales)) >> 8 << 24] if flags else ())
 
 
 def frame(kind, message=b"", payload=b"", sequence=0, magic=MAGIC, flags=0, reserved=0, lengths=None):
@@ -213,6 +229,15 @@ def malformed_messages():
     yield "launch_ids", BATCH, launch((1 << 64) - 1, [2, 2], outputs=[(F32, [4])] * 2, further=1), b""
     yield "launch_ranks", BATCH, launch(1, [2], outputs=[(F32, [1] * 300)]), b""
     yield "launch_lists", BATCH, batch(1, [head(KERNEL, 0, 4)], ints=[1, 0, big, -1]), b""
+    yield "string", BATCH, described(string(b"bilinear"), string("…ij->i".encode())), b""
+    yield "string_length", BATCH, described(string(b"mode"), string(b"eq"), count=big), b""
+    yield "string_length_negative", BATCH, described(string(b"mode"), string(b"eq"), count=-1), b""
+    yield "string_no_end", BATCH, described([-1], [0x6161616161616161]), b""
+    yield "string_nul", BATCH, described(string(b"a\0b"), string(b"\0c")), b""
+    yield "string_utf8", BATCH, described(string(b"\xc3("), string(b"\xed\xa0\x80")), b""
+    yield "string_long", BATCH, described(string(b"m" * 1023), string(b"e" * 1024)), b""
+    yield "floats_many", BATCH, described(string(b""), string(b""), scales=[1.0] * 1023), b""
+    yield "floats_too_many", BATCH, described(string(b""), string(b""), scales=[1.0] * 1100), b""
     yield "publish_none", PUBLISH, b"", b""
     yield "publish_uneven", PUBLISH, publish([1, 2], [b"a"]), b""
     yield "publish_unknown", PUBLISH, publish([7, 0], [b"a", b"b"]), b""
@@ -254,6 +279,8 @@ def scripts():
     yield "f8", op(CAST, [1], [F8E4M3]) + op(TRANSPOSE, [3]) + op(MATMUL, [3, 4]) + op(CAST, [1], [F8E5M2]) + \
         op(MATMUL, [4, 6]) + op(CONCAT, [3, 6], [0]) + op(CONCAT, [6, 6], [1]) + op(ADD, [3, 3]) + op(CAST, [9], [F32]) + \
         op(ARANGE, [], [F8E5M2, 0, 8, 1], [64, 96, 68]) + op(FULL, [], [F8E4M3, 1, 3], [64]) + op(TAKE, [13, 2], [0])
+    yield "attributes", op(DESCRIBED, [1], [7, 1, 65, 2, 3, 4, 66], [64, 65]) + op(DESCRIBED, [3], [7, 1, 0, 0, 0], [64]) + \
+        op(DESCRIBED, [3], [7, 2, 65, 66, 0, 67], [64]) + op(DESCRIBED, [3], [7, 0xf2, 65, 0, 67], [64]) + op(DESCRIBED, [1])
     yield "slices", op(SLICE, [2], [0xf0, 0xf0, 0xf0]) + op(SLICE, [2], [0xf2, 0xf0, 0xef]) + op(SLICE, [2], [0, 3, 0])
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -84,6 +85,29 @@ class Descriptions(unittest.TestCase):
                      "out->padding.count = in->n_ints - (unsigned)(next - in->ints);",
                      "out->ints[out->n_ints++] = in->stride.count;"):
             self.assertIn(line, out.getvalue())
+
+    def test_lists_of_floats_and_strings_are_parameters_with_names_of_their_own(self):
+        described = os.path.join(os.environ["TENSORD_SOURCE"], "tests", "unit", "described", "described.toml")
+        operation, = describe.operations_of(describe.read([described]))
+        self.assertEqual(generate.prototype(operation),
+                         "td_tensor *td_described(td_tensor *x, const char *mode, double low, int n_scales, const double *scales, "
+                         "int64_t groups, int n_stride, const int64_t *stride, const char *equation)")
+        words = printed(generate.contracts, describe.read([described]))
+        self.assertIn("mode: string (first of the lists); low: float; scales: floats;", "".join(re.findall(r'"(.*)"', words)))
+
+    def test_attributes_that_could_not_be_told_apart_are_refused(self):
+        def attributes(*given):
+            return GOOD + "attributes = [" + ", ".join(f'{{ name = "{name}", type = "{kind}" }}' for name, kind in given) + "]\n"
+
+        for text, words in [
+                (attributes(("a", "floats"), ("b", "ints"), ("c", "floats")), "one: only one attribute may be floats: nothing would say"),
+                (attributes(("a", "int"), ("a", "string")), "one: a stands for two things"),
+                (attributes(("x", "int")) + 'inputs = ["x"]\n', "one: x stands for two things"),
+                (attributes(*((f"a{i}", "string") for i in range(8))), "one: the attributes may be more than 1024 integers")]:
+            with self.assertRaises(SystemExit) as raised:
+                read(text)
+            self.assertIn(words, str(raised.exception))
+        read(attributes(("a", "floats"), ("b", "ints"), ("c", "string"), ("d", "float"), ("e", "ints")))
 
 
 if __name__ == "__main__":
