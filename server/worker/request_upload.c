@@ -1,3 +1,6 @@
+/* Upload and UploadChunk. */
+#include <assert.h>
+#include <search.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -14,6 +17,7 @@ enum {
 
 struct request_upload {
     struct request_upload *next, **previous;
+    struct request_upload *older; /* with the same id, which only a failed upload may have; chunks are for the newest */
     struct connection *connection;
     uint64_t id;
     int64_t total, received; /* bytes */
@@ -24,12 +28,51 @@ struct request_upload {
     struct upload upload;
 };
 
+/* With its node in the tree. */
+enum { REQUEST_UPLOAD_BYTES = sizeof(struct request_upload) + 4 * sizeof(void *) };
+
+static int request_upload_compare(const void *a, const void *b) {
+    uint64_t id = ((const struct request_upload *)a)->id, other = ((const struct request_upload *)b)->id;
+    return (id > other) - (id < other);
+}
+
+/* False: out of memory. */
+static bool request_upload_add(struct connection *connection, struct request_upload *upload) {
+    struct request_upload **found = tsearch(upload, &connection->request.uploads_by_id, request_upload_compare);
+    if (!found)
+        return false;
+    upload->older = *found != upload ? *found : NULL;
+    *found = upload;
+    upload->next = connection->request.uploads;
+    upload->previous = &connection->request.uploads;
+    if (upload->next)
+        upload->next->previous = &upload->next;
+    connection->request.uploads = upload;
+    connection->request.n_uploads++;
+    host_note(connection->session, REQUEST_UPLOAD_BYTES);
+    return true;
+}
+
+/* The newest one with the id; NULL: there is none. */
+static struct request_upload *request_upload_find(const struct connection *connection, uint64_t id) {
+    const struct request_upload key = {.id = id};
+    struct request_upload **found = tfind(&key, &connection->request.uploads_by_id, request_upload_compare);
+    return found ? *found : NULL;
+}
+
+/* It is the newest with its id. */
 static void request_upload_remove(struct connection *connection, struct request_upload *upload) {
+    struct request_upload **found = tfind(upload, &connection->request.uploads_by_id, request_upload_compare);
+    assert(found && *found == upload);
+    if (upload->older)
+        *found = upload->older;
+    else
+        tdelete(upload, &connection->request.uploads_by_id, request_upload_compare);
     *upload->previous = upload->next;
     if (upload->next)
         upload->next->previous = upload->previous;
     connection->request.n_uploads--;
-    host_give(connection->session, sizeof *upload);
+    host_give(connection->session, REQUEST_UPLOAD_BYTES);
     free(upload);
 }
 
@@ -60,7 +103,6 @@ static bool request_upload_bind(struct connection *connection, const Tensord__Up
         .label = message->label[0] ? message->label : NULL,
     };
     request_type(&type, message->dtype, message->shape, message->n_shape, &bad);
-    upload->id = message->id;
     upload->dtype = type.dtype;
     upload->total = bad.code ? INT64_MAX : type_bytes(&type);
     int error = session_upload(connection->session, &request, &upload->upload);
@@ -121,13 +163,11 @@ int request_upload(struct connection *connection, const struct frame_header *hea
     if (!entry)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
     entry->connection = connection;
-    entry->next = connection->request.uploads;
-    entry->previous = &connection->request.uploads;
-    if (entry->next)
-        entry->next->previous = &entry->next;
-    connection->request.uploads = entry;
-    connection->request.n_uploads++;
-    host_note(connection->session, sizeof *entry);
+    entry->id = upload->id;
+    if (!request_upload_add(connection, entry)) {
+        free(entry);
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory to begin an upload");
+    }
     if (!request_upload_bind(connection, upload, entry)) {
         request_upload_remove(connection, entry);
         return request_later(connection, STATUS_AGAIN);
@@ -138,9 +178,7 @@ int request_upload(struct connection *connection, const struct frame_header *hea
 int request_upload_chunk(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__UploadChunk *chunk = (const Tensord__UploadChunk *)message;
-    struct request_upload *upload = connection->request.uploads;
-    while (upload && upload->id != chunk->id)
-        upload = upload->next;
+    struct request_upload *upload = request_upload_find(connection, chunk->id);
     if (!upload)
         return REQUEST_PROTOCOL(fault, "a chunk came for %lu, which is not being uploaded", chunk->id);
     if (chunk->offset != (uint64_t)upload->received)

@@ -56,19 +56,29 @@ static inline void turn(void) {
     uv_run(&loop, UV_RUN_NOWAIT);
 }
 
-static inline void send_message(unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
-    size_t bytes = protobuf_c_message_get_packed_size(message);
-    uint8_t *frame = malloc(FRAME_HEADER_BYTES + bytes);
-    struct frame_header header = {.type = (uint16_t)type, .message_bytes = (uint32_t)bytes, .sequence = sequence};
+static inline void send_payload(unsigned type, uint64_t sequence, const ProtobufCMessage *message, const void *payload,
+                                size_t payload_bytes) {
+    size_t message_bytes = protobuf_c_message_get_packed_size(message);
+    size_t bytes = FRAME_HEADER_BYTES + message_bytes + payload_bytes;
+    uint8_t *frame = malloc(bytes);
+    struct frame_header header = {.type = (uint16_t)type,
+                                  .message_bytes = (uint32_t)message_bytes,
+                                  .payload_bytes = payload_bytes,
+                                  .sequence = sequence};
     frame_header_encode(&header, frame);
     protobuf_c_message_pack(message, frame + FRAME_HEADER_BYTES);
-    for (size_t sent = 0; sent < FRAME_HEADER_BYTES + bytes;) {
-        ssize_t some = send(client, frame + sent, FRAME_HEADER_BYTES + bytes - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    memcpy(frame + FRAME_HEADER_BYTES + message_bytes, payload, payload_bytes);
+    for (size_t sent = 0; sent < bytes;) {
+        ssize_t some = send(client, frame + sent, bytes - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
         sent += some > 0 ? (size_t)some : 0;
         if (some < 0)
             turn();
     }
     free(frame);
+}
+
+static inline void send_message(unsigned type, uint64_t sequence, const ProtobufCMessage *message) {
+    send_payload(type, sequence, message, "", 0);
 }
 
 /* Turns until so many bytes have come. */

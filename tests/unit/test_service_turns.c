@@ -1,5 +1,6 @@
 /* What a client may have the service do is done in turns of bounded time, by a clock that the test moves. */
 #include <errno.h>
+#include <search.h>
 #include <semaphore.h>
 
 #include "tests/unit/service_fixture.h"
@@ -16,6 +17,22 @@ ProtobufCMessage *__wrap_protobuf_c_message_unpack(const ProtobufCMessageDescrip
     publishes_read += descriptor == &tensord__publish__descriptor;
     batches_read += descriptor == &tensord__batch__descriptor;
     return __real_protobuf_c_message_unpack(descriptor, allocator, bytes, data);
+}
+
+static __compar_fn_t compare;
+static unsigned compared;
+
+static int compare_counted(const void *a, const void *b) {
+    compared++;
+    return compare(a, b);
+}
+
+void *__real_tfind(const void *key, void *const *root, __compar_fn_t function);
+void *__wrap_tfind(const void *key, void *const *root, __compar_fn_t function);
+
+void *__wrap_tfind(const void *key, void *const *root, __compar_fn_t function) {
+    compare = function;
+    return __real_tfind(key, root, compare_counted);
 }
 
 /* Until it is true, with so much time a turn that a look at the clock or two are all of it. */
@@ -213,6 +230,56 @@ Test(service_turns, a_client_may_go_while_its_values_are_being_named) {
     close_service();
 }
 
+/* ---- uploads ---- */
+
+static void send_upload(uint64_t id) {
+    static uint64_t sequence;
+    Tensord__Upload upload = TENSORD__UPLOAD__INIT;
+    upload.dtype = DTYPE_U8;
+    upload.n_shape = 1;
+    upload.shape = &(int64_t){1};
+    upload.id = id;
+    upload.sequence = ++sequence;
+    send_message(FRAME_UPLOAD, 0, &upload.base);
+}
+
+static void send_chunk(uint64_t id, uint8_t value) {
+    Tensord__UploadChunk chunk = TENSORD__UPLOAD_CHUNK__INIT;
+    chunk.id = id;
+    send_payload(FRAME_UPLOAD_CHUNK, 0, &chunk.base, &value, 1);
+}
+
+/* The ids are such as a client may choose to make the search long. */
+Test(service_turns, chunks_of_many_uploads_find_theirs_in_few_steps) {
+    enum { MANY = 4096, BITS = 12 };
+    open_service(&(struct limits){0});
+    open_client();
+    for (uint64_t i = 1; i <= MANY; i++)
+        send_upload(i << 40);
+    TURNS_UNTIL(connection->request.n_uploads == MANY);
+    compared = 0;
+    for (uint64_t i = 1; i <= MANY; i++)
+        send_chunk(i << 40, 1);
+    TURNS_UNTIL(connection->request.n_uploads == 0);
+    cr_expect_lt(compared,
+                 MANY * 2 * 2 * BITS); /* to find it, and to remove it; a balanced tree is at most twice as deep */
+    cr_expect_null(connection->request.uploads_by_id);
+    close_service();
+}
+
+Test(service_turns, chunks_of_an_id_that_was_uploaded_twice_are_for_the_newer_one_first) {
+    open_service(&(struct limits){0});
+    open_client();
+    send_upload(1);
+    send_upload(1); /* fails, and what comes is dropped */
+    send_chunk(1, 1);
+    TURNS_UNTIL(connection->request.n_uploads == 1);
+    send_chunk(1, 1);
+    TURNS_UNTIL(connection->request.n_uploads == 0);
+    cr_expect_eq(connection->state, CONNECTION_OPEN);
+    close_service();
+}
+
 /* ---- ends ---- */
 
 enum { CROWD = 3000 };
@@ -277,16 +344,10 @@ Test(service_turns, many_requests_of_a_client_that_breaks_the_protocol_are_dropp
 }
 
 Test(service_turns, many_uploads_of_a_connection_that_closes_are_dropped_in_turns) {
-    Tensord__Upload upload = TENSORD__UPLOAD__INIT;
     open_service(&(struct limits){0});
     open_client();
-    upload.dtype = DTYPE_F32;
-    upload.n_shape = 1;
-    upload.shape = &(int64_t){1};
-    for (unsigned i = 1; i <= CROWD; i++) {
-        upload.id = upload.sequence = i;
-        send_message(FRAME_UPLOAD, 0, &upload.base);
-    }
+    for (unsigned i = 1; i <= CROWD; i++)
+        send_upload(i);
     TURNS_UNTIL(connection->request.n_uploads == CROWD);
     send_garbage();
     TURNS_UNTIL(connection->state == CONNECTION_CLOSING);

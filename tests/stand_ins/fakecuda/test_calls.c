@@ -127,7 +127,7 @@ static void run_rest(struct engine *engine) {
     struct engine_stats stats;
     struct engine_stall stall;
     for (int i = 0; i < 30; i++) {
-        engine->order.stall.looked_ns = clock_now() - UINT64_C(1000000000);
+        engine->order.watch.looked_ns = clock_now() - UINT64_C(1000000000);
         engine_stalled(engine, 0, &stall);
     }
     for (int i = 0; i < 2000; i++) {
