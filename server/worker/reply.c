@@ -86,6 +86,15 @@ void reply_data_next(struct reply *reply, const uint8_t *data) {
     reply_chunk(reply);
 }
 
+enum {
+    REPLY_TEXT_BYTES = 3, /* of a text or a message before its own: its tag, and a length below 2^14 */
+    REPLY_NUMBER_BYTES = 11,
+    REPLY_FAILURE_BYTES = 4 * REPLY_TEXT_BYTES + sizeof((struct failure *)0)->message +
+                          sizeof((struct failure *)0)->operation + sizeof((struct failure *)0)->label +
+                          2 * REPLY_NUMBER_BYTES,
+};
+_Static_assert(FRAME_HEADER_BYTES + REPLY_FAILURE_BYTES <= REPLY_HEAD_MAX, "a failure with all of its texts fits");
+
 void reply_failure(struct reply *reply, unsigned type, uint64_t sequence, const struct failure *failure) {
     Tensord__Error error = TENSORD__ERROR__INIT;
     Tensord__FetchChunk chunk = TENSORD__FETCH_CHUNK__INIT;
