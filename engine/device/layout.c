@@ -2,14 +2,6 @@
 
 #include <string.h>
 
-void layout_contiguous(int rank, const int64_t *shape, int64_t *strides) {
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= shape[i] ? shape[i] : 1;
-    }
-}
-
 bool layout_is_contiguous(int rank, const int64_t *shape, const int64_t *strides) {
     bool contiguous = true;
     int64_t stride = 1; /* type_check() has seen to it that no product overflows, zeros counted as ones */

@@ -7,7 +7,13 @@
 
 #include "proto/ops/op.h"
 
-void layout_contiguous(int rank, const int64_t *shape, int64_t *strides);
+static inline void layout_contiguous(int rank, const int64_t *shape, int64_t *strides) {
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= shape[i] ? shape[i] : 1;
+    }
+}
 /* Row-major without gaps; axes of extent 1 do not matter, and neither does anything of an empty tensor. */
 bool layout_is_contiguous(int rank, const int64_t *shape, const int64_t *strides);
 

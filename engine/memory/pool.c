@@ -20,12 +20,6 @@ enum {
     POOL_JOINS_SETTLE = 5 * POOL_JOIN_NEAR,
 };
 
-size_t pool_rounded(uint64_t bytes) {
-    if (bytes == 0 || bytes > SIZE_MAX / 4)
-        return 0;
-    return ((size_t)bytes + POOL_ALIGNMENT - 1) & ~(size_t)(POOL_ALIGNMENT - 1);
-}
-
 static struct storage *pool_piece(struct pool *pool) {
     struct storage *storage = slab_take(&pool->objects);
     if (storage) {

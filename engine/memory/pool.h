@@ -157,7 +157,11 @@ struct storage *storage_ref(struct storage *storage);
 void storage_unref(struct storage *storage);
 
 /* The size that pool_take() charges for `bytes`; 0 where that overflows. */
-size_t pool_rounded(uint64_t bytes);
+static inline size_t pool_rounded(uint64_t bytes) {
+    if (bytes == 0 || bytes > SIZE_MAX / 4)
+        return 0;
+    return ((size_t)bytes + POOL_ALIGNMENT - 1) & ~(size_t)(POOL_ALIGNMENT - 1);
+}
 /* The largest size that pool_take() would find if all queued work had run. With more than POOL_RUN_LOOKS pieces that are free
  * next to others it takes several calls to see all of them, and the figure is of the last time when that was so. */
 uint64_t pool_largest_free(struct pool *pool);

@@ -91,11 +91,6 @@ struct record *stream_push(struct stream *stream, enum record_kind kind, size_t 
     return record;
 }
 
-void stream_end_operation(struct stream *stream) {
-    stream->queue.newest->ends = true;
-    stream->queue.ops++;
-}
-
 struct record *stream_next_record(struct stream *stream, struct record_cursor *cursor, struct stream_chunk **done) {
     struct record *record = record_at(cursor);
     if (record->kind == RECORD_CHUNK) {

@@ -157,7 +157,10 @@ static inline void stream_begin_operation(struct stream *stream, const char *lab
  * has been published, so the caller fills it before order_kick(). */
 struct record *stream_push(struct stream *stream, enum record_kind kind, size_t bytes, uint64_t weight);
 /* The newest record is the last one of an operation, which is done when that is. */
-void stream_end_operation(struct stream *stream);
+static inline void stream_end_operation(struct stream *stream) {
+    stream->queue.newest->ends = true;
+    stream->queue.ops++;
+}
 /* Where the stream's next record will be. */
 struct stream_position {
     struct record_cursor at; /* no chunk: in the stream's first one */

@@ -49,34 +49,7 @@ int bind_create(struct binding *binding) {
     return plan_push(binding->stream, &plan, &binding->fault);
 }
 
-/* All inputs have the output's shape, are contiguous and of the dtype the kernel wants: the common case. */
-static bool elementwise_plain(const struct binding *binding) {
-    for (unsigned i = 0; i < binding->request->n_inputs; i++) {
-        const struct tensor *in = binding->inputs[i];
-        if (!in->contiguous || !shape_equal(&in->type, &binding->output->type))
-            return false;
-        if (binding->request->opcode != OP_CAST &&
-            in->type.dtype != op_operand_dtype(binding->request->opcode, binding->types, i, &binding->output->type))
-            return false;
-    }
-    return true;
-}
-
-static int bind_elementwise_plain(struct binding *binding) {
-    struct view out, views[3];
-    int64_t elements = type_elements(&binding->output->type);
-    unsigned n_inputs = binding->request->n_inputs;
-    view_flat(&out, binding->output, elements);
-    for (unsigned i = 0; i < n_inputs; i++)
-        view_flat(&views[i], binding->inputs[i], elements);
-    struct plan plan = bind_plan(binding, &out, views, n_inputs);
-    plan.weight = cost_pass(&binding->order->cost, (double)elements * (double)(2 * dtype_size(out.dtype)));
-    return plan_push(binding->stream, &plan, &binding->fault);
-}
-
 int bind_elementwise(struct binding *binding) {
-    if (elementwise_plain(binding))
-        return bind_elementwise_plain(binding);
     struct view out, views[3];
     struct view *all[LAYOUT_OPERANDS_MAX] = {&out};
     unsigned n_inputs = binding->request->n_inputs, made = 0;
@@ -156,13 +129,6 @@ static int bind_view_copied(struct binding *binding) {
 
 /* ---- poisons ---- */
 
-static bool inputs_poisoned(const struct binding *binding) {
-    for (unsigned i = 0; i < binding->request->n_inputs; i++)
-        if (binding->inputs[i]->poison)
-            return true;
-    return false;
-}
-
 /* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be
  * NULL), of which it takes over one reference on success. */
 static int bind_push_poison(struct stream *stream, struct poison *result, struct poison *const inputs[3],
@@ -216,63 +182,70 @@ static int bind_poison(struct binding *binding, struct poison *poison) {
 #define BIND(FAMILY, name) [OP_FAMILY_##FAMILY] = bind_##name,
 static bind_function *const bind_families[] = {OP_KERNEL_FAMILIES(BIND)};
 
-static int bind_supported(struct binding *binding) {
+/* A library that the kernel needs. */
+static int bind_needs(struct binding *binding) {
     struct device *device = binding->order->device;
     const struct op_request *request = binding->request;
-    const struct op_kernel *kernel = device->vtable->operations[request->opcode];
-    if (!kernel || kernel->parts)
-        return STATUS_OK;
     enum dtype dtype = binding->output->type.dtype;
     if (request->n_inputs)
         dtype = op_operand_dtype(request->opcode, binding->types, request->n_inputs - 1, &binding->output->type);
-    if (!(device->dtypes[request->opcode] >> dtype & 1))
-        return device_has_kernel(device, request->opcode, dtype, &binding->fault);
-    if (!kernel->needs)
-        return STATUS_OK;
-    int code = kernel->needs(device, dtype, &binding->fault);
-    cost_follow(&binding->order->cost, device); /* it may have loaded a library, and know more by now */
+    int code = binding->signature->kernel->needs(device, dtype, &binding->fault);
+    cost_follow(&binding->order->cost, device); /* it may have been loaded now, and the device know more */
     return code;
 }
 
-static int bind_compute(struct binding *binding) {
+/* Memory for the results, of an input where that may be. */
+static int bind_outputs(struct binding *binding) {
     bool in_place = binding->request->consume && binding->info->family == OP_FAMILY_ELEMENTWISE &&
                     binding->request->opcode != OP_COPY && output_in_place(binding);
+    return in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
+                    : outputs_allocate(binding);
+}
+
+static int bind_compute(struct binding *binding) {
     int code = bind_wait(binding);
     if (code == STATUS_OK)
-        code = in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
-                        : outputs_allocate(binding);
-    if (code == STATUS_OK && type_elements(&binding->output->type) > 0)
+        code = bind_outputs(binding);
+    if (code == STATUS_OK && binding->signature->elements > 0)
         code = bind_families[binding->info->family](binding);
     outputs_done(binding);
     return code;
 }
 
-/* Whether the operation (but for clients' kernels, which nothing stops) may take so long that it is stopped, and so needs a check. A smaller one ends before any limit of time,
- * and for a larger one a check costs little. A reduction or a sort counts by the elements that it reads, a product by its
- * multiplications, any other by the elements that it makes. */
-static bool bind_is_long(const struct binding *binding) {
-    static const double long_elements = 1 << 20, long_products = 1 << 24;
-    const struct op_request *request = binding->request;
-    if (binding->info->family == OP_FAMILY_KERNEL || !binding->stream->group->share->operation_ns ||
-        !binding->order->device->vtable->launch_part)
+/* The common case: contiguous operands of one shape, of which all have a value or the operation fails. */
+static int bind_flat(struct binding *binding) {
+    int code = bind_wait(binding);
+    if (code == STATUS_OK)
+        code = bind_outputs(binding);
+    if (code == STATUS_OK)
+        code = plan_push_flat(binding->stream,
+                              &(struct plan_flat){binding->request->opcode, binding->request->n_inputs,
+                                                  binding->signature->elements, binding->output, binding->inputs},
+                              &binding->fault);
+    outputs_done(binding);
+    return code;
+}
+
+static bool bind_is_flat(const struct binding *binding) {
+    if (!binding->signature->flat || binding->poisoned)
         return false;
-    if (binding->info->family == OP_FAMILY_REDUCE || binding->info->family == OP_FAMILY_SORT)
-        return (double)type_elements(binding->types[0]) >= long_elements;
-    double elements = (double)type_elements(&binding->output->type);
-    if (binding->info->family == OP_FAMILY_MATMUL) {
-        const struct tensor_type *a = binding->types[0];
-        double depth = a->rank > 0 ? (double)a->shape[a->rank - 1] : 1;
-        return elements * (depth > 16 ? depth : 16) >= long_products;
-    }
-    return request->opcode != OP_FREE && elements >= long_elements;
+    for (unsigned i = 0; i < binding->request->n_inputs; i++)
+        if (!binding->inputs[i]->contiguous)
+            return false;
+    return true;
+}
+
+/* Whether it may take so long that it is stopped, and so needs a check. */
+static bool bind_is_long(const struct binding *binding) {
+    return binding->signature->large && binding->stream->group->share->operation_ns &&
+           binding->order->device->vtable->launch_part;
 }
 
 /* What a poisoned result needs, before anything is enqueued for it. */
-static int bind_poison_prepare(struct binding *binding, struct poison **poison) {
+static int bind_poison_prepare(struct binding *binding, bool is_long, struct poison **poison) {
     const struct op_request *request = binding->request;
     *poison = NULL;
-    bool take = binding->info->family == OP_FAMILY_TAKE, launch = binding->info->family == OP_FAMILY_KERNEL,
-         is_long = bind_is_long(binding);
+    bool take = binding->info->family == OP_FAMILY_TAKE, launch = binding->info->family == OP_FAMILY_KERNEL;
     if (take || launch || is_long) {
         int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
         binding->check =
@@ -283,26 +256,21 @@ static int bind_poison_prepare(struct binding *binding, struct poison **poison) 
     }
     if (is_long)
         binding->stream->operation.report = binding->check->report;
-    if (!binding->check && !inputs_poisoned(binding))
+    if (!binding->check && !binding->poisoned)
         return STATUS_OK;
     *poison = poison_create();
     return *poison ? STATUS_OK : plan_no_memory(&binding->fault);
 }
 
-int bind_operation(struct binding *binding) {
+/* With a check, a poison, a copy, or more than one launch. */
+static __attribute__((noinline)) int bind_carefully(struct binding *binding, bool is_long) {
     binding->check = NULL;
     binding->step = NULL;
     struct stream_position before = stream_position(binding->stream);
-    int code = bind_supported(binding);
-    if (code != STATUS_OK)
-        return code;
-    if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
-        return STATUS_OK;
     struct poison *poison = NULL;
-    if (binding->info->family == OP_FAMILY_KERNEL)
-        code = bind_kernel_find(binding);
+    int code = binding->info->family == OP_FAMILY_KERNEL ? bind_kernel_find(binding) : STATUS_OK;
     if (code == STATUS_OK)
-        code = bind_poison_prepare(binding, &poison);
+        code = bind_poison_prepare(binding, is_long, &poison);
     if (code == STATUS_OK)
         code = binding->info->family == OP_FAMILY_VIEW     ? bind_view_copied(binding)
                : binding->info->family == OP_FAMILY_KERNEL ? bind_kernel(binding)
@@ -317,4 +285,19 @@ int bind_operation(struct binding *binding) {
     if (binding->check) /* it has not become a record's: no launch is left that reports to it */
         check_unref(binding->check);
     return code;
+}
+
+int bind_operation(struct binding *binding) {
+    const struct op_kernel *kernel = binding->signature->kernel;
+    if (kernel && kernel->needs) {
+        int code = bind_needs(binding);
+        if (code != STATUS_OK)
+            return code;
+    }
+    bool is_long = bind_is_long(binding);
+    if (!is_long && bind_is_flat(binding))
+        return bind_flat(binding);
+    if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
+        return STATUS_OK;
+    return bind_carefully(binding, is_long);
 }

@@ -1,23 +1,27 @@
-/* What the files that bind operations share. */
+/* What the files of the passes share. */
 #pragma once
 
 #include "engine/program/kernel_impl.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
+#include "engine/program/signature.h"
 #include "engine/session/session_impl.h"
 #include "engine/values/plan.h"
 #include "engine/values/view_copy.h"
 
-/* A checked operation on its way to launches. */
+/* An operation on its way through the passes. */
 struct binding {
     struct session *session;
     struct order *order;
     struct stream *stream;
     const struct op_request *request;
     const struct op_info *info;
-    struct kernel *kernel; /* of OP_FAMILY_KERNEL, once it is found */
+    struct kernel *kernel;             /* of OP_FAMILY_KERNEL, once it is found */
+    const struct signature *signature; /* once it has been checked */
+    struct signature own_signature;    /* where it could not be remembered */
     struct op_attributes attributes;
     struct tensor **inputs; /* and their types: as many as the request has */
     const struct tensor_type **types;
+    bool poisoned;          /* some of them may turn out to have failed */
     struct outputs outputs; /* all bound; types set, storage and the rest to be set */
     struct tensor *output;  /* the first one */
     struct check *check;    /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
@@ -28,6 +32,9 @@ struct binding {
 static inline const char *binding_name(const struct binding *binding) {
     return binding->kernel ? binding->kernel->name : binding->info ? binding->info->name : "";
 }
+/* STATUS_OK with inputs, stream, signature and the types of the outputs; or a code, with `binding->fault`, or with a cause that an
+ * input has brought. */
+int check_operation(struct binding *binding, struct cause *cause);
 /* STATUS_OK with each output's storage, layout and point set; or a code with `binding->fault`, and nothing of it will run. */
 int bind_operation(struct binding *binding);
 

@@ -76,7 +76,7 @@ struct upload_request {
     bool waitable;
 };
 /* On failure the id is poisoned (unless it is bad) and `upload` is zeroed: its data need not and cannot be delivered.
- * STATUS_AGAIN as by session_submit() (engine/program/submit.h). */
+ * STATUS_AGAIN as by session_submit() (engine/program/program.h). */
 int session_upload(struct session *session, const struct upload_request *request, struct upload *upload);
 /* Where the owner writes `bytes` of the tensor from `offset` on; after that, and before the next call, it calls
  * upload_chunk_done(). NULL with upload->later set: not now, see there. NULL otherwise: there is no memory, which

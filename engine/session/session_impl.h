@@ -48,6 +48,7 @@ struct sessions {
     struct memory *memory;
     /* A session has ended: what other rooms keep for it goes. */
     void (*ended)(struct session *session);
+    struct signatures *signatures; /* engine/program/signature.h */
     struct slab tensors;
     unsigned count;
     struct session *list;
@@ -111,7 +112,13 @@ bool session_memory_comes(const struct session *session, int code);
 /* Whether what failed with this code is worth another try, as the pool has not looked at all there is, or ended
  * sessions have not given their memory back: then it has not been refused. With any other code the request is at its
  * end. */
-bool session_put_off(struct session *session, int code);
+bool session_put_off_failed(struct session *session, int code);
+static inline bool session_put_off(struct session *session, int code) {
+    if (__builtin_expect(code != STATUS_OK, 0))
+        return session_put_off_failed(session, code);
+    session->ledger.search.on = false;
+    return false;
+}
 /* session_tensor.c: forgets the submission that has just bound `id`. */
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
 
@@ -121,7 +128,8 @@ struct tensor *session_tensor(struct session *session, uint64_t id);
 int session_unknown_id(const struct session *session, uint64_t id, struct fault *fault);
 /* A tensor with nothing but its id, in the table: checks the id, the number of tensors and memory. */
 int session_bind(struct session *session, uint64_t id, struct tensor **tensor, struct fault *fault);
-void session_unbind(struct session *session, uint64_t id);
+/* False: there is none. */
+bool session_unbind(struct session *session, uint64_t id);
 void tensor_unref(struct session *session, struct tensor *tensor);
 /* Gives up the tensor's value for a cause (takes over one reference). */
 void tensor_fail(struct session *session, struct tensor *tensor, struct cause cause);
@@ -154,7 +162,14 @@ struct failure *session_failure(struct session *session, const struct fault *fau
                                 const char *label, uint64_t sequence);
 /* An operation has been enqueued: it is done with the last record that it has put on `stream` since number `before`, or
  * is done now, where there is none, or no stream. */
-void session_end_operation(struct session *session, struct stream *stream, uint64_t before);
+static inline void session_end_operation(struct session *session, struct stream *stream, uint64_t before) {
+    if (stream && stream->enqueued != before) {
+        stream_end_operation(stream);
+        return;
+    }
+    session->ops_ended++;
+    session->sessions->ops_ended++;
+}
 /* session_stream.c */
 /* Operations of this session that have run there. */
 static inline uint64_t stream_done(const struct stream *stream) {

@@ -25,11 +25,9 @@ bool session_memory_comes(const struct session *session, int code) {
     return code == STATUS_OUT_OF_MEMORY || (code == STATUS_LIMIT && tenant_ending(session->ledger.tenant));
 }
 
-bool session_put_off(struct session *session, int code) {
+bool session_put_off_failed(struct session *session, int code) {
     struct ledger *ledger = &session->ledger;
     ledger->search.on = ledger->search.on && code == STATUS_AGAIN;
-    if (__builtin_expect(code == STATUS_OK, 1))
-        return false;
     bool comes = session_memory_comes(session, code);
     if (comes)
         ledger_pardon(ledger);
@@ -97,6 +95,7 @@ static void tensor_init(struct tensor *tensor, uint64_t id) {
     tensor->id = id;
     tensor->type.dtype = DTYPE_INVALID;
     tensor->type.rank = 0;
+    tensor->type_id = 0;
     tensor->offset = 0;
     tensor->contiguous = true;
     tensor->uploading = false;
@@ -150,10 +149,11 @@ void tensor_unref(struct session *session, struct tensor *tensor) {
     slab_give(&session->sessions->tensors, tensor);
 }
 
-void session_unbind(struct session *session, uint64_t id) {
+bool session_unbind(struct session *session, uint64_t id) {
     struct tensor *tensor = tensor_table_remove(&session->tensors, id);
     if (tensor)
         tensor_unref(session, tensor);
+    return tensor;
 }
 
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
@@ -185,6 +185,7 @@ void outputs_fail(struct session *session, struct outputs *outputs, struct cause
     for (unsigned i = 0; i < outputs->n; i++)
         if (outputs->tensors[i]) {
             outputs->tensors[i]->type.dtype = DTYPE_INVALID;
+            outputs->tensors[i]->type_id = 0;
             tensor_fail(session, outputs->tensors[i], cause_ref(cause));
         } else if (outputs->code == STATUS_LIMIT) {
             session_refuse(session, outputs->first + i, cause_ref(cause));
@@ -260,15 +261,6 @@ void session_drop_causes(struct session *session) {
         failure_unref(session->causes[i]);
     for (unsigned i = 0; i < session->n_refused; i++)
         failure_unref(session->refused[i].cause.failure);
-}
-
-void session_end_operation(struct session *session, struct stream *stream, uint64_t before) {
-    if (stream && stream->enqueued != before) {
-        stream_end_operation(stream);
-        return;
-    }
-    session->ops_ended++;
-    session->sessions->ops_ended++;
 }
 
 struct failure *session_check_failure(struct session *session, struct check *check) {

@@ -14,19 +14,11 @@ int plan_no_memory(struct fault *fault) {
     return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory to enqueue an operation");
 }
 
-/* The stream waits until an input's value is there. */
-int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault) {
-    if (!tensor->ready || tensor->ready == stream)
-        return STATUS_OK;
-    return stream_wait(stream, tensor->ready, tensor->ready_number) == STATUS_OK ? STATUS_OK : plan_no_memory(fault);
+int plan_wait_point(struct stream *stream, struct stream *other, uint64_t number, struct fault *fault) {
+    return stream_wait(stream, other, number) == STATUS_OK ? STATUS_OK : plan_no_memory(fault);
 }
 
-/* The stream waits until nobody else uses the memory that it is going to write, and stands for those users from then
- * on: also where no launch follows, because something else fails. */
-int plan_wait_memory(struct stream *stream, struct storage *storage, struct fault *fault) {
-    struct uses *uses = &storage->uses;
-    if (uses->count == 0 || (uses->count == 1 && uses->use[0].stream == stream))
-        return STATUS_OK;
+int plan_wait_users(struct stream *stream, struct uses *uses, struct fault *fault) {
     for (unsigned i = 0; i < uses->count; i++)
         if (stream_wait(stream, uses->use[i].stream, uses->use[i].number) != STATUS_OK)
             return plan_no_memory(fault);
@@ -58,7 +50,7 @@ static inline int reserve_use(struct stream *stream, struct storage *storage, st
     if (!storage)
         return STATUS_OK;
     struct uses *uses = &storage->uses;
-    if ((uses->count == 1 && uses->use[0].stream == stream) || uses_add(uses, stream, stream->enqueued))
+    if (__builtin_expect(uses->count && uses->use[0].stream == stream, 1) || uses_add(uses, stream, stream->enqueued))
         return STATUS_OK;
     if (join_uses(stream, uses) != STATUS_OK)
         return plan_no_memory(fault);
@@ -67,7 +59,12 @@ static inline int reserve_use(struct stream *stream, struct storage *storage, st
 }
 
 static inline void record_use(struct stream *stream, struct storage *storage) {
-    if (storage)
+    if (!storage)
+        return;
+    struct use *first = &storage->uses.use[0];
+    if (__builtin_expect(storage->uses.count && first->stream == stream, 1))
+        first->number = stream->enqueued;
+    else
         uses_add(&storage->uses, stream, stream->enqueued);
 }
 
@@ -96,7 +93,8 @@ static const char *time_text(char text[TIME_TEXT_MAX], uint64_t ns) {
 
 /* By the estimate alone: what was learned from others' launches refuses nobody's. Where a launch cannot be stopped, this is
  * the one place where the limit of an operation's time holds: for all of its launches together. */
-static int plan_check_time(const struct stream *stream, uint64_t weight, struct fault *fault) {
+static __attribute__((noinline)) int plan_refuse_time(const struct stream *stream, uint64_t weight,
+                                                      struct fault *fault) {
     bool stops = stream->order->device->vtable->launch_part;
     uint64_t limit = stops ? 0 : stream->group->share->operation_ns;
     uint64_t estimate = weight + (stream->operation.sequence ? stream->operation.estimated_ns : 0);
@@ -110,6 +108,11 @@ static int plan_check_time(const struct stream *stream, uint64_t weight, struct 
     if (weight > LAUNCH_NS_MAX)
         return fault_set(fault, STATUS_LIMIT, "the operation would take about %s", time_text(time, weight));
     return STATUS_OK;
+}
+
+static inline int plan_check_time(const struct stream *stream, uint64_t weight, struct fault *fault) {
+    bool stops = stream->order->device->vtable->launch_part;
+    return __builtin_expect(stops && weight <= LAUNCH_NS_MAX, 1) ? STATUS_OK : plan_refuse_time(stream, weight, fault);
 }
 
 /* A launch on its way, with shapes and strides where the views have them. */
@@ -254,6 +257,68 @@ int plan_push(struct stream *stream, const struct plan *plan, struct fault *faul
     if (__builtin_expect(workspace != NULL, 0)) {
         record_use(stream, workspace);
         storage_unref(workspace);
+    }
+    return STATUS_OK;
+}
+
+/* `axis` is the one extent, and the stride behind it. */
+static inline void flat_operand(struct operand *operand, const struct tensor *tensor, const int64_t *axis) {
+    enum dtype dtype = tensor->type.dtype;
+    operand->data = tensor_data(tensor);
+    operand->shape = axis;
+    operand->strides = axis + 1;
+    operand->dtype = (uint8_t)dtype;
+    operand->as = (uint8_t)dtype;
+    operand->rank = 1;
+}
+
+/* As a rule the stream is the storage's first user, and then there is nothing to reserve. */
+static inline int flat_reserve(struct stream *stream, const struct plan_flat *flat, struct fault *fault) {
+    int code = reserve_use(stream, flat->out->storage, fault);
+    for (unsigned i = 0; i < flat->n_inputs && code == STATUS_OK; i++)
+        code = reserve_use(stream, flat->inputs[i]->storage, fault);
+    return code;
+}
+
+int plan_push_flat(struct stream *stream, const struct plan_flat *flat, struct fault *fault) {
+    unsigned n_inputs = flat->n_inputs, opcode = flat->opcode;
+    const struct tensor *out = flat->out, *last = n_inputs ? flat->inputs[n_inputs - 1] : out;
+    const struct cost *cost = &stream->order->cost;
+    uint64_t weight = cost_pass(cost, (double)(2 * flat->elements * (int64_t)dtype_size(out->type.dtype)));
+    int code = flat_reserve(stream, flat, fault);
+    if (code == STATUS_OK)
+        code = plan_check_time(stream, weight, fault);
+    if (code != STATUS_OK)
+        return code;
+    stream->operation.estimated_ns += weight;
+    size_t bytes = offsetof(struct record, launch.inputs) + n_inputs * sizeof(struct operand) + 2 * sizeof(int64_t);
+    size_t label = __builtin_expect(stream->operation.label != NULL, 0)
+                       ? strnlen(stream->operation.label, OPERATION_LABEL_MAX)
+                       : 0;
+    uint16_t factor = cost_factor(cost, opcode, (unsigned)last->type.dtype);
+    struct record *record =
+        stream_push(stream, RECORD_LAUNCH, bytes + (label ? label + 1 : 0), cost_corrected(weight, factor));
+    if (!record)
+        return plan_no_memory(fault);
+    if (label)
+        launch_label(record, stream->operation.label, bytes, label);
+    struct launch *launch = &record->launch;
+    int64_t *axis = (int64_t *)(launch->inputs + n_inputs);
+    axis[0] = flat->elements;
+    axis[1] = 1;
+    launch->opcode = (uint16_t)opcode;
+    launch->n_inputs = (uint8_t)n_inputs;
+    launch->further = 0;
+    launch->factor = factor;
+    launch->tf32 = false;
+    launch->report = stream->operation.report;
+    launch->attributes = (struct op_attributes){0};
+    launch->workspace = NULL;
+    flat_operand(&launch->output, out, axis);
+    record_use(stream, out->storage);
+    for (unsigned i = 0; i < n_inputs; i++) {
+        flat_operand(&launch->inputs[i], flat->inputs[i], axis);
+        record_use(stream, flat->inputs[i]->storage);
     }
     return STATUS_OK;
 }

@@ -21,6 +21,15 @@ struct plan {
 
 /* Enqueues the launch and notes its use of all storage. */
 int plan_push(struct stream *stream, const struct plan *plan, struct fault *fault);
+/* A launch of contiguous tensors of as many elements, all with storage, of a kernel that has nothing to say about it. */
+struct plan_flat {
+    unsigned opcode, n_inputs;
+    int64_t elements;
+    const struct tensor *out;
+    struct tensor *const *inputs;
+};
+/* The same as plan_push(), for the most frequent of all. */
+int plan_push_flat(struct stream *stream, const struct plan_flat *flat, struct fault *fault);
 /* Enqueues a user kernel's launch, which the caller fills, and notes its use of this storage. */
 int plan_push_kernel(struct stream *stream, struct storage *const storages[], unsigned n, unsigned n_arguments,
                      uint64_t weight, struct record **record, struct fault *fault);
@@ -28,7 +37,19 @@ int plan_push_kernel(struct stream *stream, struct storage *const storages[], un
 uint64_t plan_weight(const struct cost *cost, const struct view *out, const struct view *in);
 
 /* The stream waits until an input's value is there. */
-int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault);
-/* The stream waits until nobody else uses the memory that it is going to write. */
-int plan_wait_memory(struct stream *stream, struct storage *storage, struct fault *fault);
+int plan_wait_point(struct stream *stream, struct stream *other, uint64_t number, struct fault *fault);
+static inline int plan_wait_value(struct stream *stream, const struct tensor *tensor, struct fault *fault) {
+    return !tensor->ready || tensor->ready == stream
+               ? STATUS_OK
+               : plan_wait_point(stream, tensor->ready, tensor->ready_number, fault);
+}
+/* The stream waits until nobody else uses the memory that it is going to write, and stands for those users from then
+ * on: also where no launch follows, because something else fails. */
+int plan_wait_users(struct stream *stream, struct uses *uses, struct fault *fault);
+static inline int plan_wait_memory(struct stream *stream, struct storage *storage, struct fault *fault) {
+    struct uses *uses = &storage->uses;
+    if (uses->count == 0 || (uses->count == 1 && uses->use[0].stream == stream))
+        return STATUS_OK;
+    return plan_wait_users(stream, uses, fault);
+}
 int plan_no_memory(struct fault *fault);

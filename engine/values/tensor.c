@@ -11,6 +11,7 @@ enum {
 static int tensor_slots_init(struct tensor_slots *slots, size_t capacity) {
     slots->at = calloc(capacity, sizeof *slots->at);
     slots->capacity = slots->at ? capacity : 0;
+    slots->shift = 64 - (unsigned)__builtin_ctzll(capacity);
     return slots->at ? STATUS_OK : STATUS_NO_HOST_MEMORY;
 }
 
@@ -20,7 +21,7 @@ static void tensor_slots_finish(struct tensor_slots *slots) {
 }
 
 static size_t tensor_slots_home(const struct tensor_slots *slots, uint64_t scattered) {
-    return (size_t)(scattered >> (64 - __builtin_ctzll(slots->capacity)));
+    return (size_t)(scattered >> slots->shift);
 }
 
 int tensor_table_init(struct tensor_table *table) {
@@ -81,7 +82,7 @@ static int tensor_table_grow(struct tensor_table *table) {
     return STATUS_OK;
 }
 
-int tensor_table_reserve(struct tensor_table *table) {
+int tensor_table_make_room(struct tensor_table *table) {
     tensor_table_move(table);
     return table->count + 1 > table->capacity / 2 ? tensor_table_grow(table) : STATUS_OK;
 }
@@ -101,7 +102,7 @@ static struct tensor **tensor_slots_seek(const struct tensor_slots *slots, uint6
     return NULL;
 }
 
-struct tensor *tensor_table_find(const struct tensor_table *table, uint64_t id) {
+struct tensor *tensor_table_seek(const struct tensor_table *table, uint64_t id) {
     struct tensor **slot = tensor_slots_seek(&table->slots, id, table->factor);
     if (!slot)
         slot = tensor_slots_seek(&table->old, id, table->factor);

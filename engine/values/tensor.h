@@ -8,6 +8,7 @@
 struct tensor {
     uint64_t id;
     struct tensor_type type;
+    uint64_t type_id; /* the number by which its type is known (engine/program/signature.h); 0: none yet */
     int64_t strides[SHAPE_RANK_MAX]; /* elements */
     int64_t offset;                  /* elements */
     bool contiguous;
@@ -29,6 +30,7 @@ static inline void *tensor_data(const struct tensor *tensor) {
 struct tensor_slots {
     struct tensor **at;
     size_t capacity; /* a power of two; 0: there are none */
+    unsigned shift;  /* of a scattered id, to its place */
 };
 
 /* Open addressing; ids are scattered by a random factor, since clients choose them. When there is too little room, a larger
@@ -42,10 +44,18 @@ struct tensor_table {
 
 int tensor_table_init(struct tensor_table *table);
 void tensor_table_finish(struct tensor_table *table);
+/* Private: with a move from the old slots, or larger ones. */
+int tensor_table_make_room(struct tensor_table *table);
+struct tensor *tensor_table_seek(const struct tensor_table *table, uint64_t id);
 /* Makes room for one more, so that the next insert cannot fail. */
-int tensor_table_reserve(struct tensor_table *table);
+static inline int tensor_table_reserve(struct tensor_table *table) {
+    return table->old.at || table->count >= table->capacity / 2 ? tensor_table_make_room(table) : 0;
+}
 void tensor_table_insert(struct tensor_table *table, struct tensor *tensor);
-struct tensor *tensor_table_find(const struct tensor_table *table, uint64_t id);
+static inline struct tensor *tensor_table_find(const struct tensor_table *table, uint64_t id) {
+    struct tensor *tensor = table->slots.at[id * table->factor >> table->slots.shift];
+    return __builtin_expect(tensor && tensor->id == id, 1) ? tensor : tensor_table_seek(table, id);
+}
 struct tensor *tensor_table_remove(struct tensor_table *table, uint64_t id);
 /* All of them, by slots from 0 on; NULL where a slot is empty. */
 size_t tensor_table_slots(const struct tensor_table *table);

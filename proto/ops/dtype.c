@@ -4,10 +4,16 @@
 
 static const struct {
     const char *name;
-    unsigned char size, kind;
-} dtype_rows[DTYPE_COUNT] = {[DTYPE_INVALID] = {"invalid", 0, DTYPE_KIND_NONE},
-#define X(name, value, text, bytes, kind) [value] = {text, bytes, DTYPE_KIND_##kind},
+    unsigned char kind;
+} dtype_rows[DTYPE_COUNT] = {[DTYPE_INVALID] = {"invalid", DTYPE_KIND_NONE},
+#define X(name, value, text, bytes, kind) [value] = {text, DTYPE_KIND_##kind},
                              DTYPE_TABLE(X)
+#undef X
+};
+
+const uint8_t dtype_sizes[DTYPE_COUNT] = {
+#define X(name, value, text, bytes, kind) [value] = (bytes),
+    DTYPE_TABLE(X)
 #undef X
 };
 
@@ -41,10 +47,6 @@ static const unsigned char promotion[DTYPE_COUNT][DTYPE_COUNT] = {
 
 bool dtype_valid(int dtype) {
     return dtype > DTYPE_INVALID && dtype < DTYPE_COUNT;
-}
-
-size_t dtype_size(enum dtype dtype) {
-    return dtype_valid((int)dtype) ? dtype_rows[dtype].size : 0;
 }
 
 const char *dtype_name(enum dtype dtype) {

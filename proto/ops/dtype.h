@@ -32,7 +32,10 @@ enum dtype_kind { DTYPE_KIND_NONE, DTYPE_KIND_BOOL, DTYPE_KIND_INT, DTYPE_KIND_F
 
 bool dtype_valid(int dtype);
 /* Bytes of one element; 0 for a number that is no dtype. A bool is one byte, 0 or 1. */
-size_t dtype_size(enum dtype dtype);
+extern const uint8_t dtype_sizes[DTYPE_COUNT];
+static inline size_t dtype_size(enum dtype dtype) {
+    return (unsigned)dtype < DTYPE_COUNT ? dtype_sizes[dtype] : 0;
+}
 /* "f32"; "invalid" for a number that is no dtype. */
 const char *dtype_name(enum dtype dtype);
 enum dtype_kind dtype_kind(enum dtype dtype);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "proto/wire/batch.h"
 #include "proto/wire/message_fields.h"
 #include "server/process/log.h"

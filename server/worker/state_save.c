@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "server/process/log.h"
 #include "server/worker/service.h"
 #include "server/worker/state_impl.h"

@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/session/session.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "tests/bench/bench.h"
 
 extern void openblas_set_num_threads(int threads);

@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "engine/session/session.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "tests/bench/bench.h"
 
 void bench_enqueue(const struct bench_placement *placement, const struct bench_daemon *daemon) {

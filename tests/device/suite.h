@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/session/session.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "tests/device/reference.h"
 
 enum { SUITE_STORY_MAX = 512 };

@@ -11,7 +11,7 @@
 
 #include "engine/engine_impl.h"
 #include "engine/memory/tenant.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "engine/session/host.h"
 #include "tests/stand_ins/null_device.h"
 

@@ -8,7 +8,7 @@
 #include "engine/device/clock.h"
 #include "engine/engine_impl.h"
 #include "engine/memory/tenant.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "tests/stand_ins/null_device.h"
 
 static struct null_device device;

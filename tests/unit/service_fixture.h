@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "proto/wire/frame.h"
 #include "proto/wire/tensord.pb-c.h"
 #include "server/process/log.h"

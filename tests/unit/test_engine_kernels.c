@@ -9,7 +9,7 @@
 #include "engine/engine_impl.h"
 #include "engine/program/kernel.h"
 #include "engine/program/kernel_impl.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "tests/stand_ins/late.h"
 #include "tests/stand_ins/launch.h"
 

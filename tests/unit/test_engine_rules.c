@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "engine/engine_impl.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "tests/stand_ins/null_device.h"
 
 static struct null_device device;

@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "engine/program/kernel.h"
 #include "engine/session/session.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "engine/watch/trace.h"
 #include "tests/stand_ins/late.h"
 #include "tests/stand_ins/launch.h"

@@ -8,7 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/memory/tenant.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "engine/session/session.h"
 #include "tests/stand_ins/null_device.h"
 

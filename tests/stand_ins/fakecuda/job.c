@@ -8,7 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/program/kernel.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 
 enum { JOB_CHUNK = 1 << 20, JOB_LARGE = (5 << 20) / 4 + 3, JOB_SMALL = 24, JOB_STREAMS = 3, JOB_PARTS = 3 };
 

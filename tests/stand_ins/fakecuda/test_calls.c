@@ -17,7 +17,7 @@
 
 #include "engine/device/clock.h"
 #include "engine/engine_impl.h"
-#include "engine/program/submit.h"
+#include "engine/program/program.h"
 #include "tests/stand_ins/fakecuda/fakecuda.h"
 #include "tests/stand_ins/fakecuda/job.h"
 #include "tests/stand_ins/fakecuda/traced.h"

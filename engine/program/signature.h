@@ -1,0 +1,97 @@
+/* What is known of an operation by its opcode, its attributes and the types of its inputs: whether it is allowed, the types of
+ * its results, and what a kernel is going to be told. It says nothing of tensors, memory or streams, so it is true for as many
+ * runs of the operation as there will be. A job has few kinds of operations and repeats them: what was found is remembered.
+ * Owner thread. */
+#pragma once
+
+#include "engine/device/device_impl.h"
+
+enum { SIGNATURE_INPUTS = 3, SIGNATURE_INTS = 8, SIGNATURE_FLOATS = 2 };
+
+struct signature {
+    /* what it is found by; */
+    uint16_t opcode;
+    uint8_t n_ints, n_floats;
+    uint64_t inputs[SIGNATURE_INPUTS]; /* the numbers of their types; 0 behind the last one */
+    int64_t ints[SIGNATURE_INTS];
+    double floats[SIGNATURE_FLOATS];
+    /* and what follows from that */
+    const struct op_kernel *kernel; /* NULL: it needs none */
+    uint64_t type_id;               /* of its only result; 0: not known, or it has several */
+    struct tensor_type type;        /* of its first result, */
+    int64_t elements;               /* of this, */
+    uint64_t bytes;                 /* and of these */
+    bool
+        flat; /* ELEMENTWISE, and all operands have one shape and the dtypes that the kernel wants: of one axis, if contiguous */
+    bool large; /* it may take long, and so may have to be stopped */
+};
+
+/* Numbers stand for types: no number is ever given to two of them. A type may get several, one after the other. */
+struct signature_type {
+    uint64_t id;
+    struct tensor_type type;
+};
+
+enum { SIGNATURES_BITS = 9, SIGNATURE_TYPES_BITS = 9 };
+
+/* Those that were used lately, at places that their hashes say: whatever comes to a place takes it. */
+struct signatures {
+    struct device *device;
+    uint64_t last_type;
+    struct signature_type types[1 << SIGNATURE_TYPES_BITS];
+    struct signature found[1 << SIGNATURES_BITS];
+};
+
+struct signatures *signatures_create(struct device *device);
+
+/* The number of a type. */
+uint64_t signature_type(struct signatures *signatures, const struct tensor_type *type);
+
+static inline uint64_t signature_hash(uint64_t hash, uint64_t word) {
+    return (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+}
+/* A place for it; the upper bits are the good ones. */
+static inline uint64_t signature_place(uint64_t hash, unsigned bits) {
+    return signature_hash(hash, hash >> 29) >> (64 - bits);
+}
+
+/* What is asked: `types` and their numbers, `ids`, are those of the inputs. */
+struct signature_query {
+    unsigned opcode, n_inputs;
+    const struct tensor_type *const *types;
+    const uint64_t *ids; /* [SIGNATURE_INPUTS]; 0 behind the last one */
+    const struct op_attributes *attributes;
+};
+
+/* Private: as signature_find(), where it was not found. */
+const struct signature *signature_add(struct signatures *signatures, struct signature *place,
+                                      const struct signature_query *query, struct fault *fault);
+bool signature_same_attributes(const struct signature *signature, const struct op_attributes *attributes);
+
+/* Checks an operation with one result, which may be remembered. NULL with `fault`. */
+static inline const struct signature *signature_find(struct signatures *signatures, const struct signature_query *query,
+                                                     struct fault *fault) {
+    const struct op_attributes *attributes = query->attributes;
+    uint64_t hash = query->opcode;
+    for (unsigned i = 0; i < SIGNATURE_INPUTS; i++)
+        hash = signature_hash(hash, query->ids[i]);
+    for (unsigned i = 0; i < attributes->n_ints; i++)
+        hash = signature_hash(hash, (uint64_t)attributes->ints[i]);
+    struct signature *place = &signatures->found[signature_place(hash, SIGNATURES_BITS)];
+    if (__builtin_expect(place->opcode == query->opcode && place->inputs[0] == query->ids[0] &&
+                             place->inputs[1] == query->ids[1] && place->inputs[2] == query->ids[2] &&
+                             (!(attributes->n_ints | attributes->n_floats | place->n_ints | place->n_floats) ||
+                              signature_same_attributes(place, attributes)),
+                         1))
+        return place;
+    return signature_add(signatures, place, query, fault);
+}
+/* Whether it may: the others have too many inputs or attributes. */
+static inline bool signature_is_short(unsigned n_inputs, const struct op_attributes *attributes) {
+    return n_inputs <= SIGNATURE_INPUTS && attributes->n_ints <= SIGNATURE_INTS &&
+           attributes->n_floats <= SIGNATURE_FLOATS;
+}
+/* The same of any operation, with `n_outputs` results of the types `outputs`; in `room`. False with `fault`. */
+bool signature_make(struct signatures *signatures, unsigned opcode, const struct tensor_type *const types[],
+                    unsigned n_inputs, const struct op_attributes *attributes, unsigned n_outputs,
+                    struct tensor_type *outputs, struct signature *room, struct fault *fault);
