@@ -3,19 +3,10 @@
 #include "engine/cpu/formulas.h"
 #include "engine/cpu/rows.h"
 
-#define TYPE_bool uint8_t
-#define TYPE_u8 uint8_t
-#define TYPE_i8 int8_t
-#define TYPE_i16 int16_t
-#define TYPE_i32 int32_t
-#define TYPE_i64 int64_t
-#define TYPE_f32 float
-#define TYPE_f64 double
-
 #define ROW_OF_1(name, T, R, formula) ROW1(name, T, R, formula(a))
 #define ROW_OF_2(name, T, R, formula) ROW2(name, T, R, formula(a, b))
 #define ROW(name, inputs, dtype, result)                                                                               \
-    ROW_OF_##inputs(row_##name##_##dtype, TYPE_##dtype, TYPE_##result, formula_##name##_##dtype)
+    ROW_OF_##inputs(row_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result, formula_##name##_##dtype)
 #define ROW_HALF(name, inputs, dtype, result)                                                                          \
     HALF_ROW(row_##name##_##dtype, dtype, inputs, row_##name##_f32, DTYPE_IS_##result)
 enum { DTYPE_IS_f16, DTYPE_IS_bool, DTYPE_IS_bf16 = DTYPE_IS_f16 };

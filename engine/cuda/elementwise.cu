@@ -5,16 +5,8 @@
 namespace {
 
 #define OPERATION static __device__ __forceinline__
-#define TYPE_bool uint8_t
-#define TYPE_u8 uint8_t
-#define TYPE_i8 int8_t
-#define TYPE_i16 int16_t
-#define TYPE_i32 int32_t
-#define TYPE_i64 int64_t
-#define TYPE_f16 __half
-#define TYPE_bf16 __nv_bfloat16
-#define TYPE_f32 float
-#define TYPE_f64 double
+#define FORMULA_TYPE_f16 __half
+#define FORMULA_TYPE_bf16 __nv_bfloat16
 
 /* ---- formulas as types: those of halves are f32's ---- */
 
@@ -30,7 +22,7 @@ namespace {
             return formula_##name(a, b);                                                                               \
         }                                                                                                              \
     };
-#define FORMULA(name, inputs, dtype, result) FORMULA_OF_##inputs(name##_##dtype, TYPE_##dtype)
+#define FORMULA(name, inputs, dtype, result) FORMULA_OF_##inputs(name##_##dtype, FORMULA_TYPE_##dtype)
 #define FORMULA_HALF(name, inputs, dtype, result) typedef of_##name##_f32 of_##name##_##dtype;
 OP_FORMULAS(FORMULA)
 OP_FORMULAS_HALF(FORMULA_HALF)
@@ -82,7 +74,7 @@ enum kernel {
 static_assert(KERNEL_COUNT <= 256, "a kernel's number is a byte");
 
 #define KERNELS(name, inputs, dtype, result)                                                                           \
-    elementwise_kernels<apply_##inputs<of_##name##_##dtype, TYPE_##dtype, TYPE_##result>>(),
+    elementwise_kernels<apply_##inputs<of_##name##_##dtype, FORMULA_TYPE_##dtype, FORMULA_TYPE_##result>>(),
 const struct space_kernels kernels[] = {
     space_kernels(),
     elementwise_kernels<where<uint8_t>>(),

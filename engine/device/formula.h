@@ -35,6 +35,16 @@
 #define FORMULA_FMA_f64(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* Elements in memory, but for halves, whose types are a device's own. */
+#define FORMULA_TYPE_bool uint8_t
+#define FORMULA_TYPE_u8 uint8_t
+#define FORMULA_TYPE_i8 int8_t
+#define FORMULA_TYPE_i16 int16_t
+#define FORMULA_TYPE_i32 int32_t
+#define FORMULA_TYPE_i64 int64_t
+#define FORMULA_TYPE_f32 float
+#define FORMULA_TYPE_f64 double
+
 /* X(name, type, unsigned type of at least 32 bits, in which arithmetic wraps) */
 #define FORMULA_SIGNED(X)                                                                                              \
     X(i8, int8_t, uint32_t)                                                                                            \

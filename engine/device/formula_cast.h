@@ -21,43 +21,29 @@ FORMULA_FUNCTION double formula_multiply_add(double a, double b, double c) {
 
 /* ---- casts: float to integer truncates and saturates, NaN gives 0 ---- */
 
-FORMULA_FUNCTION uint8_t formula_float_to_u8(float x) {
-    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
-}
-FORMULA_FUNCTION int8_t formula_float_to_i8(float x) {
-    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
-}
-FORMULA_FUNCTION int16_t formula_float_to_i16(float x) {
-    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
-}
-/* 2^31 - 128 is the largest float below 2^31: what is beyond is clamped to it first, so that the conversion is defined. */
-FORMULA_FUNCTION int32_t formula_float_to_i32(float x) {
-    float clamped = x != x ? 0 : x > 0x1.fffffep30f ? 0x1.fffffep30f : x < -0x1p31f ? -0x1p31f : x;
-    int32_t whole = (int32_t)clamped;
-    return x >= 0x1p31f ? INT32_MAX : whole;
-}
-FORMULA_FUNCTION int64_t formula_float_to_i64(float x) {
-    float clamped = x != x ? 0 : x > 0x1.fffffep62f ? 0x1.fffffep62f : x < -0x1p63f ? -0x1p63f : x;
-    int64_t whole = (int64_t)clamped;
-    return x >= 0x1p63f ? INT64_MAX : whole;
-}
-FORMULA_FUNCTION uint8_t formula_double_to_u8(double x) {
-    return (uint8_t)(int32_t)(x != x ? 0 : x > 255 ? 255 : x < 0 ? 0 : x);
-}
-FORMULA_FUNCTION int8_t formula_double_to_i8(double x) {
-    return (int8_t)(int32_t)(x != x ? 0 : x > 127 ? 127 : x < -128 ? -128 : x);
-}
-FORMULA_FUNCTION int16_t formula_double_to_i16(double x) {
-    return (int16_t)(int32_t)(x != x ? 0 : x > 32767 ? 32767 : x < -32768 ? -32768 : x);
-}
-FORMULA_FUNCTION int32_t formula_double_to_i32(double x) {
-    return (int32_t)(x != x ? 0 : x > 2147483647.0 ? 2147483647.0 : x < -2147483648.0 ? -2147483648.0 : x);
-}
-FORMULA_FUNCTION int64_t formula_double_to_i64(double x) {
-    double clamped = x != x ? 0 : x > 0x1.fffffffffffffp62 ? 0x1.fffffffffffffp62 : x < -0x1p63 ? -0x1p63 : x;
-    int64_t whole = (int64_t)clamped;
-    return x >= 0x1p63 ? INT64_MAX : whole;
-}
+/* Where the float's type has both ends of the integers. */
+#define FORMULA_CAST(from, name, T, low, high)                                                                         \
+    FORMULA_FUNCTION T formula_##from##_to_##name(from x) {                                                            \
+        return (T)(int32_t)(x != x ? 0 : x > high ? high : x < low ? low : x);                                         \
+    }
+FORMULA_CAST(float, u8, uint8_t, 0, 255)
+FORMULA_CAST(float, i8, int8_t, -128, 127)
+FORMULA_CAST(float, i16, int16_t, -32768, 32767)
+FORMULA_CAST(double, u8, uint8_t, 0, 255)
+FORMULA_CAST(double, i8, int8_t, -128, 127)
+FORMULA_CAST(double, i16, int16_t, -32768, 32767)
+FORMULA_CAST(double, i32, int32_t, -2147483648.0, 2147483647.0)
+
+/* Where it has not: larger numbers are clamped to the last one below 2^31 or 2^63 first, so that the conversion is defined. */
+#define FORMULA_CAST_WIDE(from, name, T, last, power, most)                                                            \
+    FORMULA_FUNCTION T formula_##from##_to_##name(from x) {                                                            \
+        from clamped = x != x ? 0 : x > last ? last : x < -power ? -power : x;                                         \
+        T whole = (T)clamped;                                                                                          \
+        return x >= power ? most : whole;                                                                              \
+    }
+FORMULA_CAST_WIDE(float, i32, int32_t, 0x1.fffffep30f, 0x1p31f, INT32_MAX)
+FORMULA_CAST_WIDE(float, i64, int64_t, 0x1.fffffep62f, 0x1p63f, INT64_MAX)
+FORMULA_CAST_WIDE(double, i64, int64_t, 0x1.fffffffffffffp62, 0x1p63, INT64_MAX)
 
 /* ---- casts to halves: a float that, rounded once more to f16 or bf16, gives what one rounding gives ---- */
 

@@ -6,40 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/daemon/certificates.h"
 #include "tests/daemon/client.h"
 #include "tests/daemon/command.h"
-#include "tests/daemon/daemon.h"
 #include "tests/daemon/deadline.h"
 #include "tests/daemon/json.h"
 #include "tests/daemon/status.h"
+#include "tests/daemon/tls_fixture.h"
 #include "tests/daemon/wire.h"
 
 enum { LARGE = 64 << 20, RUN_MS = 30000, LOG_MS = 30000 };
 
-static struct daemon tensord;
-static struct certificates certificates;
-
-static void start(void) {
-    certificates_make(&certificates);
-    certificates_use(&certificates, "ca", NULL);
-}
-
-static void stop(void) {
-    daemon_stop(&tensord);
-    certificates_remove(&certificates);
-}
-
-TestSuite(tls, .init = start, .fini = stop, .timeout = 120);
-
-#define START(...) certificates_start(&certificates, &tensord, NULL, (const char *const[]){__VA_ARGS__, NULL})
-
-/* Connecting fails with this code, and the words say why. */
-static void refused(const char *url, int code, const char *word) {
-    td_connection *connection;
-    cr_assert_eq(td_connect(url, NULL, &connection), code, "%s", td_last_error()->message);
-    cr_assert(strstr(td_last_error()->message, word), "%s", td_last_error()->message);
-}
+TLS_SUITE(tls);
 
 static void works(const char *url) {
     struct client client;

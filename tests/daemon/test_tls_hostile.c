@@ -11,37 +11,15 @@
 #include <sys/wait.h>
 
 #include "proto/net/transport.h"
-#include "tests/daemon/certificates.h"
 #include "tests/daemon/client.h"
-#include "tests/daemon/daemon.h"
 #include "tests/daemon/deadline.h"
 #include "tests/daemon/hostile.h"
 #include "tests/daemon/status.h"
+#include "tests/daemon/tls_fixture.h"
 
 enum { CLOSE_MS = 10000, LOG_MS = 30000, NOISE_ROUNDS = 60 };
 
-static struct daemon tensord;
-static struct certificates certificates;
-
-static void start(void) {
-    certificates_make(&certificates);
-    certificates_use(&certificates, "ca", NULL);
-}
-
-static void stop(void) {
-    daemon_stop(&tensord);
-    certificates_remove(&certificates);
-}
-
-TestSuite(tls_hostile, .init = start, .fini = stop, .timeout = 120);
-
-#define START(...) certificates_start(&certificates, &tensord, NULL, (const char *const[]){__VA_ARGS__, NULL})
-
-static void refused(const char *url, int code, const char *word) {
-    td_connection *connection;
-    cr_assert_eq(td_connect(url, NULL, &connection), code, "%s", td_last_error()->message);
-    cr_assert(strstr(td_last_error()->message, word), "%s", td_last_error()->message);
-}
+TLS_SUITE(tls_hostile);
 
 /* The wire's dialling does not ask which of the two it is. */
 static void dial(struct wire *wire) {

@@ -3,29 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/daemon/certificates.h"
 #include "tests/daemon/client.h"
-#include "tests/daemon/daemon.h"
 #include "tests/daemon/deadline.h"
 #include "tests/daemon/status.h"
+#include "tests/daemon/tls_fixture.h"
 #include "tests/daemon/wire.h"
 
-static struct daemon tensord;
-static struct certificates certificates;
-
-static void start(void) {
-    certificates_make(&certificates);
-    certificates_use(&certificates, "ca", NULL);
-}
-
-static void stop(void) {
-    daemon_stop(&tensord);
-    certificates_remove(&certificates);
-}
-
-TestSuite(tls_limits, .init = start, .fini = stop, .timeout = 120);
-
-#define START(...) certificates_start(&certificates, &tensord, NULL, (const char *const[]){__VA_ARGS__, NULL})
+TLS_SUITE(tls_limits);
 
 /* Who connects and shows no certificate cannot keep out those whom the system vouches for. */
 Test(tls_limits, strangers_leave_places_where_certificates_are_wanted) {

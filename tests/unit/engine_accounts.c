@@ -11,9 +11,9 @@
 
 #include "engine/engine_impl.h"
 #include "engine/memory/tenant.h"
-#include "engine/program/program.h"
 #include "engine/session/host.h"
 #include "tests/stand_ins/null_device.h"
+#include "tests/unit/requests.h"
 
 enum {
     TENANTS = 4,
@@ -252,16 +252,10 @@ static int64_t some_size(void) {
 static void step_full(int s) {
     struct model_session *session = &sessions[s];
     struct model_tensor *slot = slot_free(session);
-    int64_t elements = some_size(), ints[3] = {DTYPE_U8, 0, elements};
-    double value = 0;
+    int64_t elements = some_size();
     bool refused = full_of_tensors(session);
     int expected = refused ? STATUS_LIMIT : memory_expect(s, elements);
-    int code = submit(session, (struct op_request){.opcode = OP_FULL,
-                                                   .n_ints = 3,
-                                                   .ints = ints,
-                                                   .n_floats = 1,
-                                                   .floats = &value,
-                                                   .output = ++session->last_id});
+    int code = submit(session, REQUEST_FULL(DTYPE_U8, elements, 0, .output = ++session->last_id));
     bool good = memory_answered(code, expected);
     if (!refused)
         tensor_bound(session, slot, elements, good ? memory_take(s, elements) : NULL);
@@ -353,15 +347,8 @@ static void step_free(int s) {
 static void step_wrong(int s) {
     struct model_session *session = &sessions[s];
     uint64_t id = session->last_id + 1000;
-    int64_t ints[3] = {DTYPE_U8, 0, 4096};
-    double value = 0;
     int code = pick(2) ? submit(session, (struct op_request){.opcode = OP_FREE, .n_inputs = 1, .inputs = &id})
-                       : submit(session, (struct op_request){.opcode = OP_FULL,
-                                                             .n_ints = 3,
-                                                             .ints = ints,
-                                                             .n_floats = 1,
-                                                             .floats = &value,
-                                                             .output = session->last_id});
+                       : submit(session, REQUEST_FULL(DTYPE_U8, 4096, 0, .output = session->last_id));
     if (code == STATUS_OK && session->last_id)
         fail("what is wrong", STATUS_OK, STATUS_UNKNOWN_ID);
 }

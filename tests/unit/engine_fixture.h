@@ -8,8 +8,8 @@
 #include "engine/device/clock.h"
 #include "engine/engine_impl.h"
 #include "engine/memory/tenant.h"
-#include "engine/program/program.h"
 #include "tests/stand_ins/null_device.h"
+#include "tests/unit/requests.h"
 
 static struct null_device device;
 static struct engine *engine;
@@ -43,10 +43,7 @@ static inline int submit_in(struct session *in, struct op_request request) {
 }
 
 static inline int full_of(struct session *in, enum dtype dtype, uint64_t id, int64_t elements, uint32_t stream) {
-    int64_t ints[3] = {dtype, 0, elements};
-    double value = 0;
-    return submit_in(in, (struct op_request){.opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1,
-                                             .floats = &value, .output = id, .stream = stream});
+    return submit_in(in, REQUEST_FULL(dtype, elements, 0, .output = id, .stream = stream));
 }
 
 static inline int full(struct session *in, uint64_t id, int64_t elements, uint32_t stream) {

@@ -8,13 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/program/program.h"
 #include "proto/wire/frame.h"
 #include "proto/wire/tensord.pb-c.h"
 #include "server/process/log.h"
 #include "server/worker/connection.h"
 #include "server/worker/service.h"
 #include "tests/stand_ins/null_device.h"
+#include "tests/unit/requests.h"
 
 enum { TURNS_MAX = 1000000 };
 
@@ -180,15 +180,7 @@ static inline void open_client(void) {
 /* A tensor of zeros, past the client. */
 static inline void make_tensor(uint64_t id, int64_t bytes) {
     static uint64_t sequence;
-    int64_t ints[] = {DTYPE_U8, 0, bytes};
-    double value = 0;
-    struct op_request request = {.opcode = OP_FULL,
-                                 .n_ints = 3,
-                                 .ints = ints,
-                                 .n_floats = 1,
-                                 .floats = &value,
-                                 .output = id,
-                                 .sequence = ++sequence};
+    struct op_request request = REQUEST_FULL(DTYPE_U8, bytes, 0, .output = id, .sequence = ++sequence);
     cr_assert_eq(session_submit(connection->session, &request), STATUS_OK);
 }
 

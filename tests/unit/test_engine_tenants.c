@@ -71,13 +71,7 @@ static void open_turns(void) {
 /* `count` operations of some milliseconds each, into memory that is used again and again. */
 static void enqueue(struct session *in, char letter, uint64_t first, int count) {
     for (uint64_t id = first; id < first + (uint64_t)count; id++) {
-        int64_t ints[3] = {DTYPE_U8, 0, 8 * MIB};
-        double value = letter;
-        cr_assert_eq(
-            submit_in(in,
-                      (struct op_request){
-                          .opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value, .output = id}),
-            STATUS_OK);
+        cr_assert_eq(submit_in(in, REQUEST_FULL(DTYPE_U8, 8 * MIB, letter, .output = id)), STATUS_OK);
         submit_in(in, (struct op_request){.opcode = OP_FREE, .n_inputs = 1, .inputs = &id});
     }
     engine_kick(engine);

@@ -17,17 +17,8 @@ static void begin(void) {
 
 /* Runs `n` operations of one launch each, the first of which binds `id`. */
 static void run(uint64_t id, uint64_t n, const char *label) {
-    int64_t ints[3] = {DTYPE_F32, 0, 5};
-    double value = 0;
     for (uint64_t i = 0; i < n; i++) {
-        cr_assert_eq(submit_in(session, (struct op_request){.opcode = OP_FULL,
-                                                            .n_ints = 3,
-                                                            .ints = ints,
-                                                            .n_floats = 1,
-                                                            .floats = &value,
-                                                            .output = id + i,
-                                                            .label = label}),
-                     STATUS_OK);
+        cr_assert_eq(submit_in(session, REQUEST_FULL(DTYPE_F32, 5, 0, .output = id + i, .label = label)), STATUS_OK);
         cr_assert_eq(release(id + i), STATUS_OK);
         if (i % 256 == 255)
             cr_assert_eq(wait_for(0), STATUS_OK);

@@ -9,10 +9,10 @@
 #include "engine/engine.h"
 #include "engine/program/kernel.h"
 #include "engine/session/session.h"
-#include "engine/program/program.h"
 #include "engine/watch/trace.h"
 #include "tests/stand_ins/late.h"
 #include "tests/stand_ins/launch.h"
+#include "tests/unit/requests.h"
 
 enum { STREAMS = 4, TENSORS = 24, ROUNDS = 400 };
 
@@ -51,8 +51,7 @@ static void submit(struct graph *graph, struct op_request *request) {
 
 static void fill(struct graph *graph, unsigned at) {
     double value = pick(100);
-    int64_t ints[3] = {DTYPE_F64, 0, graph->elements};
-    struct op_request request = {.opcode = OP_FULL, .n_ints = 3, .ints = ints, .n_floats = 1, .floats = &value};
+    struct op_request request = REQUEST_FULL(DTYPE_F64, graph->elements, value, );
     submit(graph, &request);
     graph->ids[at] = graph->next_id;
     graph->value[at] = value;
