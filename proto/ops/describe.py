@@ -199,6 +199,13 @@ class Operation:
         return bool(self.inputs) and self.inputs[-1].variadic
 
     @property
+    def keeps(self):
+        """The sets of dtypes in whose intersection inputs of one type give a result of that type."""
+        plain = self.shape == "broadcast" and len(self.outputs) == 1 and not self.attributes and not any(each.dtypes for each in self.inputs)
+        sets = {"same": [self.dtypes], "promoted": [self.dtypes], "floating": [self.dtypes, "float"]}
+        return sets.get(self.dtype, []) if plain else []
+
+    @property
     def inputs_min(self):
         return sum(not each.optional for each in self.inputs)
 

@@ -289,6 +289,8 @@ def print_row(each):
         print(f"        .further = {each.name}_further,")
     if each.outputs and each.outputs[0].variadic:
         print("        .outputs_vary = true,")
+    if each.keeps:
+        print(f"        .keeps = {' & '.join('DTYPES_' + name.upper().replace(' ', '_') for name in each.keeps)},")
     if any(roles.values()):
         print(f"        .index_inputs = {roles['integer']}, .bool_inputs = {roles['bool']},")
     if each.attributes:

@@ -145,6 +145,7 @@ struct op_info {
     enum op_dtype_rule dtype;
     uint32_t dtypes; /* that it computes in, or gives; bit DTYPE_F32 set: f32 */
     op_rule *shape;  /* op_rules.h */
+    uint32_t keeps;  /* inputs of one type, with one of these dtypes, give a result of that type */
     int inputs_min, inputs_max;
     unsigned n_outputs;                /* 0 for free alone */
     bool outputs_vary;                 /* there may be more: op_infer_outputs() says so */

@@ -301,6 +301,20 @@ enum dtype op_operand_dtype(unsigned opcode, const struct tensor_type *const inp
 
 /* ---- the whole ---- */
 
+/* Whether all inputs have the type that the result will have too: the usual case. */
+static inline bool keeps_type(const struct op_info *info, const struct op_call *call) {
+    if (!call->n_inputs || !(info->keeps >> call->inputs[0]->dtype & 1) ||
+        (call->attributes->n_ints | call->attributes->n_floats)) {
+        return false;
+    }
+    for (unsigned i = 1; i < call->n_inputs; i++) {
+        if (!type_equal(call->inputs[0], call->inputs[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The usual case: operands of one shape, which has been checked, and a result whose elements are no larger than theirs. */
 static inline bool keeps_shape(const struct op_info *info, const struct op_call *call, enum dtype result) {
     const struct tensor_type *x = call->inputs[0];
@@ -351,6 +365,10 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
     }
     struct op_call call = {opcode, n_inputs, inputs, attributes ? attributes : &none};
     int status = check_inputs(info, &call, fault);
+    if (status == STATUS_OK && keeps_type(info, &call)) {
+        *out = *inputs[0];
+        return STATUS_OK;
+    }
     if (status == STATUS_OK && (info->n_attributes | call.attributes->n_ints | call.attributes->n_floats)) {
         status = check_attributes(info, call.attributes, fault);
     }

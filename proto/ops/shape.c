@@ -69,22 +69,6 @@ int64_t type_bytes(const struct tensor_type *type) {
     return type_elements(type) * (int64_t)dtype_size(type->dtype);
 }
 
-bool type_equal(const struct tensor_type *a, const struct tensor_type *b) {
-    return a->dtype == b->dtype && shape_equal(a, b);
-}
-
-bool shape_equal(const struct tensor_type *a, const struct tensor_type *b) {
-    if (a->rank != b->rank) {
-        return false;
-    }
-    for (int i = 0; i < a->rank; i++) {
-        if (a->shape[i] != b->shape[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 int shape_broadcast(struct tensor_type *out, const struct tensor_type *a, const struct tensor_type *b,
                     struct fault *fault) {
     int rank = a->rank > b->rank ? a->rank : b->rank;

@@ -24,8 +24,18 @@ int type_check(const struct tensor_type *type, struct fault *fault);
 int type_make(struct tensor_type *type, int64_t dtype, const int64_t *shape, size_t rank, struct fault *fault);
 int64_t type_elements(const struct tensor_type *type);
 int64_t type_bytes(const struct tensor_type *type);
-bool type_equal(const struct tensor_type *a, const struct tensor_type *b);
-bool shape_equal(const struct tensor_type *a, const struct tensor_type *b);
+
+static inline bool shape_equal(const struct tensor_type *a, const struct tensor_type *b) {
+    if (a->rank != b->rank)
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->shape[i] != b->shape[i])
+            return false;
+    return true;
+}
+static inline bool type_equal(const struct tensor_type *a, const struct tensor_type *b) {
+    return a->dtype == b->dtype && shape_equal(a, b);
+}
 
 /* NumPy broadcasting of b against a into `out` (shape only). STATUS_SHAPE names both shapes. */
 int shape_broadcast(struct tensor_type *out, const struct tensor_type *a, const struct tensor_type *b,
