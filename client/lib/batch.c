@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/tensor.h"
 #include "client/lib/trace.h"
 
 enum { POOL_MAX = 64, COLUMN_FIRST = 64, HEADS_FIRST = 2048, TEXT_FIRST = 1024 };
@@ -12,7 +11,7 @@ static bool column_grow(struct column *column, size_t more, size_t first) {
     size_t capacity = column->capacity ? column->capacity : first;
     while (capacity < column->n + more)
         capacity *= 2;
-    void *data = realloc(column->data, capacity * 8);
+    uint64_t *data = realloc(column->data, capacity * sizeof *data);
     if (!data)
         return false;
     column->data = data;
@@ -27,7 +26,7 @@ static inline bool column_reserve(struct column *column, size_t more) {
 static inline void column_append(struct column *column, const void *entries, size_t n) {
     if (!n)
         return;
-    memcpy((uint64_t *)column->data + column->n, entries, n * 8);
+    memcpy(column->data + column->n, entries, n * sizeof *column->data);
     column->n += (uint32_t)n;
 }
 
@@ -42,11 +41,25 @@ static void batch_destroy(struct batch *batch) {
     free(batch);
 }
 
-struct batch *batch_take(struct batch_pool *pool) {
-    struct batch *batch = pool->free;
+void batches_init(struct batches *batches, struct queue *queue) {
+    *batches = (struct batches){.queue = queue, .next_id = 1, .next_sequence = 1};
+}
+
+void batches_finish(struct batches *batches) {
+    batches_drop(batches);
+    while (batches->free) {
+        struct batch *batch = batches->free;
+        batches->free = batch->next_free;
+        batch_destroy(batch);
+    }
+}
+
+/* An empty one; NULL out of memory. */
+static struct batch *batches_take(struct batches *batches) {
+    struct batch *batch = batches->free;
     if (batch) {
-        pool->free = batch->next_free;
-        pool->n_free--;
+        batches->free = batch->next_free;
+        batches->n_free--;
         return batch;
     }
     batch = calloc(1, sizeof *batch);
@@ -59,28 +72,47 @@ struct batch *batch_take(struct batch_pool *pool) {
     return NULL;
 }
 
-void batch_give(struct batch_pool *pool, struct batch *batch) {
-    if (pool->n_free == POOL_MAX) {
+void batches_give(struct batches *batches, struct batch *batch) {
+    if (batches->n_free == POOL_MAX) {
         batch_destroy(batch);
         return;
     }
     batch->heads.n = batch->inputs.n = batch->ints.n = batch->floats.n = batch->labels.n = batch->wide.n = 0;
     batch->text_bytes = 0;
     batch->item.bytes = 0;
-    batch->item.gate = 0;
-    batch->stream = 0;
-    batch->next_free = pool->free;
-    pool->free = batch;
-    pool->n_free++;
+    batch->next_free = batches->free;
+    batches->free = batch;
+    batches->n_free++;
 }
 
-void batch_pool_finish(struct batch_pool *pool) {
-    while (pool->free) {
-        struct batch *batch = pool->free;
-        pool->free = batch->next_free;
-        batch_destroy(batch);
+struct batch *batches_begin(struct batches *batches, uint32_t stream, uint64_t gate) {
+    batches_seal(batches);
+    struct batch *batch = batches_take(batches);
+    if (!batch)
+        return NULL;
+    batch->stream = stream;
+    batch->item.gate = gate;
+    batch->first_output = batches->next_id;
+    batch->first_sequence = batches->next_sequence;
+    batches->open = batch;
+    return batch;
+}
+
+void batches_drop(struct batches *batches) {
+    if (batches->open)
+        batches_give(batches, batches->open);
+    batches->open = NULL;
+}
+
+void batches_seal(struct batches *batches) {
+    struct batch *batch = batches->open;
+    if (!batch || !batch->heads.n) {
+        batches_drop(batches); /* the next one may begin with other ids */
+        return;
     }
-    pool->n_free = 0;
+    batches->open = NULL;
+    batches->next_sequence += batch->heads.n;
+    queue_push(batches->queue, &batch->item);
 }
 
 static bool text_reserve(struct batch *batch, size_t more) {
@@ -116,47 +148,40 @@ static void label_append(struct batch *batch, const struct batch_entry *entry) {
 
 /* Nothing is consumed so far. */
 static void wide_append(struct batch *batch, const struct batch_entry *entry) {
-    uint64_t *wide = (uint64_t *)batch->wide.data + batch->wide.n;
-    ((uint64_t *)batch->heads.data)[batch->heads.n - 1] |= (uint64_t)BATCH_FLAG_WIDE << 40;
+    uint64_t *wide = batch->wide.data + batch->wide.n;
+    batch->heads.data[batch->heads.n - 1] |= (uint64_t)BATCH_FLAG_WIDE << 40;
     memset(wide, 0, entry->n_wide * sizeof *wide);
     wide[0] = batch_wide(entry->n_inputs, entry->n_ints, entry->n_floats);
     batch->last_wide = batch->wide.n;
     batch->wide.n += entry->n_wide;
 }
 
-void batch_append(struct batch *batch, const struct batch_entry *entry) {
-    uint64_t *heads = batch->heads.data, *inputs = batch->inputs.data;
-    heads[batch->heads.n++] = batch_head(entry->opcode, entry->n_inputs, entry->n_ints, entry->n_floats,
-                                         entry->label ? BATCH_FLAG_LABEL : 0, 0) |
-                              batch_head_outputs(entry->n_outputs);
-    for (unsigned i = 0; i < entry->n_inputs; i++)
-        inputs[batch->inputs.n++] = entry->inputs[i]->id;
+void batch_append_rest(struct batch *batch, const struct batch_entry *entry) {
     column_append(&batch->ints, entry->ints, entry->n_ints);
     column_append(&batch->floats, entry->floats, entry->n_floats);
     if (entry->label)
         label_append(batch, entry);
     if (entry->n_wide)
         wide_append(batch, entry);
-    batch->item.bytes += entry->bytes;
 }
 
 bool batch_release(struct batch *batch, uint64_t id) {
     if (!batch->heads.n)
         return false;
-    uint64_t *head = (uint64_t *)batch->heads.data + batch->heads.n - 1;
+    uint64_t *head = batch->heads.data + batch->heads.n - 1;
     unsigned n = (unsigned)(*head >> 16 & 0xff);
     if ((*head & 0xffff) == OP_FREE) {
         if (n == BATCH_COUNT_MAX || !column_reserve(&batch->inputs, 1))
             return false;
         *head += (uint64_t)1 << 16;
-        ((uint64_t *)batch->inputs.data)[batch->inputs.n++] = id;
+        batch->inputs.data[batch->inputs.n++] = id;
         batch->item.bytes += 8;
         return true;
     }
-    uint64_t *wide = *head >> 40 & BATCH_FLAG_WIDE ? (uint64_t *)batch->wide.data + batch->last_wide : NULL;
+    uint64_t *wide = *head >> 40 & BATCH_FLAG_WIDE ? batch->wide.data + batch->last_wide : NULL;
     if (wide)
         n |= (unsigned)(*wide & 0xfff) << 8;
-    const uint64_t *inputs = (const uint64_t *)batch->inputs.data + batch->inputs.n - n;
+    const uint64_t *inputs = batch->inputs.data + batch->inputs.n - n;
     for (unsigned i = 0; i < n; i++) {
         if (inputs[i] != id)
             continue;
@@ -169,11 +194,20 @@ bool batch_release(struct batch *batch, uint64_t id) {
     return false;
 }
 
+bool batch_append_free(struct batch *batch, uint64_t id) {
+    if (!column_reserve(&batch->heads, 1) || !column_reserve(&batch->inputs, 1))
+        return false;
+    batch->heads.data[batch->heads.n++] = batch_head(OP_FREE, 1, 0, 0, 0, 0);
+    batch->inputs.data[batch->inputs.n++] = id;
+    batch->item.bytes += BATCH_FREE_BYTES;
+    return true;
+}
+
 /* The columns are a message's fields as they lie: packing copies each of them once. */
 size_t batch_pack(struct batch *batch, uint8_t *out) {
-    char **labels = batch->labels.data;
+    char **labels = (char **)batch->labels.data; /* in place of their offsets */
     for (uint32_t i = 0; i < batch->labels.n; i++)
-        labels[i] = batch->text + ((const uint64_t *)batch->labels.data)[i];
+        labels[i] = batch->text + batch->labels.data[i];
     Tensord__Batch message = TENSORD__BATCH__INIT;
     message.first_output = batch->first_output;
     message.first_sequence = batch->first_sequence;
@@ -183,9 +217,9 @@ size_t batch_pack(struct batch *batch, uint8_t *out) {
     message.n_inputs = batch->inputs.n;
     message.inputs = batch->inputs.data;
     message.n_ints = batch->ints.n;
-    message.ints = batch->ints.data;
+    message.ints = (int64_t *)batch->ints.data;
     message.n_floats = batch->floats.n;
-    message.floats = batch->floats.data;
+    message.floats = (double *)batch->floats.data;
     message.n_labels = batch->labels.n;
     message.labels = labels;
     message.n_wide = batch->wide.n;

@@ -1,5 +1,5 @@
-/* A batch of operations on its way: columns that grow and are reused. Owned by the device (under its lock) until the
- * sender takes it off the queue. */
+/* Batches of operations on their way: columns that grow and are reused. Under the device's lock, until the sender takes a
+ * batch off the queue. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,16 +7,18 @@
 #include <stdint.h>
 
 #include "client/lib/queue.h"
+#include "client/lib/tensor.h"
 #include "proto/wire/batch.h"
 
 enum {
     BATCH_SEAL_BYTES = 32 << 10, /* a batch of this size is sent */
-    BATCH_FIELDS_BYTES = 128,    /* what packing adds to the entries at most: numbers, tags and lengths of the fields */
+    BATCH_FREE_BYTES = 16,
+    BATCH_FIELDS_BYTES = 128, /* what packing adds to the entries at most: numbers, tags and lengths of the fields */
 };
 
 /* Entries of eight bytes. */
 struct column {
-    void *data;
+    uint64_t *data;
     uint32_t n, capacity;
 };
 
@@ -33,9 +35,13 @@ struct batch {
     size_t text_bytes, text_capacity;
 };
 
-struct batch_pool {
+struct batches {
+    struct queue *queue; /* which takes those that are sealed */
+    struct batch *open;  /* takes operations; NULL: none begun */
     struct batch *free;
     unsigned n_free;
+    uint64_t next_id;       /* of the next output */
+    uint64_t next_sequence; /* of the operation behind the last sealed batch */
 };
 
 /* One operation to append: what a call says, and what is added on its way. */
@@ -52,10 +58,31 @@ struct batch_entry {
     size_t bytes;
 };
 
-/* An empty one; NULL out of memory. */
-struct batch *batch_take(struct batch_pool *pool);
-void batch_give(struct batch_pool *pool, struct batch *batch);
-void batch_pool_finish(struct batch_pool *pool);
+void batches_init(struct batches *batches, struct queue *queue);
+void batches_finish(struct batches *batches);
+/* Whether the queue has room for so many bytes behind the open batch. */
+static inline bool batches_room(const struct batches *batches, size_t bytes) {
+    return queue_room(batches->queue, (batches->open ? batches->open->item.bytes : 0) + bytes);
+}
+struct batch *batches_begin(struct batches *batches, uint32_t stream, uint64_t gate);
+/* The open batch for an operation of the stream that must not be sent before the gate's upload; NULL out of memory. */
+static inline struct batch *batches_open(struct batches *batches, uint32_t stream, uint64_t gate) {
+    struct batch *open = batches->open;
+    return open && open->stream == stream && open->item.gate >= gate ? open : batches_begin(batches, stream, gate);
+}
+static inline bool batches_begun(const struct batches *batches) {
+    return batches->open && batches->open->heads.n;
+}
+/* Whether the open batch is large enough to be sent. */
+static inline bool batches_full(const struct batches *batches) {
+    return batches->open && batches->open->item.bytes >= BATCH_SEAL_BYTES;
+}
+/* Moves the open batch to the queue. Whatever else takes an id or a sequence number, or is queued, comes after that. */
+void batches_seal(struct batches *batches);
+/* Forgets the open batch. */
+void batches_drop(struct batches *batches);
+/* A batch that was sent, or will never be. */
+void batches_give(struct batches *batches, struct batch *batch);
 
 static inline void batch_entry_measure(struct batch_entry *entry) {
     bool wide = entry->n_inputs > BATCH_CONSUME_MAX || (entry->n_ints | entry->n_floats) > BATCH_COUNT_MAX;
@@ -75,11 +102,26 @@ static inline bool batch_reserve(struct batch *batch, const struct batch_entry *
             column_fits(&batch->ints, entry->n_ints) && column_fits(&batch->floats, entry->n_floats)) ||
            batch_grow(batch, entry);
 }
+/* What few operations have: attributes, a label, more than a head has room for. */
+void batch_append_rest(struct batch *batch, const struct batch_entry *entry);
 /* After batch_reserve(). */
-void batch_append(struct batch *batch, const struct batch_entry *entry);
+static inline void batch_append(struct batch *batch, const struct batch_entry *entry) {
+    uint64_t *inputs = batch->inputs.data + batch->inputs.n;
+    batch->heads.data[batch->heads.n++] = batch_head(entry->opcode, entry->n_inputs, entry->n_ints, entry->n_floats,
+                                                     entry->label ? BATCH_FLAG_LABEL : 0, 0) |
+                                          batch_head_outputs(entry->n_outputs);
+    for (unsigned i = 0; i < entry->n_inputs; i++)
+        inputs[i] = entry->inputs[i]->id;
+    batch->inputs.n += entry->n_inputs;
+    batch->item.bytes += entry->bytes;
+    if (entry->n_ints | entry->n_floats | entry->n_wide || entry->label)
+        batch_append_rest(batch, entry);
+}
 /* Adds the release of `id` to the batch without a new operation where that is possible: as an input that the last
  * operation consumes, or by one more input of a `free`. */
 bool batch_release(struct batch *batch, uint64_t id);
+/* Appends a `free` of one tensor, of BATCH_FREE_BYTES; false out of memory. */
+bool batch_append_free(struct batch *batch, uint64_t id);
 
 /* At most so many bytes are header and message of a batch that is sealed. */
 static inline size_t batch_packed_max(const struct batch *batch) {

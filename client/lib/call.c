@@ -10,6 +10,7 @@
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
 #include "proto/ops/utf8.h"
+#include "client/lib/stream.h"
 
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...) {
     struct fault fault = {.code = code};
@@ -90,8 +91,8 @@ static td_tensor *call_mismatch(const struct batch_entry *call, unsigned other) 
 
 enum { CALL_FEW = 8 }; /* inputs, for which there is room on the stack */
 
-/* The types of the results, by the rules that the daemon applies again. */
-static bool call_infer(const struct batch_entry *call, struct tensor_type *results) {
+/* By the rules that the daemon applies again. */
+static bool call_infer_types(const struct batch_entry *call, struct tensor_type *results) {
     const struct tensor_type *few[CALL_FEW], **types = few;
     few[0] = NULL; /* for an operation without inputs */
     if (call->n_inputs > CALL_FEW && !(types = malloc(call->n_inputs * sizeof *types))) {
@@ -112,17 +113,33 @@ static bool call_infer(const struct batch_entry *call, struct tensor_type *resul
     return false;
 }
 
-/* The upload that must have been sent before an operation on these inputs; 0: none. */
-static uint64_t call_gate(const td_device *device, const struct batch_entry *call) {
-    uint64_t gate = 0;
-    for (unsigned i = 0; i < call->n_inputs; i++)
-        if (call->inputs[i]->gate > gate)
-            gate = call->inputs[i]->gate;
-    return gate > device->queue.tickets_sent ? gate : 0;
-}
-
 /* Compiled twice: for the usual operation, which has one output, and for any number. */
 #define CALL_INLINE static inline __attribute__((always_inline))
+
+/* The types of the results, in `results` or elsewhere; NULL with the error set. The usual operation has one type throughout. */
+CALL_INLINE const struct tensor_type *call_infer(const struct batch_entry *call, struct tensor_type *results) {
+    const struct op_info *info = &op_rows[call->opcode];
+    if (call->n_inputs && info->keeps >> call->inputs[0]->type.dtype & 1) {
+        const struct tensor_type *type = &call->inputs[0]->type;
+        unsigned alike = 1;
+        while (alike < call->n_inputs && type_equal(type, &call->inputs[alike]->type))
+            alike++;
+        if (alike == call->n_inputs)
+            return type;
+    }
+    return call_infer_types(call, results) ? results : NULL;
+}
+
+/* The upload that must have been sent before an operation on these inputs; 0: none. */
+CALL_INLINE uint64_t call_gate(const struct queue *queue, const struct batch_entry *call) {
+    uint64_t ticket = 0;
+    if (queue->tickets == queue->tickets_sent)
+        return 0;
+    for (unsigned i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i]->gate > ticket)
+            ticket = call->inputs[i]->gate;
+    return queue_gate(queue, ticket);
+}
 
 /* Handles for all outputs, or none. */
 CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **outputs) {
@@ -146,33 +163,31 @@ static int call_no_room(const td_device *device, const struct batch_entry *call)
 }
 
 /* Under the lock. Either all of it happens or nothing. */
-CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs, td_tensor **outputs) {
+CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs,
+                          const struct tensor_type *results, td_tensor **outputs) {
+    struct batches *batches = &device->batches;
     uint32_t stream;
     int code = device_check(device);
     if (!code)
         code = stream_current(device, &stream);
     if (code)
         return code;
-    if (device->tensors.released)
+    if (tensor_any_gone(&device->tensors))
         tensor_drain(device);
-    if (!queue_room(&device->queue, call->bytes))
+    if (!batches_room(batches, call->bytes))
         return call_no_room(device, call);
-    uint64_t gate = call_gate(device, call);
-    struct batch *open = device->open;
-    if (open && open->heads.n && (open->stream != stream || open->item.gate < gate))
-        device_seal(device);
-    if (!device->open && !(device->open = batch_take(&device->batches)))
+    struct batch *open = batches_open(batches, stream, call_gate(&device->queue, call));
+    if (!open)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a batch of operations");
-    if (!batch_reserve(device->open, call))
+    if (!batch_reserve(open, call))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for an operation");
     if (!call_take_handles(device, n_outputs, outputs))
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
-    if (!device->open->heads.n)
-        device->open->stream = stream;
-    device_append(device, call, gate);
+    batch_append(open, call);
     for (unsigned i = 0; i < n_outputs; i++) {
         outputs[i]->device = device;
-        outputs[i]->id = device->next_id++;
+        outputs[i]->id = batches->next_id++;
+        outputs[i]->type = results[i];
     }
     return 0;
 }
@@ -211,22 +226,19 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
     batch_entry_measure(call);
     bool wake = false;
     pthread_mutex_lock(&device->lock);
-    int code = call_push(device, call, n_outputs, outputs);
+    int code = call_push(device, call, n_outputs, results, outputs);
     if (!code) {
-        for (unsigned i = 0; i < n_outputs; i++) {
-            outputs[i]->type = results[i];
-            if (part)
-                scope_part_add(part, outputs[i]);
-        }
-        wake = io_opened(device);
+        for (unsigned i = 0; part && i < n_outputs; i++)
+            scope_part_add(part, outputs[i]);
+        wake = io_opened(&device->io);
         for (unsigned i = 0; i < n_consumed; i++)
             wake |= tensor_release(consumed[i]);
-        if ((!n_consumed || device->open) && device->open->item.bytes >= BATCH_SEAL_BYTES)
+        if (batches_full(&device->batches))
             wake |= device_seal_full(device);
     }
     pthread_mutex_unlock(&device->lock);
     if (wake)
-        io_wake(device);
+        io_wake(&device->io);
     if (call->label && code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
     return code;
@@ -236,9 +248,8 @@ CALL_INLINE int append(td_device *device, struct batch_entry *call, unsigned n_o
 CALL_INLINE int call_enqueue_all(td_device *device, struct batch_entry *call, unsigned n_outputs,
                                  struct tensor_type *results, td_tensor **outputs) {
     device = call_device(device, call);
-    if (!device || !call_infer(call, results))
-        return td_last_error()->code;
-    return append(device, call, n_outputs, results, outputs, 0, NULL);
+    const struct tensor_type *types = device ? call_infer(call, results) : NULL;
+    return types ? append(device, call, n_outputs, types, outputs, 0, NULL) : td_last_error()->code;
 }
 
 td_tensor *call_enqueue(td_device *device, struct batch_entry *call) {

@@ -9,6 +9,7 @@
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
+#include "client/lib/stream.h"
 
 enum { TICKET_BYTES = 16 };
 
@@ -33,14 +34,14 @@ static struct frame_item *copy_out_frame(const td_tensor *tensor, const td_devic
 static struct frame_item *copy_in_frame(const td_tensor *tensor, const td_device *to, uint8_t *ticket, uint32_t stream,
                                         const char *label) {
     Tensord__CopyIn message = TENSORD__COPY_IN__INIT;
-    message.id = to->next_id;
+    message.id = to->batches.next_id;
     message.dtype = tensor->type.dtype;
     message.n_shape = (size_t)tensor->type.rank;
     message.shape = (int64_t *)(uintptr_t)tensor->type.shape;
     message.stream = stream;
     message.ticket = (ProtobufCBinaryData){.len = TICKET_BYTES, .data = ticket};
     message.label = (char *)(uintptr_t)(label ? label : "");
-    message.sequence = to->next_sequence;
+    message.sequence = to->batches.next_sequence;
     message.source = (char *)(uintptr_t)tensor->device->name;
     return frame_item_create(FRAME_COPY_IN, &message.base, tensord__copy_in__get_packed_size(&message));
 }
@@ -61,6 +62,8 @@ static int copy_push(td_tensor *tensor, td_device *to, uint8_t *ticket, td_tenso
     int code = stream_current(to, &stream);
     if (code)
         return code;
+    device_seal(to);
+    device_seal(from);
     struct frame_item *copy_out = copy_out_frame(tensor, to, ticket);
     struct frame_item *copy_in = copy_in_frame(tensor, to, ticket, stream, label_current(&n));
     td_tensor *copy = tensor_take(&to->tensors);
@@ -78,12 +81,10 @@ static int copy_push(td_tensor *tensor, td_device *to, uint8_t *ticket, td_tenso
         return code;
     }
     copy->device = to;
-    copy->id = to->next_id++;
+    copy->id = to->batches.next_id++;
     copy->type = tensor->type;
-    to->next_sequence++;
-    device_seal(to);
+    to->batches.next_sequence++;
     queue_push(&to->queue, &copy_in->item);
-    device_seal(from);
     queue_push(&from->queue, &copy_out->item);
     *out = copy;
     return 0;
@@ -102,13 +103,13 @@ static td_tensor *copy_between(td_tensor *tensor, td_device *to) {
     int code = copy_push(tensor, to, ticket, &copy);
     if (!code && part)
         scope_part_add(part, copy);
-    bool wake_from = !code && io_opened(from), wake_to = !code && io_opened(to);
+    bool wake_from = !code && io_opened(&from->io), wake_to = !code && io_opened(&to->io);
     pthread_mutex_unlock(&from->lock);
     pthread_mutex_unlock(&to->lock);
     if (wake_from)
-        io_wake(from);
+        io_wake(&from->io);
     if (wake_to)
-        io_wake(to);
+        io_wake(&to->io);
     if (code != STATUS_AGAIN && code != STATUS_NO_HOST_MEMORY)
         label_clear();
     return copy ? copy : error_null();

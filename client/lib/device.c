@@ -8,6 +8,7 @@
 #include "client/lib/control.h"
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
+#include "client/lib/stream.h"
 
 static atomic_uint_fast64_t serials;
 
@@ -22,9 +23,7 @@ static void device_free(td_device *device) {
         device->kernels = kernel->next;
         free(kernel);
     }
-    if (device->open)
-        batch_give(&device->batches, device->open);
-    batch_pool_finish(&device->batches);
+    batches_finish(&device->batches);
     tensor_pool_finish(&device->tensors);
     queue_finish(&device->queue);
     pending_finish(&device->pending);
@@ -43,12 +42,12 @@ int device_create(struct transport *transport, const char *name, size_t queue_by
     snprintf(device->name, sizeof device->name, "%s", name);
     device->serial = atomic_fetch_add(&serials, 1) + 1;
     device->transport = *transport;
-    device->next_id = device->next_sequence = 1;
     device->next_stream = 1;
     device->next_kernel = 1;
     device->io.wake_fd = -1;
     device->resume = *resume;
     pthread_mutex_init(&device->lock, NULL);
+    batches_init(&device->batches, &device->queue);
     bool memory = queue_init(&device->queue, queue_bytes, chunk_bytes);
     memory = !pending_init(&device->pending) && memory;
     device->queue.journal.keeps = resume->on;
@@ -83,7 +82,6 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     if (!device)
         return;
     pthread_mutex_lock(&device->lock);
-    tensor_drain(device);
     device_seal(device);
     resume_goodbye(device);
     int64_t deadline_ms = control_now_ms() + timeout_ms;
@@ -97,10 +95,6 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     device_free(device);
 }
 
-int device_check(td_device *device) {
-    return device->lost ? error_store(&device->cause) : 0;
-}
-
 void device_lose(td_device *device, const td_error *cause) {
     if (device->lost)
         return;
@@ -111,11 +105,7 @@ void device_lose(td_device *device, const td_error *cause) {
         transport_end(&device->transport);
     else
         transport_hang_up(&device->transport);
-    if (device->open) {
-        device->queue.bytes -= device->open->item.bytes;
-        batch_give(&device->batches, device->open);
-        device->open = NULL;
-    }
+    batches_drop(&device->batches);
     tensor_drain(device);
     queue_drop(device);
     if (!device->queue.sender.busy) /* else the sender does both: items of requests are still in its queue */
@@ -132,37 +122,20 @@ void device_interrupt(td_device *device, const td_error *cause, bool final) {
 }
 
 void device_seal(td_device *device) {
-    struct batch *batch = device->open;
-    if (!batch || !batch->heads.n)
-        return;
-    device->open = NULL;
-    queue_push(&device->queue, &batch->item);
+    tensor_drain(device);
+    batches_seal(&device->batches);
 }
 
 bool device_seal_full(td_device *device) {
     device_seal(device);
-    return !device->io.out && !device->queue.sender.busy && io_urgent(device);
-}
-
-void device_append(td_device *device, const struct batch_entry *entry, uint64_t gate) {
-    struct batch *batch = device->open;
-    if (!batch->heads.n) {
-        batch->first_output = device->next_id;
-        batch->first_sequence = device->next_sequence;
-    }
-    if (gate > batch->item.gate)
-        batch->item.gate = gate;
-    batch_append(batch, entry);
-    device->queue.bytes += entry->bytes;
-    device->next_sequence++;
+    return !device->io.out && !device->queue.sender.busy && io_urgent(&device->io);
 }
 
 bool device_flush(td_device *device) {
     struct queue *queue = &device->queue;
-    tensor_drain(device);
     device_seal(device);
     queue_pump(device);
-    return queue_sendable(queue) && !queue->sender.busy && !queue->pumpers && !device->io.out && io_urgent(device);
+    return queue_sendable(queue) && !queue->sender.busy && !queue->pumpers && !device->io.out && io_urgent(&device->io);
 }
 
 const char *td_device_name(const td_device *device) {
@@ -177,7 +150,7 @@ int td_flush(td_device *device) {
     bool wake = !code && device_flush(device);
     pthread_mutex_unlock(&device->lock);
     if (wake)
-        io_wake(device);
+        io_wake(&device->io);
     return code;
 }
 

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "client/lib/batch.h"
+#include "client/lib/error.h"
 #include "client/lib/io.h"
 #include "client/lib/pending.h"
 #include "client/lib/queue.h"
@@ -39,8 +40,6 @@ struct td_device {
     bool lost; /* for good: every call fails with `cause` */
     td_error cause;
 
-    uint64_t next_id;       /* of the next output */
-    uint64_t next_sequence; /* of the next operation */
     struct td_stream *streams;
     uint32_t next_stream;
     struct td_kernel *kernels;
@@ -48,8 +47,7 @@ struct td_device {
 
     struct tensor_pool tensors;
     struct scope_part *parts; /* of scopes that hold handles of this device; under the scopes' lock too */
-    struct batch *open;       /* takes operations; NULL: none begun */
-    struct batch_pool batches;
+    struct batches batches;
     struct queue queue;
     struct pending pending;
     struct io io;
@@ -76,7 +74,9 @@ int device_create(struct transport *transport, const char *name, size_t queue_by
 void device_destroy(td_device *device, unsigned timeout_ms);
 
 /* Under the lock: 0, or the stored error of a lost device. */
-int device_check(td_device *device);
+static inline int device_check(const td_device *device) {
+    return device->lost ? error_store(&device->cause) : 0;
+}
 /* Under the lock: ends the device for good, once; everything pending fails with `cause`. */
 void device_lose(td_device *device, const td_error *cause);
 
@@ -84,16 +84,9 @@ void device_lose(td_device *device, const td_error *cause);
  * program wants no reconnection; then as device_lose(). */
 void device_interrupt(td_device *device, const td_error *cause, bool final);
 
-/* Under the lock: moves the open batch to the send queue. */
+/* Under the lock: takes account of the releases so far, and moves the open batch to the send queue. */
 void device_seal(td_device *device);
 /* Under the lock: the same for a batch that is large enough; true: the I/O thread must be woken. */
 bool device_seal_full(td_device *device);
-/* Under the lock: appends to the open batch, in which there is room. The caller takes the output's id. */
-void device_append(td_device *device, const struct batch_entry *entry, uint64_t gate);
 /* Under the lock: seals and sends what the socket takes; true: the I/O thread must be woken for the rest. */
 bool device_flush(td_device *device);
-
-/* The stream that this thread has set on the device; 0 by default. Under the lock. Fails for a closed one. */
-int stream_current(td_device *device, uint32_t *number);
-/* The thread's choice goes with its device; those of other threads, with the threads. */
-void stream_forget_device(const td_device *device);

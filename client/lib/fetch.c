@@ -71,8 +71,8 @@ static int ask_later(td_device *device, struct request *request) {
     }
     pending_push(device, request);
     /* The thread must also begin to read. */
-    if (io_urgent(device))
-        io_wake(device);
+    if (io_urgent(&device->io))
+        io_wake(&device->io);
     return 0;
 }
 

@@ -73,7 +73,7 @@ int frame_push(td_device *device, unsigned type, const ProtobufCMessage *message
     frame->item.gate = gate;
     device_seal(device);
     queue_push(&device->queue, &frame->item);
-    if (io_opened(device))
-        io_wake(device);
+    if (io_opened(&device->io))
+        io_wake(&device->io);
     return 0;
 }

@@ -19,33 +19,30 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-bool io_opened(td_device *device) {
-    if (device->io.state != IO_ASLEEP)
+void io_begin_tick(struct io *io) {
+    io->state = IO_AWAKE;
+    io->opened_ns = now_ns();
+}
+
+bool io_urgent(struct io *io) {
+    io->urgent = true;
+    if (io->state == IO_AWAKE)
         return false;
-    device->io.state = IO_AWAKE;
-    device->io.opened_ns = now_ns();
+    io->state = IO_AWAKE;
     return true;
 }
 
-bool io_urgent(td_device *device) {
-    device->io.urgent = true;
-    if (device->io.state == IO_AWAKE)
-        return false;
-    device->io.state = IO_AWAKE;
-    return true;
-}
-
-void io_wake(td_device *device) {
+void io_wake(const struct io *io) {
     /* Cannot fail but by a counter that is full, and then the thread is awake anyway. */
-    (void)!write(device->io.wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+    (void)!write(io->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-void io_complete(td_device *device, struct completion *completion) {
+void io_complete(struct io *io, struct completion *completion) {
     completion->next = NULL;
-    *device->io.completions_last = completion;
-    device->io.completions_last = &completion->next;
-    if (io_urgent(device))
-        io_wake(device);
+    *io->completions_last = completion;
+    io->completions_last = &completion->next;
+    if (io_urgent(io))
+        io_wake(io);
 }
 
 void io_run_completions(td_device *device) {
@@ -63,8 +60,7 @@ void io_run_completions(td_device *device) {
 
 /* Sends what has come together; whether there was anything. */
 static bool io_flush(td_device *device) {
-    bool some = (device->open && device->open->heads.n) || queue_sendable(&device->queue) || device->tensors.released;
-    tensor_drain(device);
+    bool some = batches_begun(&device->batches) || queue_sendable(&device->queue) || tensor_any_gone(&device->tensors);
     device_seal(device);
     queue_pump(device);
     return some;
@@ -87,7 +83,7 @@ static void io_receive(td_device *device, bool hangup) {
 
 /* Ticks while there is something to send, and a while longer. */
 static bool io_ticking(const td_device *device) {
-    return !device->lost && ((device->open && device->open->heads.n) || device->io.quiet < device->io.patience);
+    return !device->lost && (batches_begun(&device->batches) || device->io.quiet < device->io.patience);
 }
 
 /* It has been woken: soon, so that ticking on would have been right, or late. */
@@ -109,6 +105,12 @@ static void io_poll(td_device *device) {
     };
     bool ahead = io->in && transport_more(&device->transport); /* of which no poll will tell */
     io->state = ticking || ahead ? IO_TICKING : IO_ASLEEP;
+    if (io_asleep(io) && tensor_any_released(&device->tensors)) {
+        /* By a caller who may have seen the thread awake: the store above comes before this look, and the caller's look at
+         * the state after its release, so one of the two sees the other. */
+        ticking = true;
+        io->state = IO_TICKING;
+    }
     pthread_mutex_unlock(&device->lock);
     uint64_t now = now_ns();
     struct timespec timeout = {.tv_nsec = now < io->tick_ns && !ahead ? (long)(io->tick_ns - now) : 0};
@@ -187,7 +189,7 @@ void io_stop(td_device *device) {
         pthread_mutex_lock(&device->lock);
         device->io.stop = true;
         resume_stop(device);
-        io_wake(device);
+        io_wake(&device->io);
         pthread_mutex_unlock(&device->lock);
         pthread_join(device->io.thread, NULL);
     }

@@ -16,12 +16,14 @@ enum {
     IO_QUIET_TICKS = 12,
 };
 
+enum io_state { IO_AWAKE, IO_TICKING, IO_ASLEEP };
+
 struct io {
     pthread_t thread;
     int wake_fd;
     bool started;
-    /* under the device's lock */
-    enum { IO_AWAKE, IO_TICKING, IO_ASLEEP } state; /* what it is doing; the last two inside poll */
+    /* What it is doing; the last two inside poll. Written under the lock: the rest too is under that. */
+    _Atomic enum io_state state;
     bool stop;
     bool urgent; /* woken for more than an open batch */
     bool out;    /* it watches for room in the socket, */
@@ -37,12 +39,26 @@ int io_start(struct td_device *device);
 /* Ends the thread after its last completions. Without the lock. */
 void io_stop(struct td_device *device);
 
-/* Under the lock: there is an open batch; true: io_wake() is needed, after unlocking. */
-bool io_opened(struct td_device *device);
-/* Under the lock: there is more to do than a batch that can wait for the next tick; the same. */
-bool io_urgent(struct td_device *device);
-void io_wake(struct td_device *device);
-/* On the thread, under the lock, which it gives up: calls what callbacks there are. */
+/* Nothing that is not urgent will be sent before io_opened(). Without the lock. */
+static inline bool io_asleep(const struct io *io) {
+    return io->state == IO_ASLEEP;
+}
+
+/* Under the lock, from here on. */
+
+void io_begin_tick(struct io *io);
+/* There is an open batch; true: io_wake() is needed, after unlocking. */
+static inline bool io_opened(struct io *io) {
+    if (!io_asleep(io))
+        return false;
+    io_begin_tick(io);
+    return true;
+}
+/* There is more to do than a batch that can wait for the next tick; the same. */
+bool io_urgent(struct io *io);
+/* Without the lock, too. */
+void io_wake(const struct io *io);
+/* On the thread; gives up the lock: calls what callbacks there are. */
 void io_run_completions(struct td_device *device);
-/* Under the lock: has the thread run it. Wakes the thread itself. */
-void io_complete(struct td_device *device, struct completion *completion);
+/* Has the thread run it. Wakes the thread itself. */
+void io_complete(struct io *io, struct completion *completion);

@@ -178,8 +178,8 @@ static int open_ask(td_device *device, const char *name, td_tensor *tensor) {
     int code;
     message.name = (char *)(uintptr_t)name;
     do {
-        message.id = tensor->id = device->next_id++;
         device_seal(device); /* a batch that goes on would give its next result an id above this one */
+        message.id = tensor->id = device->batches.next_id++;
         request_init(&request, REQUEST_WAITED, FRAME_OPEN_NAME, NULL);
         request.type = &tensor->type;
         code = names_ask(device, &request, FRAME_OPEN_NAME, &message.base, 0, &repeated);

@@ -135,7 +135,7 @@ static void request_end(td_device *device, struct request *request) {
         return;
     case REQUEST_CALLBACK:
         request->completion.run = completion_callback;
-        io_complete(device, &request->completion);
+        io_complete(&device->io, &request->completion);
         return;
     case REQUEST_FD:
         (void)!write(request->fd, &value, sizeof value);
@@ -219,8 +219,8 @@ void pending_ping(td_device *device) {
     request_init(request, REQUEST_TEST, FRAME_PING, NULL);
     pending_push(device, request);
     pending->ping = request->sequence;
-    if (io_urgent(device))
-        io_wake(device);
+    if (io_urgent(&device->io))
+        io_wake(&device->io);
 }
 
 /* The reader is done. */
@@ -257,8 +257,8 @@ void pending_pass_role(td_device *device) {
             return;
         }
     }
-    if (pending->n_async && io_urgent(device))
-        io_wake(device);
+    if (pending->n_async && io_urgent(&device->io))
+        io_wake(&device->io);
 }
 
 static int64_t now_ns(void) {
@@ -303,7 +303,7 @@ static void read_until_done(td_device *device, struct request *request) {
 
 int pending_wait(td_device *device, struct request *request) {
     if (device_flush(device))
-        io_wake(device);
+        io_wake(&device->io);
     while (!request->done) {
         if (device->pending.reading || device->resume.away) {
             request->waiting = true;

@@ -34,8 +34,7 @@ void queue_finish(struct queue *queue) {
 }
 
 void queue_push(struct queue *queue, struct item *item) {
-    if (item->kind != ITEM_BATCH) /* a batch was counted as it grew */
-        queue->bytes += item->bytes;
+    queue->bytes += item->bytes;
     item->queued = true;
     item->next = NULL;
     *queue->last = item;
@@ -106,7 +105,7 @@ static void upload_end(td_device *device, struct upload *upload) {
         pthread_cond_broadcast(&device->queue.progress);
     } else if (upload->done) {
         upload->completion.run = completion_upload;
-        io_complete(device, &upload->completion);
+        io_complete(&device->io, &upload->completion);
     } else {
         free(upload);
     }
@@ -183,7 +182,7 @@ static void load_batch(td_device *device) {
     entry.bytes = (uint32_t)batch_pack(batch, place);
     pthread_mutex_lock(&device->lock);
     journal_commit(&queue->journal, &entry);
-    batch_give(&device->batches, batch);
+    batches_give(&device->batches, batch);
 }
 
 /* A batch and the small frames after it go out in one system call; an upload's first chunk ends the load, and so does
@@ -256,8 +255,8 @@ bool queue_handled(td_device *device, uint64_t frames) {
     if (!journal_handled(&queue->journal, frames))
         return false;
     queue_retire(device);
-    if (stuck && queue_sendable(queue) && io_urgent(device))
-        io_wake(device);
+    if (stuck && queue_sendable(queue) && io_urgent(&device->io))
+        io_wake(&device->io);
     return true;
 }
 
@@ -300,8 +299,8 @@ static void sender_broken(td_device *device, int error) {
         queue->error = error;
         transport_hang_up(&device->transport);
     }
-    if (io_urgent(device))
-        io_wake(device);
+    if (io_urgent(&device->io))
+        io_wake(&device->io);
 }
 
 void queue_pump(td_device *device) {
@@ -328,8 +327,8 @@ void queue_pump(td_device *device) {
         pending_ping(device);
     queue->ask = false;
     /* Only a reader can help now, and the I/O thread looks for one's work when it does not sleep. */
-    if (device->io.state == IO_ASLEEP && !device->io.in && queue_stuck(queue) && io_urgent(device))
-        io_wake(device);
+    if (device->io.state == IO_ASLEEP && !device->io.in && queue_stuck(queue) && io_urgent(&device->io))
+        io_wake(&device->io);
     if (queue->waiters)
         pthread_cond_broadcast(&queue->progress);
 }
@@ -383,8 +382,8 @@ void queue_pump_wait(td_device *device, const struct upload *upload, int64_t dea
             queue_wait_socket(device, deadline_ms);
     }
     /* Others' items may be left: the I/O thread did not watch while this caller did. */
-    if (--queue->pumpers == 0 && queue_sendable(queue) && io_urgent(device))
-        io_wake(device);
+    if (--queue->pumpers == 0 && queue_sendable(queue) && io_urgent(&device->io))
+        io_wake(&device->io);
 }
 
 void queue_wait_finished(td_device *device, const struct upload *upload) {
@@ -410,7 +409,7 @@ void queue_drop(td_device *device) {
         struct item *item = queue_pop(queue);
         queue->bytes -= item->bytes;
         if (item->kind == ITEM_BATCH)
-            batch_give(&device->batches, (struct batch *)item);
+            batches_give(&device->batches, (struct batch *)item);
         else if (item->kind == ITEM_UPLOAD)
             upload_end(device, (struct upload *)item);
         else if (item->kind == ITEM_FRAME_OWNED)

@@ -96,6 +96,10 @@ void queue_finish(struct queue *queue);
 static inline bool queue_room(const struct queue *queue, size_t bytes) {
     return bytes <= queue->bytes_max && queue->bytes <= queue->bytes_max - bytes;
 }
+/* The upload ticket that must have been sent before what uses a tensor with this one; 0: none. */
+static inline uint64_t queue_gate(const struct queue *queue, uint64_t ticket) {
+    return ticket > queue->tickets_sent ? ticket : 0;
+}
 void queue_push(struct queue *queue, struct item *item);
 /* Whether pumping has something to try. */
 bool queue_sendable(const struct queue *queue);

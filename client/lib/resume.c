@@ -185,8 +185,8 @@ void resume_begin(td_device *device, const td_error *cause) {
     transport_hang_up(&device->transport);
     if (trace_enabled())
         fprintf(stderr, "tensord: %s: %s; connecting anew\n", device->name, cause->message);
-    if (io_urgent(device))
-        io_wake(device);
+    if (io_urgent(&device->io))
+        io_wake(&device->io);
 }
 
 /* With jitter, so that the clients of a daemon do not come back all at once. */

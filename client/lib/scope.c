@@ -51,6 +51,7 @@ static void scope_finish(struct scope *scope, bool release) {
         scope->parts = part->next;
         if (device) {
             pthread_mutex_lock(&device->lock);
+            tensor_drain(device); /* what has been released leaves its part */
             while (part->tensors) {
                 if (release)
                     wake |= tensor_release(part->tensors);
@@ -59,7 +60,7 @@ static void scope_finish(struct scope *scope, bool release) {
             }
             pthread_mutex_unlock(&device->lock);
             if (wake)
-                io_wake(device);
+                io_wake(&device->io);
         }
         scope_part_detach(part);
         free(part);

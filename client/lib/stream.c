@@ -1,3 +1,5 @@
+#include "client/lib/stream.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +15,16 @@ struct choice {
     uint32_t stream;
 };
 
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct choice *choices;
+_Thread_local struct choice *stream_choices;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t exit_key;
 static bool exit_key_made;
 
 static void choices_free(void *unused) {
     (void)unused;
-    while (choices) {
-        struct choice *choice = choices;
-        choices = choice->next;
+    while (stream_choices) {
+        struct choice *choice = stream_choices;
+        stream_choices = choice->next;
         free(choice);
     }
 }
@@ -38,9 +40,8 @@ static bool stream_is_open(const td_device *device, uint32_t number) {
     return false;
 }
 
-int stream_current(td_device *device, uint32_t *number) {
-    *number = 0;
-    for (const struct choice *choice = choices; choice; choice = choice->next)
+int stream_chosen(td_device *device, uint32_t *number) {
+    for (const struct choice *choice = stream_choices; choice; choice = choice->next)
         if (choice->device == device->serial)
             *number = choice->stream;
     if (!*number || stream_is_open(device, *number))
@@ -49,7 +50,7 @@ int stream_current(td_device *device, uint32_t *number) {
 }
 
 static int choice_set(const td_device *device, uint32_t number) {
-    struct choice **place = &choices;
+    struct choice **place = &stream_choices;
     while (*place && (*place)->device != device->serial)
         place = &(*place)->next;
     struct choice *choice = *place;
@@ -62,8 +63,8 @@ static int choice_set(const td_device *device, uint32_t number) {
         choice = malloc(sizeof *choice);
         if (!choice)
             return error_set(STATUS_NO_HOST_MEMORY, "no memory for a stream's choice");
-        *choice = (struct choice){.next = choices, .device = device->serial, .stream = number};
-        choices = choice;
+        *choice = (struct choice){.next = stream_choices, .device = device->serial, .stream = number};
+        stream_choices = choice;
         pthread_once(&once, exit_key_create);
         if (exit_key_made)
             pthread_setspecific(exit_key, choice);

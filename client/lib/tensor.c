@@ -6,7 +6,7 @@
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
 
-enum { SLAB_TENSORS = 128, FREE_BYTES = 16 };
+enum { SLAB_TENSORS = 128 };
 
 struct tensor_slab {
     struct tensor_slab *next;
@@ -14,7 +14,7 @@ struct tensor_slab {
 };
 
 static bool tensor_pool_grow(struct tensor_pool *pool) {
-    struct tensor_slab *slab = malloc(sizeof *slab);
+    struct tensor_slab *slab = calloc(1, sizeof *slab);
     if (!slab)
         return false;
     slab->next = pool->slabs;
@@ -29,17 +29,13 @@ td_tensor *tensor_take(struct tensor_pool *pool) {
         return NULL;
     td_tensor *tensor = pool->free;
     pool->free = tensor->next;
-    tensor->gate = 0;
-    tensor->part = NULL;
-    tensor->next = tensor->previous = NULL;
-    tensor->test = NULL;
-    tensor->known = tensor->leaving = false;
-    tensor->holders = 0;
     return tensor;
 }
 
 /* Last in, first out: a chain of operations keeps using the same few lines of cache. */
 void tensor_give(struct tensor_pool *pool, td_tensor *tensor) {
+    tensor->gate = 0;
+    tensor->known = tensor->leaving = false;
     tensor->next = pool->free;
     pool->free = tensor;
 }
@@ -54,24 +50,18 @@ void tensor_pool_finish(struct tensor_pool *pool) {
 
 /* Queues the `free`; false where there is no room for it now. */
 static bool tensor_free(td_tensor *tensor) {
-    td_device *device = tensor->device;
-    struct queue *queue = &device->queue;
-    bool gated = tensor->gate > queue->tickets_sent;
-    if (gated && device->open && device->open->item.gate < tensor->gate)
-        device_seal(device);
-    size_t before = device->open ? device->open->item.bytes : 0;
-    if (device->open && batch_release(device->open, tensor->id)) {
-        queue->bytes += device->open->item.bytes - before;
-        if (device->open->item.bytes >= BATCH_SEAL_BYTES)
-            device_seal(device);
-        return true;
+    struct batches *batches = &tensor->device->batches;
+    struct batch *open = batches->open;
+    uint64_t gate = queue_gate(batches->queue, tensor->gate);
+    if (!open || open->item.gate < gate || !batch_release(open, tensor->id)) {
+        if (!batches_room(batches, BATCH_FREE_BYTES))
+            return false;
+        open = batches_open(batches, open ? open->stream : 0, gate);
+        if (!open || !batch_append_free(open, tensor->id))
+            return false;
     }
-    struct batch_entry entry = {
-        .opcode = OP_FREE, .n_inputs = 1, .inputs = (td_tensor *const[]){tensor}, .bytes = FREE_BYTES};
-    if (!queue_room(queue, FREE_BYTES) || !(device->open || (device->open = batch_take(&device->batches))) ||
-        !batch_reserve(device->open, &entry))
-        return false;
-    device_append(device, &entry, gated ? tensor->gate : 0);
+    if (batches_full(batches))
+        batches_seal(batches);
     return true;
 }
 
@@ -85,52 +75,88 @@ static void tensor_unlink(td_tensor *tensor) {
     }
 }
 
-void tensor_forget(td_tensor *tensor) {
-    tensor_unlink(tensor);
-    tensor_give(&tensor->device->tensors, tensor);
-}
-
-bool tensor_release(td_tensor *tensor) {
+/* The user has let go of it. */
+static void tensor_end(td_tensor *tensor) {
     td_device *device = tensor->device;
     tensor_unlink(tensor);
     tensor->leaving = tensor->holders > 0;
     if (tensor->leaving)
-        return false;
+        return;
     if (device->lost || tensor_free(tensor)) {
         tensor_give(&device->tensors, tensor);
     } else {
-        tensor->next = device->tensors.released;
-        device->tensors.released = tensor;
+        tensor->next = device->tensors.waiting;
+        device->tensors.waiting = tensor;
     }
-    return !device->lost && io_opened(device);
+}
+
+/* Whether the I/O thread must be woken for frees. */
+static bool tensor_ended(td_device *device) {
+    return !device->lost && io_opened(&device->io);
+}
+
+bool tensor_release(td_tensor *tensor) {
+    tensor_end(tensor);
+    return tensor_ended(tensor->device);
 }
 
 void tensor_let_go(td_tensor *tensor) {
+    td_device *device = tensor->device;
     tensor->holders--;
     if (tensor->leaving && !tensor->holders && tensor_release(tensor))
-        io_wake(tensor->device);
+        io_wake(&device->io);
 }
 
-void tensor_drain(td_device *device) {
-    while (device->tensors.released) {
-        td_tensor *tensor = device->tensors.released;
+static void tensor_drain_waiting(td_device *device) {
+    while (device->tensors.waiting) {
+        td_tensor *tensor = device->tensors.waiting;
         td_tensor *next = tensor->next;
         if (!device->lost && !tensor_free(tensor))
             return;
-        device->tensors.released = next;
+        device->tensors.waiting = next;
         tensor_give(&device->tensors, tensor);
     }
 }
 
+/* Takes what has been noted, in the order of the releases. */
+static td_tensor *tensor_take_released(struct tensor_pool *pool) {
+    td_tensor *first = NULL, *tensor = atomic_exchange(&pool->released, NULL);
+    while (tensor) {
+        td_tensor *earlier = tensor->next_released;
+        tensor->next_released = first;
+        first = tensor;
+        tensor = earlier;
+    }
+    return first;
+}
+
+void tensor_drain(td_device *device) {
+    tensor_drain_waiting(device);
+    if (!tensor_any_released(&device->tensors))
+        return;
+    for (td_tensor *tensor = tensor_take_released(&device->tensors), *next; tensor; tensor = next) {
+        next = tensor->next_released;
+        tensor_end(tensor);
+    }
+}
+
+/* Only notes it: the lock is as dear as the rest of a small operation, and the next call takes that anyway. */
 void td_release(td_tensor *tensor) {
     if (!tensor)
         return;
     td_device *device = tensor->device;
+    td_tensor *first = atomic_load_explicit(&device->tensors.released, memory_order_relaxed);
+    do
+        tensor->next_released = first;
+    while (!atomic_compare_exchange_weak(&device->tensors.released, &first, tensor));
+    if (!io_asleep(&device->io)) /* it looks for releases at each tick, and once more before it sleeps */
+        return;
     pthread_mutex_lock(&device->lock);
-    bool wake = tensor_release(tensor);
+    tensor_drain(device);
+    bool wake = tensor_ended(device);
     pthread_mutex_unlock(&device->lock);
     if (wake)
-        io_wake(device);
+        io_wake(&device->io);
 }
 
 td_dtype td_tensor_dtype(const td_tensor *tensor) {

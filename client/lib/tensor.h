@@ -2,6 +2,7 @@
  * lives, so those are read without the lock. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,6 +18,8 @@ struct td_tensor {
     struct tensor_type type;
     uint64_t gate; /* ticket of the upload that brings it; 0: none */
 
+    struct td_tensor *next_released;
+
     /* under the device's lock */
     struct scope_part *part; /* the scope that releases it; NULL: none */
     struct td_tensor *next;  /* in the scope, in the free list, or among those waiting to be freed */
@@ -30,10 +33,17 @@ struct td_tensor {
 struct tensor_slab;
 
 struct tensor_pool {
-    struct td_tensor *free;
-    struct td_tensor *released; /* gone for the user, their `free` operations not yet queued */
+    /* Those that td_release has noted here, without the lock: whoever holds that next takes account of them, before it
+     * appends an operation or sends anything. */
+    struct td_tensor *_Atomic released;
+    struct td_tensor *waiting; /* gone too, but there was no room for their `free` operations */
+    struct td_tensor *free;    /* without gate, scope and marks */
     struct tensor_slab *slabs;
 };
+
+static inline bool tensor_any_released(const struct tensor_pool *pool) {
+    return atomic_load(&pool->released);
+}
 
 /* Under the device's lock, all of these. */
 
@@ -43,11 +53,12 @@ void tensor_give(struct tensor_pool *pool, struct td_tensor *tensor);
 /* Frees all memory of handles. */
 void tensor_pool_finish(struct tensor_pool *pool);
 
-/* Frees a handle whose tensor will be released by an operation that is in the queue already. */
-void tensor_forget(struct td_tensor *tensor);
 /* A fetch of it has been answered. */
 void tensor_let_go(struct td_tensor *tensor);
-/* What td_release does; true: the I/O thread must be woken. */
+/* What td_release leads to; true: the I/O thread must be woken. */
 bool tensor_release(struct td_tensor *tensor);
-/* Queues the frees that had no room before, as far as there is room now. */
+static inline bool tensor_any_gone(const struct tensor_pool *pool) {
+    return pool->waiting || tensor_any_released(pool);
+}
+/* Takes account of what has been released, and queues frees as far as there is room. */
 void tensor_drain(struct td_device *device);

@@ -6,6 +6,7 @@
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
+#include "client/lib/stream.h"
 
 enum { UPLOAD_COPY_MAX = 256 << 10 };
 
@@ -49,13 +50,13 @@ static void upload_frame(struct upload *upload, const struct source *source, con
                          uint64_t first) {
     td_device *device = source->device;
     Tensord__Upload message = TENSORD__UPLOAD__INIT;
-    message.id = upload->id = device->next_id;
+    message.id = upload->id = device->batches.next_id;
     message.dtype = source->type.dtype;
     message.n_shape = (size_t)source->type.rank;
     message.shape = (int64_t *)(uintptr_t)source->type.shape;
     message.stream = stream;
     message.label = (char *)(uintptr_t)(label ? label : "");
-    message.sequence = device->next_sequence;
+    message.sequence = device->batches.next_sequence;
     upload->item.kind = ITEM_UPLOAD;
     upload->item.frame = upload->frame;
     upload->item.frame_bytes = frame_pack(upload->frame, sizeof upload->frame, FRAME_UPLOAD, &message.base, first);
@@ -84,10 +85,10 @@ static int upload_push(const struct source *source, struct upload *upload, td_te
     if (first < source->bytes)
         upload->ticket = ++queue->tickets;
     tensor->device = device;
-    tensor->id = device->next_id++;
+    tensor->id = device->batches.next_id++;
     tensor->type = source->type;
     tensor->gate = upload->ticket;
-    device->next_sequence++;
+    device->batches.next_sequence++;
     queue_push(queue, &upload->item);
     *out = tensor;
     return 0;
@@ -120,8 +121,8 @@ static td_tensor *upload_start(const struct source *source, struct upload *uploa
             scope_part_add(part, tensor);
         if (upload->waited) {
             upload_wait(device, upload);
-        } else if (io_opened(device)) {
-            io_wake(device);
+        } else if (io_opened(&device->io)) {
+            io_wake(&device->io);
         }
     }
     pthread_mutex_unlock(&device->lock);

@@ -291,6 +291,9 @@ static void on_batch(struct connection *connection, const uint8_t *message, size
         char inputs[256], consumed[128], output[32] = "";
         list_ids(inputs, sizeof inputs, "", &op, true);
         list_ids(consumed, sizeof consumed, " free ", &op, false);
+        for (unsigned i = 0; i < op.n_inputs; i++)
+            if (op.opcode == OP_FREE || op_consumes(op.consume, op.consume_more, i))
+                atomic_fetch_add(&fake->released, 1);
         if (op.opcode != OP_FREE) {
             snprintf(output, sizeof output, "=%llu", (unsigned long long)id);
             remember(connection, &op, id);

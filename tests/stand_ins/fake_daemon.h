@@ -44,6 +44,7 @@ struct fake_daemon {
     atomic_long budget;  /* bytes of replies until every connection is closed; negative: no end */
     /* [FAKE_FRAMES_MAX] each: the answer to the next Hello; to the next ListDevices; to the next fetch, wait, sync or request about names */
     const struct fake_frame *_Atomic greeting, *_Atomic listing, *_Atomic script;
+    atomic_uint_fast64_t released; /* ids, by operations of any session so far */
     /* private */
     int listener;
     pthread_t thread;

@@ -300,6 +300,17 @@ Test(client_batch, a_release_after_use_becomes_the_operations_consume_bit) {
            "multiply(6,6)=7 free 6\nfree(3,7)\nsync 0\n");
 }
 
+Test(client_batch, a_released_tensor_has_left_its_scope) {
+    td_scope_begin(NULL);
+    td_tensor *x = vector();
+    td_release(x);
+    td_tensor *y = vector(), *z = vector();
+    td_release(y);
+    td_scope_end();
+    (void)z;
+    expect("batch stream 0\nfull()=2\nfree(2)\nfull()=3\nfull()=4\nfree(3,4)\nsync 0\n");
+}
+
 Test(client_batch, frees_come_together_in_one_operation_of_255) {
     td_tensor *tensors[300];
     for (int i = 0; i < 300; i++)

@@ -191,6 +191,42 @@ static void share_one_device(void) {
     td_scope_end();
 }
 
+/* ---- releases by any thread, of what any thread has made ---- */
+
+enum { RELEASED = 6000, ADDED = 2000 };
+static td_tensor *made[RELEASED];
+
+static void *release_every_third(void *argument) {
+    for (int i = (int)(intptr_t)argument; i < RELEASED; i += 3)
+        td_release(made[i]);
+    return NULL;
+}
+
+static void *add_and_release(void *argument) {
+    (void)argument;
+    for (int i = 0; i < ADDED; i++)
+        td_release(td_add(shared, shared));
+    return NULL;
+}
+
+/* Each is freed once, though nothing follows the last release. */
+static void release_anywhere(void) {
+    pthread_t threads[5];
+    CHECK(td_sync(device) == 0);
+    uint64_t end = fake.released + RELEASED + 2 * ADDED;
+    for (int i = 0; i < RELEASED; i++)
+        CHECK((made[i] = td_add(shared, shared)));
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, release_every_third, (void *)(intptr_t)i);
+    for (int i = 3; i < 5; i++)
+        pthread_create(&threads[i], NULL, add_and_release, NULL);
+    for (int i = 0; i < 5; i++)
+        pthread_join(threads[i], NULL);
+    while (fake.released < end)
+        usleep(1000);
+    CHECK(td_sync(device) == 0 && fake.released == end);
+}
+
 static void *fetch_until_lost(void *argument) {
     float out[4];
     (void)argument;
@@ -239,6 +275,7 @@ int main(void) {
         return fprintf(stderr, "%s\n", td_last_error()->message), 1;
     shared = td_full(device, TD_F32, TD_SHAPE(4), 1);
     share_one_device();
+    release_anywhere();
     char *log = fake_daemon_log(&fake);
     CHECK(!strstr(log, "\nbad ")); /* a line of its own: tickets are random hexadecimal digits */
     free(log);
