@@ -15,6 +15,7 @@ struct operation_contract {
     const char *prototypes;
     const char *inputs, *outputs, *attributes;
     const char *dtypes, *result;
+    const char *cost;
     const char *contract;
 };
 extern const struct operation_contract operation_contracts[];

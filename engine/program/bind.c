@@ -43,7 +43,7 @@ int bind_create(struct binding *binding) {
     struct plan plan = bind_plan(binding, &out, NULL, 0);
     plan.attributes = binding->attributes;
     plan.attributes.n_ints = binding->info->ints_min; /* without the shape, which is the last one */
-    plan.weight = plan_weight(&binding->order->cost, &out, NULL) * (plan.opcode == OP_NORMAL ? 8 : 2);
+    plan.weight = plan_weight(&binding->order->cost, &out, NULL) * binding->info->passes;
     if (plan.opcode != OP_EYE)
         view_merge((struct view *const[]){&out}, 1);
     return plan_push(binding->stream, &plan, &binding->fault);
@@ -62,7 +62,7 @@ int bind_elementwise(struct binding *binding) {
     }
     if (code == STATUS_OK) {
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
-        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * 4;
+        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * binding->info->passes;
         view_merge(all, (int)n_inputs + 1);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }

@@ -51,7 +51,7 @@ int bind_reduce(struct binding *binding) {
         memcpy(out.shape, in.shape, sizeof out.shape);
         layout_contiguous(out.rank, out.shape, out.strides);
         struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.weight = plan_weight(&binding->order->cost, &out, &in) * 2 +
+        plan.weight = plan_weight(&binding->order->cost, &out, &in) * binding->info->passes +
                       (uint64_t)((double)view_elements(&out) * binding->order->cost.rates.row_ns);
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
@@ -90,7 +90,7 @@ int bind_softmax(struct binding *binding) {
         memcpy(in.strides, space.strides[0], sizeof in.strides);
         memcpy(out.strides, space.strides[1], sizeof out.strides);
         struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.weight = plan_weight(&binding->order->cost, &out, &in) * 8;
+        plan.weight = plan_weight(&binding->order->cost, &out, &in) * binding->info->passes;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
     view_finish(&in);
@@ -321,7 +321,7 @@ int bind_take(struct binding *binding) {
             view_set3(&views[1], out.shape[0], out.shape[1], out.shape[2]);
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
         plan.report = binding->check->report;
-        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * 4;
+        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * binding->info->passes;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
     bind_finish_views(views, made);
@@ -361,7 +361,7 @@ int bind_sort(struct binding *binding) {
         plan.further = 1;
         plan.outputs[0] = &positions;
         plan.attributes = binding->attributes;
-        plan.weight = plan_weight(&binding->order->cost, &values, &x) * 4;
+        plan.weight = plan_weight(&binding->order->cost, &values, &x) * binding->info->passes;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }
     view_finish(&x);

@@ -53,21 +53,15 @@ static bool signature_flat(const struct signature *signature, const struct tenso
 }
 
 /* Whether the operation (but for clients' kernels, which nothing stops) may take so long that it is stopped, and so needs a
- * check. A smaller one ends before any limit of time, and for a larger one a check costs little. A reduction or a sort counts
- * by the elements that it reads, a product by its multiplications, any other by the elements that it makes. */
+ * check. A smaller one ends before any limit of time, and for a larger one a check costs little. It counts by the elements that
+ * it makes, and by what its description says that its work grows with. */
 static bool signature_large(const struct signature *signature, const struct tensor_type *const types[]) {
     static const double large_elements = 1 << 20, large_products = 1 << 24;
-    enum op_family family = op_info(signature->opcode)->family;
-    double elements = (double)signature->elements;
-    if (family == OP_FAMILY_KERNEL)
+    const struct op_info *info = op_info(signature->opcode);
+    if (info->family == OP_FAMILY_KERNEL)
         return false;
-    if (family == OP_FAMILY_REDUCE || family == OP_FAMILY_SORT)
-        return (double)type_elements(types[0]) >= large_elements;
-    if (family == OP_FAMILY_MATMUL) {
-        double depth = types[0]->rank > 0 ? (double)types[0]->shape[types[0]->rank - 1] : 1;
-        return elements * (depth > 16 ? depth : 16) >= large_products;
-    }
-    return elements >= large_elements;
+    return (double)signature->elements >= large_elements ||
+           op_work(info, types, &signature->type) >= (info->work == OP_WORK_PRODUCTS ? large_products : large_elements);
 }
 
 bool signature_make(struct signatures *signatures, unsigned opcode, const struct tensor_type *const types[],

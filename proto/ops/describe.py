@@ -46,6 +46,13 @@ DTYPE_RULES = {
     "rule": "as its attributes say",
     "product": "what the inputs promote to; f32 for f8",
 }
+# What an operation's arithmetic grows with.
+WORKS = {
+    "none": "",
+    "result": "element of the result",
+    "input": "element of the input",
+    "products": "element of the result, times the extent of the axis that it sums over",
+}
 # Types of attributes: columns on the wire (i, f: one integer, one float; l, d: a list of integers, a list of floats), and the type in C.
 TYPES = {
     "int": ("i", "int64_t"),
@@ -62,7 +69,7 @@ TYPES = {
     "floats": ("d", "struct op_floats"),
 }
 FIELDS = {"number", "since", "family", "inputs", "outputs", "dtype", "dtypes", "shape", "attributes", "contract", "function",
-          "prototypes", "tolerance", "flop", "formula", "derivative"}
+          "prototypes", "tolerance", "work", "flop", "passes", "formula", "derivative"}
 OUTPUT_DTYPE_RULES = ["position", "same"]
 INPUTS_MAX = 8192
 OUTPUTS_MAX = 64
@@ -145,7 +152,9 @@ class Operation:
         self.contract = " ".join(fields["contract"].split())
         self.function = fields.get("function", name)
         self.prototypes = fields.get("prototypes", [])
+        self.work = fields.get("work", "none" if self.family in ("free", "view", "kernel") else "result")
         self.flop = fields.get("flop", 1)
+        self.passes = fields.get("passes", 4)
         self.tolerance = fields.get("tolerance", {})
         self.formula = fields.get("formula", "none")
         given = fields.get("attributes", [])
@@ -163,6 +172,14 @@ class Operation:
             raise Wrong(f"{self.dtype} is no rule for dtypes")
         if self.dtypes not in DTYPE_SETS:
             raise Wrong(f"{self.dtypes} is no set of dtypes")
+        if self.work not in WORKS:
+            raise Wrong(f"{self.work} is nothing that work grows with: {', '.join(WORKS)} are")
+        if self.work == "products" and len(self.inputs) < 2:
+            raise Wrong("products have two inputs")
+        if self.work == "input" and not self.inputs:
+            raise Wrong("its work grows with the input, and it has none")
+        if not (isinstance(self.flop, int) and 0 <= self.flop < 65536) or not (isinstance(self.passes, int) and 0 < self.passes <= 8):
+            raise Wrong(f"flop is 0 to 65535 and passes are 1 to 8, not {self.flop} and {self.passes}")
         if not 0 < self.number < 65536:
             raise Wrong(f"{self.number} is no number for an operation")
         if self.formula != "none" and (self.family != "elementwise" or len(self.inputs) > 2):

@@ -285,6 +285,7 @@ def print_row(each):
     print(f'        .name = "{each.name}", .family = OP_FAMILY_{each.family.upper()}, .dtype = OP_DTYPE_{each.dtype.upper()},')
     print(f"        .dtypes = DTYPES_{each.dtypes.upper().replace(' ', '_')}, .shape = op_rule_{each.shape},")
     print(f"        .inputs_min = {each.inputs_min}, .inputs_max = {'OP_INPUTS_MAX' if each.variadic else len(each.inputs)}, .n_outputs = {len(each.outputs)},")
+    print(f"        .work = OP_WORK_{each.work.upper()}, .flop = {each.flop}, .passes = {each.passes},")
     if len(each.outputs) > 1:
         print(f"        .further = {each.name}_further,")
     if each.outputs and each.outputs[0].variadic:
@@ -508,6 +509,12 @@ def result_words(each):
     return "; ".join(f"{output.name}: {describe.DTYPE_RULES[output.dtype]}" for output in each.outputs)
 
 
+def cost_words(each):
+    if each.work == "none":
+        return "not known: it is the client's" if each.family == "kernel" else "nothing to compute"
+    return f"{each.flop} flop for each {describe.WORKS[each.work]}"
+
+
 def output_words(each):
     return f"{'Result' if len(each.outputs) == 1 else 'Results'}: {result_words(each)}"
 
@@ -533,7 +540,7 @@ def manual(files):
             if each.attributes:
                 facts.append(f"Attributes: {'; '.join(attribute_words(a) for a in each.attributes)}.")
             facts.append(f"Dtypes: {dtype_words(each)}. {output_words(each)}.")
-            facts.append(f"Since {each.since}.")
+            facts.append(f"Cost: {cost_words(each)}. Since {each.since}.")
             print(scdoc(" ".join(facts)) + "\n")
     print("# SEE ALSO\n\n*tensord*(8), *tensorctl*(1)")
 
@@ -549,6 +556,7 @@ def contracts(files):
         print(f"     .outputs = {text('; '.join(output.name for output in each.outputs))},")
         print(f"     .attributes = {text('; '.join(attribute_words(a) for a in each.attributes))},")
         print(f"     .dtypes = {text(dtype_words(each))}, .result = {text(result_words(each))},")
+        print(f"     .cost = {text(cost_words(each))},")
         print(f"     .contract = {text(each.contract)}}},")
     print("};\nconst size_t operation_contracts_count = sizeof operation_contracts / sizeof *operation_contracts;")
 

@@ -47,6 +47,14 @@ enum op_dtype_rule {
     OP_DTYPE_RULE,
 };
 
+/* What an operation's arithmetic grows with; op_work() counts it. */
+enum op_work {
+    OP_WORK_NONE,
+    OP_WORK_RESULT,   /* elements of the result */
+    OP_WORK_INPUT,    /* of the first input */
+    OP_WORK_PRODUCTS, /* of the result, times the extent of the first input's last axis, over which it sums */
+};
+
 enum op_attribute_type {
     OP_ATTRIBUTE_INT,
     OP_ATTRIBUTE_AXIS,
@@ -146,6 +154,10 @@ struct op_info {
     uint32_t dtypes; /* that it computes in, or gives; bit DTYPE_F32 set: f32 */
     op_rule *shape;  /* op_rules.h */
     uint32_t keeps;  /* inputs of one type, with one of these dtypes, give a result of that type */
+    enum op_work work;
+    uint16_t flop; /* for each that op_work() counts */
+    /* So many passes over its operands in memory it is estimated to take, before launches have shown it. */
+    uint8_t passes;
     int inputs_min, inputs_max;
     unsigned n_outputs;                /* 0 for free alone */
     bool outputs_vary;                 /* there may be more: op_infer_outputs() says so */
@@ -177,6 +189,9 @@ int op_infer(unsigned opcode, const struct tensor_type *const inputs[], unsigned
 int op_infer_outputs(unsigned opcode, const struct tensor_type *const inputs[], unsigned n_inputs,
                      const struct op_attributes *attributes, unsigned n_outputs, struct tensor_type *out,
                      struct fault *fault);
+
+/* How much there is to do for a checked operation whose (first) result is `out`: in elements, or in products of two. */
+double op_work(const struct op_info *info, const struct tensor_type *const inputs[], const struct tensor_type *out);
 
 /* The dtype in which input `i` must be presented to a kernel, given the checked result: the engine casts where the
  * input's own dtype differs. Comparisons promote their inputs; take's indices are i64; logical operations take bool. */

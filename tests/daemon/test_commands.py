@@ -98,6 +98,8 @@ class Commands(unittest.TestCase):
         self.assertEqual([each["name"] for each in told], ["add", "linear"])
         self.assertEqual(told[0]["number"], 48)
         self.assertIn("gelu_tanh", told[1]["attributes"])
+        self.assertIn("2 flop", told[1]["cost"])
+        self.assertIn("16 flop for each element of the result", ops("softmax").stdout)
         self.assertIn("torch.nn.functional.linear", ops("linear").stdout)
         self.assertIn("td_add(td_tensor *a, td_tensor *b)", ops("add").stdout)
         wrong = ops("add", "ad")

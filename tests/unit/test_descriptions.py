@@ -65,6 +65,9 @@ class Descriptions(unittest.TestCase):
                 (GOOD + 'function = "by hand"\n', "one: functions by hand need prototypes"),
                 (GOOD + 'outputs = ["a", { name = "b", dtype = "product" }]\n', "one: output b: dtype is position or same"),
                 (GOOD + 'outputs = [{ name = "a", dtype = "position" }]\n', "one: output a: the first output has the operation's"),
+                (GOOD + 'work = "time"\n', "one: time is nothing that work grows with: none, result, input, products are"),
+                (GOOD + 'work = "input"\n', "one: its work grows with the input, and it has none"),
+                (GOOD + 'passes = 0\n', "one: flop is 0 to 65535 and passes are 1 to 8, not 1 and 0"),
                 (GOOD + "[two]\nnumber = 1\n", "two: one has 1 already")]:
             with self.assertRaises(SystemExit) as raised:
                 read(text)
@@ -94,6 +97,12 @@ class Descriptions(unittest.TestCase):
                          "int64_t groups, int n_stride, const int64_t *stride, const char *equation)")
         words = printed(generate.contracts, describe.read([described]))
         self.assertIn("mode: string (first of the lists); low: float; scales: floats;", "".join(re.findall(r'"(.*)"', words)))
+
+    def test_the_cost_is_in_the_row_and_in_words(self):
+        files = read(GOOD.replace("inputs = []", 'inputs = ["x"]') + 'work = "input"\nflop = 3\npasses = 8\n')
+        self.assertIn(".work = OP_WORK_INPUT, .flop = 3, .passes = 8,", printed(generate.rows, files))
+        for kind in generate.contracts, generate.manual:
+            self.assertIn("3 flop for each element of the input", printed(kind, files))
 
     def test_attributes_that_could_not_be_told_apart_are_refused(self):
         def attributes(*given):

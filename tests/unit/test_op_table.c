@@ -53,6 +53,22 @@ Test(op_table, inputs_without_a_valid_type_are_refused) {
     }
 }
 
+Test(op_table, work_grows_with_what_the_description_says) {
+    struct tensor_type a = {.dtype = DTYPE_F32, .rank = 2, .shape = {3, 5}},
+                       b = {.dtype = DTYPE_F32, .rank = 1, .shape = {7}}, scalar = {.dtype = DTYPE_F32};
+    const struct tensor_type *large[] = {&a}, *vector[] = {&b}, *none[] = {&scalar};
+    cr_assert_eq(op_work(op_info(OP_ADD), vector, &a), 15);
+    cr_assert_eq(op_work(op_info(OP_SUM), large, &scalar), 15);
+    cr_assert_eq(op_work(op_info(OP_TOPK), large, &b), 15);
+    cr_assert_eq(op_work(op_info(OP_MATMUL), large, &b), 35);
+    cr_assert_eq(op_work(op_info(OP_MATMUL), none, &b), 7);
+    cr_assert_eq(op_work(op_info(OP_UNIFORM), NULL, &b), 7);
+    cr_assert_eq(op_work(op_info(OP_RESHAPE), large, &a), 0);
+    cr_assert_eq(op_info(OP_MATMUL)->flop, 2);
+    cr_assert_eq(op_info(OP_POW)->flop, 40);
+    cr_assert_eq(op_info(OP_ADD)->flop, 1);
+}
+
 static enum dtype operand(unsigned opcode, unsigned i, enum dtype a, enum dtype b, enum dtype result) {
     struct tensor_type types[] = {{.dtype = a}, {.dtype = b}, {.dtype = b}}, out = {.dtype = result};
     const struct tensor_type *inputs[] = {&types[0], &types[1], &types[2]};
