@@ -43,6 +43,13 @@ struct state_owner {
 /* Adds to the number of owners with changes that are not on the disk; `more` may be negative. */
 void state_count_dirty(struct state *state, int more);
 
+/* The next owner's turn with the disk, if the disk has nothing to do. */
+void state_go(struct state *state);
+/* The end of a save, for all who wait for this revision or one before it. */
+void state_saved(struct state *state, const struct name_owner *owner, uint64_t revision);
+void state_not_saved(struct state *state, const struct name_owner *owner, uint64_t revision, const struct fault *fault);
+void state_log_unsaved(const struct name_owner *owner, const char *reason);
+
 /* ---- names of files (state_folder.c) ---- */
 
 /* The folder's name for an owner's names on this worker's device. */

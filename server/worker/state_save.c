@@ -1,5 +1,5 @@
-/* Saving what has names. Values are read through a session of the worker's own, as a client reads them, so that this
- * works on every device; what a disk may keep waiting is done on its thread. */
+#include "server/worker/state_save.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -11,7 +11,6 @@
 #include "engine/program/program.h"
 #include "server/process/log.h"
 #include "server/worker/service.h"
-#include "server/worker/state_impl.h"
 
 enum {
     SAVE_PIECE_BYTES = 2 << 20,    /* that the disk's thread writes at once */
@@ -20,214 +19,10 @@ enum {
     SAVE_GATHER_VALUES = 256,      /* and so many of them: in one turn of the loop */
     SAVE_SMALL_BYTES = 64 << 10,
     SAVE_SYNC_BYTES = 32 << 20, /* brought to the disk at once, so that no other owner's sync waits for more */
-    SAVE_OPEN_MAX = 16,         /* saves under way */
     SAVE_RETRY_MS = 1000,       /* after a failure, doubled up to */
     SAVE_RETRY_MAX_MS = 60000,
 };
 #define SAVE_TELL_NS (UINT64_C(600) * 1000000000) /* the same failure is logged that often */
-
-/* A save of one owner's names. */
-struct save {
-    struct disk_job job;
-    struct state *state;
-    struct name_owner *owner;
-    struct save *next, **previous;
-    enum { SAVE_PLAN, SAVE_WRITE, SAVE_COMMIT, SAVE_ABANDON } phase; /* what the disk is to do next, */
-    bool ready;                                                      /* and it can */
-    bool inside;                                                     /* save_advance() */
-    uint64_t revision, began_ns, left;                               /* bytes still to be written */
-    unsigned bound, unbound;                                         /* of the owner, that it saves */
-    struct save_plan plan;
-    struct fault fault;
-    /* the value being read */
-    struct session *session;
-    size_t at;
-    bool opened, came, asked, part_came;
-    struct held *alias;
-    struct fetch fetch;
-    struct fetch_part part;
-    struct failure failure;
-    int64_t offset;
-    /* the piece being written */
-    const uint8_t *data;
-    size_t bytes, unsynced;
-    uint8_t *gathered; /* SAVE_GATHER_BYTES */
-    size_t n_gathered, values_gathered;
-};
-
-static void state_go(struct state *state);
-
-/* ---- saved values ---- */
-
-struct saved_value *saved_value_create(uint64_t file, const char *key, const struct tensor_type *type, int64_t begin) {
-    size_t length = strlen(key) + 1;
-    struct saved_value *value = malloc(sizeof *value + length);
-    if (!value)
-        return NULL;
-    *value = (struct saved_value){
-        .references = 1, .file = file, .begin = begin, .end = begin + type_bytes(type), .type = *type};
-    memcpy(value->key, key, length);
-    return value;
-}
-
-void saved_value_unref(struct saved_value *value) {
-    if (value && !--value->references)
-        free(value);
-}
-
-/* ---- owners ---- */
-
-struct state_owner *state_owner_create(void) {
-    struct state_owner *owner = calloc(1, sizeof *owner);
-    if (owner)
-        owner->next_file = 1;
-    return owner;
-}
-
-void state_owner_destroy(struct state_owner *owner) {
-    if (!owner)
-        return;
-    free(owner->files);
-    free(owner);
-}
-
-bool state_owner_idle(const struct state_owner *owner) {
-    return !owner || (owner->revision == owner->saved && !owner->save && !owner->waits);
-}
-
-void state_bound(struct name_owner *owner, struct name_entry *entry) {
-    if (!owner->disk)
-        return;
-    entry->bound = true;
-    owner->disk->bound++;
-    owner->disk->bytes += held_bytes(entry->held);
-}
-
-void state_unbound(struct name_owner *owner, struct name_entry *entry, bool replaced) {
-    if (!owner->disk)
-        return;
-    owner->disk->bound -= !entry->on_disk;
-    entry->bound = false;
-    owner->disk->unbound += !replaced;
-}
-
-void state_count_dirty(struct state *state, int more) {
-    state->dirty += (unsigned)more;
-    if (state->dirty_page)
-        atomic_store_explicit(state->dirty_page, state->dirty, memory_order_relaxed);
-}
-
-void state_changed(struct state *state, struct name_owner *owner) {
-    struct state_owner *disk = owner->disk;
-    if (!disk)
-        return;
-    state_count_dirty(state, disk->revision == disk->saved);
-    disk->revision++;
-    if (!disk->since_ns)
-        disk->since_ns = clock_now_ns();
-    if (!state->sync_ms)
-        state_go(state);
-}
-
-unsigned state_unsaved(const struct name_owner *owner, uint64_t *since_ns) {
-    const struct state_owner *disk = owner->disk;
-    *since_ns = 0;
-    if (!disk || disk->revision == disk->saved)
-        return 0;
-    *since_ns = disk->save && disk->saving_since_ns ? disk->saving_since_ns : disk->since_ns;
-    return disk->bound + disk->unbound ? disk->bound + disk->unbound : 1;
-}
-
-const char *state_fault(const struct name_owner *owner) {
-    return owner->disk ? owner->disk->fault : "";
-}
-
-/* Those who waited for this one's changes. */
-static void state_let_pass(struct state *state, const struct name_owner *owner) {
-    for (struct name_owner *at = state->service->names.owners; at; at = at->next)
-        if (at->disk && at->disk->behind == owner && at->disk->behind_revision <= owner->disk->saved)
-            at->disk->behind = NULL;
-}
-
-/* Whether the owner's changes wait for those of `other`, directly or through further owners. */
-static bool state_is_behind(const struct name_owner *owner, const struct name_owner *other) {
-    const struct name_owner *at = owner->disk ? owner->disk->behind : NULL;
-    while (at && at != other)
-        at = at->disk->behind;
-    return at;
-}
-
-/* Those that it waits for are saved soon, whatever state-sync says: somebody has been told to ask again. */
-static void state_hurry(struct name_owner *owner) {
-    for (struct name_owner *at = owner->disk->behind; at; at = at->disk->behind)
-        at->disk->hurried = true;
-}
-
-int state_check_order(const struct state *state, struct name_owner *from, struct name_owner *to, struct fault *fault) {
-    if (!state || state->sealed)
-        return STATUS_OK;
-    struct name_owner *waiting = NULL;
-    if (from->disk->behind && from->disk->behind != to)
-        waiting = from;
-    else if (to && state_is_behind(to, from))
-        waiting = to;
-    if (!waiting)
-        return STATUS_OK;
-    state_hurry(waiting);
-    return fault_set(fault, STATUS_AGAIN, "the last names that left %s are not on the disk yet", names_shown(waiting));
-}
-
-/* Where nothing is saved any more no order is refused, and two may be behind each other. */
-void state_order(struct name_owner *from, struct name_owner *to) {
-    if (!from->disk || !to->disk || state_is_behind(to, from))
-        return;
-    from->disk->behind = to;
-    from->disk->behind_revision = to->disk->revision;
-}
-
-void state_resume(struct state *state) {
-    state->paused = false;
-    if (!state->sync_ms)
-        state_go(state);
-}
-
-/* ---- those who wait ---- */
-
-bool state_wait(struct state *state, struct name_owner *owner, struct state_wait *wait) {
-    struct state_owner *disk = owner->disk;
-    if (!disk || state->sync_ms || disk->revision == disk->saved)
-        return false;
-    wait->revision = disk->revision;
-    wait->next = disk->waits;
-    wait->previous = &disk->waits;
-    if (wait->next)
-        wait->next->previous = &wait->next;
-    disk->waits = wait;
-    return true;
-}
-
-void state_wait_cancel(struct state_wait *wait) {
-    if (!wait->previous)
-        return;
-    *wait->previous = wait->next;
-    if (wait->next)
-        wait->next->previous = wait->previous;
-    wait->previous = NULL;
-}
-
-/* All who wait for this revision or one before it. What they do may add others. */
-static void state_reply(struct state_owner *disk, uint64_t revision, const struct fault *fault) {
-    for (struct state_wait *wait = disk->waits, *next; wait; wait = next) {
-        next = wait->next;
-        if (wait->revision > revision)
-            continue;
-        state_wait_cancel(wait);
-        wait->done(wait, fault);
-        next = disk->waits; /* from the start again: only waits of later revisions, or new ones, are left */
-        while (next && next->revision > revision)
-            next = next->next;
-    }
-}
 
 /* ---- the end of a save ---- */
 
@@ -238,17 +33,6 @@ static void save_log(const struct save *save) {
     log_event(known ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "names_saved", "principal", names_shown(save->owner), "names",
               log_text(count, sizeof count, "%zu", save->plan.count), "bytes",
               log_text(bytes, sizeof bytes, "%" PRIu64, save->plan.bytes), "folder", save->plan.folder, NULL);
-}
-
-static void state_log_unsaved(const struct name_owner *owner, const char *reason) {
-    char count[24], bytes[24], age[24];
-    uint64_t since;
-    unsigned unsaved = state_unsaved(owner, &since);
-    log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", names_shown(owner), "names",
-              log_text(count, sizeof count, "%u", unsaved), "bytes",
-              log_text(bytes, sizeof bytes, "%" PRIu64, owner->disk->bytes), "since_s",
-              log_text(age, sizeof age, "%.1f", since ? (double)(clock_now_ns() - since) / 1e9 : 0.0), "cause", reason,
-              NULL);
 }
 
 static void save_let_entries_go(struct save *save) {
@@ -320,16 +104,14 @@ static void save_succeeded(struct save *save) {
         state_count_dirty(state, -1);
     }
     save_destroy(save);
-    state_let_pass(state, owner);
-    state_reply(disk, revision, NULL);
-    names_let_go(&state->service->names);
+    state_saved(state, owner, revision);
 }
 
 static void save_failed(struct save *save) {
     struct state_owner *disk = save->owner->disk;
     struct save_plan *plan = &save->plan;
     struct name_owner *owner = save->owner;
-    struct names *names = &save->state->service->names;
+    struct state *state = save->state;
     struct fault told;
     uint64_t now = clock_now_ns(), revision = save->revision;
     for (size_t i = 0; plan->values && i < plan->count; i++)
@@ -344,16 +126,13 @@ static void save_failed(struct save *save) {
     disk->bytes += save->plan.bytes;
     bool same = !strncmp(disk->fault, save->fault.message, sizeof disk->fault - 1);
     snprintf(disk->fault, sizeof disk->fault, "%.190s", save->fault.message);
-    if (save->state->closing || !same || now - disk->told_ns >= SAVE_TELL_NS) {
+    if (state->closing || !same || now - disk->told_ns >= SAVE_TELL_NS) {
         disk->told_ns = now;
         state_log_unsaved(owner, disk->fault);
     }
     save_destroy(save);
     fault_set(&told, STATUS_INTERNAL, "named, but not on the daemon's disk: %.190s", disk->fault);
-    state_reply(disk, revision, &told);
-    for (struct name_owner *at = names->owners; at; at = at->next) /* what waits for this one is not saved, either */
-        if (state_is_behind(at, owner))
-            state_reply(at->disk, UINT64_MAX, &told);
+    state_not_saved(state, owner, revision, &told);
 }
 
 /* ---- reading ---- */
@@ -549,20 +328,7 @@ static void save_ran(struct disk_job *job) {
 
 /* ---- turns ---- */
 
-static bool state_due(const struct state *state, const struct name_owner *owner, uint64_t now) {
-    const struct state_owner *disk = owner->disk;
-    if (!disk || disk->save || disk->behind || disk->revision == disk->saved)
-        return false;
-    if (state->closing)
-        return !disk->failures;
-    if (now < disk->retry_ns && !disk->waits)
-        return false; /* who waits shall hear soon whether the disk still refuses */
-    if (!state->sync_ms || disk->hurried)
-        return true;
-    return state->sync_ms != STATE_SYNC_DRAIN && now - disk->since_ns >= state->sync_ms * 1000000;
-}
-
-static struct save *save_create(struct state *state, struct name_owner *owner) {
+struct save *save_create(struct state *state, struct name_owner *owner) {
     struct state_owner *disk = owner->disk;
     struct save *save = calloc(1, sizeof *save);
     char name[STATE_NAME_MAX + 1];
@@ -611,114 +377,4 @@ static struct save *save_create(struct state *state, struct name_owner *owner) {
     state->saves = save;
     state->n_saves++;
     return save;
-}
-
-/* The owner whose turn it is: every second time the owner with least to write, otherwise the one that has waited
- * longest. */
-static struct name_owner *state_pick(struct state *state) {
-    bool least = state->turns++ % 2 == 0;
-    uint64_t now = clock_now_ns(), best = UINT64_MAX;
-    struct name_owner *picked = NULL;
-    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next) {
-        const struct save *save = owner->disk ? owner->disk->save : NULL;
-        if (save ? !save->ready : state->n_saves >= SAVE_OPEN_MAX || !state_due(state, owner, now))
-            continue;
-        uint64_t rank =
-            least ? (save ? save->left : owner->disk->bytes) : (save ? save->began_ns : owner->disk->since_ns);
-        if (!picked || rank < best) {
-            picked = owner;
-            best = rank;
-        }
-    }
-    return picked;
-}
-
-static void state_go(struct state *state) {
-    if (!*state->directory || state->paused || state->sealed || state->service->failed || disk_busy(&state->disk))
-        return;
-    struct name_owner *owner = state_pick(state);
-    struct save *save = owner ? owner->disk->save : NULL;
-    if (owner && !save)
-        save = save_create(state, owner);
-    if (!save)
-        return;
-    save->ready = false;
-    disk_start(&state->disk, &save->job);
-}
-
-/* Nothing is saved any more, and nobody shall wait for it. */
-static void state_reply_sealed(struct state *state) {
-    struct fault fault;
-    fault_set(&fault, STATUS_INTERNAL, "named, but not on the daemon's disk: some names there could not be restored");
-    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
-        if (owner->disk)
-            state_reply(owner->disk, UINT64_MAX, &fault);
-}
-
-void state_tick(struct state *state) {
-    if (state->sealed)
-        state_reply_sealed(state);
-    state_go(state);
-}
-
-/* ---- the end ---- */
-
-static bool state_has_work(const struct state *state) {
-    if (state->saves)
-        return true;
-    for (const struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
-        if (state_due(state, owner, 0))
-            return true;
-    return false;
-}
-
-/* What is left, in words. False: nothing is. */
-static bool state_tell_left(const struct state *state, const char *reason) {
-    bool left = false;
-    uint64_t since;
-    for (const struct name_owner *owner = state->service->names.owners; owner; owner = owner->next) {
-        if (!state_unsaved(owner, &since))
-            continue;
-        left = true;
-        if (!owner->disk->failures) /* those have been told */
-            state_log_unsaved(owner, reason);
-    }
-    return left;
-}
-
-bool state_save(struct state *state) {
-    char reason[96] = "the device was lost";
-    uint64_t deadline = clock_now_ms() + state->timeout_ms;
-    if (!*state->directory)
-        return true;
-    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
-        owner->disk->failures = 0; /* each is tried once more */
-    state->closing = true;
-    state_go(state);
-    while (!state->sealed && !state->service->failed && state_has_work(state) && clock_now_ms() < deadline)
-        state->turn(state->owner, true);
-    if (state->sealed)
-        snprintf(reason, sizeof reason, "a folder that was not restored could not be put aside");
-    else if (!state->service->failed)
-        snprintf(reason, sizeof reason, "state-timeout: not done within %.1f s", (double)state->timeout_ms / 1e3);
-    return !state_tell_left(state, reason);
-}
-
-/* ---- life ---- */
-
-int state_init(struct state *state, struct service *service, const char *directory, struct fault *fault) {
-    state->service = service;
-    if (!*directory)
-        return STATUS_OK;
-    int error = disk_init(&state->disk, service->loop, fault);
-    if (error != STATUS_OK)
-        return error;
-    snprintf(state->directory, sizeof state->directory, "%s", directory);
-    service->names.state = state;
-    return STATUS_OK;
-}
-
-void state_finish(struct state *state) {
-    if (*state->directory)
-        disk_finish(&state->disk);
 }

@@ -1,0 +1,336 @@
+/* What of the names is not on the disk yet: who waits for it, which owner's save is next, and what is left at the end. */
+#include "server/worker/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/process/log.h"
+#include "server/worker/service.h"
+#include "server/worker/state_impl.h"
+#include "server/worker/state_save.h"
+
+enum { STATE_SAVES_MAX = 16 }; /* under way */
+
+/* ---- saved values ---- */
+
+struct saved_value *saved_value_create(uint64_t file, const char *key, const struct tensor_type *type, int64_t begin) {
+    size_t length = strlen(key) + 1;
+    struct saved_value *value = malloc(sizeof *value + length);
+    if (!value)
+        return NULL;
+    *value = (struct saved_value){
+        .references = 1, .file = file, .begin = begin, .end = begin + type_bytes(type), .type = *type};
+    memcpy(value->key, key, length);
+    return value;
+}
+
+void saved_value_unref(struct saved_value *value) {
+    if (value && !--value->references)
+        free(value);
+}
+
+/* ---- owners ---- */
+
+struct state_owner *state_owner_create(void) {
+    struct state_owner *owner = calloc(1, sizeof *owner);
+    if (owner)
+        owner->next_file = 1;
+    return owner;
+}
+
+void state_owner_destroy(struct state_owner *owner) {
+    if (!owner)
+        return;
+    free(owner->files);
+    free(owner);
+}
+
+bool state_owner_idle(const struct state_owner *owner) {
+    return !owner || (owner->revision == owner->saved && !owner->save && !owner->waits);
+}
+
+void state_bound(struct name_owner *owner, struct name_entry *entry) {
+    if (!owner->disk)
+        return;
+    entry->bound = true;
+    owner->disk->bound++;
+    owner->disk->bytes += held_bytes(entry->held);
+}
+
+void state_unbound(struct name_owner *owner, struct name_entry *entry, bool replaced) {
+    if (!owner->disk)
+        return;
+    owner->disk->bound -= !entry->on_disk;
+    entry->bound = false;
+    owner->disk->unbound += !replaced;
+}
+
+void state_count_dirty(struct state *state, int more) {
+    state->dirty += (unsigned)more;
+    if (state->dirty_page)
+        atomic_store_explicit(state->dirty_page, state->dirty, memory_order_relaxed);
+}
+
+void state_changed(struct state *state, struct name_owner *owner) {
+    struct state_owner *disk = owner->disk;
+    if (!disk)
+        return;
+    state_count_dirty(state, disk->revision == disk->saved);
+    disk->revision++;
+    if (!disk->since_ns)
+        disk->since_ns = clock_now_ns();
+    if (!state->sync_ms)
+        state_go(state);
+}
+
+unsigned state_unsaved(const struct name_owner *owner, uint64_t *since_ns) {
+    const struct state_owner *disk = owner->disk;
+    *since_ns = 0;
+    if (!disk || disk->revision == disk->saved)
+        return 0;
+    *since_ns = disk->save && disk->saving_since_ns ? disk->saving_since_ns : disk->since_ns;
+    return disk->bound + disk->unbound ? disk->bound + disk->unbound : 1;
+}
+
+const char *state_fault(const struct name_owner *owner) {
+    return owner->disk ? owner->disk->fault : "";
+}
+
+/* Whether the owner's changes wait for those of `other`, directly or through further owners. */
+static bool state_is_behind(const struct name_owner *owner, const struct name_owner *other) {
+    const struct name_owner *at = owner->disk ? owner->disk->behind : NULL;
+    while (at && at != other)
+        at = at->disk->behind;
+    return at;
+}
+
+/* Those that it waits for are saved soon, whatever state-sync says: somebody has been told to ask again. */
+static void state_hurry(struct name_owner *owner) {
+    for (struct name_owner *at = owner->disk->behind; at; at = at->disk->behind)
+        at->disk->hurried = true;
+}
+
+int state_check_order(const struct state *state, struct name_owner *from, struct name_owner *to, struct fault *fault) {
+    if (!state || state->sealed)
+        return STATUS_OK;
+    struct name_owner *waiting = NULL;
+    if (from->disk->behind && from->disk->behind != to)
+        waiting = from;
+    else if (to && state_is_behind(to, from))
+        waiting = to;
+    if (!waiting)
+        return STATUS_OK;
+    state_hurry(waiting);
+    return fault_set(fault, STATUS_AGAIN, "the last names that left %s are not on the disk yet", names_shown(waiting));
+}
+
+/* Where nothing is saved any more no order is refused, and two may be behind each other. */
+void state_order(struct name_owner *from, struct name_owner *to) {
+    if (!from->disk || !to->disk || state_is_behind(to, from))
+        return;
+    from->disk->behind = to;
+    from->disk->behind_revision = to->disk->revision;
+}
+
+void state_resume(struct state *state) {
+    state->paused = false;
+    if (!state->sync_ms)
+        state_go(state);
+}
+
+/* ---- those who wait ---- */
+
+bool state_wait(struct state *state, struct name_owner *owner, struct state_wait *wait) {
+    struct state_owner *disk = owner->disk;
+    if (!disk || state->sync_ms || disk->revision == disk->saved)
+        return false;
+    wait->revision = disk->revision;
+    wait->next = disk->waits;
+    wait->previous = &disk->waits;
+    if (wait->next)
+        wait->next->previous = &wait->next;
+    disk->waits = wait;
+    return true;
+}
+
+void state_wait_cancel(struct state_wait *wait) {
+    if (!wait->previous)
+        return;
+    *wait->previous = wait->next;
+    if (wait->next)
+        wait->next->previous = wait->previous;
+    wait->previous = NULL;
+}
+
+/* All who wait for this revision or one before it. What they do may add others. */
+static void state_reply(struct state_owner *disk, uint64_t revision, const struct fault *fault) {
+    for (struct state_wait *wait = disk->waits, *next; wait; wait = next) {
+        next = wait->next;
+        if (wait->revision > revision)
+            continue;
+        state_wait_cancel(wait);
+        wait->done(wait, fault);
+        next = disk->waits; /* from the start again: only waits of later revisions, or new ones, are left */
+        while (next && next->revision > revision)
+            next = next->next;
+    }
+}
+
+/* Those who waited for this one's changes. */
+static void state_let_pass(struct state *state, const struct name_owner *owner) {
+    for (struct name_owner *at = state->service->names.owners; at; at = at->next)
+        if (at->disk && at->disk->behind == owner && at->disk->behind_revision <= owner->disk->saved)
+            at->disk->behind = NULL;
+}
+
+void state_saved(struct state *state, const struct name_owner *owner, uint64_t revision) {
+    state_let_pass(state, owner);
+    state_reply(owner->disk, revision, NULL);
+    names_let_go(&state->service->names);
+}
+
+void state_not_saved(struct state *state, const struct name_owner *owner, uint64_t revision,
+                     const struct fault *fault) {
+    state_reply(owner->disk, revision, fault);
+    for (struct name_owner *at = state->service->names.owners; at; at = at->next)
+        if (state_is_behind(at, owner)) /* what waits for this one is not saved, either */
+            state_reply(at->disk, UINT64_MAX, fault);
+}
+
+void state_log_unsaved(const struct name_owner *owner, const char *reason) {
+    char count[24], bytes[24], age[24];
+    uint64_t since;
+    unsigned unsaved = state_unsaved(owner, &since);
+    log_event(LOG_LEVEL_ERROR, "names_not_saved", "principal", names_shown(owner), "names",
+              log_text(count, sizeof count, "%u", unsaved), "bytes",
+              log_text(bytes, sizeof bytes, "%" PRIu64, owner->disk->bytes), "since_s",
+              log_text(age, sizeof age, "%.1f", since ? (double)(clock_now_ns() - since) / 1e9 : 0.0), "cause", reason,
+              NULL);
+}
+
+/* ---- turns ---- */
+
+static bool state_due(const struct state *state, const struct name_owner *owner, uint64_t now) {
+    const struct state_owner *disk = owner->disk;
+    if (!disk || disk->save || disk->behind || disk->revision == disk->saved)
+        return false;
+    if (state->closing)
+        return !disk->failures;
+    if (now < disk->retry_ns && !disk->waits)
+        return false; /* who waits shall hear soon whether the disk still refuses */
+    if (!state->sync_ms || disk->hurried)
+        return true;
+    return state->sync_ms != STATE_SYNC_DRAIN && now - disk->since_ns >= state->sync_ms * 1000000;
+}
+
+/* The owner whose turn it is: every second time the owner with least to write, otherwise the one that has waited
+ * longest. */
+static struct name_owner *state_pick(struct state *state) {
+    bool least = state->turns++ % 2 == 0;
+    uint64_t now = clock_now_ns(), best = UINT64_MAX;
+    struct name_owner *picked = NULL;
+    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next) {
+        const struct save *save = owner->disk ? owner->disk->save : NULL;
+        if (save ? !save->ready : state->n_saves >= STATE_SAVES_MAX || !state_due(state, owner, now))
+            continue;
+        uint64_t rank =
+            least ? (save ? save->left : owner->disk->bytes) : (save ? save->began_ns : owner->disk->since_ns);
+        if (!picked || rank < best) {
+            picked = owner;
+            best = rank;
+        }
+    }
+    return picked;
+}
+
+void state_go(struct state *state) {
+    if (!*state->directory || state->paused || state->sealed || state->service->failed || disk_busy(&state->disk))
+        return;
+    struct name_owner *owner = state_pick(state);
+    struct save *save = owner ? owner->disk->save : NULL;
+    if (owner && !save)
+        save = save_create(state, owner);
+    if (!save)
+        return;
+    save->ready = false;
+    disk_start(&state->disk, &save->job);
+}
+
+/* Nothing is saved any more, and nobody shall wait for it. */
+static void state_reply_sealed(struct state *state) {
+    struct fault fault;
+    fault_set(&fault, STATUS_INTERNAL, "named, but not on the daemon's disk: some names there could not be restored");
+    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
+        if (owner->disk)
+            state_reply(owner->disk, UINT64_MAX, &fault);
+}
+
+void state_tick(struct state *state) {
+    if (state->sealed)
+        state_reply_sealed(state);
+    state_go(state);
+}
+
+/* ---- the end ---- */
+
+static bool state_has_work(const struct state *state) {
+    if (state->saves)
+        return true;
+    for (const struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
+        if (state_due(state, owner, 0))
+            return true;
+    return false;
+}
+
+/* What is left, in words. False: nothing is. */
+static bool state_tell_left(const struct state *state, const char *reason) {
+    bool left = false;
+    uint64_t since;
+    for (const struct name_owner *owner = state->service->names.owners; owner; owner = owner->next) {
+        if (!state_unsaved(owner, &since))
+            continue;
+        left = true;
+        if (!owner->disk->failures) /* those have been told */
+            state_log_unsaved(owner, reason);
+    }
+    return left;
+}
+
+bool state_save(struct state *state) {
+    char reason[96] = "the device was lost";
+    uint64_t deadline = clock_now_ms() + state->timeout_ms;
+    if (!*state->directory)
+        return true;
+    for (struct name_owner *owner = state->service->names.owners; owner; owner = owner->next)
+        owner->disk->failures = 0; /* each is tried once more */
+    state->closing = true;
+    state_go(state);
+    while (!state->sealed && !state->service->failed && state_has_work(state) && clock_now_ms() < deadline)
+        state->turn(state->owner, true);
+    if (state->sealed)
+        snprintf(reason, sizeof reason, "a folder that was not restored could not be put aside");
+    else if (!state->service->failed)
+        snprintf(reason, sizeof reason, "state-timeout: not done within %.1f s", (double)state->timeout_ms / 1e3);
+    return !state_tell_left(state, reason);
+}
+
+/* ---- life ---- */
+
+int state_init(struct state *state, struct service *service, const char *directory, struct fault *fault) {
+    state->service = service;
+    if (!*directory)
+        return STATUS_OK;
+    int error = disk_init(&state->disk, service->loop, fault);
+    if (error != STATUS_OK)
+        return error;
+    snprintf(state->directory, sizeof state->directory, "%s", directory);
+    service->names.state = state;
+    return STATUS_OK;
+}
+
+void state_finish(struct state *state) {
+    if (*state->directory)
+        disk_finish(&state->disk);
+}
