@@ -9,6 +9,7 @@
 #include "proto/wire/tensord.pb-c.h"
 #include "server/front/config.h"
 #include "server/front/front.h"
+#include "server/front/status_principals.h"
 #include "server/front/worker_slot.h"
 #include "server/process/packet.h"
 
@@ -43,18 +44,11 @@ static void status_fill_names(const struct worker_slot *slot, struct status_name
     }
 }
 
-/* ---- principals and limits ---- */
+/* ---- limits ---- */
 
 struct status_limits {
     Tensord__LimitCount counts[REFUSAL_COUNT], *pointers[REFUSAL_COUNT];
     size_t n;
-};
-
-/* All that the rows point to. */
-struct status_principals {
-    Tensord__PrincipalStatus *rows, **row_pointers;
-    size_t n_rows;
-    Tensord__PrincipalDevice *devices, **device_pointers;
 };
 
 static void status_fill_limits(struct status_limits *limits, const uint64_t counts[REFUSAL_COUNT]) {
@@ -69,138 +63,6 @@ static void status_fill_limits(struct status_limits *limits, const uint64_t coun
         count->held = i > REFUSAL_LAST_HARD;
         limits->pointers[limits->n++] = count;
     }
-}
-
-/* One thing that is known of a principal: that it is connected, or what it has on a device. */
-struct status_fact {
-    const char *name;
-    const struct roster_entry *entry; /* or */
-    const struct worker_slot *slot;
-    const struct stats_principal *stats;
-};
-
-static int status_fact_order(const void *a, const void *b) {
-    const struct status_fact *x = a, *y = b;
-    int order = strcmp(x->name, y->name);
-    if (order)
-        return order;
-    int at_x = x->slot ? x->slot->target : -1, at_y = y->slot ? y->slot->target : -1;
-    return at_x - at_y;
-}
-
-static size_t status_count_facts(const struct front *front) {
-    const struct roster_entry *entry;
-    size_t count = 0;
-    LIST_FOREACH(entry, &front->roster.entries, link)
-    count++;
-    for (unsigned i = 0; i < front->supervisor.n_slots; i++)
-        count += front->supervisor.slots[i].snapshot.n_principals;
-    return count;
-}
-
-static void status_collect_facts(const struct front *front, struct status_fact *facts) {
-    const struct roster_entry *entry;
-    LIST_FOREACH(entry, &front->roster.entries, link)
-    *facts++ = (struct status_fact){.name = entry->name, .entry = entry};
-    for (unsigned i = 0; i < front->supervisor.n_slots; i++) {
-        const struct worker_slot *slot = &front->supervisor.slots[i];
-        for (unsigned p = 0; p < slot->snapshot.n_principals; p++)
-            *facts++ = (struct status_fact){slot->snapshot.principals[p].name, .slot = slot,
-                                            .stats = &slot->snapshot.principals[p]};
-    }
-}
-
-/* `first` is the roster's fact if the principal is in the roster; a worker may still have a principal that is not. */
-static void status_fill_principal(const struct front *front, const struct status_fact *first,
-                                  Tensord__PrincipalStatus *row) {
-    struct limits limits;
-    login_limits(&front->login, first->name, &limits);
-    tensord__principal_status__init(row);
-    row->name = (char *)first->name;
-    row->connections = first->entry ? first->entry->connections : 0;
-    row->connections_limit = (uint32_t)limits_of_places(limits.principal_connections, front->roster.places);
-    row->sessions_limit = (uint32_t)limits_of_places(limits.principal_sessions, front->roster.session_places);
-    row->weight = (uint32_t)limits.weight;
-    row->rate_limit = limits.principal_rate;
-    row->idle_timeout_s = (double)limits.idle_timeout / 1e3;
-    row->operation_time_s = (double)limits.operation_time / 1e3;
-    row->session_lease_s = (double)limits.session_lease / 1e3;
-}
-
-static void status_fill_principal_device(const struct front *front, const struct status_fact *fact,
-                                         Tensord__PrincipalDevice *device) {
-    const struct stats_principal *stats = fact->stats;
-    struct limits limits;
-    login_limits(&front->login, fact->name, &limits);
-    tensord__principal_device__init(device);
-    device->device = (char *)fact->slot->device.name;
-    device->connections = stats->connections;
-    device->sessions = stats->sessions;
-    device->live = stats->live;
-    device->live_limit = limits.principal_bytes;
-    device->peak = stats->peak;
-    device->ops_queued = stats->ops_queued;
-    device->ops_limit = limits.principal_operations;
-    device->staging = stats->staging;
-    device->staging_limit = limits.principal_staging;
-    device->host_bytes = stats->host;
-    device->host_bytes_limit = limits.principal_host_bytes;
-    device->bytes = stats->bytes;
-    device->bytes_per_s = stats->bytes_per_s;
-    device->ops_total = stats->ops_done;
-    device->ops_per_s = stats->ops_per_s;
-    device->failures = stats->failures;
-    device->device_s = (double)stats->device_ns / 1e9;
-    device->device_ratio = stats->device_ratio;
-}
-
-/* Facts of one name lie side by side. */
-static void status_group_facts(struct status_principals *principals, const struct front *front,
-                               const struct status_fact *facts, size_t n) {
-    size_t next = 0;
-    for (size_t i = 0; i < n; i++) {
-        Tensord__PrincipalStatus *row = &principals->rows[principals->n_rows];
-        if (i > 0 && !strcmp(facts[i].name, facts[i - 1].name)) {
-            row--;
-        } else {
-            status_fill_principal(front, &facts[i], row);
-            row->devices = &principals->device_pointers[next];
-            principals->row_pointers[principals->n_rows++] = row;
-        }
-        if (!facts[i].slot)
-            continue;
-        status_fill_principal_device(front, &facts[i], &principals->devices[next]);
-        principals->device_pointers[next] = &principals->devices[next];
-        row->sessions += principals->devices[next++].sessions;
-        row->n_devices++;
-    }
-}
-
-static int status_fill_principals(struct status_principals *principals, const struct front *front) {
-    size_t n = status_count_facts(front);
-    struct status_fact *facts = calloc(n + 1, sizeof *facts);
-    *principals = (struct status_principals){
-        .rows = calloc(n + 1, sizeof *principals->rows),
-        .row_pointers = calloc(n + 1, sizeof(Tensord__PrincipalStatus *)),
-        .devices = calloc(n + 1, sizeof *principals->devices),
-        .device_pointers = calloc(n + 1, sizeof(Tensord__PrincipalDevice *)),
-    };
-    bool complete =
-        facts && principals->rows && principals->row_pointers && principals->devices && principals->device_pointers;
-    if (complete) {
-        status_collect_facts(front, facts);
-        qsort(facts, n, sizeof *facts, status_fact_order);
-        status_group_facts(principals, front, facts, n);
-    }
-    free(facts);
-    return complete ? STATUS_OK : STATUS_NO_HOST_MEMORY;
-}
-
-static void status_principals_finish(struct status_principals *principals) {
-    free(principals->rows);
-    free(principals->row_pointers);
-    free(principals->devices);
-    free(principals->device_pointers);
 }
 
 /* ---- devices and sessions ---- */
@@ -542,134 +404,6 @@ int status_append(struct front *front, uint64_t sequence, const struct principal
                   size_t *size) {
     struct status_packet packet = {sequence, bytes, size};
     return status_use(front, viewer, status_pack, &packet);
-}
-
-/* ---- operations ---- */
-
-/* All that the message points to; what one operation needs of it is [n_slots] long. */
-struct operations_message {
-    Tensord__OperationList list;
-    char *dtypes[DTYPE_COUNT];
-    Tensord__OperationDevice *devices, **device_pointers;
-    Tensord__Operation *operations, **operation_pointers;
-    Tensord__OperationSupport *support, **support_pointers;
-    uint32_t *numbers; /* of dtypes: each operation's, and each device's of it */
-    size_t n_numbers;
-};
-
-/* Masks of dtypes. The same until the program ends; found out when they are asked for first. */
-struct operations_masks {
-    uint32_t presented, taken;
-};
-
-static struct operations_masks operations_masks(unsigned opcode) {
-    static struct operations_masks masks[OP_CODE_MAX];
-    static bool known;
-    for (unsigned i = 0; !known && i < OP_CODE_MAX; i++)
-        masks[i] = (struct operations_masks){op_presented(i), op_taken(i)};
-    known = true;
-    return masks[opcode];
-}
-
-/* A mask as a list. */
-static size_t operations_dtypes(struct operations_message *message, uint32_t mask, uint32_t **numbers) {
-    size_t n = 0;
-    *numbers = message->numbers + message->n_numbers;
-    for (uint32_t dtype = DTYPE_INVALID + 1; dtype < DTYPE_COUNT; dtype++)
-        if (mask >> dtype & 1)
-            (*numbers)[n++] = dtype;
-    message->n_numbers += n;
-    return n;
-}
-
-static void operations_fill_devices(struct operations_message *message, const struct supervisor *supervisor) {
-    for (unsigned i = 0; i < supervisor->n_slots; i++) {
-        const struct worker_slot *slot = &supervisor->slots[i];
-        Tensord__OperationDevice *device = &message->devices[i];
-        tensord__operation_device__init(device);
-        device->name = (char *)slot->device.name;
-        device->known = slot->operations_known;
-        if (!device->known)
-            device->reason = slot->last_fault[0] ? (char *)slot->last_fault : "its worker is not ready yet";
-        message->device_pointers[i] = device;
-    }
-    message->list.n_devices = supervisor->n_slots;
-    message->list.devices = message->device_pointers;
-}
-
-static void operations_fill(struct operations_message *message, const struct supervisor *supervisor, unsigned opcode) {
-    size_t row = message->list.n_operations++, n_slots = supervisor->n_slots;
-    Tensord__Operation *operation = &message->operations[row];
-    struct operations_masks masks = operations_masks(opcode);
-    tensord__operation__init(operation);
-    operation->opcode = opcode;
-    operation->name = (char *)op_info(opcode)->name;
-    operation->n_dtypes = operations_dtypes(message, masks.presented, &operation->dtypes);
-    operation->n_taken = operations_dtypes(message, masks.taken, &operation->taken);
-    operation->n_support = n_slots;
-    operation->support = &message->support_pointers[row * n_slots];
-    for (size_t i = 0; i < n_slots; i++) {
-        const struct stats_operation *of = &supervisor->slots[i].operations->rows[opcode];
-        Tensord__OperationSupport *support = &message->support[row * n_slots + i];
-        tensord__operation_support__init(support);
-        support->n_dtypes = operations_dtypes(message, of->supported & masks.presented, &support->dtypes);
-        if (of->reason[0])
-            support->reason = (char *)of->reason;
-        operation->support[i] = support;
-    }
-    message->operation_pointers[row] = operation;
-}
-
-static bool operations_allocate(struct operations_message *message, size_t n, size_t n_slots) {
-    message->devices = calloc(n_slots, sizeof *message->devices);
-    message->device_pointers = calloc(n_slots, sizeof(Tensord__OperationDevice *));
-    message->operations = calloc(n, sizeof *message->operations);
-    message->operation_pointers = calloc(n, sizeof(Tensord__Operation *));
-    message->support = calloc(n * n_slots, sizeof *message->support);
-    message->support_pointers = calloc(n * n_slots, sizeof(Tensord__OperationSupport *));
-    message->numbers = calloc(n * (n_slots + 2) * DTYPE_COUNT, sizeof *message->numbers);
-    return message->devices && message->device_pointers && message->operations && message->operation_pointers &&
-           message->support && message->support_pointers && message->numbers;
-}
-
-static void operations_free(struct operations_message *message) {
-    free(message->devices);
-    free(message->device_pointers);
-    free(message->operations);
-    free(message->operation_pointers);
-    free(message->support);
-    free(message->support_pointers);
-    free(message->numbers);
-}
-
-/* Whether devices answer for it by their table of kernels. A client's kernel is answered for when it is compiled. */
-static bool operations_listed(unsigned opcode) {
-    const struct op_info *info = op_info(opcode);
-    return info && info->family != OP_FAMILY_KERNEL;
-}
-
-int status_append_operations(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size) {
-    const struct supervisor *supervisor = &front->supervisor;
-    struct operations_message message = {.list = TENSORD__OPERATION_LIST__INIT};
-    size_t n = 0;
-    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
-        n += operations_listed(opcode);
-    if (!operations_allocate(&message, n, supervisor->n_slots)) {
-        operations_free(&message);
-        return STATUS_NO_HOST_MEMORY;
-    }
-    operations_fill_devices(&message, supervisor);
-    message.list.operations = message.operation_pointers;
-    for (unsigned opcode = 0; opcode < OP_CODE_MAX; opcode++)
-        if (operations_listed(opcode))
-            operations_fill(&message, supervisor, opcode);
-    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
-        message.dtypes[dtype] = (char *)dtype_name((enum dtype)dtype);
-    message.list.n_dtypes = DTYPE_COUNT;
-    message.list.dtypes = message.dtypes;
-    int error = packet_append(bytes, size, FRAME_OPERATION_LIST, sequence, &message.list.base);
-    operations_free(&message);
-    return error;
 }
 
 /* ---- the configuration ---- */

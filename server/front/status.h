@@ -1,4 +1,4 @@
-/* The messages with which the front reports devices, sessions, operations and its configuration. They are filled from
+/* The messages with which the front reports devices, sessions, principals and its configuration. They are filled from
  * the slots and their stats pages. Front thread only. */
 #pragma once
 
@@ -14,7 +14,5 @@ int status_append(struct front *front, uint64_t sequence, const struct principal
  * admins; `viewer` NULL: to nobody. */
 int status_use(struct front *front, const struct principal *viewer,
                int (*use)(void *owner, const Tensord__Status *status), void *owner);
-/* The operations, and the devices that have each. */
-int status_append_operations(struct front *front, uint64_t sequence, uint8_t **bytes, size_t *size);
 /* The configuration in force. */
 int status_append_config(const struct config *config, uint64_t sequence, uint8_t **bytes, size_t *size);
