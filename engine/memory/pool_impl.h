@@ -38,6 +38,37 @@ static inline void storage_list_remove(struct storage *storage) {
         storage->next->previous = storage->previous;
 }
 
+/* An object for storage, in no list; NULL: out of host memory. */
+struct storage *pool_piece(struct pool *pool);
+void pool_recycle(struct pool *pool, struct storage *storage);
+
+/* ---- pool_settle.c ---- */
+
+static inline bool storage_settled(const struct storage *storage) {
+    return storage && storage->state >= STORAGE_IDLE;
+}
+
+/* Files storage that is in no list, together with neighbours that are like it. Returns the whole. */
+struct storage *storage_settle(struct pool *pool, struct storage *storage);
+/* Takes settled storage out of all lists. */
+void storage_leave(struct pool *pool, struct storage *storage);
+/* Adds the piece after `storage` to it. Both are in no list. */
+void storage_absorb(struct pool *pool, struct storage *storage);
+/* Somebody has been told to come again, as neighbours that are unlike may be what he needs. */
+bool pool_joins(const struct pool *pool);
+/* Settles what was freed lately. */
+void pool_settle(struct pool *pool);
+/* Looks at busy storage again, those first that have waited longest: it may be idle by now, or be what somebody needs
+ * together with its neighbours. Ends with the first that has `bytes` and is in this state at most. True: it has looked
+ * at all. */
+bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_state state);
+/* Cuts `bytes` off storage that is in no list. The rest has the same uses. */
+struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes);
+/* Hands out settled storage; takes NULL. */
+struct storage *pool_cut(struct pool *pool, struct storage *storage, size_t bytes);
+
+/* ---- pool_set.c ---- */
+
 void pool_set_insert(struct pool_set *set, struct storage *storage);
 void pool_set_remove(struct pool_set *set, struct storage *storage);
 /* The smallest that has `bytes`; NULL: none has. */

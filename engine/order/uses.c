@@ -23,6 +23,15 @@ bool uses_add(struct uses *uses, struct stream *stream, uint64_t number) {
     return true;
 }
 
+bool uses_join(struct uses *uses, const struct uses *more) {
+    struct uses joined = *uses;
+    for (unsigned i = 0; i < more->count; i++)
+        if (!uses_add(&joined, more->use[i].stream, more->use[i].number))
+            return false;
+    *uses = joined;
+    return true;
+}
+
 bool uses_idle(struct uses *uses) {
     if (uses->count)
         uses_drop(uses);

@@ -15,5 +15,7 @@ struct uses {
 
 /* Adds a use; uses that have run by now are dropped to make room. False: full. */
 bool uses_add(struct uses *uses, struct stream *stream, uint64_t number);
+/* Adds all of `more`; false, with nothing changed: they are too many. */
+bool uses_join(struct uses *uses, const struct uses *more);
 /* Drops what has run; true when nothing is left. */
 bool uses_idle(struct uses *uses);

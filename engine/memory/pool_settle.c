@@ -1,0 +1,276 @@
+/* Settled storage: free, known to be idle or who still uses it, and merged with neighbours that are like it. */
+#include "engine/memory/pool_impl.h"
+
+enum {
+    POOL_NEAR = 32,     /* neighbours looked at on each side of a new piece, before any length is taken for possible, */
+    POOL_JOIN_NEAR = 8, /* and of one that may be joined with them */
+    /* Joins around a piece that has just been settled: as many as there may be neighbours that were left apart before
+     * it came, for they were too small together. */
+    POOL_JOINS_SETTLE = 5 * POOL_JOIN_NEAR,
+};
+
+static struct pool_set *pool_set_of(struct pool *pool, enum storage_state state) {
+    return state == STORAGE_IDLE ? &pool->idle : state == STORAGE_BUSY ? &pool->busy : &pool->tied;
+}
+
+static bool uses_certain(const struct uses *uses) {
+    for (unsigned i = 0; i < uses->count; i++)
+        if (!stream_certain(uses->use[i].stream, uses->use[i].number))
+            return false;
+    return true;
+}
+
+static enum storage_state storage_look(struct storage *storage) {
+    if (uses_idle(&storage->uses))
+        return STORAGE_IDLE;
+    return uses_certain(&storage->uses) ? STORAGE_BUSY : STORAGE_TIED;
+}
+
+static void waiting_append(struct pool *pool, struct storage *storage) {
+    storage->newer = NULL;
+    storage->older = pool->newest;
+    *(pool->newest ? &pool->newest->newer : &pool->oldest) = storage;
+    pool->newest = storage;
+}
+
+/* It is the next to be looked at. */
+static void waiting_prepend(struct pool *pool, struct storage *storage) {
+    storage->older = NULL;
+    storage->newer = pool->oldest;
+    *(pool->oldest ? &pool->oldest->older : &pool->newest) = storage;
+    pool->oldest = storage;
+}
+
+static void waiting_remove(struct pool *pool, struct storage *storage) {
+    *(storage->older ? &storage->older->newer : &pool->oldest) = storage->newer;
+    *(storage->newer ? &storage->newer->older : &pool->newest) = storage->older;
+}
+
+static void segment_list_idle(struct pool *pool, struct segment *segment) {
+    segment->idle_next = pool->idle_segments;
+    segment->idle_previous = &pool->idle_segments;
+    if (segment->idle_next)
+        segment->idle_next->idle_previous = &segment->idle_next;
+    pool->idle_segments = segment;
+    pool->idle_bytes += segment->bytes;
+}
+
+static void segment_unlist_idle(struct pool *pool, struct segment *segment) {
+    *segment->idle_previous = segment->idle_next;
+    if (segment->idle_next)
+        segment->idle_next->idle_previous = segment->idle_previous;
+    segment->idle_previous = NULL;
+    pool->idle_bytes -= segment->bytes;
+}
+
+/* What settled neighbours of `storage` come to, together with it; UINT64_MAX: there are more than `near` on one
+ * side. */
+static uint64_t run_around(const struct storage *storage, int near) {
+    uint64_t run = storage->bytes;
+    const struct storage *at = storage;
+    for (int i = 0; run < UINT64_MAX && storage_settled(at = at->before); i++)
+        run = i < near ? run + at->bytes : UINT64_MAX;
+    at = storage;
+    for (int i = 0; run < UINT64_MAX && storage_settled(at = at->after); i++)
+        run = i < near ? run + at->bytes : UINT64_MAX;
+    return run;
+}
+
+/* A new seam may make a longer run than there was. */
+static void pool_note_run(struct pool *pool, const struct storage *storage) {
+    uint64_t run = run_around(storage, POOL_NEAR);
+    pool->run_most = run > pool->run_most ? run : pool->run_most;
+    pool->walk.most = run > pool->walk.most ? run : pool->walk.most;
+}
+
+/* Files storage that is in no list, in its state, next to neighbours that are unlike. */
+static void storage_enter(struct pool *pool, struct storage *storage, enum storage_state state) {
+    struct segment *segment = storage->segment;
+    unsigned seams = storage_settled(storage->before) + storage_settled(storage->after);
+    storage->state = state;
+    pool_set_insert(pool_set_of(pool, state), storage);
+    if (state != STORAGE_IDLE) {
+        waiting_append(pool, storage);
+        pool->n_waiting++;
+    } else if (storage->bytes == segment->bytes) {
+        segment_list_idle(pool, segment);
+    }
+    segment->settled += storage->bytes;
+    if (segment->settled == segment->bytes)
+        pool->free_bytes += segment->bytes;
+    if (!seams)
+        return;
+    pool->seams += seams;
+    pool_note_run(pool, storage);
+}
+
+void storage_leave(struct pool *pool, struct storage *storage) {
+    struct segment *segment = storage->segment;
+    pool_set_remove(pool_set_of(pool, storage->state), storage);
+    if (storage->state != STORAGE_IDLE) {
+        waiting_remove(pool, storage);
+        pool->n_waiting--;
+    } else if (storage->bytes == segment->bytes) {
+        segment_unlist_idle(pool, segment);
+    }
+    if (segment->settled == segment->bytes)
+        pool->free_bytes -= segment->bytes;
+    segment->settled -= storage->bytes;
+    storage->state = STORAGE_BINNED;
+    pool->seams -= storage_settled(storage->before) + (size_t)storage_settled(storage->after);
+}
+
+void storage_absorb(struct pool *pool, struct storage *storage) {
+    struct storage *after = storage->after;
+    storage->bytes += after->bytes;
+    storage->after = after->after;
+    if (after->after)
+        after->after->before = storage;
+    pool_recycle(pool, after);
+}
+
+/* Whether a neighbour may be merged with storage of this state without making anybody wait for other streams. */
+static bool storage_like(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
+    const struct uses *uses = &storage->uses, *others = &neighbour->uses;
+    if (neighbour->state != state || uses->count != others->count)
+        return false;
+    for (unsigned i = 0; i < uses->count; i++) {
+        unsigned k = 0;
+        while (k < others->count && others->use[k].stream != uses->use[i].stream)
+            k++;
+        if (k == others->count)
+            return false;
+    }
+    return true;
+}
+
+/* Adds its neighbour after it to storage of this state that is in no list. */
+static void storage_add_after(struct pool *pool, struct storage *storage, enum storage_state *state) {
+    struct storage *after = storage->after;
+    *state = after->state > *state ? after->state : *state;
+    uses_join(&storage->uses, &after->uses);
+    storage_leave(pool, after);
+    storage_absorb(pool, storage);
+}
+
+/* Adds it to the one before it, which is returned. */
+static struct storage *storage_add_before(struct pool *pool, struct storage *storage, enum storage_state *state) {
+    struct storage *before = storage->before;
+    struct uses uses = storage->uses; /* the same sum that storage_joinable() has made */
+    *state = before->state > *state ? before->state : *state;
+    uses_join(&uses, &before->uses);
+    storage_leave(pool, before);
+    storage_absorb(pool, before);
+    before->uses = uses;
+    return before;
+}
+
+bool pool_joins(const struct pool *pool) {
+    return pool->looks < pool->join_until;
+}
+
+/* Whether a neighbour may be joined with storage of this state although whoever takes a part of it then waits for users
+ * of the other. What waits for another device stays apart: it would make all of it its own session's. */
+static bool storage_joinable(const struct storage *storage, enum storage_state state, const struct storage *neighbour) {
+    struct uses uses = storage->uses;
+    return storage_settled(neighbour) && state != STORAGE_TIED && neighbour->state != STORAGE_TIED &&
+           uses_join(&uses, &neighbour->uses);
+}
+
+/* Joins storage that is in no list with its neighbours on both sides, in so many steps, as far as that goes. */
+static struct storage *storage_join(struct pool *pool, struct storage *storage, enum storage_state *state,
+                                    size_t *steps) {
+    for (; *steps; --*steps)
+        if (storage_joinable(storage, *state, storage->after))
+            storage_add_after(pool, storage, state);
+        else if (storage_joinable(storage, *state, storage->before))
+            storage = storage_add_before(pool, storage, state);
+        else
+            break;
+    return storage;
+}
+
+/* Files storage that is in no list, together with neighbours that are like it; and where somebody is in need of that,
+ * in so many steps, with all that it may be joined with. Returns the whole. */
+static struct storage *storage_settle_with(struct pool *pool, struct storage *storage, size_t *steps) {
+    enum storage_state state = storage_look(storage);
+    if (storage_settled(storage->after) && storage_like(storage, state, storage->after))
+        storage_add_after(pool, storage, &state);
+    if (storage_settled(storage->before) && storage_like(storage, state, storage->before))
+        storage = storage_add_before(pool, storage, &state);
+    if (pool_joins(pool) && run_around(storage, POOL_JOIN_NEAR) >= pool->wanted)
+        storage = storage_join(pool, storage, &state, steps);
+    storage_enter(pool, storage, state);
+    return storage;
+}
+
+struct storage *storage_settle(struct pool *pool, struct storage *storage) {
+    size_t steps = POOL_JOINS_SETTLE;
+    return storage_settle_with(pool, storage, &steps);
+}
+
+void pool_settle(struct pool *pool) {
+    for (unsigned i = 0; i < POOL_BINS && pool->n_binned; i++)
+        while (pool->binned[i]) {
+            struct storage *storage = pool->binned[i];
+            storage_list_remove(storage);
+            pool->n_binned--;
+            storage_settle(pool, storage);
+        }
+}
+
+static bool pool_should_join(const struct pool *pool, const struct storage *storage) {
+    return pool_joins(pool) &&
+           (storage_joinable(storage, storage->state, storage->after) ||
+            storage_joinable(storage, storage->state, storage->before)) &&
+           run_around(storage, POOL_JOIN_NEAR) >= pool->wanted;
+}
+
+bool pool_sweep(struct pool *pool, size_t looks, size_t bytes, enum storage_state state) {
+    size_t steps = POOL_JOINS;
+    bool all = looks >= pool->n_waiting, found = false;
+    for (looks = all ? pool->n_waiting : looks; looks && steps && !found && pool->oldest; looks--) {
+        struct storage *storage = pool->oldest;
+        unsigned uses = storage->uses.count;
+        if (storage_look(storage) != storage->state || storage->uses.count != uses || pool_should_join(pool, storage)) {
+            storage_leave(pool, storage);
+            storage = storage_settle_with(pool, storage, &steps);
+            found = storage->bytes >= bytes && storage->state <= state;
+        } else {
+            waiting_remove(pool, storage);
+            waiting_append(pool, storage);
+        }
+        if (!steps && storage->state != STORAGE_IDLE) { /* there may be more to join: that goes on here */
+            waiting_remove(pool, storage);
+            waiting_prepend(pool, storage);
+        } else {
+            pool->looks++;
+        }
+    }
+    return all && steps && !found;
+}
+
+struct storage *pool_split(struct pool *pool, struct storage *storage, size_t bytes) {
+    struct storage *rest = storage->bytes > bytes ? pool_piece(pool) : NULL;
+    if (!rest) /* an exact fit; or, without an object for the rest, the whole is handed out */
+        return storage;
+    rest->data = storage->data + bytes;
+    rest->bytes = storage->bytes - bytes;
+    rest->uses = storage->uses;
+    rest->segment = storage->segment;
+    rest->before = storage;
+    rest->after = storage->after;
+    if (rest->after)
+        rest->after->before = rest;
+    storage->after = rest;
+    storage->bytes = bytes;
+    storage_settle(pool, rest);
+    return storage;
+}
+
+struct storage *pool_cut(struct pool *pool, struct storage *storage, size_t bytes) {
+    if (!storage)
+        return NULL;
+    storage_leave(pool, storage);
+    return pool_split(pool, storage, bytes);
+}
