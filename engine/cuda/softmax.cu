@@ -15,13 +15,11 @@
  *
  * A row with a NaN, or whose maximum is infinite, is NaN throughout, since x - maximum is for one element and so the
  * sum is. The output may be the input: a thread writes only where it alone reads. */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "engine/cuda/cuda.h"
+#include "engine/cuda/softmax.cuh"
 
 #ifndef DYNAMIC_SHARED /* as much shared memory as the launch asks for; where kernels run on the host it is something else */
 #define DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
@@ -38,195 +36,6 @@ enum {
     BLOCKS_WANTED = 8,            /* how many there are to be then, */
     BLOCKS_MAX = 64,              /* and how many are launched at most: they go on to the next tile themselves */
 };
-
-/* ---- elements; a half computes in f32 ---- */
-
-__device__ inline float softmax_load(__half x) {
-    return __half2float(x);
-}
-__device__ inline float softmax_load(__nv_bfloat16 x) {
-    return __bfloat162float(x);
-}
-__device__ inline float softmax_load(float x) {
-    return x;
-}
-__device__ inline double softmax_load(double x) {
-    return x;
-}
-__device__ inline void softmax_store(float x, __half *out) {
-    *out = __float2half_rn(x);
-}
-__device__ inline void softmax_store(float x, __nv_bfloat16 *out) {
-    *out = __float2bfloat16_rn(x);
-}
-__device__ inline void softmax_store(float x, float *out) {
-    *out = x;
-}
-__device__ inline void softmax_store(double x, double *out) {
-    *out = x;
-}
-
-template <class T> struct softmax_type {
-    typedef float C; /* computes */
-    enum { held = 16, vector = 16 / sizeof(T), chunk = 8 /* elements between two looks at the maximum */ };
-};
-template <> struct softmax_type<double> {
-    typedef double C;
-    enum { held = 8, vector = 2, chunk = 4 };
-};
-
-/* ---- the plan ---- */
-
-struct softmax_plan {
-    const void *in;
-    void *out;
-    void *partials; /* softmax_sum [rows][parts]; NULL where there is one part */
-    int rank;       /* axes of rows */
-    int64_t shape[SHAPE_RANK_MAX], in_strides[SHAPE_RANK_MAX], out_strides[SHAPE_RANK_MAX];
-    int64_t rows, n, in_stride, out_stride;
-    int64_t parts, part; /* elements of a part */
-    int wide, beside;    /* powers of two */
-    int threads, grid;
-    int shared; /* bytes of shared memory */
-    bool across, vectors, logarithm;
-};
-
-struct softmax_place {
-    int64_t in, out;
-};
-
-__device__ inline int64_t softmax_divide(int64_t a, int64_t b) {
-    return ((uint64_t)(a | b) >> 32) == 0 ? (int64_t)((uint32_t)a / (uint32_t)b) : a / b;
-}
-
-/* Where a row begins. */
-__device__ inline softmax_place softmax_row(const softmax_plan &plan, int64_t row) {
-    softmax_place place = {0, 0};
-    for (int i = plan.rank - 1; i >= 0; i--) {
-        int64_t left = i > 0 ? softmax_divide(row, plan.shape[i]) : 0, index = row - left * plan.shape[i];
-        place.in += index * plan.in_strides[i];
-        place.out += index * plan.out_strides[i];
-        row = left;
-    }
-    return place;
-}
-
-/* Which part of a tile a thread has. */
-struct softmax_thread {
-    int row, lane;
-};
-
-__device__ inline softmax_thread softmax_thread_of(const softmax_plan &plan) {
-    int tid = (int)threadIdx.x;
-    if (plan.across) {
-        return {tid & (plan.beside - 1), tid / plan.beside};
-    }
-    return {tid / plan.wide, tid & (plan.wide - 1)};
-}
-
-/* ---- merging over a group; every thread of it gets the same result ---- */
-
-template <class C> struct softmax_sum { C maximum, sum; /* of exp(x - maximum) */ };
-
-/* In f32 a power of two: x · log2(e) is rounded once more than in expf(), which makes |x| / 2^24 of the result, as much as
- * rounding x itself does. */
-__device__ inline float softmax_exp(float x) {
-    return exp2f(x * 1.44269504f);
-}
-__device__ inline double softmax_exp(double x) {
-    return exp(x);
-}
-__device__ inline float softmax_log(float x) {
-    return logf(x);
-}
-__device__ inline double softmax_log(double x) {
-    return log(x);
-}
-
-/* What exponentials are taken against. Of nothing but -inf so far it is 0: they count as exp(-inf) = 0, a NaN as
- * itself. */
-template <class C> __device__ inline C softmax_shift(C maximum) {
-    return maximum == (C)-INFINITY ? (C)0 : maximum;
-}
-
-struct softmax_greater {
-    template <class C> __device__ static C merge(C a, C b) {
-        return b > a ? b : a;
-    }
-};
-struct softmax_plus {
-    template <class C> __device__ static C merge(C a, C b) {
-        return a + b;
-    }
-};
-struct softmax_both {
-    template <class C> __device__ static softmax_sum<C> merge(const softmax_sum<C> &a, const softmax_sum<C> &b) {
-        C maximum = b.maximum > a.maximum ? b.maximum : a.maximum, shift = softmax_shift(maximum);
-        return {maximum, a.sum * softmax_exp(a.maximum - shift) + b.sum * softmax_exp(b.maximum - shift)};
-    }
-};
-
-template <class C> __device__ inline C softmax_exchange(C value, int distance, int width) {
-    return __shfl_xor_sync(0xffffffffu, value, distance, width);
-}
-template <class C>
-__device__ inline softmax_sum<C> softmax_exchange(const softmax_sum<C> &value, int distance, int width) {
-    return {softmax_exchange(value.maximum, distance, width), softmax_exchange(value.sum, distance, width)};
-}
-
-/* `shared` has room for one value of each thread. All threads of the block call this. */
-template <class Merge, class V>
-__device__ inline V softmax_group(const softmax_plan &plan, const softmax_thread &thread, V value, V *shared) {
-    int tid = (int)threadIdx.x;
-    if (plan.across) {
-        shared[tid] = value;
-        __syncthreads();
-        for (int half = plan.wide / 2; half > 0; half /= 2) {
-            if (thread.lane < half) {
-                shared[tid] = Merge::merge(shared[tid], shared[tid + half * plan.beside]);
-            }
-            __syncthreads();
-        }
-        value = shared[thread.row];
-        __syncthreads(); /* the next use writes to it */
-        return value;
-    }
-    /* A butterfly: a + b is b + a, so all lanes end with the same bits. */
-    int width = plan.wide < 32 ? plan.wide : 32;
-    for (int distance = width / 2; distance > 0; distance /= 2) {
-        value = Merge::merge(value, softmax_exchange(value, distance, width));
-    }
-    if (plan.wide > 32) {
-        int first = thread.row * plan.wide / 32;
-        if (tid % 32 == 0) {
-            shared[tid / 32] = value;
-        }
-        __syncthreads();
-        value = shared[first];
-        for (int i = 1; i < plan.wide / 32; i++) {
-            value = Merge::merge(value, shared[first + i]);
-        }
-        __syncthreads();
-    }
-    return value;
-}
-
-/* The same over a whole block of full warps; `shared` has room for one value of each warp. */
-template <class Merge, class V> __device__ inline V softmax_warps(V value, V *shared) {
-    for (int distance = 16; distance > 0; distance /= 2) {
-        value = Merge::merge(value, softmax_exchange(value, distance, 32));
-    }
-    if (threadIdx.x % 32 == 0) {
-        shared[threadIdx.x / 32] = value;
-    }
-    __syncthreads();
-    value = shared[0];
-    for (int i = 1; i < SOFTMAX_SHARED_THREADS / 32; i++) {
-        value = Merge::merge(value, shared[i]);
-    }
-    __syncthreads(); /* the next one writes to it */
-    return value;
-}
 
 /* ---- rows held in registers ---- */
 
@@ -263,7 +72,7 @@ __device__ inline void softmax_read(const softmax_plan &plan, const T *x, int la
             const typename V::type loaded = *(const typename V::type *)(const void *)x;
 #pragma unroll
             for (int v = 0; v < V::n; v++) {
-                held[i + v] = softmax_load(loaded.x[v]);
+                held[i + v] = number_widen(loaded.x[v]);
             }
         } else { /* a share of nothing: exp(-inf) */
 #pragma unroll
@@ -290,7 +99,7 @@ __device__ inline void softmax_write(const softmax_plan &plan, T *out, int lane,
             typename V::type stored;
 #pragma unroll
             for (int v = 0; v < V::n; v++) {
-                softmax_store(held[i + v] * factor - shift, &stored.x[v]);
+                stored.x[v] = number_store<T>::from(held[i + v] * factor - shift);
             }
             V::store(out, stored);
         }
@@ -395,7 +204,7 @@ __device__ inline void softmax_keep(void *memory, int k, const T *x, int64_t ste
         C values[V::n];
 #pragma unroll
         for (int v = 0; v < V::n; v++) {
-            values[v] = softmax_load(loaded[u].x[v]);
+            values[v] = number_widen(loaded[u].x[v]);
             maximum = values[v] > maximum ? values[v] : maximum;
         }
         softmax_kept<T, VECTORS>::put(memory, k + u, values);
@@ -426,7 +235,7 @@ __global__ void __launch_bounds__(SOFTMAX_SHARED_THREADS, sizeof(T) == 8 ? 2 : 3
         for (; k < mine; k++, x += in_step) {
             softmax_keep<1, T, VECTORS>(memory, k, x, 0, maximum);
         }
-        maximum = softmax_warps<softmax_greater>(maximum, shared);
+        maximum = softmax_warps<SOFTMAX_SHARED_THREADS, softmax_greater>(maximum, shared);
         for (k = 0; k < mine; k++) {
             C values[V::n];
             kept::get(memory, k, values);
@@ -438,7 +247,7 @@ __global__ void __launch_bounds__(SOFTMAX_SHARED_THREADS, sizeof(T) == 8 ? 2 : 3
             }
             kept::put(memory, k, values);
         }
-        sum = softmax_warps<softmax_plus>(sum, shared);
+        sum = softmax_warps<SOFTMAX_SHARED_THREADS, softmax_plus>(sum, shared);
         const C factor = plan.logarithm ? (C)1 : (C)1 / sum, shift = plan.logarithm ? softmax_log(sum) : (C)0;
         for (k = 0; k < mine; k++, out += out_step) {
             C values[V::n];
@@ -446,7 +255,7 @@ __global__ void __launch_bounds__(SOFTMAX_SHARED_THREADS, sizeof(T) == 8 ? 2 : 3
             kept::get(memory, k, values);
 #pragma unroll
             for (int v = 0; v < V::n; v++) {
-                softmax_store(values[v] * factor - shift, &stored.x[v]);
+                stored.x[v] = number_store<T>::from(values[v] * factor - shift);
             }
             V::store(out, stored);
         }
@@ -463,7 +272,7 @@ __device__ inline void softmax_take(softmax_sum<C> &so_far, const T *x, int64_t 
     C value[N], maximum = so_far.maximum, sum = 0;
 #pragma unroll
     for (int u = 0; u < N; u++) {
-        value[u] = softmax_load(x[u * step]);
+        value[u] = number_widen(x[u * step]);
     }
 #pragma unroll
     for (int u = 0; u < N; u++) {
@@ -499,8 +308,9 @@ __device__ inline void softmax_results(const softmax_plan &plan, const T *x, T *
     int64_t wide = plan.wide;
 #pragma unroll 4
     for (int64_t i = begin; i < end; i += wide) {
-        C value = softmax_load(x[i * plan.in_stride]) - sum.maximum;
-        softmax_store(plan.logarithm ? value - shift : softmax_exp(value) * factor, &out[i * plan.out_stride]);
+        C value = number_widen(x[i * plan.in_stride]) - sum.maximum;
+        out[i * plan.out_stride] =
+            number_store<T>::from(plan.logarithm ? value - shift : softmax_exp(value) * factor);
     }
 }
 
