@@ -12,6 +12,7 @@
 
 #include "client/tensorctl/tensorctl_device.h"
 #include "proto/files/safetensors.h"
+#include "proto/ops/cleanup.h"
 
 /* Of names in one step: what fits a message, and leaves room for other limits of the daemon. */
 enum { LOAD_STEP_BYTES = 768 << 10 };
@@ -88,17 +89,17 @@ static size_t load_step(const struct load *load, size_t first) {
 }
 
 static int load_publish(struct load *load, bool replace, struct fault *fault) {
-    const char **names = calloc(load->file.count + 1, sizeof *names);
-    int code = names ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the names");
-    for (size_t i = 0; i < load->file.count && !code; i++)
+    CLEANUP(free) const char **names = calloc(load->file.count + 1, sizeof *names);
+    if (!names)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the names");
+    for (size_t i = 0; i < load->file.count; i++)
         names[i] = load->file.entries[i].name;
-    for (size_t first = 0, n; first < load->file.count && !code; first += n) {
+    for (size_t first = 0, n; first < load->file.count; first += n) {
         n = load_step(load, first);
         if (td_publish_all(n, load->tensors + first, names + first, !replace))
-            code = tensorctl_library_fault(fault);
+            return tensorctl_library_fault(fault);
     }
-    free(names);
-    return code;
+    return STATUS_OK;
 }
 
 int tensorctl_load(const struct tensorctl_device *about, struct fault *fault) {

@@ -9,6 +9,9 @@
 #include "client/tensorctl/tensorctl_device.h"
 #include "client/tensord.h"
 #include "proto/files/json.h"
+#include "proto/ops/cleanup.h"
+
+CLEANUP_OF(td_connection, td_close)
 
 enum { NAMES_DEVICES_MAX = 64 };
 
@@ -258,10 +261,8 @@ const char *command_names_check(const struct tensorctl *ctl) {
 
 int tensorctl_names(const struct tensorctl_device *about, struct fault *fault) {
     td_options options = {.client_name = "tensorctl " TENSORD_VERSION};
-    td_connection *connection = NULL;
-    int code = td_connect(about->url, &options, &connection) ? tensorctl_library_fault(fault) : STATUS_OK;
-    if (!code)
-        code = names_is_change(about) ? names_change(about, connection, fault) : names_show(about, connection, fault);
-    td_close(connection);
-    return code;
+    CLEANUP(td_close) td_connection *connection = NULL;
+    if (td_connect(about->url, &options, &connection))
+        return tensorctl_library_fault(fault);
+    return names_is_change(about) ? names_change(about, connection, fault) : names_show(about, connection, fault);
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/ops/cleanup.h"
 #include "proto/wire/name.h"
 
 #define WRONG(fault, ...) fault_set(fault, STATUS_INVALID_ARGUMENT, __VA_ARGS__)
@@ -166,12 +167,11 @@ int safetensors_parse(struct safetensors *file, const char *header, size_t bytes
     *file = (struct safetensors){.data = SAFETENSORS_LENGTH_BYTES + bytes};
     if (bytes > SAFETENSORS_HEADER_MAX || file->data > file_bytes)
         return WRONG(fault, "a header of %zu bytes in a file of %llu", bytes, (unsigned long long)file_bytes);
-    json_t *root = json_loadb(header, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_auto_t *root = json_loadb(header, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
         return json_fault(&error, fault);
     int code =
         json_is_object(root) ? safetensors_fill(file, root, fault) : WRONG(fault, "the header is no JSON object");
-    json_decref(root);
     if (code == STATUS_OK) {
         qsort(file->entries, file->count, sizeof *file->entries, compare_places);
         code = safetensors_check_places(file, file_bytes, fault);
@@ -206,15 +206,13 @@ int safetensors_read(struct safetensors *file, int fd, struct fault *fault) {
     int code = read_whole(fd, length, sizeof length, 0, fault);
     if (code == STATUS_OK)
         code = safetensors_header_bytes(length, (uint64_t)stat.st_size, &bytes, fault);
-    char *header = code == STATUS_OK ? malloc(bytes + 1) : NULL;
-    if (code == STATUS_OK && !header)
-        code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a header of %zu bytes", bytes);
-    if (code == STATUS_OK)
-        code = read_whole(fd, header, bytes, sizeof length, fault);
-    if (code == STATUS_OK)
-        code = safetensors_parse(file, header, bytes, (uint64_t)stat.st_size, fault);
-    free(header);
-    return code;
+    if (code != STATUS_OK)
+        return code;
+    CLEANUP(free) char *header = malloc(bytes + 1);
+    if (!header)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a header of %zu bytes", bytes);
+    code = read_whole(fd, header, bytes, sizeof length, fault);
+    return code == STATUS_OK ? safetensors_parse(file, header, bytes, (uint64_t)stat.st_size, fault) : code;
 }
 
 void safetensors_finish(struct safetensors *file) {
@@ -240,19 +238,20 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static int check_names(const struct safetensors_entry *entries, size_t count, struct fault *fault) {
-    const char **names = malloc((count + 1) * sizeof *names);
-    int code = names ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
-    for (size_t i = 0; i < count && code == STATUS_OK; i++) {
+    CLEANUP(free) const char **names = malloc((count + 1) * sizeof *names);
+    if (!names)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
+    for (size_t i = 0; i < count; i++) {
         names[i] = entries[i].name;
-        code = name_check(names[i], fault);
+        int code = name_check(names[i], fault);
+        if (code != STATUS_OK)
+            return code;
     }
-    if (code == STATUS_OK)
-        qsort(names, count, sizeof *names, compare_names);
-    for (size_t i = 1; i < count && code == STATUS_OK; i++)
+    qsort(names, count, sizeof *names, compare_names);
+    for (size_t i = 1; i < count; i++)
         if (!strcmp(names[i - 1], names[i]))
-            code = WRONG(fault, "\"%.100s\" is there twice", names[i]);
-    free(names);
-    return code;
+            return WRONG(fault, "\"%.100s\" is there twice", names[i]);
+    return STATUS_OK;
 }
 
 /* A name has no control characters, so that these two are all there is to escape. */
@@ -302,7 +301,7 @@ static int safetensors_place(struct safetensors_entry *entries, size_t count, st
 
 int safetensors_lay_out(struct safetensors_entry *entries, size_t count, uint8_t **head, size_t *head_bytes,
                         struct fault *fault) {
-    char *text = NULL;
+    CLEANUP(free) char *text = NULL;
     size_t bytes = 0;
     int code = check_names(entries, count, fault);
     if (code == STATUS_OK)
@@ -312,19 +311,15 @@ int safetensors_lay_out(struct safetensors_entry *entries, size_t count, uint8_t
     FILE *out = open_memstream(&text, &bytes);
     if (out)
         print_head(out, entries, count);
-    if (!out || fclose(out)) {
-        free(text);
+    if (!out || fclose(out))
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a header of %zu tensors", count);
-    }
     uint64_t length = bytes - SAFETENSORS_LENGTH_BYTES;
-    if (length > SAFETENSORS_HEADER_MAX) {
-        free(text);
+    if (length > SAFETENSORS_HEADER_MAX)
         return fault_set(fault, STATUS_LIMIT, "%zu tensors need a header of %llu bytes, the limit is %d", count,
                          (unsigned long long)length, SAFETENSORS_HEADER_MAX);
-    }
     for (int i = 0; i < SAFETENSORS_LENGTH_BYTES; i++)
         text[i] = (char)(length >> (8 * i));
-    *head = (uint8_t *)text;
+    *head = (uint8_t *)TAKE(text);
     *head_bytes = bytes;
     return STATUS_OK;
 }

@@ -161,20 +161,15 @@ static int users_pair(void *owner, const char *key, const char *value, struct fa
 
 int users_parse(const char *path, const char *text, struct users **result, struct fault *fault) {
     static const struct ini_file_events events = {.section = users_section, .pair = users_pair, .end = users_end};
-    struct users *users = calloc(1, sizeof *users);
+    CLEANUP(users_destroy) struct users *users = calloc(1, sizeof *users);
     size_t size = strlen(text);
     /* glibc opens no empty memory; a line's end says as little. */
-    FILE *stream = users ? fmemopen((char *)(size ? text : "\n"), size ? size : 1, "r") : NULL;
-    if (!stream) {
-        free(users);
+    CLEANUP(fclose) FILE *stream = fmemopen((char *)(size ? text : "\n"), size ? size : 1, "r");
+    if (!users || !stream)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory to read it", path);
-    }
     int error = ini_file_read(stream, path, &events, users, fault);
-    fclose(stream);
-    if (error)
-        users_destroy(users);
-    else
-        *result = users;
+    if (!error)
+        *result = TAKE(users);
     return error;
 }
 
@@ -198,7 +193,7 @@ static int users_check_file(const char *path, const struct stat *file, bool any_
 
 /* Reads the file up to `size` bytes: if it grows meanwhile the rest is ignored. */
 static int users_load_text(int fd, const char *path, size_t size, char **result, struct fault *fault) {
-    char *text = malloc(size + 1);
+    CLEANUP(free) char *text = malloc(size + 1);
     size_t got = 0;
     if (!text)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory to read it", path);
@@ -206,36 +201,28 @@ static int users_load_text(int fd, const char *path, size_t size, char **result,
         ssize_t n = read(fd, text + got, size - got);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0) {
-            fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-            free(text);
-            return STATUS_INVALID_ARGUMENT;
-        }
+        if (n < 0)
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
         if (n == 0)
             break;
         got += (size_t)n;
     }
     text[got] = 0;
-    if (strlen(text) != got) {
-        free(text);
+    if (strlen(text) != got)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: there is a NUL byte in it", path);
-    }
-    *result = text;
+    *result = TAKE(text);
     return STATUS_OK;
 }
 
 int users_load(const char *path, char **text, struct stat *owner, struct fault *fault) {
     struct stat file;
-    int error, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe there must not hold the daemon up */
-    if (fd < 0)
+    /* A pipe there must not hold the daemon up. */
+    CLEANUP(close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &file))
         return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-    if (fstat(fd, &file))
-        error = fault_set(fault, STATUS_INVALID_ARGUMENT, "%s: %s", path, strerror(errno));
-    else
-        error = users_check_file(path, &file, owner && !geteuid(), fault);
+    int error = users_check_file(path, &file, owner && !geteuid(), fault);
     if (!error)
         error = users_load_text(fd, path, (size_t)file.st_size, text, fault);
-    close(fd);
     if (!error && owner)
         *owner = file;
     return error;

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "proto/ops/cleanup.h"
 #include "server/users/principal.h"
 #include "server/users/token.h"
 
@@ -63,6 +64,7 @@ int users_parse(const char *path, const char *text, struct users **users, struct
 int users_read(const char *path, struct users **users, struct fault *fault);
 /* Takes NULL. */
 void users_destroy(struct users *users);
+CLEANUP_OF(struct users, users_destroy)
 
 /* Why a login is denied; a client is told less. */
 enum users_denial {

@@ -182,6 +182,8 @@ static void users_edit_finish(struct users_edit *edit) {
     users_destroy(edit->users);
 }
 
+CLEANUP_FINISH(struct users_edit, users_edit_finish)
+
 /* ---- the file ---- */
 
 static int users_edit_fail(const char *path, const char *what, struct fault *fault) {
@@ -233,10 +235,10 @@ static int users_edit_replace(const char *path, int folder, const char *text, co
 static int users_edit_locked(const char *path, int folder, bool create,
                              int (*change)(struct users_edit *edit, void *owner, struct fault *fault), void *owner,
                              struct fault *fault) {
-    struct users_edit edit = {.lines = NULL};
-    struct users *changed = NULL;
+    CLEANUP(users_edit_finish) struct users_edit edit = {.lines = NULL};
+    CLEANUP(users_destroy) struct users *changed = NULL;
+    CLEANUP(free) char *text = NULL;
     struct stat before = {.st_nlink = 0};
-    char *text = NULL;
     int error = STATUS_OK;
     if (create && access(path, F_OK) && errno == ENOENT)
         text = calloc(1, 1);
@@ -252,20 +254,17 @@ static int users_edit_locked(const char *path, int folder, bool create,
         error = users_edit_split(&edit, text, fault);
     if (!error)
         error = change(&edit, owner, fault);
-    free(text);
-    text = error ? NULL : users_edit_join(&edit);
-    if (!error && !text)
-        error = fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory", path);
-    if (!error) /* also says that it is too much */
-        error = users_parse(path, text, &changed, fault);
-    if (!error && strlen(text) > USERS_FILE_MAX)
-        error = fault_set(fault, STATUS_LIMIT, "%s: it would have more than %d bytes", path, USERS_FILE_MAX);
-    if (!error)
-        error = users_edit_replace(path, folder, text, &before, fault);
-    users_destroy(changed);
-    free(text);
-    users_edit_finish(&edit);
-    return error;
+    if (error)
+        return error;
+    CLEANUP(free) char *joined = users_edit_join(&edit);
+    if (!joined)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "%s: no memory", path);
+    error = users_parse(path, joined, &changed, fault); /* also says that it is too much */
+    if (error)
+        return error;
+    if (strlen(joined) > USERS_FILE_MAX)
+        return fault_set(fault, STATUS_LIMIT, "%s: it would have more than %d bytes", path, USERS_FILE_MAX);
+    return users_edit_replace(path, folder, joined, &before, fault);
 }
 
 /* Those that are missing; the last one for its owner alone, who is the system's user tensord where root makes it and
@@ -301,14 +300,10 @@ int users_edit(const char *path, bool create, int (*change)(struct users_edit *e
         snprintf(directory, sizeof directory, ".");
     if (create && users_edit_make_folders(directory))
         return users_edit_fail(path, "cannot make its folder", fault);
-    int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(close) int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return users_edit_fail(path, "cannot open its folder", fault);
-    int error;
     if (flock(folder, LOCK_EX)) /* of the folder: the file itself is another one after each change */
-        error = users_edit_fail(path, "cannot lock its folder", fault);
-    else
-        error = users_edit_locked(real, folder, create, change, owner, fault);
-    close(folder);
-    return error;
+        return users_edit_fail(path, "cannot lock its folder", fault);
+    return users_edit_locked(real, folder, create, change, owner, fault);
 }

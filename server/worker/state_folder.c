@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/ops/cleanup.h"
 #include "proto/wire/name.h"
 #include "server/worker/service.h"
 
@@ -85,12 +86,10 @@ uint64_t state_file_number(const char *name) {
 /* ---- folders ---- */
 
 int state_sync_folder(const char *folder, struct fault *fault) {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 || fsync(fd);
-    int error = errno;
-    if (fd >= 0)
-        close(fd);
-    return failed ? fault_set(fault, STATUS_INVALID_ARGUMENT, "%.150s: %s", folder, strerror(error)) : STATUS_OK;
+    CLEANUP(close) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.150s: %s", folder, strerror(errno));
+    return STATUS_OK;
 }
 
 /* names.json itself, and what it is called while it is written (proto/files/new_file.h). */
@@ -258,7 +257,7 @@ static int index_fill(struct index *index, const json_t *root, struct fault *fau
 int index_read(struct index *index, const char *path, struct fault *fault) {
     json_error_t error;
     *index = (struct index){.count = 0};
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    json_auto_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!root) {
         for (char *c = error.text; *c; c++) /* the parser's words have a piece of the file in them */
             if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
@@ -267,7 +266,6 @@ int index_read(struct index *index, const char *path, struct fault *fault) {
     }
     struct fault cause = {0};
     int code = index_fill(index, root, &cause);
-    json_decref(root);
     if (code == STATUS_OK)
         return STATUS_OK;
     index_finish(index);

@@ -10,6 +10,7 @@
 
 #include "proto/files/new_file.h"
 #include "proto/files/safetensors.h"
+#include "proto/ops/cleanup.h"
 #include "server/worker/state_impl.h"
 
 /* Files of at most so many bytes are merged with others. */
@@ -190,26 +191,23 @@ static int plan_write(struct save_plan *plan, const void *data, size_t bytes, st
 
 static int plan_open(struct planning *planning, struct fault *fault) {
     struct save_plan *plan = planning->plan;
-    struct save_write *writes = calloc(plan->n_writes + 1, sizeof *writes);
+    CLEANUP(free) struct save_write *writes = calloc(plan->n_writes + 1, sizeof *writes);
+    CLEANUP(free) uint8_t *head = NULL;
     char path[STATE_FILE_MAX];
-    uint8_t *head = NULL;
     size_t head_bytes = 0;
-    int error = writes ? safetensors_lay_out(planning->layout, plan->n_writes, &head, &head_bytes, fault)
-                       : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
-    for (size_t i = 0; i < plan->n_writes && error == STATUS_OK; i++)
+    if (!writes)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
+    int error = safetensors_lay_out(planning->layout, plan->n_writes, &head, &head_bytes, fault);
+    if (error != STATUS_OK)
+        return error;
+    for (size_t i = 0; i < plan->n_writes; i++)
         writes[i] = *(const struct save_write *)planning->layout[i].tensor; /* in the order of the file */
-    if (error == STATUS_OK) {
-        free(plan->writes);
-        plan->writes = writes;
-        writes = NULL;
-        plan->bytes = head_bytes + planning->layout[plan->n_writes - 1].end;
-        state_file_path(plan->folder, plan->number, path);
-        plan->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        error = plan->fd < 0 ? plan_fault(path, fault) : plan_write(plan, head, head_bytes, fault);
-    }
-    free(writes);
-    free(head);
-    return error;
+    free(plan->writes);
+    plan->writes = TAKE(writes);
+    plan->bytes = head_bytes + planning->layout[plan->n_writes - 1].end;
+    state_file_path(plan->folder, plan->number, path);
+    plan->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return plan->fd < 0 ? plan_fault(path, fault) : plan_write(plan, head, head_bytes, fault);
 }
 
 static int plan_keep(struct planning *planning, struct fault *fault) {
@@ -286,7 +284,7 @@ int save_plan_make(struct save_plan *plan, struct fault *fault) {
 /* ---- the end ---- */
 
 static char *plan_print_index(const struct save_plan *plan, size_t *bytes) {
-    struct index_name *names = calloc(plan->count + 1, sizeof *names);
+    CLEANUP(free) struct index_name *names = calloc(plan->count + 1, sizeof *names);
     for (size_t i = 0; names && i < plan->count; i++) {
         const struct saved_value *value = plan->values[i];
         names[i] = (struct index_name){.name = plan->entries[i]->name, .type = *held_type(plan->entries[i]->held)};
@@ -296,32 +294,26 @@ static char *plan_print_index(const struct save_plan *plan, size_t *bytes) {
         names[i].key = (char *)(uintptr_t)value->key;
         names[i].begin = held_place(plan->entries[i]->held).begin - value->begin;
     }
-    char *text = names ? index_print(plan->device, names, plan->count, bytes) : NULL;
-    free(names);
-    return text;
+    return names ? index_print(plan->device, names, plan->count, bytes) : NULL;
 }
 
 static int plan_write_index(struct save_plan *plan, struct fault *fault) {
-    struct new_file *file = malloc(sizeof *file); /* two long paths */
-    char path[STATE_FILE_MAX];
     size_t bytes = 0;
-    char *text = file ? plan_print_index(plan, &bytes) : NULL;
-    int error = text ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
+    CLEANUP(free) struct new_file *file = malloc(sizeof *file); /* two long paths */
+    CLEANUP(free) char *text = plan_print_index(plan, &bytes);
+    char path[STATE_FILE_MAX];
+    if (!file || !text)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a save");
     state_index_path(plan->folder, path);
-    if (file)
-        file->fd = -1;
-    if (error == STATUS_OK)
-        error = new_file_open(file, path, 0600, fault);
-    if (error == STATUS_OK)
-        error = new_file_write(file, text, bytes, fault);
+    int error = new_file_open(file, path, 0600, fault);
+    if (error != STATUS_OK)
+        return error;
+    error = new_file_write(file, text, bytes, fault);
     if (error == STATUS_OK) {
         error = new_file_commit(file, fault);
         plan->committed = file->fd < 0;
     }
-    if (file)
-        new_file_abandon(file);
-    free(text);
-    free(file);
+    new_file_abandon(file);
     return error;
 }
 

@@ -1,0 +1,49 @@
+/* What a function undoes whichever way it returns:
+ *
+ *     CLEANUP(free) char *text = malloc(bytes);
+ *     …
+ *     *result = TAKE(text);
+ *     return STATUS_OK;
+ *
+ * The variable is initialised where it is declared, before anything returns. The last one declared goes first. Functions of
+ * other types get a line CLEANUP_OF beside their users. */
+#pragma once
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CLEANUP(function) __attribute__((cleanup(cleanup_##function)))
+
+/* For a pointer; not called for NULL. */
+#define CLEANUP_OF(type, function)                                                                                     \
+    static inline void cleanup_##function(type **pointer) {                                                            \
+        if (*pointer)                                                                                                  \
+            function(*pointer);                                                                                        \
+    }
+
+/* For an object; it may be finished as it was initialised. */
+#define CLEANUP_FINISH(type, function)                                                                                 \
+    static inline void cleanup_##function(type *object) {                                                              \
+        function(object);                                                                                              \
+    }
+
+/* The pointer's value; the variable has nothing to undo any more. */
+#define TAKE(pointer)                                                                                                  \
+    ({                                                                                                                 \
+        __typeof__(pointer) taken_ = (pointer);                                                                        \
+        (pointer) = NULL;                                                                                              \
+        taken_;                                                                                                        \
+    })
+
+CLEANUP_OF(FILE, fclose)
+
+static inline void cleanup_free(void *pointer) {
+    free(*(void **)pointer);
+}
+
+/* A descriptor; -1: none. */
+static inline void cleanup_close(const int *fd) {
+    if (*fd >= 0)
+        close(*fd);
+}
