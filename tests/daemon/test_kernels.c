@@ -293,6 +293,37 @@ Test(kernels, consumed_tensors_lend_their_memory) {
     free(got);
 }
 
+/* Beyond the sixteen inputs that have their place in an operation's head. There is no room for a second copy of any of them. */
+Test(kernels_allowed, many_consumed_tensors_lend_their_memory) {
+    enum { FEW = 16, LARGE = 4, ALL = FEW + LARGE, N = 256 << 10, ROUNDS = 20 };
+    const uint64_t live = (uint64_t)LARGE * N * sizeof(int32_t) + FEW * 512;
+    daemon_start(&tensord, &(struct daemon_options){.devices = "late:0",
+                                                    .flags = (const char *const[]){"--user-kernels", "all",
+                                                                                   "--session-bytes", "4608K", NULL}});
+    client_open(&client, tensord.url, "late:0");
+    td_kernel *kernel = compiled("spread");
+    td_tensor *tensors[ALL];
+    td_kernel_arg args[ALL];
+    int32_t got;
+    for (int i = 0; i < ALL; i++)
+        tensors[i] = td_full(client.device, TD_I32, TD_SHAPE(i < FEW ? 1 : N), i);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < ALL; i++)
+            args[i] = i < FEW ? td_arg_in(tensors[i]) : td_arg_consume(&tensors[i], tensors[i]);
+        cr_assert(!td_kernel_launch(kernel, TD_DIM(1), TD_DIM(1), 0, ALL, args), "%s", td_last_error()->message);
+    }
+    for (int i = FEW; i < ALL; i++) {
+        td_tensor *first = td_slice(tensors[i], 0, 0, 1, 1);
+        cr_assert(!td_fetch(first, &got, sizeof got), "%s", td_last_error()->message);
+        cr_assert_eq(got, i + ROUNDS * FEW * (FEW - 1) / 2);
+        td_release(first);
+    }
+    expect_live(live);
+    for (int i = FEW; i < ALL; i++)
+        td_release(tensors[i]);
+    expect_live(FEW * 512);
+}
+
 Test(kernels, consumed_tensors_stay_where_the_call_fails) {
     td_kernel *kernel = compiled("count");
     td_tensor *x = td_full(client.device, TD_I32, TD_SHAPE(3), 5), *kept = x, *y, *z;

@@ -201,15 +201,26 @@ static void run_mean(const uint64_t *arguments) {
         z[i] = (a[i] + b[i]) * 0.5;
 }
 
+/* (const int *x0, ..., const int *x15, int *y0, ..., int *y3): adds the first elements of all x to that of each y. */
+static void run_spread(const uint64_t *arguments) {
+    for (int y = 16; y < 20; y++)
+        for (int x = 0; x < 16; x++)
+            *(int32_t *)argument_address(arguments[y]) += *(const int32_t *)argument_address(arguments[x]);
+}
+
 static const struct late_function {
     const char *name;
     void (*run)(const uint64_t *arguments); /* NULL: a device does not survive it */
     uint32_t n;
-    uint32_t bytes[8];
+    uint32_t bytes[20];
 } late_functions[] = {
-    {"saxpy", run_saxpy, 5, {8, 8, 8, 4, 4}}, {"axpy<float>", run_saxpy, 5, {8, 8, 8, 4, 4}},
-    {"count", run_count, 3, {8, 8, 8}},       {"split", run_split, 4, {8, 8, 8, 4}},
-    {"mean", run_mean, 4, {8, 8, 8, 8}},      {"crash", NULL, 1, {8}},
+    {"saxpy", run_saxpy, 5, {8, 8, 8, 4, 4}},
+    {"axpy<float>", run_saxpy, 5, {8, 8, 8, 4, 4}},
+    {"count", run_count, 3, {8, 8, 8}},
+    {"split", run_split, 4, {8, 8, 8, 4}},
+    {"mean", run_mean, 4, {8, 8, 8, 8}},
+    {"crash", NULL, 1, {8}},
+    {"spread", run_spread, 20, {8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8}},
 };
 
 static void late_run_kernel(struct late *late, const struct kernel_launch *launch) {
