@@ -9,8 +9,8 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
-#include "proto/ops/utf8.h"
 #include "client/lib/stream.h"
+#include "proto/ops/utf8.h"
 
 td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ...) {
     struct fault fault = {.code = code};

@@ -25,7 +25,7 @@ static void device_free(td_device *device) {
     }
     batches_finish(&device->batches);
     tensor_pool_finish(&device->tensors);
-    queue_finish(&device->queue);
+    sender_finish(&device->sender);
     pending_finish(&device->pending);
     pthread_mutex_destroy(&device->lock);
     transport_finish(&device->transport);
@@ -48,9 +48,9 @@ int device_create(struct transport *transport, const char *name, size_t queue_by
     device->resume = *resume;
     pthread_mutex_init(&device->lock, NULL);
     batches_init(&device->batches, &device->queue);
-    bool memory = queue_init(&device->queue, queue_bytes, chunk_bytes);
+    queue_init(&device->queue, queue_bytes, chunk_bytes);
+    bool memory = sender_init(&device->sender, queue_bytes, resume->on);
     memory = !pending_init(&device->pending) && memory;
-    device->queue.journal.keeps = resume->on;
     int code = 0;
     if (!memory)
         code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device's buffers");
@@ -73,8 +73,8 @@ static void device_send_rest(td_device *device, int64_t deadline_ms) {
     do {
         int64_t until_ms = control_now_ms() + RESUME_PARTING_MS;
         away = device->resume.away;
-        queue_pump_wait(device, NULL, until_ms < deadline_ms ? until_ms : deadline_ms);
-    } while (!device->lost && !queue_idle(&device->queue) && control_now_ms() < deadline_ms &&
+        sender_pump_wait(device, NULL, until_ms < deadline_ms ? until_ms : deadline_ms);
+    } while (!device->lost && !sender_is_done(device) && control_now_ms() < deadline_ms &&
              !(away && device->resume.away));
 }
 
@@ -86,7 +86,7 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     resume_goodbye(device);
     int64_t deadline_ms = control_now_ms() + timeout_ms;
     device_send_rest(device, deadline_ms);
-    device->resume.parting = device->resume.on && !device->lost && queue_idle(&device->queue);
+    device->resume.parting = device->resume.on && !device->lost && sender_is_done(device);
     pthread_mutex_unlock(&device->lock);
     io_stop(device); /* fails what is pending, on its thread */
     resume_part(device, deadline_ms);
@@ -107,8 +107,8 @@ void device_lose(td_device *device, const td_error *cause) {
         transport_hang_up(&device->transport);
     batches_drop(&device->batches);
     tensor_drain(device);
-    queue_drop(device);
-    if (!device->queue.sender.busy) /* else the sender does both: items of requests are still in its queue */
+    sender_drop(device);
+    if (!device->sender.busy) /* else the sender does both: items of requests are still in its queue */
         pending_fail_all(device, cause);
 }
 
@@ -128,14 +128,13 @@ void device_seal(td_device *device) {
 
 bool device_seal_full(td_device *device) {
     device_seal(device);
-    return !device->io.out && !device->queue.sender.busy && io_urgent(&device->io);
+    return io_must_send(device);
 }
 
 bool device_flush(td_device *device) {
-    struct queue *queue = &device->queue;
     device_seal(device);
-    queue_pump(device);
-    return queue_sendable(queue) && !queue->sender.busy && !queue->pumpers && !device->io.out && io_urgent(&device->io);
+    sender_pump(device);
+    return io_must_send(device);
 }
 
 const char *td_device_name(const td_device *device) {

@@ -2,7 +2,7 @@
  *
  * Threads. Everything in a td_device is under its `lock`, except where a field's comment says otherwise. Three roles
  * are handed around under the lock, so that nobody holds it during a system call:
- *   sender  (queue.h)    packs and sends. Whoever flushes takes it; callers that find it taken leave their work to it.
+ *   sender  (sender.h)   packs and sends. Whoever flushes takes it; callers that find it taken leave their work to it.
  *   reader  (pending.h)  receives and completes requests. A caller that waits takes it, so that a fetch needs no thread
  *                        switch here; of several, one reads and the others sleep until it passes the role on.
  *   io      (io.h)       the device's thread: sends what callers left behind, reads while only asynchronous requests
@@ -20,6 +20,7 @@
 #include "client/lib/pending.h"
 #include "client/lib/queue.h"
 #include "client/lib/resume.h"
+#include "client/lib/sender.h"
 #include "client/lib/tensor.h"
 #include "client/tensord.h"
 #include "proto/net/transport.h"
@@ -49,6 +50,7 @@ struct td_device {
     struct scope_part *parts; /* of scopes that hold handles of this device; under the scopes' lock too */
     struct batches batches;
     struct queue queue;
+    struct sender sender;
     struct pending pending;
     struct io io;
     struct resume resume;

@@ -45,6 +45,20 @@ void io_complete(struct io *io, struct completion *completion) {
         io_wake(io);
 }
 
+bool io_must_send(td_device *device) {
+    return !device->io.out && sender_needs_io(device) && io_urgent(&device->io);
+}
+
+void io_sleep(td_device *device, unsigned ms) {
+    struct pollfd wake = {.fd = device->io.wake_fd, .events = POLLIN};
+    if (!ms)
+        return;
+    pthread_mutex_unlock(&device->lock);
+    if (poll(&wake, 1, (int)ms) > 0)
+        (void)!read(device->io.wake_fd, &(uint64_t){0}, sizeof(uint64_t));
+    pthread_mutex_lock(&device->lock);
+}
+
 void io_run_completions(td_device *device) {
     struct io *io = &device->io;
     while (io->completions) {
@@ -60,9 +74,9 @@ void io_run_completions(td_device *device) {
 
 /* Sends what has come together; whether there was anything. */
 static bool io_flush(td_device *device) {
-    bool some = batches_begun(&device->batches) || queue_sendable(&device->queue) || tensor_any_gone(&device->tensors);
+    bool some = batches_begun(&device->batches) || sender_has_work(device) || tensor_any_gone(&device->tensors);
     device_seal(device);
-    queue_pump(device);
+    sender_pump(device);
     return some;
 }
 
@@ -94,10 +108,9 @@ static void io_learn(struct io *io) {
 
 static void io_poll(td_device *device) {
     struct io *io = &device->io;
-    struct queue *queue = &device->queue;
     bool ticking = io_ticking(device);
-    io->out = !device->lost && queue_sendable(queue) && !queue->sender.busy && !queue->pumpers;
-    io->in = !device->pending.reading && (device->pending.n_async || queue_stuck(queue));
+    io->out = sender_needs_io(device);
+    io->in = !device->pending.reading && (device->pending.n_async || sender_stuck(device));
     struct pollfd entries[2] = {
         {.fd = io->wake_fd, .events = POLLIN},
         {.fd = device->lost ? -1 : device->transport.fd,
@@ -128,7 +141,7 @@ static void io_poll(td_device *device) {
     if (events & ~POLLOUT)
         io_receive(device, events & (POLLHUP | POLLRDHUP | POLLERR));
     if (events & POLLOUT)
-        queue_pump(device);
+        sender_pump(device);
     resume_heartbeat(device, now);
     /* Woken: the batch that has begun gets some time to fill, of which waking has taken a part. */
     if (!ticking && !ahead) {

@@ -8,7 +8,12 @@
 #include <stdint.h>
 
 struct td_device;
-struct completion;
+
+/* Something for the I/O thread to do without the lock: a callback of the user. */
+struct completion {
+    struct completion *next;
+    void (*run)(struct completion *completion);
+};
 
 enum {
     IO_TICK_NS = 80000,       /* an operation waits at most that long, and the wake-up's time, for being sent */
@@ -54,11 +59,15 @@ static inline bool io_opened(struct io *io) {
     io_begin_tick(io);
     return true;
 }
+/* The sender left something for which only the I/O thread is there, and it does not watch for that already; the same. */
+bool io_must_send(struct td_device *device);
 /* There is more to do than a batch that can wait for the next tick; the same. */
 bool io_urgent(struct io *io);
 /* Without the lock, too. */
 void io_wake(const struct io *io);
-/* On the thread; gives up the lock: calls what callbacks there are. */
+/* On the thread; gives up the lock: sleeps for so long, or until it is woken. */
+void io_sleep(struct td_device *device, unsigned ms);
+/* The same: calls what callbacks there are. */
 void io_run_completions(struct td_device *device);
 /* Has the thread run it. Wakes the thread itself. */
 void io_complete(struct io *io, struct completion *completion);

@@ -71,6 +71,10 @@ void journal_advance(struct journal *journal, size_t bytes);
  * entry is still needed, or there is none. */
 struct journal_entry *journal_stale(struct journal *journal);
 void journal_pop(struct journal *journal);
+/* Whether the daemon may have handled `frames` counted frames: no more than there are, no fewer than it said. */
+static inline bool journal_may_have(const struct journal *journal, uint64_t frames) {
+    return frames >= journal->gone && frames <= journal->frames;
+}
 /* The daemon has handled `frames` counted frames; false if that is impossible. */
 bool journal_handled(struct journal *journal, uint64_t frames);
 

@@ -228,8 +228,7 @@ static void pending_leave(td_device *device, int got, const td_error *cause, boo
     device->pending.reading = false;
     if (got < 0)
         device_interrupt(device, cause, final);
-    if (device->queue.waiters)
-        pthread_cond_broadcast(&device->queue.progress);
+    sender_notify(device);
 }
 
 void pending_look(td_device *device) {

@@ -31,7 +31,7 @@ static int receive_error(struct reception *reception, const struct frame_header 
 static struct request *receive_awaited(td_device *device, const struct frame_header *header, struct fault *fault) {
     struct request *request = pending_find(&device->pending, header->sequence);
     if (request && request->reply == header->type) {
-        (void)queue_handled(device, request->frames); /* an answer comes after what was sent before its question */
+        (void)sender_handled(device, request->frames); /* an answer comes after what was sent before its question */
         return request;
     }
     fault_set(fault, STATUS_PROTOCOL, "%s for %llu, which waits for none", frame_type_name(header->type),
@@ -78,7 +78,7 @@ static int receive_ack(td_device *device, const struct frame_header *header, con
     uint64_t frames = ((const Tensord__Ack *)ack)->frames;
     protobuf_c_message_free_unpacked(ack, NULL);
     pthread_mutex_lock(&device->lock);
-    if (!queue_handled(device, frames))
+    if (!sender_handled(device, frames))
         code = fault_set(fault, STATUS_PROTOCOL, "the daemon has handled %llu frames, more than were sent",
                          (unsigned long long)frames);
     pthread_mutex_unlock(&device->lock);
@@ -281,8 +281,8 @@ static int over(td_device *device, td_error *cause, int error) {
     const char *reason = transport_reason(&device->transport, error, &fault);
     char text[320];
     pthread_mutex_lock(&device->lock);
-    if (device->queue.error) /* why the sender ended it */
-        error = device->queue.error;
+    if (device->sender.error) /* why the sender ended it */
+        error = device->sender.error;
     pthread_mutex_unlock(&device->lock);
     if (fault.code == STATUS_CONNECTION)
         snprintf(text, sizeof text, "the connection to %s ended: its worker died or the daemon stopped (%s)",

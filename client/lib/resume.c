@@ -133,43 +133,34 @@ static int resume_attempt(td_device *device, int64_t deadline_ms, struct transpo
 
 /* ---- going on ---- */
 
-static void resume_drop_frame(struct frame_item *frame) {
-    free(frame);
-}
-
 /* Under the lock, with nobody at the old socket: goes on over the new one, which it takes. */
 static int resume_adopt(td_device *device, struct transport *fresh, struct resume_point point, struct fault *fault) {
     struct resume *resume = &device->resume;
-    struct journal *journal = &device->queue.journal;
-    uint64_t frames = point.frames;
-    if (frames < journal->gone || frames > journal->frames) {
+    const struct journal *journal = &device->sender.journal;
+    uint64_t repeated;
+    if (!journal_may_have(journal, point.frames)) {
         transport_finish(fresh);
         return fault_set(fault, STATUS_PROTOCOL, "the daemon has handled %llu messages, of which it had %llu to %llu",
-                         (unsigned long long)frames, (unsigned long long)journal->gone,
+                         (unsigned long long)point.frames, (unsigned long long)journal->gone,
                          (unsigned long long)journal->frames);
     }
     transport_replace(&device->transport, fresh);
-    device->queue.unflushed = false; /* what the old one had is lost, and repeated like the rest */
     pending_cut(device);
-    journal->cursor = journal->head; /* what the daemon has handled has been sent */
-    (void)queue_handled(device, frames);
-    if (!journal_rewind(journal, point.bytes, resume_drop_frame))
-        return fault_set(fault, STATUS_PROTOCOL, "the daemon has %llu bytes of message %llu, which has less",
-                         (unsigned long long)point.bytes, (unsigned long long)frames + 1);
-    resume->repeated += journal->frames - frames;
+    int code = sender_rewind(device, point.frames, point.bytes, &repeated, fault);
+    if (code)
+        return code;
+    resume->repeated += repeated;
     /* A row of connections that are of no use waits a little, but not longer. */
-    resume->attempts = frames == resume->point.frames && point.bytes == resume->point.bytes;
+    resume->attempts = point.frames == resume->point.frames && point.bytes == resume->point.bytes;
     resume->point = point;
     pending_ask_again(device);
-    device->queue.broken = false;
-    device->queue.error = 0;
     resume->away = false;
     resume->reconnects++;
     resume->heard_at_once = atomic_load(&device->pending.heard);
     resume->look_ms = resume->heard_ms = control_now_ms();
     if (trace_enabled())
         fprintf(stderr, "tensord: %s: session %llu goes on over another connection, %llu messages are sent again\n",
-                device->name, (unsigned long long)resume->session, (unsigned long long)(journal->frames - frames));
+                device->name, (unsigned long long)resume->session, (unsigned long long)repeated);
     return 0;
 }
 
@@ -181,7 +172,7 @@ void resume_begin(td_device *device, const td_error *cause) {
     resume->deadline_ms = control_now_ms() + resume->reconnect_ms;
     if (heard != resume->heard_at_once) /* the last connection was of use: begin at once */
         resume->attempts = 0;
-    device->queue.broken = true;
+    device->sender.broken = true;
     transport_hang_up(&device->transport);
     if (trace_enabled())
         fprintf(stderr, "tensord: %s: %s; connecting anew\n", device->name, cause->message);
@@ -198,17 +189,6 @@ static unsigned resume_backoff(unsigned attempts) {
         ms = (unsigned)BACKOFF_MS << (attempts - 1);
     (void)!getrandom(&noise, sizeof noise, GRND_NONBLOCK);
     return ms / 2 + noise % (ms / 2 + 1);
-}
-
-/* Gives up the lock; woken early where the device is closed. */
-static void resume_sleep(td_device *device, unsigned ms) {
-    struct pollfd wake = {.fd = device->io.wake_fd, .events = POLLIN};
-    if (!ms)
-        return;
-    pthread_mutex_unlock(&device->lock);
-    if (poll(&wake, 1, (int)ms) > 0)
-        (void)!read(device->io.wake_fd, &(uint64_t){0}, sizeof(uint64_t));
-    pthread_mutex_lock(&device->lock);
 }
 
 /* Whatever was tried came to nothing. */
@@ -229,7 +209,7 @@ static void resume_try(td_device *device) {
     struct fault fault = {0};
     struct transport fresh;
     struct resume_point point;
-    resume_sleep(device, resume_backoff(resume->attempts++));
+    io_sleep(device, resume_backoff(resume->attempts++));
     if (device->io.stop)
         return;
     if (resume_orphaned(resume)) {
@@ -247,13 +227,13 @@ static void resume_try(td_device *device) {
 }
 
 void resume_run(td_device *device) {
-    queue_wait_roles(device); /* they end at once, for the old socket is shut down */
+    sender_wait_roles(device); /* they end at once, for the old socket is shut down */
     while (device->resume.away && !device->io.stop) {
         resume_try(device);
         io_run_completions(device);
     }
     device->io.urgent = true;
-    pthread_cond_broadcast(&device->queue.progress);
+    sender_notify(device);
     pending_pass_role(device);
 }
 
@@ -316,7 +296,7 @@ void resume_heartbeat(td_device *device, uint64_t now_ns) {
         return;
     resume->look_ms = now_ms + resume->check_ms;
     pending_look(device); /* what has come may lie there for nobody's interest */
-    uint64_t heard = atomic_load(&pending->heard), written = device->queue.journal.head;
+    uint64_t heard = atomic_load(&pending->heard), written = device->sender.journal.head;
     bool silent = heard == resume->heard, said = written != resume->written;
     resume->heard = heard;
     resume->written = written;

@@ -45,7 +45,7 @@ struct resume {
     unsigned attempts;   /* for it; the first one of a row is made at once */
     int attempt;         /* the socket of the present one; -1: none */
     uint64_t reconnects;
-    uint64_t repeated;      /* counted frames that were sent again */
+    uint64_t repeated;         /* counted frames that were sent again */
     struct resume_point point; /* when the last connection began, */
     uint64_t heard_at_once;    /* and pending.heard then */
 

@@ -98,13 +98,13 @@ static int upload_push(const struct source *source, struct upload *upload, td_te
  * daemon has it, which the answer to a question behind it tells. */
 static void upload_wait(td_device *device, struct upload *upload) {
     struct request ping;
-    queue_pump_wait(device, upload, INT64_MAX);
+    sender_pump_wait(device, upload, INT64_MAX);
     if (!upload->finished && !device->lost) {
         request_init(&ping, REQUEST_WAITED, FRAME_PING, NULL);
         pending_push(device, &ping);
         pending_wait(device, &ping);
     }
-    queue_wait_finished(device, upload);
+    sender_wait_finished(device, upload);
 }
 
 /* On success the upload belongs to the queue. */
