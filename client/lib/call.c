@@ -154,14 +154,6 @@ CALL_INLINE bool call_take_handles(td_device *device, unsigned n, td_tensor **ou
     return true;
 }
 
-static int call_no_room(const td_device *device, const struct batch_entry *call) {
-    const struct queue *queue = &device->queue;
-    if (call->bytes > queue->bytes_max)
-        return error_set(STATUS_LIMIT, "an operation of %zu bytes, and the send queue of %s takes %zu", call->bytes,
-                         device->name, queue->bytes_max);
-    return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name, queue->bytes);
-}
-
 /* Under the lock. Either all of it happens or nothing. */
 CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, unsigned n_outputs,
                           const struct tensor_type *results, td_tensor **outputs) {
@@ -175,7 +167,7 @@ CALL_INLINE int call_push(td_device *device, const struct batch_entry *call, uns
     if (tensor_any_gone(&device->tensors))
         tensor_drain(device);
     if (!batches_room(batches, call->bytes))
-        return call_no_room(device, call);
+        return device_no_room(device, call->bytes);
     struct batch *open = batches_open(batches, stream, call_gate(&device->queue, call));
     if (!open)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a batch of operations");

@@ -46,14 +46,6 @@ static struct frame_item *copy_in_frame(const td_tensor *tensor, const td_device
     return frame_item_create(FRAME_COPY_IN, &message.base, tensord__copy_in__get_packed_size(&message));
 }
 
-static int copy_check(td_device *device, size_t bytes) {
-    int code = device_check(device);
-    if (!code && !queue_room(&device->queue, bytes))
-        code = error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
-                         device->queue.bytes);
-    return code;
-}
-
 /* Under both locks: queues both frames, or neither. */
 static int copy_push(td_tensor *tensor, td_device *to, uint8_t *ticket, td_tensor **out) {
     td_device *from = tensor->device;
@@ -70,9 +62,9 @@ static int copy_push(td_tensor *tensor, td_device *to, uint8_t *ticket, td_tenso
     if (!copy_out || !copy_in || !copy)
         code = error_set(STATUS_NO_HOST_MEMORY, "no memory for a copy");
     if (!code)
-        code = copy_check(to, copy_in->item.bytes);
+        code = device_admit(to, copy_in->item.bytes);
     if (!code)
-        code = copy_check(from, copy_out->item.bytes);
+        code = device_admit(from, copy_out->item.bytes);
     if (code) {
         free(copy_out);
         free(copy_in);

@@ -8,25 +8,16 @@
 #include "client/lib/control.h"
 #include "client/lib/error.h"
 #include "client/lib/scope.h"
-#include "client/lib/stream.h"
 
 static atomic_uint_fast64_t serials;
 
 static void device_free(td_device *device) {
-    while (device->streams) {
-        struct td_stream *stream = device->streams;
-        device->streams = stream->next;
-        free(stream);
-    }
-    while (device->kernels) {
-        struct td_kernel *kernel = device->kernels;
-        device->kernels = kernel->next;
-        free(kernel);
-    }
+    streams_finish(&device->streams);
+    kernels_finish(&device->kernels);
     batches_finish(&device->batches);
     tensor_pool_finish(&device->tensors);
     sender_finish(&device->sender);
-    pending_finish(&device->pending);
+    reader_finish(&device->reader);
     pthread_mutex_destroy(&device->lock);
     transport_finish(&device->transport);
     free(device);
@@ -42,15 +33,14 @@ int device_create(struct transport *transport, const char *name, size_t queue_by
     snprintf(device->name, sizeof device->name, "%s", name);
     device->serial = atomic_fetch_add(&serials, 1) + 1;
     device->transport = *transport;
-    device->next_stream = 1;
-    device->next_kernel = 1;
     device->io.wake_fd = -1;
     device->resume = *resume;
     pthread_mutex_init(&device->lock, NULL);
     batches_init(&device->batches, &device->queue);
     queue_init(&device->queue, queue_bytes, chunk_bytes);
     bool memory = sender_init(&device->sender, queue_bytes, resume->on);
-    memory = !pending_init(&device->pending) && memory;
+    memory = !reader_init(&device->reader) && memory;
+    pending_init(&device->pending);
     int code = 0;
     if (!memory)
         code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a device's buffers");
@@ -93,6 +83,14 @@ void device_destroy(td_device *device, unsigned timeout_ms) {
     scope_forget_device(device);
     stream_forget_device(device);
     device_free(device);
+}
+
+int device_no_room(const td_device *device, size_t bytes) {
+    const struct queue *queue = &device->queue;
+    if (bytes > queue->bytes_max)
+        return error_set(STATUS_LIMIT, "%zu bytes at once, and the send queue of %s takes %zu", bytes, device->name,
+                         queue->bytes_max);
+    return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name, queue->bytes);
 }
 
 void device_lose(td_device *device, const td_error *cause) {

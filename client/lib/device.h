@@ -3,7 +3,7 @@
  * Threads. Everything in a td_device is under its `lock`, except where a field's comment says otherwise. Three roles
  * are handed around under the lock, so that nobody holds it during a system call:
  *   sender  (sender.h)   packs and sends. Whoever flushes takes it; callers that find it taken leave their work to it.
- *   reader  (pending.h)  receives and completes requests. A caller that waits takes it, so that a fetch needs no thread
+ *   reader  (reader.h)   receives and completes requests. A caller that waits takes it, so that a fetch needs no thread
  *                        switch here; of several, one reads and the others sleep until it passes the role on.
  *   io      (io.h)       the device's thread: sends what callers left behind, reads while only asynchronous requests
  *                        are pending, watches for the end of the connection, and calls callbacks.
@@ -17,10 +17,13 @@
 #include "client/lib/batch.h"
 #include "client/lib/error.h"
 #include "client/lib/io.h"
+#include "client/lib/kernel.h"
 #include "client/lib/pending.h"
 #include "client/lib/queue.h"
+#include "client/lib/reader.h"
 #include "client/lib/resume.h"
 #include "client/lib/sender.h"
+#include "client/lib/stream.h"
 #include "client/lib/tensor.h"
 #include "client/tensord.h"
 #include "proto/net/transport.h"
@@ -41,32 +44,17 @@ struct td_device {
     bool lost; /* for good: every call fails with `cause` */
     td_error cause;
 
-    struct td_stream *streams;
-    uint32_t next_stream;
-    struct td_kernel *kernels;
-    uint64_t next_kernel;
-
+    struct streams streams;
+    struct kernels kernels;
     struct tensor_pool tensors;
     struct scope_part *parts; /* of scopes that hold handles of this device; under the scopes' lock too */
     struct batches batches;
     struct queue queue;
     struct sender sender;
     struct pending pending;
+    struct reader reader;
     struct io io;
     struct resume resume;
-};
-
-struct td_stream {
-    struct td_device *device;
-    struct td_stream *next;
-    uint32_t number;
-};
-
-struct td_kernel {
-    struct td_device *device;
-    struct td_kernel *next, *previous;
-    uint64_t id;
-    char name[64]; /* for messages; may be cut */
 };
 
 /* Runs a session over `transport`, which it takes over (also on failure). Blocks for nothing. */
@@ -78,6 +66,13 @@ void device_destroy(td_device *device, unsigned timeout_ms);
 /* Under the lock: 0, or the stored error of a lost device. */
 static inline int device_check(const td_device *device) {
     return device->lost ? error_store(&device->cause) : 0;
+}
+/* Under the lock: stores the error of something that finds no room in the queue. */
+int device_no_room(const td_device *device, size_t bytes);
+/* Under the lock: 0 where so many bytes may be queued, or the stored error of a lost device or a full queue. */
+static inline int device_admit(const td_device *device, size_t bytes) {
+    int code = device_check(device);
+    return code || batches_room(&device->batches, bytes) ? code : device_no_room(device, bytes);
 }
 /* Under the lock: ends the device for good, once; everything pending fails with `cause`. */
 void device_lose(td_device *device, const td_error *cause);

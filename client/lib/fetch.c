@@ -60,13 +60,9 @@ int td_wait(td_tensor *tensor) {
 
 /* Queues one that nobody waits for; the device's lock is held. Takes the request over, also on failure. */
 static int ask_later(td_device *device, struct request *request) {
-    int code = device_check(device);
-    if (!code && !queue_room(&device->queue, request->item.bytes))
-        code = error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
-                         device->queue.bytes);
+    int code = device_admit(device, request->item.bytes);
     if (code) {
-        pthread_cond_destroy(&request->wake);
-        free(request);
+        request_destroy(request);
         return code;
     }
     pending_push(device, request);
@@ -132,8 +128,7 @@ int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
         code = error_set(STATUS_LIMIT, "cannot make a descriptor: %s", strerrordesc_np(errno));
         if (fd >= 0)
             close(fd);
-        pthread_cond_destroy(&request->wake);
-        free(request);
+        request_destroy(request);
         return code;
     }
     request->fd = own;
@@ -162,8 +157,7 @@ int td_test(td_tensor *tensor) {
     pthread_mutex_lock(&device->lock);
     known = tensor->known || device->lost;
     if (known || tensor->test) { /* another thread was faster */
-        pthread_cond_destroy(&request->wake);
-        free(request);
+        request_destroy(request);
     } else if (!ask_later(device, request)) {
         tensor->test = request;
     }

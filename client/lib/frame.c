@@ -59,16 +59,13 @@ struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *mess
 }
 
 int frame_push(td_device *device, unsigned type, const ProtobufCMessage *message, uint64_t gate) {
-    int code = device_check(device);
-    if (code)
-        return code;
     struct frame_item *frame = frame_item_create(type, message, protobuf_c_message_get_packed_size(message));
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
-    if (!queue_room(&device->queue, frame->item.bytes)) {
+    int code = device_admit(device, frame->item.bytes);
+    if (code) {
         free(frame);
-        return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name,
-                         device->queue.bytes);
+        return code;
     }
     frame->item.gate = gate;
     device_seal(device);

@@ -82,8 +82,7 @@ static bool io_flush(td_device *device) {
 
 /* The connection has something to read, or has ended. */
 static void io_receive(td_device *device, bool hangup) {
-    struct pending *pending = &device->pending;
-    if (pending->reading) {
+    if (device->reader.busy) {
         /* Its reader will see the end; poll would report it in a loop until then. */
         if (hangup) {
             pthread_mutex_unlock(&device->lock);
@@ -92,7 +91,7 @@ static void io_receive(td_device *device, bool hangup) {
         }
         return;
     }
-    pending_look(device);
+    reader_look(device);
 }
 
 /* Ticks while there is something to send, and a while longer. */
@@ -110,7 +109,7 @@ static void io_poll(td_device *device) {
     struct io *io = &device->io;
     bool ticking = io_ticking(device);
     io->out = sender_needs_io(device);
-    io->in = !device->pending.reading && (device->pending.n_async || sender_stuck(device));
+    io->in = !device->reader.busy && (device->pending.n_async || sender_stuck(device));
     struct pollfd entries[2] = {
         {.fd = io->wake_fd, .events = POLLIN},
         {.fd = device->lost ? -1 : device->transport.fd,

@@ -1,5 +1,5 @@
 /* User kernels: compiling, which waits for its answer, and launches, which are operations. */
-#include "proto/ops/kernel.h"
+#include "client/lib/kernel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,22 @@
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
+#include "proto/ops/kernel.h"
+
+struct td_kernel {
+    struct td_device *device;
+    struct td_kernel *next, *previous;
+    uint64_t id;
+    char name[64]; /* for messages; may be cut */
+};
+
+void kernels_finish(struct kernels *kernels) {
+    while (kernels->first) {
+        struct td_kernel *kernel = kernels->first;
+        kernels->first = kernel->next;
+        free(kernel);
+    }
+}
 
 /* ---- arguments ---- */
 
@@ -95,11 +111,10 @@ static int compile_ask(td_device *device, uint64_t id, const char *source, const
     struct frame_item *frame = compile_frame(id, source, name);
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a kernel's source");
-    if (!queue_room(&device->queue, frame->item.bytes)) {
-        bool ever = frame->item.bytes <= device->queue.bytes_max;
+    code = device_admit(device, frame->item.bytes);
+    if (code) {
         free(frame);
-        return error_set(ever ? STATUS_AGAIN : STATUS_LIMIT, "the send queue of %s holds %zu bytes of %zu%s",
-                         device->name, device->queue.bytes, device->queue.bytes_max, ever ? ", try again" : "");
+        return code;
     }
     request_init(&request, REQUEST_WAITED, FRAME_KERNEL_COMPILE, NULL);
     pending_push_frame(device, &request, frame);
@@ -117,7 +132,7 @@ static int compile_until_answered(td_device *device, td_kernel *kernel, const ch
     bool again = true;
     int code = 0;
     while (!code && again) {
-        kernel->id = device->next_kernel++;
+        kernel->id = ++device->kernels.last_id;
         code = compile_ask(device, kernel->id, source, name, &again);
         release.kernel = kernel->id;
         if (!code && again) /* it may have been bound; else there is nothing to release, and that does no harm */
@@ -138,10 +153,10 @@ int td_kernel_compile(td_device *device, const char *source, const char *name, t
     pthread_mutex_lock(&device->lock);
     code = compile_until_answered(device, kernel, source, name);
     if (!code) {
-        kernel->next = device->kernels;
+        kernel->next = device->kernels.first;
         if (kernel->next)
             kernel->next->previous = kernel;
-        device->kernels = kernel;
+        device->kernels.first = kernel;
     }
     pthread_mutex_unlock(&device->lock);
     if (code)
@@ -158,7 +173,7 @@ void td_kernel_release(td_kernel *kernel) {
     Tensord__KernelRelease message = TENSORD__KERNEL_RELEASE__INIT;
     message.kernel = kernel->id;
     pthread_mutex_lock(&device->lock);
-    *(kernel->previous ? &kernel->previous->next : &device->kernels) = kernel->next;
+    *(kernel->previous ? &kernel->previous->next : &device->kernels.first) = kernel->next;
     if (kernel->next)
         kernel->next->previous = kernel->previous;
     /* Where there is no room for the message it stays on the device: it ends with the session. */

@@ -16,17 +16,14 @@ static int names_ask_once(td_device *device, struct request *request, unsigned t
     size_t bytes = protobuf_c_message_get_packed_size(message);
     if (bytes > FRAME_MESSAGE_MAX)
         return error_set(STATUS_LIMIT, "the names are more than one message holds, %d bytes", FRAME_MESSAGE_MAX);
-    int code = device_check(device);
-    if (code)
-        return code;
     struct frame_item *frame = frame_item_create(type, message, bytes);
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
-    if (!request->sequence && !queue_room(&device->queue, frame->item.bytes)) { /* once asked, it is seen to its end */
-        bool ever = frame->item.bytes <= device->queue.bytes_max;
+    bool asked = request->sequence; /* then it is seen to its end */
+    int code = asked ? device_check(device) : device_admit(device, frame->item.bytes);
+    if (code) {
         free(frame);
-        return error_set(ever ? STATUS_AGAIN : STATUS_LIMIT, "the send queue of %s holds %zu bytes of %zu%s",
-                         device->name, device->queue.bytes, device->queue.bytes_max, ever ? ", try again" : "");
+        return code;
     }
     frame->item.gate = gate;
     pending_push_frame(device, request, frame);

@@ -1,34 +1,13 @@
 #include "client/lib/pending.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 
-/* Waking a sleeping core costs some 30 µs on virtual machines: a reply that comes within this time costs none. */
-enum {
-    SPIN_NS = 50000,
-    READ_AHEAD = 64 << 10,
-    LOOKS_MAX = 16, /* reads at a time, so that a long fetch does not keep the thread from sending, and from its end */
-};
-
-int pending_init(struct pending *pending) {
+void pending_init(struct pending *pending) {
     *pending = (struct pending){.next_sequence = 2}; /* Hello was 1 */
-    int code = frame_reader_init(&pending->reader, READ_AHEAD);
-    if (!code)
-        frame_reader_limits(&pending->reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
-    return code;
-}
-
-void pending_finish(struct pending *pending) {
-    frame_reader_finish(&pending->reader);
 }
 
 /* The frame of a request that has one in itself, for the bytes that have not come yet. */
@@ -69,6 +48,11 @@ void request_init(struct request *request, enum request_kind kind, enum frame_ty
     request->item.uncounted = true;
     request_frame(request);
     pthread_cond_init(&request->wake, NULL);
+}
+
+void request_destroy(struct request *request) {
+    pthread_cond_destroy(&request->wake);
+    free(request);
 }
 
 /* Gives the request its number, which goes into its frame, and links it. */
@@ -122,8 +106,7 @@ static void completion_callback(struct completion *completion) {
     if (request->status)
         error_store(&request->error);
     request->callback(request->user, request->status);
-    pthread_cond_destroy(&request->wake);
-    free(request);
+    request_destroy(request);
 }
 
 static void request_end(td_device *device, struct request *request) {
@@ -144,8 +127,7 @@ static void request_end(td_device *device, struct request *request) {
     case REQUEST_TEST:
         break;
     }
-    pthread_cond_destroy(&request->wake);
-    free(request);
+    request_destroy(request);
 }
 
 void pending_complete(td_device *device, struct request *request, const td_error *error) {
@@ -171,15 +153,6 @@ void pending_complete(td_device *device, struct request *request, const td_error
 void pending_fail_all(td_device *device, const td_error *error) {
     while (device->pending.first)
         pending_complete(device, device->pending.first, error);
-}
-
-void pending_cut(td_device *device) {
-    struct frame_reader *reader = &device->pending.reader;
-    uint64_t begun = frame_reader_payload_begun(reader);
-    struct request *request = begun ? pending_find(&device->pending, reader->header.sequence) : NULL;
-    if (request && request->reply == FRAME_FETCH_CHUNK)
-        request->received += begun;
-    frame_reader_reset(reader);
 }
 
 /* The reply was lost with the connection: asks again. What is not in the request itself must be asked by whoever waits for
@@ -223,96 +196,19 @@ void pending_ping(td_device *device) {
         io_wake(&device->io);
 }
 
-/* The reader is done. */
-static void pending_leave(td_device *device, int got, const td_error *cause, bool final) {
-    device->pending.reading = false;
-    if (got < 0)
-        device_interrupt(device, cause, final);
-    sender_notify(device);
-}
-
-void pending_look(td_device *device) {
-    td_error cause;
-    bool final = false;
-    if (device->pending.reading || device->lost || device->resume.away)
-        return;
-    device->pending.reading = true;
-    pthread_mutex_unlock(&device->lock);
-    int got = 1;
-    for (int i = 0; i < LOOKS_MAX && got > 0; i++)
-        got = pending_receive(device, &cause, &final);
-    pthread_mutex_lock(&device->lock);
-    pending_leave(device, got, &cause, final);
-    pending_pass_role(device);
-}
-
-void pending_pass_role(td_device *device) {
-    struct pending *pending = &device->pending;
-    if (pending->reading || device->resume.away)
-        return;
-    for (struct request *request = pending->first; request; request = request->next) {
-        if (request->waiting) {
-            pthread_cond_signal(&request->wake);
-            return;
-        }
-    }
-    if (pending->n_async && io_urgent(&device->io))
-        io_wake(&device->io);
-}
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* Nothing has come: spins for a moment, then sleeps until something has. */
-static void read_idle(td_device *device, int64_t *spin_until) {
-    int64_t now = now_ns();
-    if (!*spin_until)
-        *spin_until = now + SPIN_NS;
-    if (now < *spin_until) {
-        sched_yield();
-        return;
-    }
-    struct pollfd entry = {.fd = device->transport.fd, .events = POLLIN};
-    (void)poll(&entry, 1, -1);
-}
-
-/* This thread is the reader until its own request has ended. */
-static void read_until_done(td_device *device, struct request *request) {
-    td_error cause;
-    bool final = false;
-    int got = 0;
-    int64_t spin_until = 0;
-    device->pending.reading = true;
-    pthread_mutex_unlock(&device->lock);
-    while (!atomic_load_explicit(&request->done, memory_order_acquire)) {
-        got = pending_receive(device, &cause, &final);
-        if (got < 0)
-            break;
-        if (got > 0)
-            spin_until = 0;
-        else
-            read_idle(device, &spin_until);
-    }
-    pthread_mutex_lock(&device->lock);
-    pending_leave(device, got, &cause, final);
-}
-
 int pending_wait(td_device *device, struct request *request) {
     if (device_flush(device))
         io_wake(&device->io);
     while (!request->done) {
-        if (device->pending.reading || device->resume.away) {
+        if (device->reader.busy || device->resume.away) {
             request->waiting = true;
             pthread_cond_wait(&request->wake, &device->lock);
             request->waiting = false;
         } else {
-            read_until_done(device, request);
+            reader_until_done(device, &request->done);
         }
     }
-    pending_pass_role(device);
+    reader_pass_role(device);
     pthread_cond_destroy(&request->wake);
     return request->status;
 }

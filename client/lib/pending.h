@@ -1,4 +1,4 @@
-/* Requests that wait for a reply, and the reader's role. */
+/* Requests that wait for a reply. */
 #pragma once
 
 #include <pthread.h>
@@ -53,19 +53,17 @@ struct pending {
     struct request *first, *last;
     unsigned n_async;
     uint64_t next_sequence;
-    bool reading;               /* somebody is the reader */
-    atomic_uint_fast64_t heard; /* times that something came */
-    uint64_t ping;              /* the last one's number; 0: none */
-    struct frame_reader reader; /* the reader's alone */
+    uint64_t ping; /* the last one's number; 0: none */
 };
 
-int pending_init(struct pending *pending);
-void pending_finish(struct pending *pending);
+void pending_init(struct pending *pending);
 
-/* Under the device's lock, all but pending_receive(). */
+/* Under the device's lock, all of these. */
 
 /* Fills a request for FRAME_FETCH, FRAME_WAIT, FRAME_SYNC or FRAME_PING; `tensor` NULL for the last two. */
 void request_init(struct request *request, enum request_kind kind, enum frame_type type, struct td_tensor *tensor);
+/* For one that is not pending and is no caller's own. */
+void request_destroy(struct request *request);
 /* Numbers it and pushes it behind everything enqueued so far; a Sync behind all uploads too. */
 void pending_push(struct td_device *device, struct request *request);
 /* Numbers a request whose frame is in an item of its own, and pushes that item. Takes over the frame. A request that
@@ -77,19 +75,8 @@ struct request *pending_find(struct pending *pending, uint64_t sequence);
 /* Ends a request with `error`, or (NULL) with success, and takes it off the list. */
 void pending_complete(struct td_device *device, struct request *request, const td_error *error);
 void pending_fail_all(struct td_device *device, const td_error *error);
-/* The connection was lost: drops the reader's state, but keeps the bytes of a tensor that have arrived. Call it only
- * while nobody reads. */
-void pending_cut(struct td_device *device);
 /* The session continues over a new connection: repeats the requests that were sent before, ahead of the unsent ones. */
 void pending_ask_again(struct td_device *device);
 /* Sends a Ping, whose reply also shows which frames have been handled; does nothing if a Ping is under way already, or
  * if there is no memory. */
 void pending_ping(struct td_device *device);
-/* Reads the bytes that have arrived, if nobody else is reading. Gives up the lock meanwhile. */
-void pending_look(struct td_device *device);
-/* Wakes whoever should read next, now that the role is free. */
-void pending_pass_role(struct td_device *device);
-
-/* The reader, without the lock: takes what the socket has and handles it. 1: there was something; 0: nothing now;
- * -1: the connection is over, `cause` says why, and *final that the daemon or the protocol wants it so. */
-int pending_receive(struct td_device *device, td_error *cause, bool *final);

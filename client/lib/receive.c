@@ -296,8 +296,8 @@ static int over(td_device *device, td_error *cause, int error) {
     return -1;
 }
 
-int pending_receive(td_device *device, td_error *cause, bool *final) {
-    struct frame_reader *reader = &device->pending.reader;
+int reader_receive(td_device *device, td_error *cause, bool *final) {
+    struct frame_reader *reader = &device->reader.frames;
     uint8_t *place;
     size_t bytes;
     frame_reader_want(reader, &place, &bytes);
@@ -307,8 +307,8 @@ int pending_receive(td_device *device, td_error *cause, bool *final) {
     *final = false;
     if (got <= 0)
         return over(device, cause, got ? errno : 0);
-    atomic_store_explicit(&device->pending.heard,
-                          atomic_load_explicit(&device->pending.heard, memory_order_relaxed) + 1, memory_order_relaxed);
+    atomic_store_explicit(&device->reader.heard, atomic_load_explicit(&device->reader.heard, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     static const struct frame_handler handler = {.on_message = on_message, .on_payload = on_payload};
     struct reception reception = {.device = device, .cause = cause};
     struct fault fault = {0};

@@ -145,7 +145,7 @@ static int resume_adopt(td_device *device, struct transport *fresh, struct resum
                          (unsigned long long)journal->frames);
     }
     transport_replace(&device->transport, fresh);
-    pending_cut(device);
+    reader_cut(device);
     int code = sender_rewind(device, point.frames, point.bytes, &repeated, fault);
     if (code)
         return code;
@@ -156,7 +156,7 @@ static int resume_adopt(td_device *device, struct transport *fresh, struct resum
     pending_ask_again(device);
     resume->away = false;
     resume->reconnects++;
-    resume->heard_at_once = atomic_load(&device->pending.heard);
+    resume->heard_at_once = atomic_load(&device->reader.heard);
     resume->look_ms = resume->heard_ms = control_now_ms();
     if (trace_enabled())
         fprintf(stderr, "tensord: %s: session %llu goes on over another connection, %llu messages are sent again\n",
@@ -166,7 +166,7 @@ static int resume_adopt(td_device *device, struct transport *fresh, struct resum
 
 void resume_begin(td_device *device, const td_error *cause) {
     struct resume *resume = &device->resume;
-    uint64_t heard = atomic_load(&device->pending.heard);
+    uint64_t heard = atomic_load(&device->reader.heard);
     resume->away = true;
     resume->cause = *cause;
     resume->deadline_ms = control_now_ms() + resume->reconnect_ms;
@@ -234,7 +234,7 @@ void resume_run(td_device *device) {
     }
     device->io.urgent = true;
     sender_notify(device);
-    pending_pass_role(device);
+    reader_pass_role(device);
 }
 
 /* ---- the end ---- */
@@ -288,15 +288,14 @@ struct timespec resume_patience(const struct resume *resume, uint64_t now_ns) {
 
 void resume_heartbeat(td_device *device, uint64_t now_ns) {
     struct resume *resume = &device->resume;
-    struct pending *pending = &device->pending;
     int64_t now_ms = (int64_t)(now_ns / 1000000);
     td_error cause;
     char text[128];
     if (!resume->on || !resume->check_ms || now_ms < resume->look_ms || device->lost)
         return;
     resume->look_ms = now_ms + resume->check_ms;
-    pending_look(device); /* what has come may lie there for nobody's interest */
-    uint64_t heard = atomic_load(&pending->heard), written = device->sender.journal.head;
+    reader_look(device); /* what has come may lie there for nobody's interest */
+    uint64_t heard = atomic_load(&device->reader.heard), written = device->sender.journal.head;
     bool silent = heard == resume->heard, said = written != resume->written;
     resume->heard = heard;
     resume->written = written;

@@ -47,7 +47,7 @@ struct resume {
     uint64_t reconnects;
     uint64_t repeated;         /* counted frames that were sent again */
     struct resume_point point; /* when the last connection began, */
-    uint64_t heard_at_once;    /* and pending.heard then */
+    uint64_t heard_at_once;    /* and reader.heard then */
 
     int64_t look_ms;         /* when to look next, */
     int64_t heard_ms;        /* when something had come, as far as was seen, */

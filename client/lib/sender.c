@@ -263,7 +263,7 @@ static void sender_look(td_device *device) {
     if (!journal->keeps || journal->unlooked < JOURNAL_LOOK_BYTES)
         return;
     journal->unlooked = 0;
-    pending_look(device);
+    reader_look(device);
 }
 
 static void sender_broken(td_device *device, int error) {
@@ -365,7 +365,7 @@ void sender_wait_finished(td_device *device, const struct upload *upload) {
 }
 
 void sender_wait_roles(td_device *device) {
-    while (device->sender.busy || device->sender.polling || device->pending.reading)
+    while (device->sender.busy || device->sender.polling || device->reader.busy)
         sender_wait_progress(device, INT64_MAX);
 }
 

@@ -55,7 +55,7 @@ bool sender_handled(struct td_device *device, uint64_t frames);
 /* A role is free: wakes those who wait for one. */
 void sender_notify(struct td_device *device);
 
-/* Waits until no thread is the sender or the reader (pending.h), or polls the socket. The socket is shut down, so all
+/* Waits until no thread is the sender or the reader (reader.h), or polls the socket. The socket is shut down, so all
  * of these threads find its end. Only then may another socket take its number: a thread that is still inside poll()
  * would wait for the old socket for ever, even if the new one is ready. */
 void sender_wait_roles(struct td_device *device);

@@ -8,6 +8,12 @@
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 
+struct td_stream {
+    struct td_device *device;
+    struct td_stream *next;
+    uint32_t number;
+};
+
 /* Which stream a thread uses on which device. Few threads set any, and those that do set one or two. */
 struct choice {
     struct choice *next;
@@ -33,8 +39,16 @@ static void exit_key_create(void) {
     exit_key_made = !pthread_key_create(&exit_key, choices_free);
 }
 
+void streams_finish(struct streams *streams) {
+    while (streams->first) {
+        struct td_stream *stream = streams->first;
+        streams->first = stream->next;
+        free(stream);
+    }
+}
+
 static bool stream_is_open(const td_device *device, uint32_t number) {
-    for (const td_stream *stream = device->streams; stream; stream = stream->next)
+    for (const td_stream *stream = device->streams.first; stream; stream = stream->next)
         if (stream->number == number)
             return true;
     return false;
@@ -85,11 +99,11 @@ int td_stream_open(td_device *device, int priority, td_stream **out) {
     Tensord__StreamOpen message = TENSORD__STREAM_OPEN__INIT;
     message.priority = priority;
     pthread_mutex_lock(&device->lock);
-    message.stream = device->next_stream;
+    message.stream = device->streams.last_number + 1;
     int code = frame_push(device, FRAME_STREAM_OPEN, &message.base, 0);
     if (!code) {
-        *stream = (td_stream){.device = device, .next = device->streams, .number = device->next_stream++};
-        device->streams = stream;
+        *stream = (td_stream){.device = device, .next = device->streams.first, .number = ++device->streams.last_number};
+        device->streams.first = stream;
     }
     pthread_mutex_unlock(&device->lock);
     if (code)
@@ -106,7 +120,7 @@ void td_stream_close(td_stream *stream) {
     Tensord__StreamClose message = TENSORD__STREAM_CLOSE__INIT;
     message.stream = stream->number;
     pthread_mutex_lock(&device->lock);
-    td_stream **place = &device->streams;
+    td_stream **place = &device->streams.first;
     while (*place != stream)
         place = &(*place)->next;
     *place = stream->next;

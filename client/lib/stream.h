@@ -1,7 +1,17 @@
 /* Streams, and which of them the calling thread uses on which device. */
 #pragma once
 
+#include <stdint.h>
+
 #include "client/tensord.h"
+
+/* A device's open ones, but for the default one. Under its lock. */
+struct streams {
+    struct td_stream *first;
+    uint32_t last_number; /* given out */
+};
+
+void streams_finish(struct streams *streams);
 
 struct choice;
 

@@ -68,13 +68,11 @@ static int upload_push(const struct source *source, struct upload *upload, td_te
     struct queue *queue = &device->queue;
     uint32_t stream;
     size_t n;
-    int code = device_check(device);
+    int code = device_admit(device, upload->item.bytes);
     if (!code)
         code = stream_current(device, &stream);
     if (code)
         return code;
-    if (!queue_room(queue, upload->item.bytes))
-        return error_set(STATUS_AGAIN, "the send queue of %s holds %zu bytes, try again", device->name, queue->bytes);
     td_tensor *tensor = tensor_take(&device->tensors);
     if (!tensor)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a tensor handle");
