@@ -1,5 +1,4 @@
-#include "server/http/http_metrics.h"
-
+/* The daemon's figures in Prometheus' text format (0.0.4). */
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -10,6 +9,12 @@
 #include "proto/ops/utf8.h"
 #include "server/front/status.h"
 #include "server/http/http_impl.h"
+
+/* What is not part of a Status. */
+struct metrics_extra {
+    double now_s;             /* seconds since 1970 */
+    const uint64_t *requests; /* HTTP_CODES of them: responded by HTTP, by the first digit of the code */
+};
 
 /* ---- the format ---- */
 
@@ -405,7 +410,7 @@ static void metrics_write_principals(FILE *out, const Tensord__Status *status) {
 
 /* ---- the daemon ---- */
 
-static void metrics_write_front(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
+static void metrics_write_front(FILE *out, const Tensord__Status *status, const struct metrics_extra *extra) {
     metrics_head(out, "tensord_build_info", "gauge", "The daemon's version.");
     fputs("tensord_build_info{", out);
     metrics_label(out, "version", status->version);
@@ -443,7 +448,7 @@ static void metrics_write_logins(FILE *out, const Tensord__LoginStatus *logins) 
     metrics_value(out, (double)logins->put_off);
 }
 
-void http_metrics_write(FILE *out, const Tensord__Status *status, const struct http_metrics_extra *extra) {
+static void metrics_write(FILE *out, const Tensord__Status *status, const struct metrics_extra *extra) {
     metrics_write_front(out, status, extra);
     metrics_write_logins(out, status->logins);
     metrics_write_info(out, status);
@@ -462,12 +467,12 @@ void http_metrics_write(FILE *out, const Tensord__Status *status, const struct h
 
 struct metrics_use {
     FILE *out;
-    struct http_metrics_extra extra;
+    struct metrics_extra extra;
 };
 
 static int metrics_use_status(void *owner, const Tensord__Status *status) {
     const struct metrics_use *use = owner;
-    http_metrics_write(use->out, status, &use->extra);
+    metrics_write(use->out, status, &use->extra);
     return STATUS_OK;
 }
 

@@ -1,6 +1,6 @@
 /* One client's connection to a device: socket, frame reader, reply queue, and the session behind it.
  *
- * Its parts have files of their own: the socket, reading, what holds reading up, the end, the lease (what stays when
+ * Its parts have files of their own: the socket, what holds reading up, the end, the lease (what stays when
  * the socket is lost), links to other devices. Frames are read while the session has room for operations and the
  * replies leave; otherwise the rest waits in the socket. A client that breaks the protocol gets an Error as its last
  * frame. One that shuts down its sending side gets the replies that are still due, within a bounded time. If it is
@@ -11,7 +11,6 @@
 #include "engine/session/session.h"
 #include "server/ipc/peer.h"
 #include "server/worker/connection_end.h"
-#include "server/worker/connection_read.h"
 #include "server/worker/connection_socket.h"
 #include "server/worker/lease.h"
 #include "server/worker/pending_reply.h"

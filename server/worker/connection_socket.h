@@ -1,5 +1,6 @@
-/* The socket of a connection: what its poll handle watches, the TLS handshake, writing, and a client that has shut
- * down its sending side. A session may lose its socket and get another one (server/worker/lease.h). Loop thread
+/* The socket of a connection: what its poll handle watches, the TLS handshake, reading, writing, and a client that has shut
+ * down its sending side. Frames are read and handled while the session has room and the turn has time; otherwise the rest
+ * waits in the socket. A session may lose its socket and get another one (server/worker/lease.h). Loop thread
  * only. */
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <uv.h>
 
 #include "proto/net/transport.h"
+#include "proto/wire/frame.h"
 
 struct connection;
 
@@ -16,6 +18,14 @@ enum {
      * because a dead client's memory is wanted back within a second. Over a Unix socket, which tells the two apart, it
      * is limits.drain_timeout_ms. */
     CONNECTION_LEAVE_TCP_MS = 500,
+};
+
+enum {
+    CONNECTION_READ_BYTES = 1 << 20, /* read in one turn */
+    CONNECTION_FRAME_STEPS = 16,     /* of the budget, for each frame, */
+    CONNECTION_STEP_BYTES = 1024,    /* and one for so many bytes */
+    CONNECTION_BUFFER_BYTES = 64 << 10,
+    CONNECTION_LARGE_MS = 1000, /* after the last message that needed more, the buffer is as small again */
 };
 
 struct connection_socket {
@@ -31,6 +41,14 @@ struct connection_socket {
     bool kept;         /* it came in through a kept place (server/front/places.h) and has not settled */
 };
 
+struct connection_input {
+    struct frame_reader reader;
+    bool unread;       /* there is something to read, and the turn had no time for it */
+    bool draining;     /* what has come is handled, and nothing more is read */
+    bool heard;        /* since the last tick the client has sent something other than a Ping */
+    uint64_t large_ms; /* when a message last came that needed a larger buffer */
+};
+
 /* Asks the poll handle for the events that the connection can handle now. Call it after each change of these. */
 void connection_watch(struct connection *connection);
 /* Whether a handshake must be done before bytes go either way. */
@@ -39,6 +57,14 @@ bool connection_is_opening(const struct connection *connection);
 void connection_refused(struct connection *connection, const char *reason);
 /* Writes this turn's share of the replies. The connection may be gone afterwards. */
 void connection_flush(struct connection *connection);
+
+/* Continues with the frames that the reader holds, and with what is unread. The connection may be gone afterwards. */
+void connection_resume(struct connection *connection);
+/* Marks the connection for the next turn if the transport holds data that TLS has already read: poll() does not report
+ * it. */
+void connection_read_on(struct connection *connection);
+/* Takes what has been received until now and reads no more. */
+void connection_drain(struct connection *connection);
 
 /* Whether the client is gone altogether. A TCP socket notices it only when it has sent bytes and nobody takes them. */
 bool connection_is_dead(const struct connection *connection);
