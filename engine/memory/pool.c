@@ -78,7 +78,7 @@ static bool storage_fits(struct storage *storage, size_t bytes, const struct str
     return uses_idle(&storage->uses);
 }
 
-/* What was freed lately and is of about the size, whole. */
+/* A whole piece of about the size that was freed lately. */
 static struct storage *pool_take_binned(struct pool *pool, size_t bytes, const struct stream *stream) {
     unsigned first = pool_bin(bytes);
     for (unsigned i = first; i <= first + 1 && i < POOL_BINS; i++) {
@@ -94,7 +94,7 @@ static struct storage *pool_take_binned(struct pool *pool, size_t bytes, const s
     return NULL;
 }
 
-/* Of busy storage what the taker need not wait for, among the best fits. */
+/* Busy storage for which the taker need not wait, among the best fits. */
 static struct storage *pool_take_own(struct pool *pool, size_t bytes, const struct stream *stream, int looks) {
     struct storage *storage = pool_set_fit(&pool->busy, bytes);
     while (storage && looks-- && !storage_fits(storage, bytes, stream))

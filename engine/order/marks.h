@@ -6,8 +6,8 @@
 struct device_event;
 struct record;
 
-/* What was put on the device between two events, for the words of a device that gets stuck with it. The records are there
- * for as long as the event is. */
+/* The records that were put on the device between two events: if the device gets stuck, an error names them. The records stay
+ * as long as the event does. */
 struct stream_span {
     const struct record *first, *last; /* launches */
     const struct record *wait;         /* the last wait for another stream */
@@ -26,7 +26,7 @@ struct stream_mark {
 
 enum { STREAM_MARKS = 64 };
 
-/* A ring. The reaper removes the first, when what it stands for has run. */
+/* A ring. The reaper removes the oldest mark when its records have run. */
 struct stream_marks {
     struct stream_mark ring[STREAM_MARKS];
     unsigned first, count;

@@ -68,7 +68,7 @@ static void order_drain(struct order *order) {
     pthread_mutex_unlock(&order->lock);
 }
 
-/* Before any memory goes: what was put on a device that has failed since may still be running. */
+/* Before any memory is freed: a device that has failed may still run the work that it was given. */
 static void order_destroy_device_streams(struct order *order) {
     for (struct stream *stream = order->streams_all; stream; stream = stream->all_next)
         for (int i = 0; i < STREAM_PRIORITIES; i++)
@@ -132,7 +132,7 @@ bool order_kick_due(const struct order *order) {
     return order->touched || order->kick_needed;
 }
 
-/* Hands what has been enqueued to the run queue; with the lock held. */
+/* Hands the streams with new records to the run queue; with the lock held. */
 static void order_publish(struct order *order) {
     struct stream *touched = order->touched;
     order->touched = NULL;

@@ -28,7 +28,7 @@ static bool span_waits(const struct stream_span *span) {
     return span->wait && !point_reached(span->wait->wait.stream, span->wait->wait.number);
 }
 
-/* Of the streams with work on the device, one that does not wait for another one. */
+/* Finds a stream with work on the device that does not wait for another stream's. */
 static void suspect_marked(const struct order *order, struct suspect *suspect) {
     for (const struct stream *stream = order->streams_all; stream; stream = stream->all_next) {
         const struct stream_mark *mark = marks_at(&stream->marks, 0);
@@ -128,13 +128,13 @@ static uint64_t weight_add(uint64_t a, uint64_t b) {
     return a + b < UINT64_MAX / 8 && a + b >= a ? a + b : UINT64_MAX / 8;
 }
 
-/* Whether it is the device's turn with what is oldest there. */
+/* Whether the stream's oldest work on the device waits for nothing but the device. */
 static bool stream_due(const struct stream *stream) {
     const struct stream_mark *mark = marks_at(&stream->marks, 0);
     return stream->marks.count && mark->event && mark->span.launches && !span_waits(&mark->span);
 }
 
-/* What streams have on the device: how much, and the highest priority of those whose turn it is. */
+/* How much work all streams have on the device, and the highest priority of a stream whose work is due. */
 struct device_load {
     uint64_t weight;
     int priority;
@@ -169,7 +169,7 @@ static uint64_t stall_patience(const struct order *order, const struct stream *s
     return told ? 0 : STALL_PATIENCE * (weight < UINT64_MAX / 8 ? weight : UINT64_MAX / 8);
 }
 
-/* Looks at all streams, with the lock held. The one that has been stuck for too long, or NULL. */
+/* Looks at all streams, with the lock held. Returns the stream that has been stuck for longest, if that is too long, or NULL. */
 static const struct stream *stall_stuck(struct order *order, uint64_t timeout_ns, uint64_t elapsed) {
     const struct device_load load = stall_load(order);
     const struct stream *stuck = NULL;
@@ -183,7 +183,7 @@ static const struct stream *stall_stuck(struct order *order, uint64_t timeout_ns
 
 /* ---- all of it ---- */
 
-/* Whether the time without work has just passed a multiple of what calls for a trim. */
+/* Whether the time without work has just passed a multiple of STALL_REST_NS. */
 static bool stall_rested(struct order *order, bool resting, uint64_t elapsed) {
     uint64_t before = order->watch.rest_ns;
     order->watch.rest_ns = resting ? before + elapsed : 0;

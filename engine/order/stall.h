@@ -9,18 +9,18 @@ struct stream;
 
 /* What the watch found when it looked at a stream last. */
 struct stream_watch {
-    bool due; /* what is oldest there has all it waits for */
+    bool due; /* its oldest work on the device waits for nothing else */
     uint64_t completed, idle_ns;
-    uint64_t weight; /* of all that was on the device when that became the oldest */
+    uint64_t weight; /* of all work on the device when that work became the oldest */
 };
 
-/* What it found when it looked at all of them last. */
+/* What the watch found when it looked at all streams last. */
 struct order_watch {
     uint64_t completed, looked_ns;
     bool busy;
-    uint64_t idle_ns;          /* for so long nothing has completed of what the device has to do */
+    uint64_t idle_ns;          /* for so long the device has had work, and completed none of it */
     uint64_t rest_ns;          /* for so long the device has had nothing to do */
-    const struct stream *told; /* the last one that was told of as stuck, and what of it had completed then */
+    const struct stream *told; /* the stream that was reported last, and how many of its records had completed then */
     uint64_t told_at;
 };
 

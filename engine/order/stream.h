@@ -42,7 +42,7 @@ struct stream_hold {
 /* Its records of which it is not certain that they come: stream_certain(). */
 struct stream_holds {
     unsigned count;
-    struct stream_hold hold[STREAM_HOLDS]; /* ascending; those that have been reached go when there is no room */
+    struct stream_hold hold[STREAM_HOLDS]; /* ascending; reached ones are dropped when there is no room */
     uint64_t crowded, crowded_last;        /* there was none: first and last of the records that are taken for holds */
 };
 
@@ -58,7 +58,7 @@ struct stream_operation {
 struct stream_queue {
     struct record_cursor tail;
     struct record *newest;
-    uint64_t weight;     /* of what was enqueued since the last publication */
+    uint64_t weight;     /* of the records since the last publication */
     uint64_t now_ns;     /* when the newest records were enqueued, roughly */
     uint64_t ops;        /* operations whose last record is here, */
     uint64_t ops_before; /* and how many of them came before its session had the stream */
@@ -111,8 +111,8 @@ struct stream {
 
     /* written by the submitter, or by the reaper where there is one; read by the owner */
     _Alignas(64) _Atomic uint64_t completed;
-    /* Operations that have run to their end, and those that never will, for the stream was cancelled or the device broke:
-     * counted before `completed` tells of them. Neither ever falls. */
+    /* Operations that have run to their end, and operations that never will, since the stream was cancelled or the device
+     * broke. Both are counted before `completed` includes them, and neither falls. */
     _Atomic uint64_t ops_done, ops_skipped;
     _Atomic uint64_t chunks; /* of records that it has */
     /* written by the owner, read by the same */
@@ -137,8 +137,8 @@ static inline uint64_t stream_operations(const struct stream *stream) {
            atomic_load_explicit(&stream->ops_skipped, memory_order_relaxed);
 }
 
-/* Whether the owner waits for a point that has been reached now. It is told once, and says anew what it waits for when it
- * polls. For whoever writes `completed`. */
+/* Whether the owner waits for a point that has now been reached. The owner is told once; when it polls, it sets `watched` again.
+ * For the thread that writes `completed`. */
 static inline bool stream_watched(struct stream *stream, uint64_t completed) {
     if (completed < atomic_load(&stream->watched))
         return false;
@@ -146,7 +146,8 @@ static inline bool stream_watched(struct stream *stream, uint64_t completed) {
     return true;
 }
 
-/* What is enqueued from now on belongs to this operation; NULL and 0: to none. The label is the caller's, until the next call. */
+/* Records that are enqueued from now on belong to this operation; NULL and 0: to none. The label stays the caller's, and must be
+ * there until the next call. */
 static inline void stream_begin_operation(struct stream *stream, const char *label, uint64_t sequence) {
     stream->operation.label = label;
     stream->operation.sequence = sequence;
@@ -172,7 +173,7 @@ struct stream_position stream_position(const struct stream *stream);
 void stream_take_back(struct stream *stream, const struct stream_position *position);
 /* Makes the stream's next record wait for a point of another one. Nothing is enqueued where the point was reached. */
 int stream_wait(struct stream *stream, struct stream *other, uint64_t number);
-/* Whether the point comes in any case: what is on a device ends, but bytes from elsewhere may be waiting for something
- * here, and nothing up to the point waits for any that have not come. False, too, where that would take long to find
- * out. Owner thread. */
+/* Whether the point will be reached whatever others do: no record up to it waits for bytes from elsewhere that have not come.
+ * (Work on a device ends by itself. Bytes from elsewhere may never come, since they may wait for something here.) Also false
+ * where it would take long to find out. Owner thread. */
 bool stream_certain(const struct stream *stream, uint64_t number);

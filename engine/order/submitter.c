@@ -188,8 +188,8 @@ static void submitter_launch_traced(struct order *order, struct stream *stream, 
     trace_after(&order->trace, &stream->trace, device_stream, &launch, &mark);
 }
 
-/* The first mark of a stream that stands for this number, where it is: or what was put on the device last before it. NULL with
- * `marked`: all of that has run. With the lock held, under which the reaper takes events out. */
+/* The event of the first mark that stands for this number, or the last event before that mark. `marked`: there is such a mark;
+ * NULL then: its records have run. With the lock held, under which the reaper takes events out. */
 static struct device_event *mark_event(const struct stream *stream, uint64_t number, bool *marked) {
     struct device_event *event = NULL;
     *marked = false;

@@ -35,7 +35,7 @@ struct run_group {
     bool queued;
     /* owner thread */
     uint64_t session;      /* number of the session */
-    struct stream *joiner; /* only waits, and stands for what it has waited for (plan.c); NULL until needed */
+    struct stream *joiner; /* has only waits: its point stands for several other points (plan.c); NULL until needed */
     struct run_group *free_next;
 };
 
@@ -46,7 +46,7 @@ __extension__ typedef unsigned __int128 run_pass;
 struct run_share {
     struct run_group *first, *last;
     uint32_t weight; /* 1 to SHARE_WEIGHT_MAX */
-    run_pass pass;   /* what it has had, divided by its weight */
+    run_pass pass;   /* the device's time that it has had, divided by its weight */
     bool queued, running;
     /* The most that one operation may take, where the device can stop it, and be estimated to take elsewhere; 0: any time. */
     uint64_t operation_ns;

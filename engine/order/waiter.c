@@ -114,8 +114,8 @@ void order_signal_self(struct order *order, struct stream *stream) {
         order->wake(order->owner);
 }
 
-/* Adds what has been signalled to what was left before, as a list of the owner's own: from then on a stream may be
- * signalled anew. */
+/* Moves the streams that were signalled to the owner's own list, behind those left from before: from then on they may be
+ * signalled again. */
 static void order_collect(struct order *order) {
     pthread_mutex_lock(&order->lock);
     struct stream *signalled = order->signalled;
@@ -134,7 +134,7 @@ static void order_collect(struct order *order) {
     pthread_mutex_unlock(&order->lock);
 }
 
-/* Stream by stream, each some at a time: one that many wait for does not hold up the others. */
+/* Stream by stream, some callbacks at a time: a stream with many waiters does not hold up the others. */
 void order_call_back(struct order *order) {
     order_collect(order);
     bool over = false;

@@ -136,7 +136,8 @@ static void control_wait_for_requests(struct control *control) {
     if (control->welcomed)
         uv_timer_stop(&control->timer);
     control->reading = true;
-    /* What the transport has read ahead, and what it still has to send, show with a socket that has room. */
+    /* poll() reports neither data that TLS has already read nor data that it still has to send; a socket with room makes it come
+     * back at once. */
     bool ahead = transport_more(&control->transport) || transport_unsent(&control->transport);
     uv_poll_start(&control->poll, UV_READABLE | (ahead ? UV_WRITABLE : 0), control_polled);
 }
@@ -264,8 +265,8 @@ static void control_polled(uv_poll_t *poll, int status, int events) {
     if (status == 0 && !control->handshake && transport_opening(&control->transport) && !(events & UV_PRIORITIZED))
         control_open(control);
     else if (status == 0 && control->login == CONTROL_LOGGING_IN && !(events & UV_PRIORITIZED))
-        /* It has said all it wants, which would be told again and again; the end of both sides is reported as what is
-         * asked for. */
+        /* Its sending side is shut down, which poll() would report again and again. The end of both sides is reported in any case,
+         * as the event that was asked for. */
         uv_poll_start(poll, UV_PRIORITIZED, control_polled);
     else if (status == 0 && (events & UV_READABLE || (events & UV_WRITABLE && control->reading)))
         control_read(control);

@@ -147,7 +147,7 @@ static Tensord__DeviceReadings *status_fill_readings(const struct worker_slot *s
     return message;
 }
 
-/* What is beside the pool. */
+/* Memory beside the pool's. */
 static void status_fill_memory(const struct engine_stats *stats, Tensord__DeviceStatus *status) {
     status->stalled_s = (double)stats->stalled_ns / 1e9;
     status->workspaces = stats->workspaces;

@@ -1,4 +1,4 @@
-/* What of the names is not on the disk yet: who waits for it, which owner's save is next, and what is left at the end. */
+/* Names that are not on the disk yet: who waits for them, which owner's save is next, and which are left at the end. */
 #include "server/worker/state.h"
 
 #include <inttypes.h>

@@ -34,5 +34,5 @@ struct save {
     size_t n_gathered, values_gathered;
 };
 
-/* Of what is not saved now. NULL without memory: it is tried again later. */
+/* Begins a save of the owner's present names. NULL without memory: it is tried again later. */
 struct save *save_create(struct state *state, struct name_owner *owner);
