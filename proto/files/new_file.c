@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/files/whole.h"
+#include "proto/ops/cleanup.h"
+
 static int new_file_fault(const struct new_file *file, const char *what, struct fault *fault) {
     const char *reason = strerror(errno);
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.150s: %s%s%.60s", file->path, what, *what ? ": " : "", reason);
@@ -41,15 +44,7 @@ int new_file_open(struct new_file *file, const char *path, mode_t mode, struct f
 }
 
 int new_file_write(struct new_file *file, const void *data, size_t bytes, struct fault *fault) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t written = write(file->fd, (const char *)data + done, bytes - done);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return new_file_fault(file, "cannot be written", fault);
-        done += (size_t)written;
-    }
-    return STATUS_OK;
+    return whole_write(file->fd, data, bytes) ? STATUS_OK : new_file_fault(file, "cannot be written", fault);
 }
 
 /* So that the rename is on the disk. */
@@ -57,12 +52,8 @@ static int sync_directory(struct new_file *file, struct fault *fault) {
     char directory[NEW_FILE_PATH_MAX];
     size_t bytes = directory_bytes(file->path);
     snprintf(directory, sizeof directory, "%.*s", bytes ? (int)bytes : 1, bytes ? file->path : ".");
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = fd < 0 || fsync(fd);
-    int code = failed ? new_file_fault(file, "its directory", fault) : STATUS_OK;
-    if (fd >= 0)
-        close(fd);
-    return code;
+    CLEANUP(close) int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || fsync(fd) ? new_file_fault(file, "its directory", fault) : STATUS_OK;
 }
 
 int new_file_commit(struct new_file *file, struct fault *fault) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/files/whole.h"
 #include "proto/ops/cleanup.h"
 #include "proto/wire/name.h"
 
@@ -181,17 +182,10 @@ int safetensors_parse(struct safetensors *file, const char *header, size_t bytes
     return code;
 }
 
-/* All of the bytes, from a place in the file. */
 static int read_whole(int fd, void *to, size_t bytes, uint64_t at, struct fault *fault) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return WRONG(fault, "cannot be read: %s", got < 0 ? strerror(errno) : "it is cut off");
-        done += (size_t)got;
-    }
-    return STATUS_OK;
+    if (whole_read(fd, to, bytes, at))
+        return STATUS_OK;
+    return WRONG(fault, "cannot be read: %s", errno ? strerror(errno) : "it is cut off");
 }
 
 int safetensors_read(struct safetensors *file, int fd, struct fault *fault) {

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/files/whole.h"
+
 enum { CREDENTIALS_CERTIFICATE, CREDENTIALS_KEY, CREDENTIALS_CLIENT_CA, CREDENTIALS_TEXTS };
 
 /* Before the texts, each with its zero. Written and read by the same binary. */
@@ -17,19 +19,6 @@ struct credentials_head {
     struct tls_ticket_key tickets[TLS_TICKET_KEYS];
 };
 
-static int credentials_write(int fd, const void *bytes, size_t n) {
-    while (n > 0) {
-        ssize_t written = write(fd, bytes, n);
-        if (written < 0 && errno != EINTR)
-            return -errno;
-        if (written > 0) {
-            bytes = (const char *)bytes + written;
-            n -= (size_t)written;
-        }
-    }
-    return 0;
-}
-
 static int credentials_fill(int fd, const struct tls_server_options *options) {
     const char *texts[CREDENTIALS_TEXTS] = {options->certificate, options->key, options->client_ca};
     struct credentials_head head;
@@ -38,12 +27,12 @@ static int credentials_fill(int fd, const struct tls_server_options *options) {
     memcpy(head.tickets, options->tickets, sizeof head.tickets);
     for (unsigned i = 0; i < CREDENTIALS_TEXTS; i++)
         head.bytes[i] = texts[i] ? (uint32_t)strlen(texts[i]) + 1 : 0;
-    int error = credentials_write(fd, &head, sizeof head);
-    for (unsigned i = 0; i < CREDENTIALS_TEXTS && !error; i++)
-        error = texts[i] ? credentials_write(fd, texts[i], head.bytes[i]) : 0;
+    bool good = whole_write(fd, &head, sizeof head);
+    for (unsigned i = 0; i < CREDENTIALS_TEXTS && good; i++)
+        good = whole_write(fd, texts[i], head.bytes[i]);
+    good = good && !fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    int error = good ? 0 : -errno;
     explicit_bzero(&head, sizeof head);
-    if (!error && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-        error = -errno;
     return error;
 }
 

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/files/whole.h"
+
 /* ---- lines ---- */
 
 /* Takes `line`, also on failure; NULL is one. */
@@ -199,17 +201,6 @@ static int users_edit_give(int fd, int folder, const struct stat *before) {
     return fchown(fd, owner.st_uid, owner.st_gid);
 }
 
-static int users_edit_fill(int fd, const char *text) {
-    size_t size = strlen(text), done = 0;
-    while (done < size) {
-        ssize_t n = write(fd, text + done, size - done);
-        if (n < 0 && errno != EINTR)
-            return -1;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return fsync(fd);
-}
-
 /* `folder` is open on the folder of `path`. */
 static int users_edit_replace(const char *path, int folder, const char *text, const struct stat *before,
                               struct fault *fault) {
@@ -220,7 +211,7 @@ static int users_edit_replace(const char *path, int folder, const char *text, co
     if (fd < 0)
         return users_edit_fail(path, "cannot make a new file beside it", fault);
     int error = STATUS_OK;
-    if (users_edit_give(fd, folder, before) || users_edit_fill(fd, text))
+    if (users_edit_give(fd, folder, before) || !whole_write(fd, text, strlen(text)) || fsync(fd))
         error = users_edit_fail(path, "cannot write a new file beside it", fault);
     else if (rename(temporary, path))
         error = users_edit_fail(path, "cannot replace it", fault);

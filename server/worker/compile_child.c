@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/program/kernel.h"
+#include "proto/files/whole.h"
 #include "server/ipc/compile_message.h"
 
 enum { COMPILE_NICE = 10, COMPILE_STACK = 64 << 20 };
@@ -106,15 +107,8 @@ static char *compile_child_read_text(uint64_t bytes) {
 }
 
 static void compile_child_write(const void *data, size_t bytes) {
-    for (const char *at = data; bytes;) {
-        ssize_t written = write(COMPILE_REPLY_FD, at, bytes);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            _exit(COMPILE_NO_REPLY);
-        at += written;
-        bytes -= (size_t)written;
-    }
+    if (!whole_write(COMPILE_REPLY_FD, data, bytes))
+        _exit(COMPILE_NO_REPLY);
 }
 
 /* Nothing is given back, and nothing of the compiler's runs any more: what it might do at its end is nobody's

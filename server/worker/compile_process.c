@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "proto/files/whole.h"
 #include "server/ipc/compile_message.h"
 #include "server/process/clock.h"
 
@@ -38,19 +39,6 @@ void compile_process_finish(struct compile_process *process) {
 
 /* ---- the request ---- */
 
-static bool compile_process_write(int fd, const void *data, size_t bytes) {
-    for (const char *at = data; bytes;) {
-        ssize_t written = write(fd, at, bytes);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return false;
-        at += written;
-        bytes -= (size_t)written;
-    }
-    return true;
-}
-
 /* A file in memory, to be read from its beginning; -1 where it cannot be made. */
 static int compile_process_request(const struct compile_process_options *options, const struct kernel_source *source) {
     const struct compile_request request = {
@@ -62,9 +50,8 @@ static int compile_process_request(const struct compile_process_options *options
         .seconds = options->timeout_ms / 1000 + (options->timeout_ms % 1000 != 0),
     };
     int fd = memfd_create("tensord-kernel", MFD_CLOEXEC);
-    if (fd >= 0 && compile_process_write(fd, &request, sizeof request) &&
-        compile_process_write(fd, source->text, request.text_bytes) &&
-        compile_process_write(fd, source->name, request.name_bytes) && lseek(fd, 0, SEEK_SET) == 0)
+    if (fd >= 0 && whole_write(fd, &request, sizeof request) && whole_write(fd, source->text, request.text_bytes) &&
+        whole_write(fd, source->name, request.name_bytes) && lseek(fd, 0, SEEK_SET) == 0)
         return fd;
     if (fd >= 0)
         close(fd);

@@ -10,6 +10,7 @@
 
 #include "proto/files/new_file.h"
 #include "proto/files/safetensors.h"
+#include "proto/files/whole.h"
 #include "proto/ops/cleanup.h"
 #include "server/worker/state_impl.h"
 
@@ -179,16 +180,6 @@ static int plan_fault(const char *path, struct fault *fault) {
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.150s: %s", path, strerror(error));
 }
 
-static int plan_write(struct save_plan *plan, const void *data, size_t bytes, struct fault *fault) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t written = write(plan->fd, (const char *)data + done, bytes - done);
-        if (written < 0 && errno != EINTR)
-            return plan_fault(plan->folder, fault);
-        done += written > 0 ? (size_t)written : 0;
-    }
-    return STATUS_OK;
-}
-
 static int plan_open(struct planning *planning, struct fault *fault) {
     struct save_plan *plan = planning->plan;
     CLEANUP(free) struct save_write *writes = calloc(plan->n_writes + 1, sizeof *writes);
@@ -207,7 +198,9 @@ static int plan_open(struct planning *planning, struct fault *fault) {
     plan->bytes = head_bytes + planning->layout[plan->n_writes - 1].end;
     state_file_path(plan->folder, plan->number, path);
     plan->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return plan->fd < 0 ? plan_fault(path, fault) : plan_write(plan, head, head_bytes, fault);
+    if (plan->fd < 0)
+        return plan_fault(path, fault);
+    return whole_write(plan->fd, head, head_bytes) ? STATUS_OK : plan_fault(plan->folder, fault);
 }
 
 static int plan_keep(struct planning *planning, struct fault *fault) {

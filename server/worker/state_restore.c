@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "proto/files/safetensors.h"
+#include "proto/files/whole.h"
 #include "server/process/log.h"
 #include "server/worker/reply.h"
 #include "server/worker/service.h"
@@ -40,19 +41,6 @@ static uint8_t *restore_place(struct state *state, struct restore_upload *restor
     return place;
 }
 
-static int restore_read(int fd, uint8_t *to, size_t bytes, uint64_t at, struct fault *fault) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(fd, to + done, bytes - done, (off_t)(at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot be read: %s",
-                             got < 0 ? strerror(errno) : "it has been cut off");
-        done += (size_t)got;
-    }
-    return STATUS_OK;
-}
-
 static int restore_bytes(struct state *state, struct restore_upload *restore, int fd, uint64_t from,
                          const struct tensor_type *type, struct fault *fault) {
     int64_t total = type_bytes(type);
@@ -62,7 +50,9 @@ static int restore_bytes(struct state *state, struct restore_upload *restore, in
         uint8_t *place = restore_place(state, restore, at, bytes);
         if (!place)
             break;
-        error = restore_read(fd, place, (size_t)bytes, from + (uint64_t)at, fault);
+        if (!whole_read(fd, place, (size_t)bytes, from + (uint64_t)at))
+            error = fault_set(fault, STATUS_INVALID_ARGUMENT, "cannot be read: %s",
+                              errno ? strerror(errno) : "it has been cut off");
         /* Kernels may rely on a bool being 0 or 1. */
         if (type->dtype == DTYPE_BOOL)
             for (int64_t i = 0; i < bytes; i++)

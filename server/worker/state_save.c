@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "engine/program/program.h"
+#include "proto/files/whole.h"
 #include "server/process/log.h"
 #include "server/worker/service.h"
 
@@ -279,19 +280,14 @@ static void save_wrote(struct save *save) {
 /* ---- the disk's part ---- */
 
 static int save_run_write(struct save *save) {
-    for (size_t done = 0; done < save->bytes;) {
-        ssize_t written = write(save->plan.fd, save->data + done, save->bytes - done);
-        if (written < 0 && errno != EINTR)
-            return fault_set(&save->fault, STATUS_INVALID_ARGUMENT, "%.150s: %s", save->plan.folder, strerror(errno));
-        done += written > 0 ? (size_t)written : 0;
-    }
+    bool good = whole_write(save->plan.fd, save->data, save->bytes);
     save->unsynced += save->bytes;
-    if (save->unsynced < SAVE_SYNC_BYTES)
-        return STATUS_OK;
-    save->unsynced = 0;
-    if (fdatasync(save->plan.fd))
-        return fault_set(&save->fault, STATUS_INVALID_ARGUMENT, "%.150s: %s", save->plan.folder, strerror(errno));
-    return STATUS_OK;
+    if (good && save->unsynced >= SAVE_SYNC_BYTES) {
+        save->unsynced = 0;
+        good = fdatasync(save->plan.fd) == 0;
+    }
+    return good ? STATUS_OK
+                : fault_set(&save->fault, STATUS_INVALID_ARGUMENT, "%.150s: %s", save->plan.folder, strerror(errno));
 }
 
 static void save_run(struct disk_job *job) {
