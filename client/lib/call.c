@@ -45,10 +45,9 @@ bool call_takes_axes(unsigned opcode, int count, const int64_t *axes) {
     return false;
 }
 
-bool call_takes_list(unsigned opcode, const char *name, int count, const void *values) {
-    if (count < 0 || count > OP_LIST_MAX)
-        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s has %d entries, 0 to %d are possible", name, count,
-                    OP_LIST_MAX);
+bool call_takes_list(unsigned opcode, const char *name, int most, int count, const void *values) {
+    if (count < 0 || count > most)
+        call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s has %d entries, 0 to %d are possible", name, count, most);
     else if (count && !values)
         call_refuse(opcode, STATUS_INVALID_ARGUMENT, "%s has %d entries at NULL", name, count);
     else

@@ -24,7 +24,7 @@ td_tensor *call_refuse(unsigned opcode, enum status code, const char *format, ..
 /* Whether a list that was given as count and address may be one; false with the error set. */
 bool call_takes_shape(unsigned opcode, int rank, const int64_t *shape);
 bool call_takes_axes(unsigned opcode, int count, const int64_t *axes);
-bool call_takes_list(unsigned opcode, const char *name, int count, const void *values);
+bool call_takes_list(unsigned opcode, const char *name, int most, int count, const void *values);
 /* Whether the text may be an attribute: UTF-8 of at most OP_STRING_MAX bytes. */
 bool call_takes_string(unsigned opcode, const char *name, const char *string);
 bool call_takes_inputs(unsigned opcode, int count, td_tensor *const *tensors);

@@ -74,8 +74,10 @@ OUTPUT_DTYPE_RULES = ["position", "same"]
 INPUTS_MAX = 8192
 OUTPUTS_MAX = 64
 INTS_MAX = 1024
-# Integers of a list, its length included, that the function in C takes: proto/ops/op.h has the constants.
-LIST_INTS_MAX = {"shape": 9, "axes": 9, "ints": 129, "string": 129, "floats": 0}
+# Entries of a list that the function in C takes where the description does not say `most`: proto/ops/op.h has the constants.
+LIST_MAX = {"shape": 8, "axes": 8, "ints": 128, "string": 128, "floats": 128}
+# What struct op_packed has room for.
+PACKED_INTS, PACKED_FLOATS = 32, 4
 
 
 class Wrong(Exception):
@@ -115,7 +117,7 @@ class Output:
 
 class Attribute:
     def __init__(self, given, enums):
-        unknown = set(given) - {"name", "type", "default", "contract", "c", "count"}
+        unknown = set(given) - {"name", "type", "default", "contract", "c", "count", "most"}
         if unknown:
             raise Wrong(f"an attribute has no field {sorted(unknown)[0]}")
         self.name, self.type = given["name"], given["type"]
@@ -127,6 +129,9 @@ class Attribute:
         self.contract = given.get("contract", "")
         self.in_c = given.get("c", True)
         self.is_list = self.columns in ("l", "d")
+        if "most" in given and not (self.type in ("ints", "floats") and 0 < given["most"] <= LIST_MAX[self.type]):
+            raise Wrong(f"attribute {self.name}: most is 1 to {LIST_MAX['ints']} entries of ints or floats")
+        self.most = given.get("most", LIST_MAX.get(self.type, 0))
 
 
 class Enum:
@@ -197,7 +202,7 @@ class Operation:
         self.check_names()
         if sum(each.type == "floats" for each in self.attributes) > 1:
             raise Wrong("only one attribute may be floats: nothing would say where the first list ends")
-        if self.ints_min + sum(LIST_INTS_MAX[each.type] for each in self.lists) > INTS_MAX:
+        if self.ints_most > INTS_MAX:
             raise Wrong(f"the attributes may be more than {INTS_MAX} integers")
         if self.dtype == "attribute" and not any(each.type == "dtype" for each in self.attributes):
             raise Wrong("no attribute is a dtype")
@@ -248,9 +253,15 @@ class Operation:
         return sum("f" in each.columns for each in self.scalars)
 
     @property
+    def ints_most(self):
+        """With the longest lists, each but the last with its count before it."""
+        return self.ints_min + sum(each.most + 1 for each in self.int_lists) - bool(self.int_lists)
+
+    @property
     def is_long(self):
         """Whether its attributes may need more room than struct op_packed has."""
-        return any(each.type in ("ints", "string", "floats") for each in self.attributes)
+        floats = self.floats_min + sum(each.most for each in self.lists if each.columns == "d")
+        return self.ints_most > PACKED_INTS or floats > PACKED_FLOATS
 
     @property
     def dtype_position(self):

@@ -250,6 +250,8 @@ def rows(files):
     print(NOTE)
     print('#include "proto/ops/op_rules.h"\n')
     print(f'_Static_assert(OP_INPUTS_MAX == {describe.INPUTS_MAX}, "what contracts say");')
+    print(f"_Static_assert(OP_PACKED_INTS == {describe.PACKED_INTS} && OP_PACKED_FLOATS == {describe.PACKED_FLOATS} &&")
+    print(f'               OP_LIST_MAX == {describe.LIST_MAX["ints"]}, "what the generator reckons with");')
     print("#define BIT(name) (UINT32_C(1) << DTYPE_##name)")
     for name, of in describe.DTYPE_SETS.items():
         print(f"#define DTYPES_{name.upper().replace(' ', '_')} ({mask(of)})")
@@ -402,7 +404,7 @@ def print_list_check(each, attribute):
     count, name = attribute.name if attribute.type == "string" else count_of(each, attribute), attribute.name
     takes = {"shape": f"shape(OP_{each.id}, {count}, {name})", "axes": f"axes(OP_{each.id}, {count}, {name})",
              "string": f'string(OP_{each.id}, "{name}", {name})'}
-    takes = takes.get(attribute.type, f'list(OP_{each.id}, "{name}", {count}, {name})')
+    takes = takes.get(attribute.type, f'list(OP_{each.id}, "{name}", {attribute.most}, {count}, {name})')
     print(f"    if ({guard}!call_takes_{takes})")
     print(f"        return {refused(each)};")
     if guard:

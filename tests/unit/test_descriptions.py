@@ -61,6 +61,7 @@ class Descriptions(unittest.TestCase):
                 (GOOD.replace("number = 1", "number = 0"), "one: 0 is no number"),
                 (GOOD + 'tolerance = { f32 = 1 }\n', "one: the tolerance has no reason"),
                 (GOOD + 'attributes = [{ name = "a", type = "int33" }]\n', "one: attribute a: int33 is no type"),
+                (GOOD + 'attributes = [{ name = "a", type = "axes", most = 3 }]\n', "one: attribute a: most is 1 to 128 entries"),
                 (GOOD + 'inputs = [{ name = "x", optional = true }, "y"]\n', "one: only the last input"),
                 (GOOD + 'function = "by hand"\n', "one: functions by hand need prototypes"),
                 (GOOD + 'outputs = ["a", { name = "b", dtype = "product" }]\n', "one: output b: dtype is position or same"),
@@ -97,6 +98,12 @@ class Descriptions(unittest.TestCase):
                          "int64_t groups, int n_stride, const int64_t *stride, const char *equation)")
         words = printed(generate.contracts, describe.read([described]))
         self.assertIn("mode: string (first of the lists); low: float; scales: floats;", "".join(re.findall(r'"(.*)"', words)))
+
+    def test_short_lists_need_little_room(self):
+        for most, room in (4, "op_packed"), (40, "op_packed_long"):
+            files = read(GOOD + f'attributes = [{{ name = "a", type = "ints", most = {most} }}]\n')
+            self.assertIn(f"struct {room} *out", printed(generate.table, files))
+            self.assertIn(f'call_takes_list(OP_ONE, "a", {most}, count, a)', printed(generate.functions, files))
 
     def test_the_cost_is_in_the_row_and_in_words(self):
         files = read(GOOD.replace("inputs = []", 'inputs = ["x"]') + 'work = "input"\nflop = 3\npasses = 8\n')
