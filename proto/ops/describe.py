@@ -19,20 +19,6 @@ DTYPE_SETS = {
     "any": ["bool"] + INTEGERS + FLOATS,
     "every": DTYPES,
 }
-# How the engine binds an operation; each family has one normal form of launch (engine/device/launch.h).
-FAMILIES = {
-    "free": "releases its inputs, no output",
-    "create": "no inputs",
-    "view": "shares the input's storage",
-    "elementwise": "inputs broadcast to the output's shape",
-    "reduce": "axes are taken away",
-    "softmax": "lines along an axis",
-    "matmul": "products of matrices",
-    "join": "inputs beside each other",
-    "take": "reads positions out of an index tensor, checked on the device",
-    "sort": "elements of one axis in order, and their positions",
-    "kernel": "a client's own kernel",
-}
 DTYPE_RULES = {
     "none": "there is no result",
     "attribute": "the attribute `dtype`",
@@ -171,8 +157,6 @@ class Operation:
         self.check()
 
     def check(self):
-        if self.family not in FAMILIES:
-            raise Wrong(f"{self.family} is no family")
         if self.dtype not in DTYPE_RULES:
             raise Wrong(f"{self.dtype} is no rule for dtypes")
         if self.dtypes not in DTYPE_SETS:
@@ -293,6 +277,7 @@ class File:
         default = table.pop("default", {})
         self.formulas = "formula" in default  # its operations are computed by formulas
         self.sets = table.pop("attributes", {})
+        self.families = table.pop("family", {})
         self.enums = {name: Enum(name, given) for name, given in table.pop("enum", {}).items()}
         self.operations = []
         for name, fields in table.items():
@@ -304,11 +289,14 @@ class File:
                 raise SystemExit(f"{path}: {name}: {error}") from None
 
 
-def read(paths):
-    """All files, in the order given; numbers and names are unique."""
+def read(paths, among=()):
+    """All files, in the order given; numbers and names are unique. Their families may stand in the files `among`, too."""
     files = [File(path) for path in paths]
+    families = families_of(files + [File(path) for path in among])
     numbers, names = {}, {}
     for operation in operations_of(files):
+        if operation.family not in families:
+            raise SystemExit(f"{operation.file.path}: {operation.name}: {operation.family} is no family")
         for seen, key in ((numbers, operation.number), (names, operation.name)):
             if key in seen:
                 raise SystemExit(f"{operation.file.path}: {operation.name}: {seen[key].name} has {key} already")
@@ -324,6 +312,17 @@ def formulas_of(operations):
             if name not in own:
                 raise SystemExit(f"{each.file.path}: {each.name}: there is no formula {name} for {dtype}")
     return list(own.values())
+
+
+def families_of(files):
+    """How the engine binds an operation, in words, by the family's name; each family has one normal form of launch."""
+    families = {}
+    for file in files:
+        for name, words in file.families.items():
+            if name in families:
+                raise SystemExit(f"{file.path}: another file has the family {name}")
+            families[name] = words
+    return families
 
 
 def operations_of(files):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints what is made of the descriptions of operations: generate.py KIND [--template FILE] FILE.toml… >OUT
+"""Prints what is made of the descriptions of operations: generate.py KIND [--template FILE] FILE.toml… [--among FILE.toml…] >OUT
 
 Kinds: table (operations.h: numbers, rows, attributes), rows (operations.c), header (the public functions in tensord.h),
 functions (the client's functions), manual (tensord-operations.7.scd), contracts (for tensorctl ops), tolerances (for tests).
@@ -173,7 +173,7 @@ def table(files):
     print("#define OP_LIST(X) \\")
     print_list(operations)
     print()
-    print_others(operations)
+    print_others(operations, describe.families_of(files))
     print("\n/* X(rule), for each rule of shapes that a description names. */")
     print("#define OP_RULES(X) \\")
     print(" \\\n".join(f"    X({rule})" for rule in sorted({each.shape for each in operations})))
@@ -199,20 +199,20 @@ def print_macro(words, name, rows, parameters="X"):
     print(" \\\n".join(f"    X({', '.join(str(each) for each in row)})" for row in rows) + "\n")
 
 
-def print_others(operations):
+def print_others(operations, families):
     """Lists of what has a definition by its name in each part that deals with operations: the linker finds one that is missing."""
     others = [each for each in operations if not each.file.formulas]
     kernels = [each for each in others if each.family not in ("free", "view", "kernel")]
     print_macro("X(ID, name): operations that are not made of a formula.", "OP_OTHERS", [(each.id, each.name) for each in others])
     print_macro("X(ID, name): of these, the ones that a backend answers for by their number: free and views are the engine's own, and clients bring their kernels.",
                 "OP_KERNELS", [(each.id, each.name) for each in kernels])
-    families = [(name.upper(), name) for name in describe.FAMILIES if name not in ("free", "kernel")]
-    print_macro("X(FAMILY, name): families whose results follow from their operations: all but free and clients' kernels.", "OP_FAMILIES", families)
+    made = [(name.upper(), name) for name in families if name not in ("free", "kernel")]
+    print_macro("X(FAMILY, name): families whose results follow from their operations: all but free and clients' kernels.", "OP_FAMILIES", made)
     print_macro("X(FAMILY, name): of these, the ones that are launched.", "OP_KERNEL_FAMILIES",
-                [each for each in families if each[1] != "view"])
+                [each for each in made if each[1] != "view"])
     print("/* How the engine binds an operation; each family has one normal form of launch (engine/device/launch.h). */")
     print("enum op_family {\n    OP_FAMILY_NONE,")
-    for name, words in describe.FAMILIES.items():
+    for name, words in families.items():
         print(f"    OP_FAMILY_{name.upper()}, /* {words} */")
     print("};\n")
 
@@ -601,9 +601,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--template")
+    parser.add_argument("--among", nargs="*", default=[], help="more descriptions, of which nothing is printed")
     parser.add_argument("files", nargs="+")
     given = parser.parse_args()
-    files = describe.read(given.files)
+    files = describe.read(given.files, given.among)
     sys.stdout.reconfigure(encoding="utf-8")
     KINDS[given.kind](files, *([given.template] if given.template else []))
 

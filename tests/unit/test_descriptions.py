@@ -13,17 +13,18 @@ import describe  # noqa: E402
 import generate  # noqa: E402
 
 HEAD = 'title = "T"\ncontract = "C"\n[default]\nfamily = "create"\nsince = "1"\ninputs = []\ndtype = "same"\ndtypes = "any"\n'
+FAMILIES = 'title = "F"\ncontract = "C"\n[family]\ncreate = "makes"\nelementwise = "computes"\n'
 GOOD = HEAD + 'shape = "same"\ncontract = "c"\n[one]\nnumber = 1\n'
 
 
 def read(*texts):
     with tempfile.TemporaryDirectory() as folder:
         paths = []
-        for i, text in enumerate(texts):
+        for i, text in enumerate([FAMILIES, *texts]):
             paths.append(os.path.join(folder, f"{i}.toml"))
             with open(paths[-1], "w", encoding="utf-8") as file:
                 file.write(text)
-        return describe.read(paths)
+        return describe.read(paths[1:], paths[:1])
 
 
 def printed(kind, files):
@@ -74,6 +75,14 @@ class Descriptions(unittest.TestCase):
                 read(text)
             self.assertIn(words, str(raised.exception))
 
+    def test_a_family_stands_in_one_file(self):
+        with self.assertRaises(SystemExit) as raised:
+            read(GOOD.replace("[default]", '[family]\ncreate = "again"\n[default]'))
+        self.assertIn("another file has the family create", str(raised.exception))
+        made = printed(generate.table, read(GOOD.replace("[default]", '[family]\nfold = "folds"\n[default]').replace('"create"', '"fold"')))
+        for line in "OP_FAMILY_FOLD, /* folds */", "X(FOLD, fold)":
+            self.assertIn(line, made)
+
     def test_a_name_in_two_files_is_refused(self):
         with self.assertRaises(SystemExit) as raised:
             read(GOOD, GOOD.replace("number = 1", "number = 2"))
@@ -92,11 +101,12 @@ class Descriptions(unittest.TestCase):
 
     def test_lists_of_floats_and_strings_are_parameters_with_names_of_their_own(self):
         described = os.path.join(os.environ["TENSORD_SOURCE"], "tests", "unit", "described", "described.toml")
-        operation, = describe.operations_of(describe.read([described]))
+        files = describe.read([described], [os.path.join(os.environ["TENSORD_SOURCE"], "proto", "ops", "movement.toml")])
+        operation, = describe.operations_of(files)
         self.assertEqual(generate.prototype(operation),
                          "td_tensor *td_described(td_tensor *x, const char *mode, double low, int n_scales, const double *scales, "
                          "int64_t groups, int n_stride, const int64_t *stride, const char *equation)")
-        words = printed(generate.contracts, describe.read([described]))
+        words = printed(generate.contracts, files)
         self.assertIn("mode: string (first of the lists); low: float; scales: floats;", "".join(re.findall(r'"(.*)"', words)))
 
     def test_short_lists_need_little_room(self):
