@@ -3,24 +3,30 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "proto/files/json_text.h"
 #include "proto/ops/utf8.h"
 
-static void json_string(struct json *json, const char *text) {
+void json_quote(FILE *out, const char *text) {
     char utf8[4];
-
-    fputc('"', json->out);
+    fputc('"', out);
     while (*text) {
         uint32_t rune = utf8_next(&text);
         if (rune == '"' || rune == '\\')
-            fprintf(json->out, "\\%c", (int)rune);
+            fprintf(out, "\\%c", (int)rune);
         else if (utf8_is_unsafe(rune) && rune > 0xffff)
-            fprintf(json->out, "\\u%04x\\u%04x", 0xd7c0 + (unsigned)(rune >> 10), 0xdc00 + (unsigned)(rune & 0x3ff));
+            fprintf(out, "\\u%04x\\u%04x", 0xd7c0 + (unsigned)(rune >> 10), 0xdc00 + (unsigned)(rune & 0x3ff));
         else if (utf8_is_unsafe(rune))
-            fprintf(json->out, "\\u%04x", (unsigned)rune);
+            fprintf(out, "\\u%04x", (unsigned)rune);
         else
-            fwrite(utf8, 1, utf8_put(rune, utf8), json->out);
+            fwrite(utf8, 1, utf8_put(rune, utf8), out);
     }
-    fputc('"', json->out);
+    fputc('"', out);
+}
+
+void json_clean(char *words) {
+    for (; *words; words++)
+        if ((unsigned char)*words < 0x20 || (unsigned char)*words > 0x7e)
+            *words = '?';
 }
 
 static void json_line(struct json *json) {
@@ -35,7 +41,7 @@ static void json_key(struct json *json, const char *key) {
         json_line(json);
     json->first = false;
     if (key) {
-        json_string(json, key);
+        json_quote(json->out, key);
         fputs(": ", json->out);
     }
 }
@@ -76,13 +82,13 @@ void json_bool(struct json *json, const char *key, bool value) {
 
 void json_text(struct json *json, const char *key, const char *value) {
     json_key(json, key);
-    json_string(json, value);
+    json_quote(json->out, value);
 }
 
 void json_text_or_null(struct json *json, const char *key, const char *value) {
     json_key(json, key);
     if (*value)
-        json_string(json, value);
+        json_quote(json->out, value);
     else
         fputs("null", json->out);
 }

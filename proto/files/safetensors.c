@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/files/json_text.h"
 #include "proto/files/whole.h"
 #include "proto/ops/cleanup.h"
 #include "proto/wire/name.h"
@@ -154,11 +155,8 @@ static int safetensors_fill(struct safetensors *file, const json_t *root, struct
     return STATUS_OK;
 }
 
-/* The parser's words have a piece of the file in them. */
 static int json_fault(json_error_t *error, struct fault *fault) {
-    for (char *c = error->text; *c; c++)
-        if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
-            *c = '?';
+    json_clean(error->text);
     return WRONG(fault, "the header is not JSON: %.150s at byte %d", error->text, error->position);
 }
 
@@ -248,19 +246,8 @@ static int check_names(const struct safetensors_entry *entries, size_t count, st
     return STATUS_OK;
 }
 
-/* A name has no control characters, so that these two are all there is to escape. */
-static void print_name(FILE *out, const char *name) {
-    fputc('"', out);
-    for (; *name; name++) {
-        if (*name == '"' || *name == '\\')
-            fputc('\\', out);
-        fputc(*name, out);
-    }
-    fputc('"', out);
-}
-
 static void print_entry(FILE *out, const struct safetensors_entry *entry) {
-    print_name(out, entry->name);
+    json_quote(out, entry->name);
     fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", safetensors_dtypes[entry->type.dtype]);
     for (int i = 0; i < entry->type.rank; i++)
         fprintf(out, "%s%lld", i ? "," : "", (long long)entry->type.shape[i]);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proto/files/json_text.h"
 #include "proto/ops/cleanup.h"
 #include "proto/wire/name.h"
 #include "server/worker/service.h"
@@ -136,26 +137,15 @@ void state_sweep_folder(const char *folder, const struct state_file *files, size
 
 /* ---- writing ---- */
 
-/* Names have no control characters, so that these two are all there is to escape. */
-static void index_print_text(FILE *out, const char *text) {
-    fputc('"', out);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', out);
-        fputc(*text, out);
-    }
-    fputc('"', out);
-}
-
 static void index_print_name(FILE *out, const struct index_name *name) {
-    index_print_text(out, name->name);
+    json_quote(out, name->name);
     fprintf(out, ": {\"dtype\": \"%s\", \"shape\": [", dtype_name(name->type.dtype));
     for (int i = 0; i < name->type.rank; i++)
         fprintf(out, "%s%" PRId64, i ? ", " : "", name->type.shape[i]);
     fputc(']', out);
     if (name->file) {
         fprintf(out, ", \"file\": %" PRIu64 ", \"tensor\": ", name->file);
-        index_print_text(out, name->key);
+        json_quote(out, name->key);
         fprintf(out, ", \"begin\": %" PRId64, name->begin);
     }
     fputc('}', out);
@@ -167,7 +157,7 @@ char *index_print(const char *device, const struct index_name *names, size_t cou
     if (!out)
         return NULL;
     fputs("{\"device\": ", out);
-    index_print_text(out, device);
+    json_quote(out, device);
     fputs(", \"names\": {", out);
     for (size_t i = 0; i < count; i++) {
         fputs(i ? ",\n" : "\n", out);
@@ -259,9 +249,7 @@ int index_read(struct index *index, const char *path, struct fault *fault) {
     *index = (struct index){.count = 0};
     json_auto_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!root) {
-        for (char *c = error.text; *c; c++) /* the parser's words have a piece of the file in them */
-            if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
-                *c = '?';
+        json_clean(error.text);
         return WRONG(fault, "names.json: %.150s at byte %d", error.text, error.position);
     }
     struct fault cause = {0};
