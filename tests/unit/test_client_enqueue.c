@@ -120,14 +120,7 @@ Test(client_batch, several_outputs_are_null_after_a_refusal_and_passed_on) {
     expect("batch stream 0\nfull()=2\ntopk(2)=3 [best]\nfree(4,3)\nsync 0\n");
 }
 
-static void fails_with(td_tensor *tensor, int code, const char *words) {
-    const td_error *error = td_last_error();
-    cr_assert_null(tensor);
-    cr_expect(error->code == code && strstr(error->message, words), "%d: %s", error->code, error->message);
-}
-
-/* An error that a program has handled did not make this NULL. */
-Test(client_enqueue, wide_operation_releases_any_of_its_inputs) {
+Test(client_batch, wide_operation_releases_any_of_its_inputs) {
     enum { N = 300 };
     td_tensor *parts[N];
     for (int i = 0; i < N; i++)
@@ -136,13 +129,21 @@ Test(client_enqueue, wide_operation_releases_any_of_its_inputs) {
     td_release(parts[0]);
     td_release(parts[16]);
     td_release(parts[N - 1]);
-    cr_assert_eq(td_wait(joined), 0, "%s", td_last_error()->message);
-    cr_assert(fake_daemon_saw(&fake, "=301 free 1,17,300\n"));
+    cr_assert_not_null(joined);
+    cr_assert_eq(td_sync(device), 0, "%s", td_last_error()->message);
+    cr_assert(fake_daemon_saw(&fake, "=302 free 2,18,301\n"));
     td_release(parts[1]); /* in a batch of its own */
     cr_assert_eq(td_sync(device), 0);
-    cr_assert(fake_daemon_saw(&fake, "free(2)\n"));
+    cr_assert(fake_daemon_saw(&fake, "free(3)\n"));
 }
 
+static void fails_with(td_tensor *tensor, int code, const char *words) {
+    const td_error *error = td_last_error();
+    cr_assert_null(tensor);
+    cr_expect(error->code == code && strstr(error->message, words), "%d: %s", error->code, error->message);
+}
+
+/* An error that a program has handled did not make this NULL. */
 Test(client_enqueue, null_of_nobodys_making_is_an_error_by_itself) {
     td_device *other;
     float out;
