@@ -144,6 +144,24 @@ static inline unsigned op_string_write(int64_t *out, const char *string) {
 
 #include "proto/ops/operations.h"
 
+/* An operation as a client asks for it, with ids for its tensors. All pointers are the asker's. */
+struct op_request {
+    unsigned opcode;
+    unsigned n_inputs, n_ints, n_floats;
+    unsigned further;             /* outputs after the first, with the ids that follow */
+    uint16_t consume;             /* bit i: input i is released by this operation; */
+    const uint64_t *consume_more; /* the inputs from 16 on, 64 in a word; NULL: none of them */
+    const uint64_t *inputs;
+    const int64_t *ints;
+    const double *floats;
+    const char *label;          /* NULL: it has none */
+    uint32_t stream;            /* the client's number for it */
+    uint64_t output;            /* the id of its first output; ignored by `free` */
+    uint64_t sequence;          /* of the operation in its session, for error reports */
+    const char *kernels_denied; /* the principal who may not launch kernels of its own; NULL: the session may */
+};
+
+
 struct op_call;
 typedef int op_rule(const struct op_call *call, struct tensor_type *out, struct fault *fault);
 
@@ -173,6 +191,11 @@ struct op_info {
 
 /* By opcode; one without a name is no operation. */
 extern const struct op_info op_rows[OP_CODE_MAX];
+
+/* How many ids it takes. */
+static inline unsigned op_request_outputs(const struct op_request *request) {
+    return request->opcode == OP_FREE ? 0 : 1 + request->further;
+}
 
 /* NULL for a number that is no operation. */
 static inline const struct op_info *op_info(unsigned opcode) {

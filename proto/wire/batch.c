@@ -21,7 +21,7 @@ static int overrun(const char *column, size_t op, size_t wanted, size_t left, st
 }
 
 /* Which column is too short for this operation. */
-static int explain_overrun(const struct batch_cursor *cursor, const struct batch_op *op, struct fault *fault) {
+static int explain_overrun(const struct batch_cursor *cursor, const struct op_request *op, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     if (op->n_inputs > batch->n_inputs - cursor->input) {
         return overrun("inputs", cursor->op, op->n_inputs, batch->n_inputs - cursor->input, fault);
@@ -46,7 +46,7 @@ static int finish(const struct batch_cursor *cursor, struct fault *fault) {
     return 0;
 }
 
-static int take_label(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault) {
+static int take_label(struct batch_cursor *cursor, struct op_request *op, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     if (cursor->label >= batch->n_labels) {
         return overrun("labels", cursor->op, 1, 0, fault);
@@ -61,7 +61,7 @@ static int take_label(struct batch_cursor *cursor, struct batch_op *op, struct f
     return 1;
 }
 
-static int check_wide(const struct batch_cursor *cursor, const struct batch_op *op, uint64_t counts,
+static int check_wide(const struct batch_cursor *cursor, const struct op_request *op, uint64_t counts,
                       struct fault *fault) {
     if (counts >> 36) {
         fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch has unknown bits in its wide head: 0x%" PRIx64,
@@ -78,7 +78,8 @@ static int check_wide(const struct batch_cursor *cursor, const struct batch_op *
 }
 
 /* What a head has no room for. */
-static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault) {
+static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, struct op_request *op,
+                                               struct fault *fault) {
     size_t left = cursor->batch->n_wide - cursor->wide;
     if (!left) {
         return overrun("wide", cursor->op, 1, 0, fault);
@@ -87,25 +88,26 @@ static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, stru
     op->n_inputs |= (unsigned)(*wide & 0xfff) << 8;
     op->n_ints |= (unsigned)(*wide >> 12 & 0xfff) << 8;
     op->n_floats |= (unsigned)(*wide >> 24 & 0xfff) << 8;
-    op->n_wide = batch_wide_entries(op->n_inputs);
+    unsigned entries = batch_wide_entries(op->n_inputs);
+    cursor->wide_taken = entries;
     if (check_wide(cursor, op, *wide, fault) < 0) {
         return -1;
     }
-    if (op->n_wide > left) {
-        return overrun("wide", cursor->op, op->n_wide, left, fault);
+    if (entries > left) {
+        return overrun("wide", cursor->op, entries, left, fault);
     }
-    unsigned last = op->n_wide > 1 ? (op->n_inputs - BATCH_CONSUME_MAX) % 64 : 0;
-    if (last && wide[op->n_wide - 1] >> last) {
+    unsigned last = entries > 1 ? (op->n_inputs - BATCH_CONSUME_MAX) % 64 : 0;
+    if (last && wide[entries - 1] >> last) {
         fault_set(fault, STATUS_PROTOCOL, "operation %zu of the batch consumes inputs after its %u", cursor->op,
                   op->n_inputs);
         return -1;
     }
-    op->consume_more = op->n_wide > 1 ? wide + 1 : NULL;
-    cursor->wide += op->n_wide;
+    op->consume_more = entries > 1 ? wide + 1 : NULL;
+    cursor->wide += entries;
     return 0;
 }
 
-int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault) {
+int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     if (cursor->op >= batch->n_heads) {
         return finish(cursor, fault);
@@ -114,11 +116,11 @@ int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct f
     unsigned flags = (unsigned)(head >> 40 & 3);
     op->opcode = (unsigned)(head & 0xffff);
     op->n_inputs = (unsigned)(head >> 16 & 0xff);
-    op->n_outputs = op->opcode == OP_FREE ? 0 : 1 + (unsigned)(head >> 42 & 0x3f);
+    op->further = (unsigned)(head >> 42 & 0x3f);
     op->n_ints = (unsigned)(head >> 24 & 0xff);
     op->n_floats = (unsigned)(head >> 32 & 0xff);
     op->consume = (uint16_t)(head >> 48);
-    op->n_wide = 0;
+    cursor->wide_taken = 0;
     op->consume_more = NULL;
     op->label = NULL;
     if (flags & BATCH_FLAG_WIDE && take_wide(cursor, op, fault) < 0) {

@@ -38,18 +38,6 @@ static inline unsigned batch_wide_entries(unsigned inputs) {
     return 1 + (inputs > BATCH_CONSUME_MAX ? (inputs - BATCH_CONSUME_MAX + 63) / 64 : 0);
 }
 
-/* One operation as it lies in the columns; the pointers point into them. */
-struct batch_op {
-    unsigned opcode, n_inputs, n_outputs, n_ints, n_floats;
-    uint16_t consume;             /* of inputs 0 to 15, */
-    unsigned n_wide;              /* entries in `wide` */
-    const uint64_t *consume_more; /* and of the others, in words of 64; NULL: none is released */
-    const char *label;            /* NULL: none */
-    const uint64_t *inputs;
-    const int64_t *ints;
-    const double *floats;
-};
-
 /* Walks the columns of an unpacked message. */
 struct batch_cursor {
     const Tensord__Batch *batch;
@@ -58,11 +46,12 @@ struct batch_cursor {
     const int64_t *ints;
     const double *floats;
     size_t op, input, integer, floating, label, wide; /* what comes next in each */
+    unsigned wide_taken;                              /* entries of `wide` that the last operation had */
 };
 void batch_cursor_init(struct batch_cursor *cursor, const Tensord__Batch *batch);
-/* 1: `op` is the next one. 0: the end, and every column is used up. -1: malformed (columns too short or left over, consumed inputs that
+/* 1: `op` is the next one, but for its stream, output, sequence and rights, which are the caller's; it points into the columns. 0: the end, and every column is used up. -1: malformed (columns too short or left over, consumed inputs that
  * are not there, counts above OP_INPUTS_MAX and the like, labels above BATCH_LABEL_MAX), `fault` says how. */
-int batch_cursor_next(struct batch_cursor *cursor, struct batch_op *op, struct fault *fault);
+int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct fault *fault);
 
 /* Prints any message readably, one line: TENSORD_DEBUG=wire. `arrow` is "->" or "<-". A batch prints one line for each
  * operation: "  #12 %7 = add(%5, %6) free %5  [forward/logits]". */

@@ -228,7 +228,7 @@ static void print_attribute(FILE *out, const struct op_attribute *attribute, boo
     }
 }
 
-static void print_op_arguments(FILE *out, const struct batch_op *op) {
+static void print_op_arguments(FILE *out, const struct op_request *op) {
     const char *separator = "";
     for (unsigned i = 0; i < op->n_inputs; i++, separator = ", ") {
         fprintf(out, "%s%%%" PRIu64, separator, op->inputs[i]);
@@ -254,11 +254,11 @@ static void print_op_arguments(FILE *out, const struct batch_op *op) {
     }
 }
 
-static void print_op(FILE *out, const struct batch_op *op, uint64_t sequence, uint64_t output) {
+static void print_op(FILE *out, const struct op_request *op, uint64_t sequence, uint64_t output) {
     const struct op_info *info = op_info(op->opcode);
     fprintf(out, "  #%" PRIu64 " ", sequence);
-    for (unsigned i = 0; i < op->n_outputs; i++) {
-        fprintf(out, "%%%" PRIu64 "%s", output + i, i + 1 < op->n_outputs ? ", " : " = ");
+    for (unsigned i = 0; i < op_request_outputs(op); i++) {
+        fprintf(out, "%%%" PRIu64 "%s", output + i, i + 1 < op_request_outputs(op) ? ", " : " = ");
     }
     if (info) {
         fprintf(out, "%s(", info->name);
@@ -285,14 +285,14 @@ static void print_op(FILE *out, const struct batch_op *op, uint64_t sequence, ui
 static void print_batch(FILE *out, const Tensord__Batch *batch) {
     uint64_t output = batch->first_output, sequence = batch->first_sequence;
     struct batch_cursor cursor;
-    struct batch_op op;
+    struct op_request op;
     struct fault fault;
     int more;
     fprintf(out, " stream=%" PRIu32 " (%zu operations)\n", batch->stream, batch->n_heads);
     batch_cursor_init(&cursor, batch);
     while ((more = batch_cursor_next(&cursor, &op, &fault)) > 0) {
         print_op(out, &op, sequence++, output);
-        output += op.n_outputs;
+        output += op_request_outputs(&op);
     }
     if (more < 0) {
         fprintf(out, "  malformed: %s\n", fault.message);

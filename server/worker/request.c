@@ -230,13 +230,13 @@ static int request_batch_begin(struct connection *connection, const Tensord__Bat
 }
 
 /* Back to before this operation, which was the last. */
-static void request_batch_back(struct batch_cursor *cursor, const struct batch_op *op) {
+static void request_batch_back(struct batch_cursor *cursor, const struct op_request *op) {
     cursor->op--;
     cursor->input -= op->n_inputs;
     cursor->integer -= op->n_ints;
     cursor->floating -= op->n_floats;
     cursor->label -= op->label != NULL;
-    cursor->wide -= op->n_wide;
+    cursor->wide -= cursor->wide_taken;
 }
 
 /* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
@@ -274,7 +274,6 @@ static int request_batch(struct connection *connection, const struct frame_heade
         .kernels_denied = principal->user_kernels ? NULL : principal->name,
     };
     struct batch_cursor cursor;
-    struct batch_op op;
     int more;
     (void)sink;
     if (request_batch_begin(connection, batch, &cursor, fault))
@@ -282,30 +281,19 @@ static int request_batch(struct connection *connection, const struct frame_heade
     request_batch_share(connection, header);
     request.sequence = connection->request.batch.sequence;
     request.output = connection->request.batch.output;
-    while ((more = batch_cursor_next(&cursor, &op, fault)) > 0) {
-        if (op.label && request_label(op.label, fault))
+    while ((more = batch_cursor_next(&cursor, &request, fault)) > 0) {
+        if (request.label && request_label(request.label, fault))
             return STATUS_PROTOCOL;
-        request.opcode = op.opcode;
-        request.n_inputs = op.n_inputs;
-        request.further = op.n_outputs > 1 ? op.n_outputs - 1 : 0;
-        request.n_ints = op.n_ints;
-        request.n_floats = op.n_floats;
-        request.consume = op.consume;
-        request.consume_more = op.consume_more;
-        request.inputs = op.inputs;
-        request.ints = op.ints;
-        request.floats = op.floats;
-        request.label = op.label;
         bool again = session_submit(session, &request) == STATUS_AGAIN;
         if (!again) {
             request.sequence++;
-            request.output += op.n_outputs;
+            request.output += op_request_outputs(&request);
         }
         if (again || (budget_spent(budget, REQUEST_OPERATION_STEPS) && cursor.op < batch->n_heads)) {
             connection->request.batch.sequence = request.sequence;
             connection->request.batch.output = request.output;
             if (again)
-                request_batch_back(&cursor, &op);
+                request_batch_back(&cursor, &request);
             return request_batch_put_off(connection, &cursor);
         }
     }

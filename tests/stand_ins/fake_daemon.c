@@ -218,7 +218,7 @@ static void on_list(struct connection *connection, uint64_t sequence) {
 }
 
 /* Of all inputs, or of those that the operation consumes: as many as there is room for. */
-static size_t list_ids(char *text, size_t size, const char *before, const struct batch_op *op, bool all) {
+static size_t list_ids(char *text, size_t size, const char *before, const struct op_request *op, bool all) {
     size_t used = 0;
     bool any = false;
     for (unsigned i = 0; i < op->n_inputs && used + 24 < size; i++) {
@@ -232,20 +232,20 @@ static size_t list_ids(char *text, size_t size, const char *before, const struct
     return used;
 }
 
-static void remember(struct connection *connection, const struct batch_op *op, uint64_t id) {
+static void remember(struct connection *connection, const struct op_request *op, uint64_t id) {
     const struct tensor_type *types[OP_INPUTS_MAX];
     struct tensor_type results[OP_OUTPUTS_MAX];
-    if (id + op->n_outputs > TENSORS)
+    if (id + op_request_outputs(op) > TENSORS)
         return;
     for (unsigned i = 0; i < op->n_inputs; i++)
         types[i] = &connection->tensors[op->inputs[i] < TENSORS ? op->inputs[i] : 0].type;
     struct op_attributes attributes = {
         .ints = op->ints, .floats = op->floats, .n_ints = op->n_ints, .n_floats = op->n_floats};
     struct fault fault;
-    int code = op_infer_outputs(op->opcode, types, op->n_inputs, &attributes, op->n_outputs, results, &fault);
+    int code = op_infer_outputs(op->opcode, types, op->n_inputs, &attributes, op_request_outputs(op), results, &fault);
     if (code)
         note(connection->fake, "bad operation: %s\n", fault.message);
-    for (unsigned i = 0; i < op->n_outputs; i++) {
+    for (unsigned i = 0; i < op_request_outputs(op); i++) {
         if (!code) {
             connection->tensors[id + i].type = results[i];
             connection->tensors[id + i].n = (uint64_t)type_bytes(&results[i]);
@@ -255,7 +255,7 @@ static void remember(struct connection *connection, const struct batch_op *op, u
 }
 
 /* "kernel 1 (7,2,1)x(32,1,4)+99: 2=2 1:1 3:1=3 4:ffffffff": kinds of arguments, ids of inputs, bits of numbers, outputs. */
-static void note_launch(struct fake_daemon *fake, const struct batch_op *op, uint64_t output) {
+static void note_launch(struct fake_daemon *fake, const struct op_request *op, uint64_t output) {
     const struct op_attributes attributes = {.ints = op->ints, .n_ints = op->n_ints};
     struct kernel_attributes launch;
     kernel_attributes_read(&attributes, &launch);
@@ -280,7 +280,7 @@ static void on_batch(struct connection *connection, const uint8_t *message, size
     struct fake_daemon *fake = connection->fake;
     Tensord__Batch *batch = tensord__batch__unpack(NULL, bytes, message);
     struct batch_cursor cursor;
-    struct batch_op op;
+    struct op_request op;
     struct fault fault;
     batch_cursor_init(&cursor, batch);
     uint64_t id = batch->first_output;
@@ -297,10 +297,10 @@ static void on_batch(struct connection *connection, const uint8_t *message, size
         if (op.opcode != OP_FREE) {
             snprintf(output, sizeof output, "=%llu", (unsigned long long)id);
             remember(connection, &op, id);
-            id += op.n_outputs;
+            id += op_request_outputs(&op);
         }
         if (op.opcode == OP_KERNEL) {
-            note_launch(fake, &op, id - op.n_outputs);
+            note_launch(fake, &op, id - op_request_outputs(&op));
             note(fake, "%s\n", consumed);
         } else
             note(fake, "%s(%s)%s%s%s%s%s\n", op_info(op.opcode)->name, inputs, output, consumed, op.label ? " [" : "",

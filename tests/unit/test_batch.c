@@ -33,7 +33,7 @@ static Tensord__Batch sample(void) {
 /* What the last call says after as many good ones as there are. */
 static int walk(const Tensord__Batch *batch, struct fault *fault) {
     struct batch_cursor cursor;
-    struct batch_op op;
+    struct op_request op;
     int more;
     batch_cursor_init(&cursor, batch);
     while ((more = batch_cursor_next(&cursor, &op, fault)) > 0) {
@@ -44,7 +44,7 @@ static int walk(const Tensord__Batch *batch, struct fault *fault) {
 Test(batch, operations_come_with_their_parts_of_the_columns) {
     Tensord__Batch batch = sample();
     struct batch_cursor cursor;
-    struct batch_op op;
+    struct op_request op;
     struct fault fault;
     batch_cursor_init(&cursor, &batch);
     cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1);
@@ -82,7 +82,7 @@ Test(batch, a_head_holds_all_its_fields) {
     static int64_t many_ints[254];
     static double many_floats[253];
     struct batch_cursor cursor;
-    struct batch_op op;
+    struct op_request op;
     batch.n_heads = 1, batch.heads = &head, batch.n_inputs = 255, batch.inputs = many;
     batch.n_ints = 254, batch.ints = many_ints, batch.n_floats = 253, batch.floats = many_floats;
     batch.n_labels = 1, batch.labels = labels;
@@ -160,16 +160,16 @@ Test(batch, wide_operations_have_more_than_a_head_has_room_for) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         Tensord__Batch batch = wide_sample(counts[i]);
         struct batch_cursor cursor;
-        struct batch_op op;
+        struct op_request op;
         struct fault fault;
         heads[0] &= ~(UINT64_C(0xffff) << 48); /* nothing is consumed */
         batch_cursor_init(&cursor, &batch);
         cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1, "%s", fault.message);
         cr_assert(op.opcode == OP_CONCAT && op.n_inputs == counts[i] && op.n_ints == 300 && op.n_floats == 0);
-        cr_assert_eq(op.n_wide, batch.n_wide);
+        cr_assert_eq(cursor.wide_taken, batch.n_wide);
         cr_assert_eq(op.consume_more, counts[i] > 16 ? wide + 1 : NULL);
         cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 1, "%s", fault.message);
-        cr_assert(op.opcode == OP_FULL && op.n_wide == 0 && !op.consume_more && op.ints == many_ints + 300);
+        cr_assert(op.opcode == OP_FULL && cursor.wide_taken == 0 && !op.consume_more && op.ints == many_ints + 300);
         cr_assert_eq(batch_cursor_next(&cursor, &op, &fault), 0);
     }
 }
@@ -177,7 +177,7 @@ Test(batch, wide_operations_have_more_than_a_head_has_room_for) {
 Test(batch, wide_operations_consume_any_of_their_inputs) {
     Tensord__Batch batch = wide_sample(WIDE_INPUTS);
     struct batch_cursor cursor;
-    struct batch_op op;
+    struct op_request op;
     struct fault fault;
     wide[1] = UINT64_C(1) << 63; /* input 79 */
     wide[2] = 4;                 /* input 82, the last one */

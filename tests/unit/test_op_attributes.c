@@ -65,7 +65,7 @@ static uint8_t *pack(const struct op_packed_long *packed, size_t *bytes) {
 static void expect_round_trip(const struct described_attributes *given) {
     static struct op_packed_long packed;
     struct batch_cursor cursor;
-    struct batch_op op;
+    struct op_request op;
     struct fault fault;
     size_t bytes;
     described_attributes_write(given, &packed);
