@@ -10,6 +10,7 @@
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
 #include "client/lib/stream.h"
+#include "proto/ops/cleanup.h"
 
 enum { TICKET_BYTES = 16 };
 
@@ -56,28 +57,24 @@ static int copy_push(td_tensor *tensor, td_device *to, uint8_t *ticket, td_tenso
         return code;
     device_seal(to);
     device_seal(from);
-    struct frame_item *copy_out = copy_out_frame(tensor, to, ticket);
-    struct frame_item *copy_in = copy_in_frame(tensor, to, ticket, stream, label_current(&n));
-    td_tensor *copy = tensor_take(&to->tensors);
-    if (!copy_out || !copy_in || !copy)
-        code = error_set(STATUS_NO_HOST_MEMORY, "no memory for a copy");
-    if (!code)
-        code = device_admit(to, copy_in->item.bytes);
+    CLEANUP(free) struct frame_item *copy_out = copy_out_frame(tensor, to, ticket);
+    CLEANUP(free) struct frame_item *copy_in = copy_in_frame(tensor, to, ticket, stream, label_current(&n));
+    if (!copy_out || !copy_in)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a copy");
+    code = device_admit(to, copy_in->item.bytes);
     if (!code)
         code = device_admit(from, copy_out->item.bytes);
-    if (code) {
-        free(copy_out);
-        free(copy_in);
-        if (copy)
-            tensor_give(&to->tensors, copy);
+    if (code)
         return code;
-    }
+    td_tensor *copy = tensor_take(&to->tensors);
+    if (!copy)
+        return error_set(STATUS_NO_HOST_MEMORY, "no memory for a copy");
     copy->device = to;
     copy->id = to->batches.next_id++;
     copy->type = tensor->type;
     to->batches.next_sequence++;
-    queue_push(&to->queue, &copy_in->item);
-    queue_push(&from->queue, &copy_out->item);
+    queue_push(&to->queue, &TAKE(copy_in)->item);
+    queue_push(&from->queue, &TAKE(copy_out)->item);
     *out = copy;
     return 0;
 }

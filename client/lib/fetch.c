@@ -8,6 +8,7 @@
 
 #include "client/lib/device.h"
 #include "client/lib/error.h"
+#include "proto/ops/cleanup.h"
 
 static int fetch_check(const char *operation, const td_tensor *tensor, const void *data, size_t bytes) {
     struct fault fault = {0};
@@ -118,28 +119,21 @@ int td_fetch_fd(td_tensor *tensor, void *data, size_t bytes, int *out) {
         return code;
     if (!out)
         return error_set(STATUS_INVALID_ARGUMENT, "the place for the descriptor is NULL");
+    /* Two descriptors of one counter: the caller may close one at any time, and no write goes astray. */
+    CLEANUP(close) int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CLEANUP(close) int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0)
+        return error_set(STATUS_LIMIT, "cannot make a descriptor: %s", strerrordesc_np(errno));
     struct request *request = request_create(REQUEST_FD, FRAME_FETCH, tensor);
     if (!request)
         return STATUS_NO_HOST_MEMORY;
-    /* Two descriptors of one counter: the caller may close one at any time, and no write goes astray. */
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (own < 0) {
-        code = error_set(STATUS_LIMIT, "cannot make a descriptor: %s", strerrordesc_np(errno));
-        if (fd >= 0)
-            close(fd);
-        request_destroy(request);
-        return code;
-    }
     request->fd = own;
     code = fetch_later(tensor, request, data, bytes);
-    if (code) {
-        close(fd);
-        close(own);
-    } else {
-        *out = fd;
-    }
-    return code;
+    if (code)
+        return code;
+    *out = fd;
+    fd = own = -1;
+    return 0;
 }
 
 int td_test(td_tensor *tensor) {

@@ -4,6 +4,7 @@
 
 #include "client/lib/device.h"
 #include "client/lib/error.h"
+#include "proto/ops/cleanup.h"
 
 static void frame_write(uint8_t *out, unsigned type, const ProtobufCMessage *message, size_t message_bytes,
                         uint64_t payload_bytes) {
@@ -59,17 +60,16 @@ struct frame_item *frame_item_create(unsigned type, const ProtobufCMessage *mess
 }
 
 int frame_push(td_device *device, unsigned type, const ProtobufCMessage *message, uint64_t gate) {
+    CLEANUP(free)
     struct frame_item *frame = frame_item_create(type, message, protobuf_c_message_get_packed_size(message));
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
     int code = device_admit(device, frame->item.bytes);
-    if (code) {
-        free(frame);
+    if (code)
         return code;
-    }
     frame->item.gate = gate;
     device_seal(device);
-    queue_push(&device->queue, &frame->item);
+    queue_push(&device->queue, &TAKE(frame)->item);
     if (io_opened(&device->io))
         io_wake(&device->io);
     return 0;

@@ -10,8 +10,8 @@ enum { ENTRY_BYTES = 64 };
 _Static_assert(sizeof(struct journal_entry) <= ENTRY_BYTES, "an entry's place holds it");
 _Static_assert(JOURNAL_BYTES % ENTRY_BYTES == 0, "no entry's place is split by the ring's end");
 
-bool journal_init(struct journal *journal, size_t held_max) {
-    *journal = (struct journal){.held_max = held_max};
+bool journal_init(struct journal *journal, size_t copies_max) {
+    *journal = (struct journal){.copies_max = copies_max};
     journal->ring = aligned_alloc(ENTRY_BYTES, JOURNAL_BYTES);
     return journal->ring;
 }
@@ -45,7 +45,8 @@ static uint64_t journal_gap(const struct journal *journal, size_t bytes) {
 
 bool journal_room(const struct journal *journal, size_t bytes) {
     uint64_t used = journal->head - journal->tail;
-    return used + journal_gap(journal, bytes) + span_of(bytes) <= JOURNAL_BYTES && journal->held <= journal->held_max;
+    return used + journal_gap(journal, bytes) + span_of(bytes) <= JOURNAL_BYTES &&
+           journal->copies <= journal->copies_max;
 }
 
 uint8_t *journal_reserve(struct journal *journal, size_t bytes) {

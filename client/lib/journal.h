@@ -37,18 +37,18 @@ struct journal {
     uint8_t *ring;
     /* Positions only grow; the place is the position modulo JOURNAL_BYTES. */
     uint64_t tail, cursor, head;
-    size_t sent;      /* bytes of the entry at the cursor */
-    bool reserved;    /* a frame is being written behind the head */
-    bool keeps;       /* until it is handled */
-    uint64_t frames;  /* counted ones before the head, */
-    uint64_t gone;    /* before the tail, */
-    uint64_t handled; /* and handled, as far as was heard */
-    size_t held;      /* bytes of uploads' copies that entries still need, */
-    size_t held_max;  /* and how many may be */
-    size_t unlooked;  /* bytes, of both kinds, since the daemon's word was last looked for */
+    size_t sent;       /* bytes of the entry at the cursor */
+    bool reserved;     /* a frame is being written behind the head */
+    bool keeps;        /* until it is handled */
+    uint64_t frames;   /* counted ones before the head, */
+    uint64_t gone;     /* before the tail, */
+    uint64_t handled;  /* and handled, as far as was heard */
+    size_t copies;     /* bytes of uploads' copies that entries still need, */
+    size_t copies_max; /* and how many may be */
+    size_t unlooked;   /* bytes, of both kinds, since the daemon's word was last looked for */
 };
 
-bool journal_init(struct journal *journal, size_t held_max);
+bool journal_init(struct journal *journal, size_t copies_max);
 void journal_finish(struct journal *journal);
 
 static inline bool journal_unsent(const struct journal *journal) {

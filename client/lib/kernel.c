@@ -10,6 +10,7 @@
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
+#include "proto/ops/cleanup.h"
 #include "proto/ops/kernel.h"
 
 struct td_kernel {
@@ -108,16 +109,14 @@ static int compile_ask(td_device *device, uint64_t id, const char *source, const
     *again = false;
     if (code)
         return code;
-    struct frame_item *frame = compile_frame(id, source, name);
+    CLEANUP(free) struct frame_item *frame = compile_frame(id, source, name);
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a kernel's source");
     code = device_admit(device, frame->item.bytes);
-    if (code) {
-        free(frame);
+    if (code)
         return code;
-    }
     request_init(&request, REQUEST_WAITED, FRAME_KERNEL_COMPILE, NULL);
-    pending_push_frame(device, &request, frame);
+    pending_push_frame(device, &request, TAKE(frame));
     code = pending_wait(device, &request);
     if (code)
         return error_store_details(&request.error, (char *)request.data);
@@ -145,7 +144,7 @@ int td_kernel_compile(td_device *device, const char *source, const char *name, t
     int code = compile_check(device, source, name, out);
     if (code)
         return code;
-    td_kernel *kernel = calloc(1, sizeof *kernel);
+    CLEANUP(free) td_kernel *kernel = calloc(1, sizeof *kernel);
     if (!kernel)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a kernel");
     kernel->device = device;
@@ -159,10 +158,8 @@ int td_kernel_compile(td_device *device, const char *source, const char *name, t
         device->kernels.first = kernel;
     }
     pthread_mutex_unlock(&device->lock);
-    if (code)
-        free(kernel);
-    else
-        *out = kernel;
+    if (!code)
+        *out = TAKE(kernel);
     return code;
 }
 

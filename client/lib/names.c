@@ -6,6 +6,7 @@
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
+#include "proto/ops/cleanup.h"
 #include "proto/wire/name.h"
 
 _Static_assert((int)TD_TENSOR_NAME_MAX == (int)NAME_BYTES_MAX, "the public header says how long a name may be");
@@ -16,17 +17,15 @@ static int names_ask_once(td_device *device, struct request *request, unsigned t
     size_t bytes = protobuf_c_message_get_packed_size(message);
     if (bytes > FRAME_MESSAGE_MAX)
         return error_set(STATUS_LIMIT, "the names are more than one message holds, %d bytes", FRAME_MESSAGE_MAX);
-    struct frame_item *frame = frame_item_create(type, message, bytes);
+    CLEANUP(free) struct frame_item *frame = frame_item_create(type, message, bytes);
     if (!frame)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a message");
     bool asked = request->sequence; /* then it is seen to its end */
     int code = asked ? device_check(device) : device_admit(device, frame->item.bytes);
-    if (code) {
-        free(frame);
+    if (code)
         return code;
-    }
     frame->item.gate = gate;
-    pending_push_frame(device, request, frame);
+    pending_push_frame(device, request, TAKE(frame));
     code = pending_wait(device, request);
     if (code)
         error_store(&request->error);
@@ -85,7 +84,7 @@ int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *n
     int code = publish_check(count, tensors, names);
     if (code)
         return code;
-    uint64_t *ids = calloc(count, sizeof *ids);
+    CLEANUP(free) uint64_t *ids = calloc(count, sizeof *ids);
     if (!ids)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
     for (size_t i = 0; i < count; i++) {
@@ -103,7 +102,6 @@ int td_publish_all(size_t count, td_tensor *const *tensors, const char *const *n
     pthread_mutex_lock(&device->lock);
     code = names_ask(device, &request, FRAME_PUBLISH, &message.base, gate, NULL);
     pthread_mutex_unlock(&device->lock);
-    free(ids);
     return code;
 }
 

@@ -16,14 +16,14 @@ enum {
     CHUNK_MESSAGE_MAX = 32,
 };
 
-bool sender_init(struct sender *sender, size_t held_max, bool keeps) {
+bool sender_init(struct sender *sender, size_t copies_max, bool keeps) {
     *sender = (struct sender){.broken = false};
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&sender->progress, &attributes);
     pthread_condattr_destroy(&attributes);
-    bool memory = journal_init(&sender->journal, held_max);
+    bool memory = journal_init(&sender->journal, copies_max);
     sender->journal.keeps = keeps;
     return memory;
 }
@@ -100,7 +100,7 @@ static void load_payload(td_device *device, struct upload *upload, struct journa
     entry->payload_bytes = left < chunk ? left : chunk;
     entry->upload = entry->payload_bytes == left ? upload : NULL;
     if (upload->sent == 0 && !upload->waited && !upload->done) {
-        device->sender.journal.held += upload->item.bytes;
+        device->sender.journal.copies += upload->item.bytes;
         device->sender.journal.unlooked += upload->item.bytes;
     }
 }
@@ -216,7 +216,7 @@ static void sender_retire(td_device *device) {
         struct upload *upload = entry->upload;
         free(entry->large);
         if (upload && !upload->waited && !upload->done)
-            journal->held -= upload->item.bytes;
+            journal->copies -= upload->item.bytes;
         if (upload)
             upload_end(device, upload);
         journal_pop(journal);

@@ -28,8 +28,8 @@ struct sender {
     unsigned waiters;        /* on that */
 };
 
-/* `held_max`: as in the journal, which `keeps` frames until they are handled. False out of memory. */
-bool sender_init(struct sender *sender, size_t held_max, bool keeps);
+/* `copies_max`: as in the journal, which `keeps` frames until they are handled. False out of memory. */
+bool sender_init(struct sender *sender, size_t copies_max, bool keeps);
 /* After sender_drop(). */
 void sender_finish(struct sender *sender);
 

@@ -7,6 +7,7 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/frame.h"
+#include "proto/ops/cleanup.h"
 
 struct td_stream {
     struct td_device *device;
@@ -93,7 +94,7 @@ void stream_forget_device(const td_device *device) {
 int td_stream_open(td_device *device, int priority, td_stream **out) {
     if (!device || !out)
         return error_set(STATUS_INVALID_ARGUMENT, "the %s is NULL", device ? "place for the stream" : "device");
-    td_stream *stream = calloc(1, sizeof *stream);
+    CLEANUP(free) td_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return error_set(STATUS_NO_HOST_MEMORY, "no memory for a stream");
     Tensord__StreamOpen message = TENSORD__STREAM_OPEN__INIT;
@@ -106,10 +107,8 @@ int td_stream_open(td_device *device, int priority, td_stream **out) {
         device->streams.first = stream;
     }
     pthread_mutex_unlock(&device->lock);
-    if (code)
-        free(stream);
-    else
-        *out = stream;
+    if (!code)
+        *out = TAKE(stream);
     return code;
 }
 
