@@ -3,7 +3,9 @@
  * Items are sent in the order in which they were pushed. An upload's first frame is such an item, because it binds its
  * id; the rest of its data follows in chunks that items may overtake, so that work goes on during a large upload. What
  * uses an upload's tensor must not overtake it: an item with a gate stays, with all behind it, until the upload with
- * that ticket (and so every earlier one) has been sent completely. The sender (sender.h) takes items and chunks off. Under the device's lock. */
+ * that ticket (and so every earlier one) has been sent completely.
+ *
+ * The sender (sender.h) takes items and chunks off. Under the device's lock. */
 #pragma once
 
 #include <stdbool.h>
