@@ -4,81 +4,81 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct check *check_blank(const char *operation, const char *label, uint64_t sequence) {
-    struct check *check = calloc(1, sizeof *check);
-    if (!check)
+static struct guard *guard_blank(const char *operation, const char *label, uint64_t sequence) {
+    struct guard *guard = calloc(1, sizeof *guard);
+    if (!guard)
         return NULL;
-    atomic_init(&check->references, 1);
-    snprintf(check->operation, sizeof check->operation, "%s", operation);
-    snprintf(check->label, sizeof check->label, "%s", label ? label : "");
-    check->sequence = sequence;
-    return check;
+    atomic_init(&guard->references, 1);
+    snprintf(guard->operation, sizeof guard->operation, "%s", operation);
+    snprintf(guard->label, sizeof guard->label, "%s", label ? label : "");
+    guard->sequence = sequence;
+    return guard;
 }
 
-struct check *check_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
+struct guard *guard_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
                            int axis) {
-    struct check *check = check_blank(operation, label, sequence);
-    if (!check || !(check->report = reports_take(reports))) {
-        free(check);
+    struct guard *guard = guard_blank(operation, label, sequence);
+    if (!guard || !(guard->report = reports_take(reports))) {
+        free(guard);
         return NULL;
     }
-    check->reports = reports;
-    check->axis = axis;
-    return check;
+    guard->reports = reports;
+    guard->axis = axis;
+    return guard;
 }
 
-static struct check check_no_memory = {
+static struct guard guard_no_memory = {
     .references = 1,
     .code = STATUS_NO_HOST_MEMORY,
     .message = "the daemon is out of host memory",
 };
 
-struct check *check_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence) {
-    struct check *check = check_blank(operation, label, sequence);
-    if (!check)
-        return check_ref(&check_no_memory);
-    check->code = cause->code;
-    snprintf(check->message, sizeof check->message, "%s", cause->message);
-    return check;
+struct guard *guard_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence) {
+    struct guard *guard = guard_blank(operation, label, sequence);
+    if (!guard)
+        return guard_ref(&guard_no_memory);
+    guard->code = cause->code;
+    snprintf(guard->message, sizeof guard->message, "%s", cause->message);
+    return guard;
 }
 
-struct check *check_ref(struct check *check) {
-    atomic_fetch_add_explicit(&check->references, 1, memory_order_relaxed);
-    return check;
+struct guard *guard_ref(struct guard *guard) {
+    atomic_fetch_add_explicit(&guard->references, 1, memory_order_relaxed);
+    return guard;
 }
 
-void check_unref(struct check *check) {
-    if (!check || atomic_fetch_sub_explicit(&check->references, 1, memory_order_acq_rel) != 1)
+void guard_unref(struct guard *guard) {
+    if (!guard || atomic_fetch_sub_explicit(&guard->references, 1, memory_order_acq_rel) != 1)
         return;
-    if (check->reports)
-        reports_give(check->reports, check->report);
-    free(check);
+    if (guard->reports)
+        reports_give(guard->reports, guard->report);
+    free(guard);
 }
 
-enum status check_code(const struct check *check) {
-    if (!check->reports)
-        return check->code;
-    return (enum status)atomic_load_explicit(&check->report->code, memory_order_acquire);
+enum status guard_code(const struct guard *guard) {
+    if (!guard->reports)
+        return guard->code;
+    return (enum status)atomic_load_explicit(&guard->report->code, memory_order_acquire);
 }
 
-void check_fault(const struct check *check, struct fault *fault) {
-    const struct report *report = check->report;
-    if (!check->reports)
-        fault_set(fault, check->code, "%s", check->message);
-    else if (check_code(check) == STATUS_LIMIT)
+void guard_fault(const struct guard *guard, struct fault *fault) {
+    const struct report *report = guard->report;
+    if (!guard->reports)
+        fault_set(fault, guard->code, "%s", guard->message);
+    else if (guard_code(guard) == STATUS_LIMIT)
         fault_set(fault, STATUS_LIMIT,
                   "it was stopped after %.1f s on the device: an operation may take no longer (operation-time)",
                   (double)report->value / 1e3);
-    else if (check->launch)
-        fault_set(fault, check_code(check), "the device refuses the launch: %s (its error %" PRId64 ")",
-                  status_text((int)check_code(check)), report->value);
-    else if (check->axis < 0)
-        fault_set(fault, check_code(check), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
+    else if (guard->launch)
+        fault_set(fault, guard_code(guard), "the device refuses the launch: %s (its error %" PRId64 ")",
+                  status_text((int)guard_code(guard)), report->value);
+    else if (guard->axis < 0)
+        fault_set(fault, guard_code(guard), "index %" PRId64 " at position %" PRId64 " is none of %" PRId64 " classes",
                   report->value, report->position, report->limit);
     else
-        fault_set(fault, check_code(check),
+        fault_set(fault, guard_code(guard),
                   "index %" PRId64 " at position %" PRId64 " is out of range for axis %d of extent %" PRId64,
-                  report->value, report->position, check->axis, report->limit);
+                  report->value, report->position, guard->axis, report->limit);
 }
 
 struct poison *poison_create(void) {
@@ -97,7 +97,7 @@ struct poison *poison_ref(struct poison *poison) {
 
 void poison_unref(struct poison *poison) {
     if (poison && atomic_fetch_sub_explicit(&poison->references, 1, memory_order_acq_rel) == 1) {
-        check_unref(poison->cause);
+        guard_unref(poison->cause);
         free(poison);
     }
 }
@@ -106,18 +106,18 @@ enum poison_state poison_state(const struct poison *poison) {
     return (enum poison_state)atomic_load_explicit(&poison->state, memory_order_acquire);
 }
 
-void poison_settle(struct poison *result, struct poison *const inputs[3], struct check *check) {
-    struct check *cause = NULL;
+void poison_settle(struct poison *result, struct poison *const inputs[3], struct guard *guard) {
+    struct guard *cause = NULL;
     for (int i = 0; i < 3 && !cause; i++)
         if (inputs[i] && poison_state(inputs[i]) == POISON_FAILED)
             cause = inputs[i]->cause;
-    if (!cause && check && check_code(check) != STATUS_OK)
-        cause = check;
+    if (!cause && guard && guard_code(guard) != STATUS_OK)
+        cause = guard;
     if (cause)
-        result->cause = check_ref(cause);
+        result->cause = guard_ref(cause);
     atomic_store_explicit(&result->state, cause ? POISON_FAILED : POISON_CLEAR, memory_order_release);
     for (int i = 0; i < 3; i++)
         poison_unref(inputs[i]);
-    check_unref(check);
+    guard_unref(guard);
     poison_unref(result);
 }

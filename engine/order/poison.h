@@ -1,9 +1,9 @@
 /* Poison: failures that only show while kernels run, such as an index out of range.
  *
- * A launch that reads positions out of a tensor, or that may be stopped since it takes too long, gets a check: its report,
+ * A launch that reads positions out of a tensor, or that may be stopped since it takes too long, gets a guard: its report,
  * which the kernel or the submitter fills, and the words for it. Its result may be poisoned, and so may everything that is
  * computed from it: struct poison says whether it is, and is open until that is known. Behind each such launch the stream has a
- * record that settles the result's poison: failed with the first cause among its inputs' poisons and its own check, or clear.
+ * record that settles the result's poison: failed with the first cause among its inputs' poisons and its own guard, or clear.
  * So causes travel in stream order, without a test in any kernel and without a cost for operations that nobody can poison.
  *
  * References may be held by both threads and are counted atomically. */
@@ -14,7 +14,7 @@
 #include "engine/device/launch.h"
 #include "engine/order/reports.h"
 
-struct check {
+struct guard {
     _Atomic unsigned references;
     struct reports *reports; /* where `report` came from; NULL: it failed outside the device, with `code` */
     struct report *report;
@@ -31,27 +31,27 @@ struct check {
 struct poison {
     _Atomic unsigned references;
     _Atomic int state;   /* enum poison_state; released by the submitter after `cause` */
-    struct check *cause; /* FAILED: the check that failed first; referenced */
+    struct guard *cause; /* FAILED: the guard that failed first; referenced */
 };
 
 enum poison_state { POISON_OPEN, POISON_CLEAR, POISON_FAILED };
 
 /* NULL out of memory. */
-struct check *check_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
+struct guard *guard_create(struct reports *reports, const char *operation, const char *label, uint64_t sequence,
                            int axis);
-/* A check that has failed already, from outside the device. Never NULL: out of memory, a static one stands in. */
-struct check *check_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence);
-struct check *check_ref(struct check *check);
-void check_unref(struct check *check);
+/* A guard that has failed already, from outside the device. Never NULL: out of memory, a static one stands in. */
+struct guard *guard_failed(const struct fault *cause, const char *operation, const char *label, uint64_t sequence);
+struct guard *guard_ref(struct guard *guard);
+void guard_unref(struct guard *guard);
 /* STATUS_OK: no launch has complained. Once these have run. */
-enum status check_code(const struct check *check);
-/* What a failed check means, in words. */
-void check_fault(const struct check *check, struct fault *fault);
+enum status guard_code(const struct guard *guard);
+/* What a failed guard means, in words. */
+void guard_fault(const struct guard *guard, struct fault *fault);
 
 struct poison *poison_create(void);
 struct poison *poison_ref(struct poison *poison);
 void poison_unref(struct poison *poison);
 enum poison_state poison_state(const struct poison *poison);
-/* Settles `result` from up to three settled inputs (NULL: none) and a check (may be NULL). Takes over one reference to
+/* Settles `result` from up to three settled inputs (NULL: none) and a guard (may be NULL). Takes over one reference to
  * each argument. */
-void poison_settle(struct poison *result, struct poison *const inputs[3], struct check *check);
+void poison_settle(struct poison *result, struct poison *const inputs[3], struct guard *guard);

@@ -97,7 +97,7 @@ static bool reaper_walk(struct order *order, struct stream *stream, uint64_t num
             !atomic_load(&order->broken))
             return false;
         if (record->kind == RECORD_POISON)
-            poison_settle(record->poison.result, record->poison.inputs, record->poison.check);
+            poison_settle(record->poison.result, record->poison.inputs, record->poison.guard);
         if (atomic_load_explicit(&stream->trace.any, memory_order_relaxed))
             trace_reaped(&order->trace, &stream->trace, stream->reap.reaped + 1, atomic_load(&order->broken));
         stream_count(stream, record,

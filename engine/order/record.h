@@ -9,7 +9,7 @@
 #include "engine/device/device_kernels.h"
 #include "engine/device/launch.h"
 
-struct check;
+struct guard;
 struct poison;
 struct stream;
 
@@ -40,7 +40,7 @@ struct record {
         struct {
             struct poison *result;
             struct poison *inputs[3];
-            struct check *check;
+            struct guard *guard;
         } poison;
     };
 };

@@ -260,7 +260,7 @@ static bool submitter_step(struct order *order, struct stream *stream, struct re
         return submitter_wait(order, stream, record);
     case RECORD_POISON:
         if (!order->device->vtable->async) /* else the reaper does */
-            poison_settle(record->poison.result, record->poison.inputs, record->poison.check);
+            poison_settle(record->poison.result, record->poison.inputs, record->poison.guard);
         return true;
     case RECORD_CHUNK:
     case RECORD_NOTHING:

@@ -129,22 +129,22 @@ static int bind_view_copied(struct binding *binding) {
 
 /* ---- poisons ---- */
 
-/* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a check (may be
+/* Behind what has been enqueued on the stream: `result` is settled from up to three inputs (NULL: none) and a guard (may be
  * NULL), of which it takes over one reference on success. */
 static int bind_push_poison(struct stream *stream, struct poison *result, struct poison *const inputs[3],
-                            struct check *check, struct fault *fault) {
+                            struct guard *guard, struct fault *fault) {
     struct record *record = stream_push(stream, RECORD_POISON, sizeof *record, 20);
     if (!record)
         return plan_no_memory(fault);
     record->poison.result = poison_ref(result);
     for (int i = 0; i < 3; i++)
         record->poison.inputs[i] = inputs[i] ? poison_ref(inputs[i]) : NULL;
-    record->poison.check = check;
+    record->poison.guard = guard;
     return STATUS_OK;
 }
 
 /* The outputs' poison, made in advance, is settled behind its launch. More than three poisoned inputs (concat) settle in
- * several steps. Where a step cannot be enqueued the check is still the caller's. */
+ * several steps. Where a step cannot be enqueued the guard is still the caller's. */
 static int bind_poison(struct binding *binding, struct poison *poison) {
     struct poison *inputs[3] = {NULL, NULL, NULL};
     unsigned n = 0;
@@ -168,9 +168,9 @@ static int bind_poison(struct binding *binding, struct poison *poison) {
         inputs[n++] = binding->inputs[i]->poison;
     }
     if (code == STATUS_OK)
-        code = bind_push_poison(binding->stream, poison, inputs, binding->check, &binding->fault);
+        code = bind_push_poison(binding->stream, poison, inputs, binding->guard, &binding->fault);
     if (code == STATUS_OK)
-        binding->check = NULL;
+        binding->guard = NULL;
     poison_unref(binding->step);
     outputs_done(binding);
     return code;
@@ -235,7 +235,7 @@ static bool bind_is_flat(const struct binding *binding) {
     return true;
 }
 
-/* Whether it may take so long that it is stopped, and so needs a check. */
+/* Whether it may take so long that it is stopped, and so needs a guard. */
 static bool bind_is_long(const struct binding *binding) {
     return binding->signature->large && binding->stream->group->share->operation_ns &&
            binding->order->device->vtable->launch_part;
@@ -248,23 +248,23 @@ static int bind_poison_prepare(struct binding *binding, bool is_long, struct poi
     bool take = binding->info->family == OP_FAMILY_TAKE, launch = binding->info->family == OP_FAMILY_KERNEL;
     if (take || launch || is_long) {
         int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
-        binding->check =
-            check_create(&binding->order->reports, binding_name(binding), request->label, request->sequence, axis);
-        if (!binding->check)
+        binding->guard =
+            guard_create(&binding->order->reports, binding_name(binding), request->label, request->sequence, axis);
+        if (!binding->guard)
             return plan_no_memory(&binding->fault);
-        binding->check->launch = launch;
+        binding->guard->launch = launch;
     }
     if (is_long)
-        binding->stream->operation.report = binding->check->report;
-    if (!binding->check && !binding->poisoned)
+        binding->stream->operation.report = binding->guard->report;
+    if (!binding->guard && !binding->poisoned)
         return STATUS_OK;
     *poison = poison_create();
     return *poison ? STATUS_OK : plan_no_memory(&binding->fault);
 }
 
-/* With a check, a poison, a copy, or more than one launch. */
+/* With a guard, a poison, a copy, or more than one launch. */
 static __attribute__((noinline)) int bind_carefully(struct binding *binding, bool is_long) {
-    binding->check = NULL;
+    binding->guard = NULL;
     binding->step = NULL;
     struct stream_position before = stream_position(binding->stream);
     struct poison *poison = NULL;
@@ -282,8 +282,8 @@ static __attribute__((noinline)) int bind_carefully(struct binding *binding, boo
         poison_unref(poison);
     if (code != STATUS_OK) /* copies and conversions of inputs, made before memory for the rest was refused */
         stream_take_back(binding->stream, &before);
-    if (binding->check) /* it has not become a record's: no launch is left that reports to it */
-        check_unref(binding->check);
+    if (binding->guard) /* it has not become a record's: no launch is left that reports to it */
+        guard_unref(binding->guard);
     return code;
 }
 

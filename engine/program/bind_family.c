@@ -320,7 +320,7 @@ int bind_take(struct binding *binding) {
         if (binding->request->opcode == OP_TAKE_ALONG_AXIS)
             view_set3(&views[1], out.shape[0], out.shape[1], out.shape[2]);
         struct plan plan = bind_plan(binding, &out, views, n_inputs);
-        plan.report = binding->check->report;
+        plan.report = binding->guard->report;
         plan.weight = plan_weight(&binding->order->cost, &out, NULL) * binding->info->passes;
         code = plan_push(binding->stream, &plan, &binding->fault);
     }

@@ -24,7 +24,7 @@ struct binding {
     bool poisoned;          /* some of them may turn out to have failed */
     struct outputs outputs; /* all bound; types set, storage and the rest to be set */
     struct tensor *output;  /* the first one */
-    struct check *check;    /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
+    struct guard *guard;    /* of OP_FAMILY_TAKE, or where it may take long: what its launches report to */
     struct poison *step;    /* while the poisons of many inputs are settled */
     struct fault fault;
 };

@@ -119,7 +119,7 @@ static void launch_fill(const struct binding *binding, const struct kernel_attri
     unsigned output = 0;
     launch->kernel = binding->kernel->device_kernel;
     launch->name = binding->kernel->name;
-    launch->report = binding->check->report;
+    launch->report = binding->guard->report;
     for (int i = 0; i < 3; i++) {
         launch->grid[i] = (uint32_t)from->grid.values[i];
         launch->block[i] = (uint32_t)from->block.values[i];

@@ -150,8 +150,8 @@ bool session_refused(const struct session *session, uint64_t id, struct cause *c
 /* Remembers that; takes over one reference. */
 void session_refuse(struct session *session, uint64_t id, struct cause cause);
 void session_drop_causes(struct session *session);
-/* The failure of a failed check, counted when it is first seen. */
-struct failure *session_check_failure(struct session *session, struct check *check);
+/* The failure of a failed guard, counted when it is first seen. */
+struct failure *session_guard_failure(struct session *session, struct guard *guard);
 /* What the client is at, for status; `label` may be NULL. */
 void session_label(struct session *session, const char *label);
 /* Counts a failure that begins here, and makes it: as a cause of tensors, shared with those that are alike, */

@@ -8,8 +8,8 @@
 #include "engine/session/host.h"
 #include "engine/session/session_impl.h"
 
-/* A tensor's part of what it may turn out to be: as if it had a check of its own. */
-enum { HOST_POISON = sizeof(struct poison) + sizeof(struct check) + sizeof(struct report) };
+/* A tensor's part of what it may turn out to be: as if it had a guard of its own. */
+enum { HOST_POISON = sizeof(struct poison) + sizeof(struct guard) + sizeof(struct report) };
 
 struct tensor *session_tensor(struct session *session, uint64_t id) {
     return tensor_table_find(&session->tensors, id);
@@ -263,18 +263,18 @@ void session_drop_causes(struct session *session) {
         failure_unref(session->refused[i].cause.failure);
 }
 
-struct failure *session_check_failure(struct session *session, struct check *check) {
+struct failure *session_guard_failure(struct session *session, struct guard *guard) {
     struct fault fault;
-    check_fault(check, &fault);
-    struct failure *failure = failure_create(&fault, check->operation, check->label, check->sequence);
-    if (!check->counted)
+    guard_fault(guard, &fault);
+    struct failure *failure = failure_create(&fault, guard->operation, guard->label, guard->sequence);
+    if (!guard->counted)
         session_count_failure(session, failure->code, failure->operation, failure->label, failure->message);
-    check->counted = true;
+    guard->counted = true;
     return failure;
 }
 
-static struct cause session_check_cause(struct session *session, struct check *check) {
-    struct failure *failure = session_check_failure(session, check);
+static struct cause session_guard_cause(struct session *session, struct guard *guard) {
+    struct failure *failure = session_guard_failure(session, guard);
     struct fault fault = {.code = failure->code};
     memcpy(fault.message, failure->message, sizeof fault.message);
     struct cause cause = {session_share(session, &fault, failure->operation, failure->label, failure->sequence),
@@ -293,7 +293,7 @@ bool tensor_settle(struct session *session, struct tensor *tensor) {
         tensor_poison(session, tensor, NULL);
         break;
     case POISON_FAILED:
-        tensor_fail(session, tensor, session_check_cause(session, tensor->poison->cause));
+        tensor_fail(session, tensor, session_guard_cause(session, tensor->poison->cause));
         break;
     }
     return tensor->failure;

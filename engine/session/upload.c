@@ -223,15 +223,15 @@ void upload_chunk_done(struct upload *upload) {
 /* Settles the poison of a waitable upload, which its users have as well, and lets them run. */
 static void outside_settle(struct stream *outside, struct poison *poison, const struct failure *cause) {
     struct poison *const none[3] = {NULL, NULL, NULL};
-    struct check *check = NULL;
+    struct guard *guard = NULL;
     if (cause) {
         struct fault fault = {.code = cause->code};
         memcpy(fault.message, cause->message, sizeof fault.message);
-        check = check_failed(&fault, cause->operation, cause->label, cause->sequence);
+        guard = guard_failed(&fault, cause->operation, cause->label, cause->sequence);
     }
-    if (check)
-        check->counted = true; /* with the upload */
-    poison_settle(poison_ref(poison), none, check);
+    if (guard)
+        guard->counted = true; /* with the upload */
+    poison_settle(poison_ref(poison), none, guard);
     outside_reached(outside);
 }
 

@@ -123,7 +123,7 @@ static struct failure *pending_failure(struct pending *pending) {
     if (order_fault(pending->session->order, &fault) != STATUS_OK)
         return failure_create(&fault, "", NULL, 0);
     if (pending->poison && poison_state(pending->poison) == POISON_FAILED)
-        return session_check_failure(pending->session, pending->poison->cause);
+        return session_guard_failure(pending->session, pending->poison->cause);
     return NULL;
 }
 

@@ -21,15 +21,15 @@ static void close_reports(void) {
 
 TestSuite(poison, .init = open_reports, .fini = close_reports);
 
-static struct check *failed(const char *words) {
+static struct guard *failed(const char *words) {
     struct fault cause = {.code = STATUS_CONNECTION};
     snprintf(cause.message, sizeof cause.message, "%s", words);
-    return check_failed(&cause, "copy_to", "label", 7);
+    return guard_failed(&cause, "copy_to", "label", 7);
 }
 
-static struct poison *settled(struct check *check) {
+static struct poison *settled(struct guard *guard) {
     struct poison *poison = poison_create(), *none[3] = {NULL, NULL, NULL};
-    poison_settle(poison_ref(poison), none, check);
+    poison_settle(poison_ref(poison), none, guard);
     return poison;
 }
 
@@ -40,7 +40,7 @@ static void expect_cause(const struct poison *poison, const char *words) {
     }
     cr_assert_eq(poison_state(poison), POISON_FAILED);
     struct fault fault;
-    check_fault(poison->cause, &fault);
+    guard_fault(poison->cause, &fault);
     cr_assert_str_eq(fault.message, words);
     cr_assert_str_eq(poison->cause->operation, "copy_to");
     cr_assert_str_eq(poison->cause->label, "label");
@@ -52,10 +52,10 @@ Test(poison, is_open_until_settled) {
     cr_assert_eq(poison_state(poison), POISON_OPEN);
     poison_unref(poison);
     poison_unref(NULL);
-    check_unref(NULL);
+    guard_unref(NULL);
 }
 
-/* Every mix of three inputs (none, clear, failed) and an own check: the first failed input wins over the check. */
+/* Every mix of three inputs (none, clear, failed) and an own guard: the first failed input wins over the guard. */
 Test(poison, the_first_cause_wins) {
     static const char *const words[3] = {"first", "second", "third"};
     for (unsigned mix = 0; mix < 27 * 3; mix++) {
@@ -71,7 +71,7 @@ Test(poison, the_first_cause_wins) {
             expected = "own";
         poison_settle(poison_ref(poison), inputs,
                       own == 2 ? failed("own")
-                      : own    ? check_create(&reports, "x", NULL, 1, 0)
+                      : own    ? guard_create(&reports, "x", NULL, 1, 0)
                                : NULL);
         expect_cause(poison, expected);
         poison_unref(poison);
@@ -100,14 +100,14 @@ Test(poison, the_same_poison_may_be_an_input_twice) {
 }
 
 Test(poison, a_report_is_put_in_words) {
-    struct check *check = check_create(&reports, "take", NULL, 3, 1);
-    check->report->value = -4;
-    check->report->position = 17;
-    check->report->limit = 10;
-    atomic_store(&check->report->code, STATUS_OUT_OF_RANGE);
-    struct poison *poison = settled(check);
+    struct guard *guard = guard_create(&reports, "take", NULL, 3, 1);
+    guard->report->value = -4;
+    guard->report->position = 17;
+    guard->report->limit = 10;
+    atomic_store(&guard->report->code, STATUS_OUT_OF_RANGE);
+    struct poison *poison = settled(guard);
     struct fault fault;
-    check_fault(poison->cause, &fault);
+    guard_fault(poison->cause, &fault);
     cr_assert_eq(fault.code, STATUS_OUT_OF_RANGE);
     cr_assert_str_eq(fault.message, "index -4 at position 17 is out of range for axis 1 of extent 10");
     poison_unref(poison);
@@ -117,7 +117,7 @@ Test(poison, long_labels_are_cut) {
     char label[1000];
     memset(label, 'x', sizeof label - 1);
     label[sizeof label - 1] = 0;
-    struct check *check = check_create(&reports, "take", label, 3, 1);
-    cr_assert_eq(strlen(check->label), OPERATION_LABEL_MAX);
-    check_unref(check);
+    struct guard *guard = guard_create(&reports, "take", label, 3, 1);
+    cr_assert_eq(strlen(guard->label), OPERATION_LABEL_MAX);
+    guard_unref(guard);
 }
