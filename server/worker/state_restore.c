@@ -11,6 +11,7 @@
 
 #include "proto/files/safetensors.h"
 #include "proto/files/whole.h"
+#include "proto/ops/cleanup.h"
 #include "server/process/log.h"
 #include "server/worker/reply.h"
 #include "server/worker/service.h"
@@ -177,44 +178,42 @@ static int restore_find(struct restore *restore, struct index_name *const names[
     struct restore_file *file = &restore->files[restore->n_files++];
     *file = (struct restore_file){.number = names[0]->file};
     int error = restore_open(restore, file);
-    const struct safetensors_entry **sorted = error == STATUS_OK ? restore_sort(&file->file) : NULL;
-    if (error == STATUS_OK && !sorted)
-        error = fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for a list");
+    if (error != STATUS_OK)
+        return error;
+    CLEANUP(free) const struct safetensors_entry **sorted = restore_sort(&file->file);
+    if (!sorted)
+        return fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for a list");
     for (size_t i = 0; i < count && error == STATUS_OK; i++) {
         struct restore_value *last = i ? &restore->values[restore->n_values - 1] : NULL;
         if (!last || strcmp(last->entry->name, names[i]->key) != 0) {
             const struct safetensors_entry **found =
                 bsearch(names[i]->key, sorted, file->file.count, sizeof *sorted, restore_compare_keys);
-            if (!found) {
-                error = fault_set(&restore->fault, STATUS_INVALID_ARGUMENT,
-                                  "\"%.100s\" is to lie in a tensor that is not in file %llu", names[i]->name,
-                                  (unsigned long long)file->number);
-                break;
-            }
+            if (!found)
+                return fault_set(&restore->fault, STATUS_INVALID_ARGUMENT,
+                                 "\"%.100s\" is to lie in a tensor that is not in file %llu", names[i]->name,
+                                 (unsigned long long)file->number);
             last = &restore->values[restore->n_values++];
             *last = (struct restore_value){.restore = restore, .file = file, .entry = *found};
         }
         names[i]->value = restore->n_values - 1;
         error = restore_check_place(restore, names[i], last->entry);
     }
-    free(sorted);
     return error;
 }
 
 static int restore_find_all(struct restore *restore) {
     size_t count = restore->index.count, first = 0;
-    struct index_name **sorted = calloc(count + 1, sizeof *sorted);
+    CLEANUP(free) struct index_name **sorted = calloc(count + 1, sizeof *sorted);
     int error = STATUS_OK;
     restore->files = calloc(count + 1, sizeof *restore->files);
     restore->values = calloc(count + 1, sizeof *restore->values);
     restore->held = calloc(count + 1, sizeof *restore->held);
     restore->kept = calloc(count + 1, sizeof *restore->kept);
     if (!sorted || !restore->files || !restore->values || !restore->held || !restore->kept)
-        error = fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
-    for (size_t i = 0; i < count && error == STATUS_OK; i++)
+        return fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
+    for (size_t i = 0; i < count; i++)
         sorted[i] = &restore->index.names[i];
-    if (error == STATUS_OK)
-        qsort(sorted, count, sizeof *sorted, restore_compare_names);
+    qsort(sorted, count, sizeof *sorted, restore_compare_names);
     while (first < count && error == STATUS_OK) {
         size_t next = first + 1;
         while (next < count && sorted[next]->file == sorted[first]->file)
@@ -223,7 +222,6 @@ static int restore_find_all(struct restore *restore) {
             error = restore_find(restore, sorted + first, next - first);
         first = next;
     }
-    free(sorted);
     return error;
 }
 
@@ -313,7 +311,7 @@ static int restore_cut(struct restore *restore, size_t at) {
 static int restore_publish(struct restore *restore) {
     struct limits limits = restore->state->service->limits.each;
     size_t count = restore->index.count;
-    const char **names = calloc(count + 1, sizeof *names);
+    CLEANUP(free) const char **names = calloc(count + 1, sizeof *names);
     int error = names ? STATUS_OK : fault_set(&restore->fault, STATUS_NO_HOST_MEMORY, "no memory for %zu names", count);
     for (size_t i = 0; i < count && error == STATUS_OK; i++) {
         names[i] = restore->index.names[i].name;
@@ -324,7 +322,6 @@ static int restore_publish(struct restore *restore) {
     if (error == STATUS_OK && count)
         error = names_publish(&restore->state->service->names, restore->principal, &limits, restore->held, names,
                               (unsigned)count, true, &restore->fault);
-    free(names);
     return error;
 }
 
