@@ -11,6 +11,3 @@ struct device_module {
     uint32_t abi;
     const struct device_vtable *vtable;
 };
-
-/* Loads the module of a kind; it stays loaded. STATUS_NO_DEVICE where there is none, with the loader's words. */
-int module_load(const char *kind, const struct device_vtable **vtable, struct fault *fault);
