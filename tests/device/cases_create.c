@@ -4,52 +4,63 @@
 #include "tests/device/cases.h"
 #include "tests/stand_ins/launch.h"
 
-static void create_once(struct suite *suite, unsigned opcode, unsigned n_ints, const int64_t *ints, unsigned n_floats,
-                        const double *floats) {
-    struct sample x = suite_run(
-        suite,
-        &(struct suite_call){.opcode = opcode, .n_ints = n_ints, .ints = ints, .n_floats = n_floats, .floats = floats});
+static void create_once(struct suite *suite, unsigned opcode, struct op_packed attributes) {
+    struct sample x = suite_run(suite, &(struct suite_call){.opcode = opcode, .attributes = attributes});
     case_settle(suite, &x);
 }
 
 static void create_full(struct suite *suite, enum dtype dtype) {
     static const double numbers[] = {0, -0.0, 1, -1, 0.1, 1e-7, 65504, 65520, 1e30, 1e300, NAN, INFINITY, -INFINITY};
     for (int i = 0; i < SUITE_REPEAT(30); i++) {
-        int64_t ints[2 + VALUES_RANK_MAX] = {dtype};
-        int rank = suite_shape(suite, 5, ints + 2);
+        int64_t shape[VALUES_RANK_MAX];
+        struct op_scalar value = {.i = 0};
+        int rank = suite_shape(suite, 5, shape);
         if (dtype == DTYPE_BOOL)
-            ints[1] = suite_below(suite, 2);
+            value.i = suite_below(suite, 2);
         else if (!value_is_float(dtype))
-            ints[1] = i % 3 == 0 ? value_low(dtype) : i % 3 == 1 ? value_high(dtype) : suite_below(suite, 100);
-        create_once(suite, OP_FULL, 2 + (unsigned)rank, ints, 1, &numbers[suite_below(suite, 13)]);
+            value.i = i % 3 == 0 ? value_low(dtype) : i % 3 == 1 ? value_high(dtype) : suite_below(suite, 100);
+        value.f = numbers[suite_below(suite, 13)];
+        create_once(suite, OP_FULL,
+                    SUITE_ATTRIBUTES(full, .dtype = dtype, .value = value, .shape = {(unsigned)rank, shape}));
     }
-    create_once(suite, OP_FULL, 3, (int64_t[]){dtype, 1, SUITE_REPEAT(CASE_LARGE)}, 1, (double[]){1.5});
+    create_once(
+        suite, OP_FULL,
+        SUITE_ATTRIBUTES(full, .dtype = dtype, .value = {1, 1.5}, .shape = SUITE_LIST(SUITE_REPEAT(CASE_LARGE))));
 }
 
 static void create_arange(struct suite *suite, enum dtype dtype) {
     static const double floats[][3] = {{0, 10, 1}, {0, 1, 0.1}, {5, -5, -0.75}, {-3, 3, 0.5},  {0, 0, 1},
                                        {3, 1, 1},  {1, 3, -1},  {0, 64.5, 1},   {1.5, 40, 2.5}};
     for (size_t i = 0; value_is_float(dtype) && i < sizeof floats / sizeof *floats; i++)
-        create_once(suite, OP_ARANGE, 4, (int64_t[]){dtype, 0, 0, 0}, 3, floats[i]);
+        create_once(suite, OP_ARANGE,
+                    SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = {.f = floats[i][0]}, .stop = {.f = floats[i][1]},
+                                     .step = {.f = floats[i][2]}));
     for (int i = 0; !value_is_float(dtype) && i < 40; i++) {
         int64_t room = dtype == DTYPE_U8 ? 0 : 100;
         int64_t step = 1 + suite_below(suite, 7);
-        int64_t ints[] = {dtype, suite_below(suite, 120) - room, suite_below(suite, 120) - room,
-                          suite_chance(suite, 50) ? step : -step};
-        create_once(suite, OP_ARANGE, 4, ints, 3, (double[]){0, 0, 0});
+        int64_t start = suite_below(suite, 120) - room, stop = suite_below(suite, 120) - room;
+        if (suite_chance(suite, 50))
+            step = -step;
+        create_once(
+            suite, OP_ARANGE,
+            SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = {.i = start}, .stop = {.i = stop}, .step = {.i = step}));
     }
     if (dtype == DTYPE_I64)
-        create_once(suite, OP_ARANGE, 4, (int64_t[]){dtype, INT64_MIN, INT64_MAX, INT64_MAX / 4}, 3,
-                    (double[]){0, 0, 0});
+        create_once(suite, OP_ARANGE,
+                    SUITE_ATTRIBUTES(arange, .dtype = dtype, .start = {.i = INT64_MIN}, .stop = {.i = INT64_MAX},
+                                     .step = {.i = INT64_MAX / 4}));
 }
 
 static void create_eye(struct suite *suite, enum dtype dtype) {
     for (int i = 0; i < SUITE_REPEAT(30); i++) {
         int64_t rows = suite_below(suite, 20), columns = suite_below(suite, 20);
-        create_once(suite, OP_EYE, 4, (int64_t[]){dtype, rows, columns, suite_below(suite, 50) - 25}, 0, NULL);
+        create_once(suite, OP_EYE,
+                    SUITE_ATTRIBUTES(eye, .dtype = dtype, .rows = rows, .columns = columns,
+                                     .diagonal = suite_below(suite, 50) - 25));
     }
-    create_once(suite, OP_EYE, 4, (int64_t[]){dtype, 5, 5, (int64_t)1 << 62}, 0, NULL);
-    create_once(suite, OP_EYE, 4, (int64_t[]){dtype, 5, 5, -((int64_t)1 << 62)}, 0, NULL);
+    int64_t far[] = {(int64_t)1 << 62, -((int64_t)1 << 62)};
+    for (int i = 0; i < 2; i++)
+        create_once(suite, OP_EYE, SUITE_ATTRIBUTES(eye, .dtype = dtype, .rows = 5, .columns = 5, .diagonal = far[i]));
 }
 
 static void case_create(struct suite *suite, const struct op_case *row) {
@@ -65,12 +76,23 @@ static void case_create(struct suite *suite, const struct op_case *row) {
     }
 }
 
+/* Of either operation: low and high, or the mean and the deviation. */
+static struct op_packed random_attributes(unsigned opcode, enum dtype dtype, uint64_t seed, int64_t offset, int rank,
+                                          const int64_t *shape, double first, double second) {
+    struct op_ints extents = {(unsigned)rank, shape};
+    if (opcode == OP_NORMAL)
+        return SUITE_ATTRIBUTES(normal, .dtype = dtype, .seed = seed, .offset = offset, .mean = first,
+                                .deviation = second, .shape = extents);
+    return SUITE_ATTRIBUTES(uniform, .dtype = dtype, .seed = seed, .offset = offset, .low = first, .high = second,
+                            .shape = extents);
+}
+
 /* The mean and the spread of many numbers, in units of what chance allows. */
 static void random_moments(struct suite *suite, unsigned opcode, enum dtype dtype) {
-    int64_t n = SUITE_REPEAT(200000), ints[] = {dtype, 77, 0, n};
-    double floats[] = {opcode == OP_NORMAL ? 3 : -1, 2}, mean = 0, square = 0;
-    struct sample x = suite_run(
-        suite, &(struct suite_call){.opcode = opcode, .n_ints = 4, .ints = ints, .n_floats = 2, .floats = floats});
+    int64_t n = SUITE_REPEAT(200000);
+    double mean = 0, square = 0;
+    struct op_packed attributes = random_attributes(opcode, dtype, 77, 0, 1, &n, opcode == OP_NORMAL ? 3 : -1, 2);
+    struct sample x = suite_run(suite, &(struct suite_call){.opcode = opcode, .attributes = attributes});
     suite_adopt(suite, &x);
     for (int64_t k = 0; k < n; k++)
         mean += (double)x.values->f[k] / (double)n;
@@ -88,20 +110,24 @@ static void random_moments(struct suite *suite, unsigned opcode, enum dtype dtyp
 static void case_random(struct suite *suite, const struct op_case *row) {
     for (enum dtype dtype = DTYPE_F16; dtype <= DTYPE_F64; dtype++) {
         for (int i = 0; i < SUITE_REPEAT(40); i++) {
-            int64_t ints[3 + VALUES_RANK_MAX] = {dtype, (int64_t)suite_random(suite)};
-            ints[2] = suite_chance(suite, 50) ? 0 : suite_below(suite, 1 << 20);
-            int rank = suite_shape(suite, 5, ints + 3);
-            double floats[] = {i % 2 ? -1.25 : 0, i % 2 ? 3.5 : 1};
-            create_once(suite, row->opcode, 3 + (unsigned)rank, ints, 2, floats);
+            int64_t shape[VALUES_RANK_MAX];
+            uint64_t seed = suite_random(suite);
+            int64_t offset = suite_chance(suite, 50) ? 0 : suite_below(suite, 1 << 20);
+            int rank = suite_shape(suite, 5, shape);
+            create_once(
+                suite, row->opcode,
+                random_attributes(row->opcode, dtype, seed, offset, rank, shape, i % 2 ? -1.25 : 0, i % 2 ? 3.5 : 1));
         }
         /* Bounds that are no values of the dtype, narrow ones, and the widest. */
         double most = dtype == DTYPE_F64 ? 0x1p1022 : (double)value_max(dtype);
         double bounds[][2] = {{0.7, 0.8},     {-0.8, -0.7},   {-1e-3, 1.1e-3}, {0.99, 1.0},
                               {1.0, 1.00999}, {-1.01, 0.999}, {-most, most},   {0.1, 0.1}};
         for (size_t i = 0; i < sizeof bounds / sizeof *bounds && row->opcode == OP_UNIFORM; i++)
-            create_once(suite, OP_UNIFORM, 4, (int64_t[]){dtype, (int64_t)i, 0, 5000}, 2, bounds[i]);
-        int64_t large[] = {dtype, 5, 3, SUITE_REPEAT(1 << 18) + 3};
-        create_once(suite, row->opcode, 4, large, 2, (double[]){0, 1});
+            create_once(suite, OP_UNIFORM,
+                        SUITE_ATTRIBUTES(uniform, .dtype = dtype, .seed = i, .low = bounds[i][0], .high = bounds[i][1],
+                                         .shape = SUITE_LIST(5000)));
+        int64_t large = SUITE_REPEAT(1 << 18) + 3;
+        create_once(suite, row->opcode, random_attributes(row->opcode, dtype, 5, 3, 1, &large, 0, 1));
         random_moments(suite, row->opcode, dtype);
     }
 }

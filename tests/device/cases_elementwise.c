@@ -13,7 +13,8 @@ static void consumed_alone_and_shared(struct suite *suite, unsigned opcode, cons
                 pointers[i] = &inputs[i];
             }
             if (shared)
-                holder = suite_attributes(suite, OP_RESHAPE, &inputs[which], 1, (int64_t[]){-1});
+                holder = suite_attributes(suite, OP_RESHAPE, &inputs[which],
+                                          SUITE_ATTRIBUTES(reshape, .shape = SUITE_LIST(-1)));
             struct sample result = suite_run(
                 suite, &(struct suite_call){
                            .opcode = opcode, .n_inputs = n, .inputs = pointers, .consume = (uint16_t)(1u << which)});
@@ -136,7 +137,7 @@ static void case_cast(struct suite *suite, const struct op_case *row) {
                 int rank = suite_shape(suite, 5, shape);
                 struct sample x = i == 0 ? suite_sample(suite, from, 1, (int64_t[]){1000}, row->fill)
                                          : suite_input(suite, from, rank, shape, row->fill);
-                struct sample result = suite_attributes(suite, OP_CAST, &x, 1, (int64_t[]){to});
+                struct sample result = suite_attributes(suite, OP_CAST, &x, SUITE_ATTRIBUTES(cast, .dtype = to));
                 case_settle(suite, &result);
                 suite_free(suite, &x);
             }

@@ -19,9 +19,11 @@ static void join_once(struct suite *suite, const struct op_case *row, unsigned n
         inputs[i] = suite_input(suite, own_dtype, rank, own, row->fill);
         pointers[i] = &inputs[i];
     }
-    struct sample result = suite_run(
-        suite,
-        &(struct suite_call){.opcode = row->opcode, .n_inputs = n, .inputs = pointers, .n_ints = 1, .ints = &axis});
+    /* stack has the same attributes */
+    struct sample result = suite_run(suite, &(struct suite_call){.opcode = row->opcode,
+                                                                 .n_inputs = n,
+                                                                 .inputs = pointers,
+                                                                 .attributes = SUITE_ATTRIBUTES(concat, .axis = axis)});
     case_settle(suite, &result);
     for (unsigned i = 0; i < n; i++)
         suite_free(suite, &inputs[i]);
@@ -55,15 +57,19 @@ static struct sample index_sample(struct suite *suite, int rank, const int64_t *
     int64_t slices[3 * VALUES_RANK_MAX];
     for (int i = 0; i < 3 * rank; i++)
         slices[i] = i % 3 == 2 ? -1 : OP_SLICE_NONE;
-    struct sample view = suite_attributes(suite, OP_SLICE, &x, (unsigned)(3 * rank), slices);
+    struct sample view =
+        suite_attributes(suite, OP_SLICE, &x, SUITE_ATTRIBUTES(slice, .ranges = {(unsigned)(3 * rank), slices}));
     suite_free(suite, &x);
     return view;
 }
 
 static void take_once(struct suite *suite, unsigned opcode, struct sample *x, struct sample *indices, int64_t axis) {
     const struct sample *inputs[] = {x, indices};
-    struct sample result = suite_run(
-        suite, &(struct suite_call){.opcode = opcode, .n_inputs = 2, .inputs = inputs, .n_ints = 1, .ints = &axis});
+    /* take_along_axis has the same attributes */
+    struct sample result = suite_run(suite, &(struct suite_call){.opcode = opcode,
+                                                                 .n_inputs = 2,
+                                                                 .inputs = inputs,
+                                                                 .attributes = SUITE_ATTRIBUTES(take, .axis = axis)});
     case_settle(suite, &result);
     suite_free(suite, x);
     suite_free(suite, indices);
@@ -110,9 +116,11 @@ static void case_one_hot(struct suite *suite, const struct op_case *row) {
     for (int i = 0; i < SUITE_REPEAT(300); i++) {
         int64_t shape[VALUES_RANK_MAX];
         int rank = suite_shape(suite, 4, shape);
-        int64_t ints[] = {1 + suite_below(suite, 20), op_case_dtype(suite, row)};
-        struct sample indices = index_sample(suite, rank, shape, ints[0]);
-        struct sample result = suite_attributes(suite, OP_ONE_HOT, &indices, 2, ints);
+        int64_t classes = 1 + suite_below(suite, 20);
+        enum dtype dtype = op_case_dtype(suite, row);
+        struct sample indices = index_sample(suite, rank, shape, classes);
+        struct sample result = suite_attributes(suite, OP_ONE_HOT, &indices,
+                                                SUITE_ATTRIBUTES(one_hot, .classes = classes, .dtype = dtype));
         case_settle(suite, &result);
         suite_free(suite, &indices);
     }

@@ -4,11 +4,13 @@
 
 /* Runs it on inputs that are freed then; `bias` NULL: without. */
 static void linear_once(struct suite *suite, struct sample *x, struct sample *weight, struct sample *bias,
-                        int64_t activation) {
+                        enum op_activation activation) {
     const struct sample *inputs[] = {x, weight, bias};
-    struct sample result = suite_run(
-        suite, &(struct suite_call){
-                   .opcode = OP_LINEAR, .n_inputs = bias ? 3 : 2, .inputs = inputs, .n_ints = 1, .ints = &activation});
+    struct sample result =
+        suite_run(suite, &(struct suite_call){.opcode = OP_LINEAR,
+                                              .n_inputs = bias ? 3 : 2,
+                                              .inputs = inputs,
+                                              .attributes = SUITE_ATTRIBUTES(linear, .activation = activation)});
     case_settle(suite, &result);
     suite_free(suite, x);
     suite_free(suite, weight);
@@ -29,8 +31,9 @@ static enum dtype linear_bias(struct suite *suite, const struct op_case *row, en
     return dtype_is_f8(x) || dtype_is_f8(other) || suite_chance(suite, 70) ? product : other;
 }
 
-static int64_t linear_activation(struct suite *suite, enum dtype dtype) {
-    return suite_below(suite, value_is_float(dtype) ? OP_ACTIVATION_COUNT : OP_ACTIVATION_GELU_TANH);
+static enum op_activation linear_activation(struct suite *suite, enum dtype dtype) {
+    return (enum op_activation)suite_below(suite,
+                                           value_is_float(dtype) ? OP_ACTIVATION_COUNT : OP_ACTIVATION_GELU_TANH);
 }
 
 static int64_t linear_extent(struct suite *suite) {
@@ -55,7 +58,7 @@ static void linear_random(struct suite *suite, enum dtype dtype_x, enum dtype dt
 }
 
 /* Sums of infinities and NaNs; the weight's numbers are positive, so that infinities stay what they are. */
-static void linear_special(struct suite *suite, enum dtype dtype, int64_t activation) {
+static void linear_special(struct suite *suite, enum dtype dtype, enum op_activation activation) {
     enum { ROWS = 9, DEPTH = 21, COLUMNS = 18 };
     const long double specials[] = {NAN, INFINITY, activation == OP_ACTIVATION_GELU_TANH ? 3 : -INFINITY, -0.0L};
     struct values *x = values_create(dtype, 2, (int64_t[]){ROWS, DEPTH});
@@ -76,7 +79,7 @@ static void linear_special(struct suite *suite, enum dtype dtype, int64_t activa
 
 /* With a weight that was stored the other way round, and one that is every second row and column of another. */
 static void linear_turned(struct suite *suite, enum dtype dtype, int64_t rows, int64_t k, int64_t n) {
-    for (int64_t activation = 0; activation < (value_is_float(dtype) ? 3 : 2); activation++) {
+    for (enum op_activation activation = 0; activation < (value_is_float(dtype) ? 3 : 2); activation++) {
         struct sample x = suite_sample(suite, dtype, 2, (int64_t[]){rows, k}, FILL_ORDINARY);
         struct sample bias =
             suite_sample(suite, dtype_is_f8(dtype) ? DTYPE_F32 : dtype, 1, (int64_t[]){n}, FILL_ORDINARY);
@@ -86,8 +89,9 @@ static void linear_turned(struct suite *suite, enum dtype dtype, int64_t rows, i
         linear_once(suite, &x, &weight, &bias, activation);
         x = suite_sample(suite, dtype, 2, (int64_t[]){rows, k}, FILL_ORDINARY);
         stored = suite_sample(suite, dtype, 2, (int64_t[]){2 * n, 2 * k}, FILL_ORDINARY);
-        weight = suite_attributes(suite, OP_SLICE, &stored, 6,
-                                  (int64_t[]){1, OP_SLICE_NONE, 2, OP_SLICE_NONE, OP_SLICE_NONE, 2});
+        weight = suite_attributes(
+            suite, OP_SLICE, &stored,
+            SUITE_ATTRIBUTES(slice, .ranges = SUITE_LIST(1, OP_SLICE_NONE, 2, OP_SLICE_NONE, OP_SLICE_NONE, 2)));
         suite_free(suite, &stored);
         linear_once(suite, &x, &weight, NULL, activation);
     }
@@ -103,8 +107,8 @@ static void case_linear(struct suite *suite, const struct op_case *row) {
         if (!op_case_takes(row, a))
             continue;
         linear_turned(suite, a, 17, 33, 9);
-        for (int64_t activation = 0; activation < OP_ACTIVATION_COUNT && value_is_float(a) && !dtype_is_f8(a);
-             activation++)
+        for (enum op_activation activation = 0;
+             activation < OP_ACTIVATION_COUNT && value_is_float(a) && !dtype_is_f8(a); activation++)
             for (int i = 0; i < SUITE_REPEAT(6); i++)
                 linear_special(suite, a, activation);
     }

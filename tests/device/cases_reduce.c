@@ -1,15 +1,14 @@
 #include "tests/device/cases.h"
 
-/* keepdims, then a random set of axes in random order, some counted from the end; none: all of them. */
-static unsigned random_axes(struct suite *suite, int rank, int64_t ints[1 + VALUES_RANK_MAX]) {
-    unsigned n = 1;
-    ints[0] = suite_below(suite, 2);
+/* A random set of axes in random order, some counted from the end; none: all of them. */
+static unsigned random_axes(struct suite *suite, int rank, int64_t axes[VALUES_RANK_MAX]) {
+    unsigned n = 0;
     for (int axis = 0; axis < rank; axis++) {
         if (suite_chance(suite, 50))
             continue;
-        int64_t at = 1 + suite_below(suite, n);
-        ints[n++] = ints[at];
-        ints[at] = suite_chance(suite, 30) ? axis - rank : axis;
+        int64_t at = suite_below(suite, n + 1);
+        axes[n++] = axes[at];
+        axes[at] = suite_chance(suite, 30) ? axis - rank : axis;
     }
     return n;
 }
@@ -23,9 +22,11 @@ static bool reduces_nothing(const struct op_case *row, int rank, const int64_t *
     return false;
 }
 
-static void reduce_once(struct suite *suite, const struct op_case *row, struct sample *x, unsigned n,
-                        const int64_t *ints) {
-    struct sample result = suite_attributes(suite, row->opcode, x, n, ints);
+static void reduce_once(struct suite *suite, const struct op_case *row, struct sample *x,
+                        struct reduction_attributes attributes) {
+    struct op_packed packed;
+    reduction_attributes_write(&attributes, &packed);
+    struct sample result = suite_attributes(suite, row->opcode, x, packed);
     case_settle(suite, &result);
     suite_free(suite, x);
 }
@@ -36,11 +37,11 @@ static void reduce_lengths(struct suite *suite, const struct op_case *row, enum 
             continue;
         int64_t inner[] = {3, case_lengths[i]}, outer[] = {case_lengths[i], 5};
         struct sample x = suite_sample(suite, dtype, 1, &case_lengths[i], row->fill);
-        reduce_once(suite, row, &x, 1, (int64_t[]){0});
+        reduce_once(suite, row, &x, (struct reduction_attributes){.keepdims = false});
         x = suite_sample(suite, dtype, 2, inner, row->fill);
-        reduce_once(suite, row, &x, 2, (int64_t[]){0, 1});
+        reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(1)});
         x = suite_sample(suite, dtype, 2, outer, row->fill);
-        reduce_once(suite, row, &x, 2, (int64_t[]){1, 0});
+        reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(0), .keepdims = true});
     }
 }
 
@@ -50,12 +51,13 @@ static void reduce_large(struct suite *suite, const struct op_case *row, enum dt
     int64_t square[] = {n, 1037}, tall[] = {n * 512, 2};
     struct sample x = suite_sample(suite, dtype, 2, square, row->fill);
     for (int axis = 0; axis < 2; axis++) {
-        struct sample result = suite_attributes(suite, row->opcode, &x, 2, (int64_t[]){0, axis});
+        struct sample result =
+            suite_attributes(suite, row->opcode, &x, SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(axis)));
         case_settle(suite, &result);
     }
-    reduce_once(suite, row, &x, 1, (int64_t[]){0});
+    reduce_once(suite, row, &x, (struct reduction_attributes){.keepdims = false});
     x = suite_sample(suite, dtype, 2, tall, row->fill);
-    reduce_once(suite, row, &x, 2, (int64_t[]){0, 0});
+    reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(0)});
 }
 
 /* What infinities and NaN do to sums is fixed too. */
@@ -67,7 +69,7 @@ static void reduce_specials(struct suite *suite, const struct op_case *row, enum
         values->f[9] = i & 2 ? -__builtin_infl() : 0.5L;
         values->f[40] = i & 4 ? __builtin_nanl("") : 0.5L;
         struct sample x = suite_upload(suite, values);
-        reduce_once(suite, row, &x, 2, (int64_t[]){0, 1});
+        reduce_once(suite, row, &x, (struct reduction_attributes){.axes = SUITE_LIST(1)});
     }
 }
 
@@ -79,12 +81,14 @@ static void case_reduce(struct suite *suite, const struct op_case *row) {
         if (value_is_float(dtype))
             reduce_specials(suite, row, dtype);
         for (int i = 0; i < SUITE_REPEAT(40); i++) {
-            int64_t shape[VALUES_RANK_MAX], ints[1 + VALUES_RANK_MAX];
+            int64_t shape[VALUES_RANK_MAX], axes[VALUES_RANK_MAX];
             int rank = suite_shape(suite, 5, shape);
             if (reduces_nothing(row, rank, shape))
                 continue;
             struct sample x = suite_input(suite, dtype, rank, shape, row->fill);
-            reduce_once(suite, row, &x, random_axes(suite, rank, ints), ints);
+            unsigned n = random_axes(suite, rank, axes);
+            reduce_once(suite, row, &x,
+                        (struct reduction_attributes){.axes = {n, axes}, .keepdims = suite_chance(suite, 50)});
         }
     }
     reduce_large(suite, row, DTYPE_F32);
@@ -104,15 +108,17 @@ static void case_arg(struct suite *suite, const struct op_case *row) {
                 continue;
             /* few different values: many equals, of which the first counts */
             struct sample x = suite_input(suite, dtype, rank, shape, suite_chance(suite, 50) ? FILL_COUNT : FILL_ANY);
-            int64_t ints[] = {suite_below(suite, 2), rank ? suite_below(suite, 2 * rank) - rank : 0};
-            reduce_once(suite, row, &x, rank && suite_chance(suite, 70) ? 2 : 1, ints);
+            int64_t axis = rank ? suite_below(suite, 2 * rank) - rank : 0;
+            unsigned n = rank && suite_chance(suite, 70);
+            reduce_once(suite, row, &x,
+                        (struct reduction_attributes){.axes = {n, &axis}, .keepdims = suite_chance(suite, 50)});
         }
     }
     reduce_large(suite, row, DTYPE_F32);
 }
 
 static void softmax_once(struct suite *suite, const struct op_case *row, struct sample *x, int64_t axis) {
-    struct sample result = suite_attributes(suite, row->opcode, x, 1, &axis);
+    struct sample result = suite_attributes(suite, row->opcode, x, SUITE_ATTRIBUTES(softmax, .axis = axis));
     case_settle(suite, &result);
     suite_free(suite, x);
 }

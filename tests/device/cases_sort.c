@@ -3,10 +3,10 @@
 
 static void topk_once(struct suite *suite, struct sample *x, int64_t k, int64_t axis) {
     const struct sample *input = x;
-    const int64_t ints[] = {k, axis, suite_chance(suite, 50)};
+    struct op_packed attributes = SUITE_ATTRIBUTES(topk, .k = k, .axis = axis, .largest = suite_chance(suite, 50));
     struct sample results[2];
     suite_run_several(
-        suite, &(struct suite_call){.opcode = OP_TOPK, .n_inputs = 1, .inputs = &input, .n_ints = 3, .ints = ints},
+        suite, &(struct suite_call){.opcode = OP_TOPK, .n_inputs = 1, .inputs = &input, .attributes = attributes},
         results, 2);
     for (int i = 0; i < 2; i++)
         case_settle(suite, &results[i]);

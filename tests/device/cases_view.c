@@ -3,83 +3,111 @@
 #include "tests/device/cases.h"
 
 /* Extents for a reshape: the elements split anew, now and then with one extent left open. */
-static unsigned attributes_reshape(struct suite *suite, const struct values *x, int64_t *ints) {
+static unsigned list_reshape(struct suite *suite, const struct values *x, int64_t *list) {
     unsigned n = 0;
     int64_t left = x->count;
     if (left == 0) {
-        memcpy(ints, x->shape, sizeof x->shape);
+        memcpy(list, x->shape, sizeof x->shape);
         return (unsigned)x->rank;
     }
     for (int64_t divisor = 2; divisor <= left && divisor < 100 && n < 6; divisor++) {
         if (left % divisor || suite_chance(suite, 30))
             continue;
-        ints[n++] = divisor;
+        list[n++] = divisor;
         left /= divisor;
     }
     if (left > 1 || suite_chance(suite, 30))
-        ints[n++] = left;
+        list[n++] = left;
     if (n && suite_chance(suite, 30))
-        ints[suite_below(suite, n)] = -1;
+        list[suite_below(suite, n)] = -1;
     return n;
 }
 
-static unsigned attributes_permute(struct suite *suite, const struct values *x, int64_t *ints) {
+static unsigned list_permute(struct suite *suite, const struct values *x, int64_t *list) {
     for (int i = 0; i < x->rank; i++) {
         int64_t at = suite_below(suite, i + 1);
-        ints[i] = ints[at];
-        ints[at] = i;
+        list[i] = list[at];
+        list[at] = i;
     }
     for (int i = 0; i < x->rank; i++)
-        ints[i] -= suite_chance(suite, 30) ? x->rank : 0;
+        list[i] -= suite_chance(suite, 30) ? x->rank : 0;
     return (unsigned)x->rank;
 }
 
 /* Any numbers at all: bounds far outside, beyond each other, and steps of either sign. */
-static unsigned attributes_slice(struct suite *suite, const struct values *x, int64_t *ints) {
+static unsigned list_slice(struct suite *suite, const struct values *x, int64_t *list) {
     static const int64_t odd[] = {OP_SLICE_NONE, INT64_MAX, INT64_MIN + 1, -1000000, 1000000, 0, -1, 1};
     for (int i = 0; i < x->rank; i++) {
         int64_t n = x->shape[i];
         for (int j = 0; j < 2; j++)
-            ints[3 * i + j] =
+            list[3 * i + j] =
                 suite_chance(suite, 40) ? odd[suite_below(suite, 8)] : suite_below(suite, 3 * n + 3) - n - 1;
         int64_t step = 1 + suite_below(suite, 4);
-        ints[3 * i + 2] = suite_chance(suite, 10) ? INT64_MAX : suite_chance(suite, 45) ? -step : step;
+        list[3 * i + 2] = suite_chance(suite, 10) ? INT64_MAX : suite_chance(suite, 45) ? -step : step;
     }
     return (unsigned)(3 * x->rank);
 }
 
-static unsigned attributes_broadcast(struct suite *suite, const struct values *x, int64_t *ints) {
+static unsigned list_broadcast(struct suite *suite, const struct values *x, int64_t *list) {
     unsigned more = (unsigned)suite_below(suite, 3);
     for (unsigned i = 0; i < more; i++)
-        ints[i] = suite_below(suite, 4);
+        list[i] = suite_below(suite, 4);
     for (int i = 0; i < x->rank; i++)
-        ints[more + (unsigned)i] = x->shape[i] == 1 ? suite_below(suite, 4) : x->shape[i];
+        list[more + (unsigned)i] = x->shape[i] == 1 ? suite_below(suite, 4) : x->shape[i];
     return more + (unsigned)x->rank;
 }
 
-static unsigned attributes_squeeze(struct suite *suite, const struct values *x, int64_t *ints) {
+static unsigned list_squeeze(struct suite *suite, const struct values *x, int64_t *list) {
     unsigned n = 0;
     for (int i = 0; i < x->rank; i++)
         if (x->shape[i] == 1 && suite_chance(suite, 70))
-            ints[n++] = suite_chance(suite, 50) ? i : i - x->rank;
+            list[n++] = suite_chance(suite, 50) ? i : i - x->rank;
     return n;
 }
 
-static unsigned attributes_expand(struct suite *suite, const struct values *x, int64_t *ints) {
-    ints[0] = suite_below(suite, 2 * (x->rank + 1)) - (x->rank + 1);
-    return 1;
+static struct op_packed attributes_reshape(struct suite *suite, const struct values *x) {
+    int64_t list[VALUES_RANK_MAX];
+    unsigned n = list_reshape(suite, x, list);
+    return SUITE_ATTRIBUTES(reshape, .shape = {n, list});
 }
 
-static unsigned attributes_none(struct suite *suite, const struct values *x, int64_t *ints) {
+static struct op_packed attributes_permute(struct suite *suite, const struct values *x) {
+    int64_t list[VALUES_RANK_MAX];
+    unsigned n = list_permute(suite, x, list);
+    return SUITE_ATTRIBUTES(permute_dims, .axes = {n, list});
+}
+
+static struct op_packed attributes_slice(struct suite *suite, const struct values *x) {
+    int64_t list[3 * VALUES_RANK_MAX];
+    unsigned n = list_slice(suite, x, list);
+    return SUITE_ATTRIBUTES(slice, .ranges = {n, list});
+}
+
+static struct op_packed attributes_broadcast(struct suite *suite, const struct values *x) {
+    int64_t list[VALUES_RANK_MAX];
+    unsigned n = list_broadcast(suite, x, list);
+    return SUITE_ATTRIBUTES(broadcast_to, .shape = {n, list});
+}
+
+static struct op_packed attributes_squeeze(struct suite *suite, const struct values *x) {
+    int64_t list[VALUES_RANK_MAX];
+    unsigned n = list_squeeze(suite, x, list);
+    return SUITE_ATTRIBUTES(squeeze, .axes = {n, list});
+}
+
+static struct op_packed attributes_expand(struct suite *suite, const struct values *x) {
+    return SUITE_ATTRIBUTES(expand_dims, .axis = suite_below(suite, 2 * (x->rank + 1)) - (x->rank + 1));
+}
+
+static struct op_packed attributes_none(struct suite *suite, const struct values *x) {
     (void)suite;
     (void)x;
-    (void)ints;
-    return 0;
+    return (struct op_packed){.n_ints = 0};
 }
 
 static const struct {
     unsigned opcode;
-    unsigned (*attributes)(struct suite *suite, const struct values *x, int64_t *ints);
+    struct op_packed (*attributes)(struct suite *suite, const struct values *x);
     int rank_min, rank_max;
 } view_kinds[] = {
     {OP_RESHAPE, attributes_reshape, 0, 8},        {OP_PERMUTE_DIMS, attributes_permute, 0, 8},
@@ -91,11 +119,10 @@ enum { VIEW_KINDS = sizeof view_kinds / sizeof *view_kinds };
 
 /* Takes a view of x by this kind, where its rank allows, in place of x. The base's id is freed. */
 static void view_step(struct suite *suite, struct sample *x, int kind) {
-    int64_t ints[OP_PACKED_INTS] = {0};
     if (x->values->rank < view_kinds[kind].rank_min || x->values->rank > view_kinds[kind].rank_max)
         return;
-    unsigned n = view_kinds[kind].attributes(suite, x->values, ints);
-    struct sample view = suite_attributes(suite, view_kinds[kind].opcode, x, n, ints);
+    struct op_packed attributes = view_kinds[kind].attributes(suite, x->values);
+    struct sample view = suite_attributes(suite, view_kinds[kind].opcode, x, attributes);
     suite_free(suite, x);
     *x = view;
 }

@@ -53,10 +53,9 @@ static void program_apply(struct program *program, unsigned opcode, struct sampl
         if (!again && suite_chance(program->suite, 20))
             consume |= (uint16_t)(1u << i);
     }
-    struct sample result = suite_run(
-        program->suite,
-        &(struct suite_call){
-            .opcode = opcode, .n_inputs = n, .inputs = pointers, .n_ints = n_ints, .ints = ints, .consume = consume});
+    struct suite_call call = {.opcode = opcode, .n_inputs = n, .inputs = pointers, .consume = consume};
+    call.attributes.n_ints = op_ints_write(call.attributes.ints, &(struct op_ints){n_ints, ints});
+    struct sample result = suite_run(program->suite, &call);
     for (unsigned i = 0; i < n; i++)
         if (consume >> i & 1)
             suite_forget(inputs[i]);
@@ -84,11 +83,14 @@ static void step_upload(struct program *program) {
 }
 
 static void step_create(struct program *program) {
-    int64_t ints[2 + VALUES_RANK_MAX] = {program_dtype(program), suite_below(program->suite, 2)};
-    int rank = program_shape(program, ints + 2);
-    double value = (double)suite_below(program->suite, 10) - 4.5;
+    int64_t shape[VALUES_RANK_MAX];
+    enum dtype dtype = program_dtype(program);
+    struct op_scalar value = {.i = suite_below(program->suite, 2)};
+    int rank = program_shape(program, shape);
+    value.f = (double)suite_below(program->suite, 10) - 4.5;
     struct suite_call call = {
-        .opcode = OP_FULL, .n_ints = 2 + (unsigned)rank, .ints = ints, .n_floats = 1, .floats = &value};
+        .opcode = OP_FULL,
+        .attributes = SUITE_ATTRIBUTES(full, .dtype = dtype, .value = value, .shape = {(unsigned)rank, shape})};
     program_store(program, suite_run(program->suite, &call));
 }
 

@@ -128,15 +128,16 @@ static void story_tell(struct sample *out, const struct suite_call *call) {
     const struct op_info *info = op_info(call->opcode);
     out->story[0] = '\0';
     story_add(out->story, "%s", info ? info->name : "unnamed");
-    if (call->n_ints + call->n_floats) {
-        for (unsigned i = 0; i < call->n_ints; i++) {
-            if (call->ints[i] == OP_SLICE_NONE)
+    const struct op_packed *attributes = &call->attributes;
+    if (attributes->n_ints + attributes->n_floats) {
+        for (unsigned i = 0; i < attributes->n_ints; i++) {
+            if (attributes->ints[i] == OP_SLICE_NONE)
                 story_add(out->story, "%sNone", i ? ", " : "{");
             else
-                story_add(out->story, "%s%" PRId64, i ? ", " : "{", call->ints[i]);
+                story_add(out->story, "%s%" PRId64, i ? ", " : "{", attributes->ints[i]);
         }
-        for (unsigned i = 0; i < call->n_floats; i++)
-            story_add(out->story, "%s%g", i + call->n_ints ? ", " : "{", call->floats[i]);
+        for (unsigned i = 0; i < attributes->n_floats; i++)
+            story_add(out->story, "%s%g", i + attributes->n_ints ? ", " : "{", attributes->floats[i]);
         story_add(out->story, "}");
     }
     for (unsigned i = 0; i < call->n_inputs; i++)
@@ -169,11 +170,13 @@ void suite_run_several(struct suite *suite, const struct suite_call *call, struc
         values[i] = call->inputs[i]->values;
         ids[i] = call->inputs[i]->id;
     }
-    struct reference_request reference = {
-        .opcode = call->opcode,
-        .n_inputs = call->n_inputs,
-        .inputs = values,
-        .attributes = {.ints = call->ints, .floats = call->floats, .n_ints = call->n_ints, .n_floats = call->n_floats}};
+    struct reference_request reference = {.opcode = call->opcode,
+                                          .n_inputs = call->n_inputs,
+                                          .inputs = values,
+                                          .attributes = {.ints = call->attributes.ints,
+                                                         .floats = call->attributes.floats,
+                                                         .n_ints = call->attributes.n_ints,
+                                                         .n_floats = call->attributes.n_floats}};
     for (; reference.output < n; reference.output++) {
         struct sample *out = &results[reference.output];
         *out = (struct sample){.opcode = call->opcode, .values = reference_run(&reference)};
@@ -184,10 +187,10 @@ void suite_run_several(struct suite *suite, const struct suite_call *call, struc
     struct op_request request = {.opcode = call->opcode,
                                  .n_inputs = call->n_inputs,
                                  .inputs = ids,
-                                 .n_ints = call->n_ints,
-                                 .ints = call->ints,
-                                 .n_floats = call->n_floats,
-                                 .floats = call->floats,
+                                 .n_ints = call->attributes.n_ints,
+                                 .ints = call->attributes.ints,
+                                 .n_floats = call->attributes.n_floats,
+                                 .floats = call->attributes.floats,
                                  .consume = call->consume,
                                  .further = n - 1};
     int rc = suite_submit(suite, &request, &results[0].id);
@@ -202,14 +205,14 @@ void suite_run_several(struct suite *suite, const struct suite_call *call, struc
     }
 }
 
-struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x, unsigned n_ints,
-                               const int64_t *ints) {
-    return suite_run(
-        suite, &(struct suite_call){.opcode = opcode, .n_inputs = 1, .inputs = &x, .n_ints = n_ints, .ints = ints});
+struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x,
+                               struct op_packed attributes) {
+    return suite_run(suite,
+                     &(struct suite_call){.opcode = opcode, .n_inputs = 1, .inputs = &x, .attributes = attributes});
 }
 
 struct sample suite_unary(struct suite *suite, unsigned opcode, const struct sample *x) {
-    return suite_attributes(suite, opcode, x, 0, NULL);
+    return suite_attributes(suite, opcode, x, (struct op_packed){.n_ints = 0});
 }
 
 struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b) {

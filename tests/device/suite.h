@@ -6,8 +6,8 @@
 #pragma once
 
 #include "engine/engine.h"
-#include "engine/session/session.h"
 #include "engine/program/program.h"
+#include "engine/session/session.h"
 #include "tests/device/reference.h"
 
 enum { SUITE_STORY_MAX = 512 };
@@ -89,20 +89,32 @@ struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const 
 struct sample suite_input(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill);
 
 struct suite_call {
-    unsigned opcode, n_inputs, n_ints, n_floats;
+    unsigned opcode, n_inputs;
     const struct sample *const *inputs;
-    const int64_t *ints;
-    const double *floats;
+    struct op_packed attributes;
     uint16_t consume;
 };
+/* Attributes by their names, and lists: SUITE_ATTRIBUTES(reduction, .axes = SUITE_LIST(0, -1), .keepdims = true) */
+#define SUITE_ATTRIBUTES(set, ...)                                                                                     \
+    ({                                                                                                                 \
+        struct op_packed suite_packed = {.n_ints = 0};                                                                 \
+        set##_attributes_write(&(struct set##_attributes){__VA_ARGS__}, &suite_packed);                                \
+        suite_packed;                                                                                                  \
+    })
+#define SUITE_LIST(...)                                                                                                \
+    (struct op_ints) {                                                                                                 \
+        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]) {                                              \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    }
 /* Runs an operation on both sides; types are compared here, values by suite_check(). */
 struct sample suite_run(struct suite *suite, const struct suite_call *call);
 /* The same for an operation with several outputs, all of them. */
 void suite_run_several(struct suite *suite, const struct suite_call *call, struct sample *results, unsigned n);
 struct sample suite_unary(struct suite *suite, unsigned opcode, const struct sample *x);
 struct sample suite_binary(struct suite *suite, unsigned opcode, const struct sample *a, const struct sample *b);
-struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x, unsigned n_ints,
-                               const int64_t *ints);
+struct sample suite_attributes(struct suite *suite, unsigned opcode, const struct sample *x,
+                               struct op_packed attributes);
 /* Fetches and compares. */
 void suite_check(struct suite *suite, const struct sample *sample);
 /* The same, and the device's values are the reference's from now on. */

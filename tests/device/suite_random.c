@@ -112,8 +112,8 @@ struct sample suite_sample(struct suite *suite, enum dtype dtype, int rank, cons
 }
 
 /* Replaces a sample by a view of it; the base is freed, so the view alone holds the storage. */
-static void view_of(struct suite *suite, struct sample *x, unsigned opcode, unsigned n_ints, const int64_t *ints) {
-    struct sample view = suite_attributes(suite, opcode, x, n_ints, ints);
+static void view_of(struct suite *suite, struct sample *x, unsigned opcode, struct op_packed attributes) {
+    struct sample view = suite_attributes(suite, opcode, x, attributes);
     suite_free(suite, x);
     *x = view;
 }
@@ -145,8 +145,8 @@ static void view_axes_around(struct suite *suite, struct sample *x) {
     if (rank >= VALUES_RANK_MAX)
         return;
     int64_t axis = suite_below(suite, rank + 1);
-    view_of(suite, x, OP_EXPAND_DIMS, 1, &axis);
-    view_of(suite, x, OP_SQUEEZE, 1, &axis);
+    view_of(suite, x, OP_EXPAND_DIMS, SUITE_ATTRIBUTES(expand_dims, .axis = axis));
+    view_of(suite, x, OP_SQUEEZE, SUITE_ATTRIBUTES(squeeze, .axes = SUITE_LIST(axis)));
 }
 
 struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const int64_t *shape, enum suite_fill fill) {
@@ -163,11 +163,11 @@ struct sample suite_view(struct suite *suite, enum dtype dtype, int rank, const 
         base[i] = axis_plan(suite, shape[order[i]], repeats && suite_chance(suite, 40), slices + 3 * i);
     }
     struct sample x = suite_sample(suite, dtype, rank, base, fill);
-    view_of(suite, &x, OP_SLICE, (unsigned)(3 * rank), slices);
+    view_of(suite, &x, OP_SLICE, SUITE_ATTRIBUTES(slice, .ranges = {(unsigned)(3 * rank), slices}));
     if (rank)
-        view_of(suite, &x, OP_PERMUTE_DIMS, (unsigned)rank, inverse);
+        view_of(suite, &x, OP_PERMUTE_DIMS, SUITE_ATTRIBUTES(permute_dims, .axes = {(unsigned)rank, inverse}));
     if (repeats)
-        view_of(suite, &x, OP_BROADCAST_TO, (unsigned)rank, shape);
+        view_of(suite, &x, OP_BROADCAST_TO, SUITE_ATTRIBUTES(broadcast_to, .shape = {(unsigned)rank, shape}));
     if (suite_chance(suite, 20))
         view_axes_around(suite, &x);
     return x;

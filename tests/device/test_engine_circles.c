@@ -140,7 +140,8 @@ struct circles_reader {
 static void circles_hold(struct suite *suite, struct circles_reader readers[CIRCLES_READERS], int64_t elements) {
     enum { FEW = 100 };
     struct sample x = suite_upload(suite, circles_values(suite, elements));
-    struct sample part = suite_attributes(suite, OP_SLICE, &x, 3, (int64_t[]){elements - FEW, OP_SLICE_NONE, 1});
+    struct sample part = suite_attributes(
+        suite, OP_SLICE, &x, SUITE_ATTRIBUTES(slice, .ranges = SUITE_LIST(elements - FEW, OP_SLICE_NONE, 1)));
     for (uint32_t i = 0; i < CIRCLES_READERS; i++) {
         readers[i].copied = circles_begin(suite, &readers[i].upload, FEW);
         suite->stream = i + 1;

@@ -223,8 +223,10 @@ Test(memory, a_view_keeps_its_storage) {
     suite_open(&suite, 3);
     struct sample base = suite_sample(&suite, DTYPE_I32, 2, (int64_t[]){100, 50}, FILL_ANY);
     struct sample row =
-        suite_attributes(&suite, OP_SLICE, &base, 6, (int64_t[]){7, 8, 1, OP_SLICE_NONE, OP_SLICE_NONE, -1});
-    struct sample again = suite_attributes(&suite, OP_PERMUTE_DIMS, &row, 2, (int64_t[]){1, 0});
+        suite_attributes(&suite, OP_SLICE, &base,
+                         SUITE_ATTRIBUTES(slice, .ranges = SUITE_LIST(7, 8, 1, OP_SLICE_NONE, OP_SLICE_NONE, -1)));
+    struct sample again =
+        suite_attributes(&suite, OP_PERMUTE_DIMS, &row, SUITE_ATTRIBUTES(permute_dims, .axes = SUITE_LIST(1, 0)));
     uint64_t live = account(&suite).live;
     suite_free(&suite, &base);
     suite_free(&suite, &row);
@@ -336,7 +338,7 @@ Test(memory, a_device_runs_out_a_thousand_times, .timeout = 280) {
 static void steady_round(struct suite *suite) {
     struct sample x = suite_sample(suite, DTYPE_F32, 2, (int64_t[]){300, 500}, FILL_ORDINARY);
     struct sample y = suite_unary(suite, OP_NEGATIVE, &x), z = suite_binary(suite, OP_ADD, &x, &y);
-    struct sample row = suite_attributes(suite, OP_SUM, &z, 1, (int64_t[]){0});
+    struct sample row = suite_attributes(suite, OP_SUM, &z, SUITE_ATTRIBUTES(reduction, .keepdims = false));
     struct sample large = suite_sample(suite, DTYPE_F64, 1, (int64_t[]){MIB}, FILL_ORDINARY); /* in parts */
     suite_check(suite, &z);
     suite_check(suite, &row);
@@ -410,12 +412,9 @@ Test(memory, blocks_keep_their_contents_while_others_come_and_go, .timeout = 120
         }
         int64_t n = (int64_t)1 << suite_below(&suite, 17);
         n += suite_below(&suite, n);
-        double none[] = {0, 0, 0};
         struct suite_call call = {.opcode = OP_ARANGE,
-                                  .n_ints = 4,
-                                  .ints = (int64_t[]){DTYPE_I32, i, i + n % 8192 + 1, 1},
-                                  .n_floats = 3,
-                                  .floats = none};
+                                  .attributes = SUITE_ATTRIBUTES(arange, .dtype = DTYPE_I32, .start = {.i = i},
+                                                                 .stop = {.i = i + n % 8192 + 1}, .step = {.i = 1})};
         *slot = suite_run(&suite, &call);
     }
     for (int i = 0; i < 64; i++)

@@ -90,7 +90,7 @@ Test(streams, memory_freed_on_one_is_not_reused_too_early_on_another, .timeout =
         suite.stream = 1;
         struct sample slow = suite_binary(&suite, OP_MATMUL, &big, &big);
         suite.stream = 2;
-        struct sample sign = suite_attributes(&suite, OP_CAST, &slow, 1, (int64_t[]){DTYPE_F64});
+        struct sample sign = suite_attributes(&suite, OP_CAST, &slow, SUITE_ATTRIBUTES(cast, .dtype = DTYPE_F64));
         suite_free(&suite, &slow);
         suite.stream = 0;
         struct sample other = suite_sample(&suite, DTYPE_F32, 2, (int64_t[]){100, 100}, FILL_ORDINARY);

@@ -32,7 +32,8 @@ static struct sample odd_matrix(struct suite *suite, enum dtype dtype, int64_t r
     }
     struct sample x = suite_sample(suite, dtype, 2, shape, FILL_ORDINARY);
     struct sample cut =
-        suite_attributes(suite, OP_SLICE, &x, 6, (int64_t[]){more, OP_SLICE_NONE, 1, more, OP_SLICE_NONE, 1});
+        suite_attributes(suite, OP_SLICE, &x,
+                         SUITE_ATTRIBUTES(slice, .ranges = SUITE_LIST(more, OP_SLICE_NONE, 1, more, OP_SLICE_NONE, 1)));
     suite_free(suite, &x);
     if (!turned)
         return cut;
@@ -43,17 +44,19 @@ static struct sample odd_matrix(struct suite *suite, enum dtype dtype, int64_t r
 
 static void odd_product(struct suite *suite, enum dtype dtype, const struct shape_row *shape, unsigned way,
                         bool linear) {
-    int64_t more = way >> 2 & 1, activation = OP_ACTIVATION_RELU;
+    int64_t more = way >> 2 & 1;
+    struct op_packed attributes = {.n_ints = 0};
     struct sample a = odd_matrix(suite, dtype, shape->m, shape->k, more, way & 1);
     struct sample b = linear ? odd_matrix(suite, dtype, shape->n, shape->k, more, way & 2)
                              : odd_matrix(suite, dtype, shape->k, shape->n, more, way & 2);
     struct sample bias = suite_sample(suite, dtype, 1, &shape->n, FILL_ORDINARY);
     const struct sample *inputs[] = {&a, &b, &bias};
+    if (linear)
+        attributes = SUITE_ATTRIBUTES(linear, .activation = OP_ACTIVATION_RELU);
     struct sample result = suite_run(suite, &(struct suite_call){.opcode = linear ? OP_LINEAR : OP_MATMUL,
                                                                  .n_inputs = linear ? 3 : 2,
                                                                  .inputs = inputs,
-                                                                 .n_ints = linear,
-                                                                 .ints = &activation});
+                                                                 .attributes = attributes});
     case_settle(suite, &result);
     suite_free(suite, &a);
     suite_free(suite, &b);

@@ -76,7 +76,8 @@ static struct sample large_input(struct suite *suite, const struct op_case *kind
     if (row->skipped) {
         stored[0] += row->skipped;
         struct sample memory = suite_sample(suite, dtype, row->rank, stored, kind->fill);
-        struct sample view = suite_attributes(suite, OP_SLICE, &memory, 3, (int64_t[]){row->skipped, OP_SLICE_NONE, 1});
+        struct sample view = suite_attributes(
+            suite, OP_SLICE, &memory, SUITE_ATTRIBUTES(slice, .ranges = SUITE_LIST(row->skipped, OP_SLICE_NONE, 1)));
         suite_free(suite, &memory);
         return view;
     }
@@ -96,11 +97,9 @@ static void large_run(struct suite *suite, const struct op_case *kind, const str
     bool two = row->other[0] != 0;
     if (two)
         y = suite_sample(suite, dtype, row->rank, row->other, kind->fill);
-    result = suite_run(suite, &(struct suite_call){.opcode = row->opcode,
-                                                   .n_inputs = two ? 2 : 1,
-                                                   .inputs = inputs,
-                                                   .n_ints = row->n_ints,
-                                                   .ints = row->ints});
+    struct suite_call call = {.opcode = row->opcode, .n_inputs = two ? 2 : 1, .inputs = inputs};
+    call.attributes.n_ints = op_ints_write(call.attributes.ints, &(struct op_ints){row->n_ints, row->ints});
+    result = suite_run(suite, &call);
     suite_check(suite, &result);
     suite_free(suite, &result);
     suite_free(suite, &x);
