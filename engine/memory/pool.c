@@ -368,11 +368,6 @@ int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct poo
     return STATUS_OK;
 }
 
-struct storage *storage_ref(struct storage *storage) {
-    storage->references++;
-    return storage;
-}
-
 void storage_unref(struct storage *storage) {
     if (!storage || --storage->references)
         return;

@@ -152,7 +152,10 @@ void pool_finish(struct pool *pool);
  * come again. */
 int pool_take(struct pool *pool, size_t bytes, struct stream *stream, struct pool_search *search,
               struct storage **storage);
-struct storage *storage_ref(struct storage *storage);
+static inline struct storage *storage_ref(struct storage *storage) {
+    storage->references++;
+    return storage;
+}
 /* The last reference frees the storage, and whoever pays pays no more. Takes NULL. */
 void storage_unref(struct storage *storage);
 

@@ -128,10 +128,6 @@ void order_finish(struct order *order) {
 
 /* ---- work ---- */
 
-bool order_kick_due(const struct order *order) {
-    return order->touched || order->kick_needed;
-}
-
 /* Hands the streams with new records to the run queue; with the lock held. */
 static void order_publish(struct order *order) {
     struct stream *touched = order->touched;

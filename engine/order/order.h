@@ -98,7 +98,9 @@ void order_finish(struct order *order);
 
 /* Starts what has been enqueued since. A little work on an idle device is done before it returns; more goes to the submitter. */
 void order_kick(struct order *order);
-bool order_kick_due(const struct order *order);
+static inline bool order_kick_due(const struct order *order) {
+    return order->touched || order->kick_needed;
+}
 /* Calls the callbacks of points that have been reached, as far as the budget goes. */
 void order_call_back(struct order *order);
 /* Whether that has been ended by the budget. */

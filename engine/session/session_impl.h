@@ -123,7 +123,9 @@ static inline bool session_put_off(struct session *session, int code) {
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id);
 
 /* tensors: session_tensor.c */
-struct tensor *session_tensor(struct session *session, uint64_t id);
+static inline struct tensor *session_tensor(const struct session *session, uint64_t id) {
+    return tensor_table_find(&session->tensors, id);
+}
 /* Why there is no such tensor. */
 int session_unknown_id(const struct session *session, uint64_t id, struct fault *fault);
 /* A tensor with nothing but its id, in the table: checks the id, the number of tensors and memory. */
@@ -175,7 +177,11 @@ static inline void session_end_operation(struct session *session, struct stream 
 static inline uint64_t stream_done(const struct stream *stream) {
     return atomic_load_explicit(&stream->ops_done, memory_order_relaxed) - stream->queue.ops_before;
 }
-struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault);
+struct stream *session_find_numbered(struct session *session, uint32_t number, struct fault *fault);
+/* NULL with `fault`, which may be NULL, too. */
+static inline struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault) {
+    return number ? session_find_numbered(session, number, fault) : session->stream;
+}
 /* NULL out of memory. */
 struct stream *session_transfer_stream(struct session *session, enum transfer transfer);
 /* Whether the stream is one of the session's that take work. */

@@ -77,9 +77,7 @@ int session_stream_close(struct session *session, uint32_t number, struct fault 
     return fault_set(fault, STATUS_INVALID_ARGUMENT, "no stream %" PRIu32 " is open", number);
 }
 
-struct stream *session_find_stream(struct session *session, uint32_t number, struct fault *fault) {
-    if (number == 0)
-        return session->stream;
+struct stream *session_find_numbered(struct session *session, uint32_t number, struct fault *fault) {
     for (uint32_t i = 0; i < session->n_streams; i++)
         if (session->streams[i].number == number && !session->streams[i].closed)
             return session->streams[i].stream;

@@ -11,10 +11,6 @@
 /* A tensor's part of what it may turn out to be: as if it had a guard of its own. */
 enum { HOST_POISON = sizeof(struct poison) + sizeof(struct guard) + sizeof(struct report) };
 
-struct tensor *session_tensor(struct session *session, uint64_t id) {
-    return tensor_table_find(&session->tensors, id);
-}
-
 /* ---- requests that are put off ---- */
 
 bool session_memory_comes(const struct session *session, int code) {

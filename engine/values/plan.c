@@ -272,9 +272,9 @@ static inline void flat_operand(struct operand *operand, const struct tensor *te
     operand->rank = 1;
 }
 
-/* As a rule the stream is the storage's first user, and then there is nothing to reserve. */
+/* The stream stands for all users of the output already (plan_wait_memory). */
 static inline int flat_reserve(struct stream *stream, const struct plan_flat *flat, struct fault *fault) {
-    int code = reserve_use(stream, flat->out->storage, fault);
+    int code = STATUS_OK;
     for (unsigned i = 0; i < flat->n_inputs && code == STATUS_OK; i++)
         code = reserve_use(stream, flat->inputs[i]->storage, fault);
     return code;

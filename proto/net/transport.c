@@ -36,10 +36,6 @@ void transport_finish(struct transport *transport) {
     transport->fd = -1;
 }
 
-bool transport_opening(const struct transport *transport) {
-    return transport->tls && tls_opening(transport->tls);
-}
-
 int transport_handshake(struct transport *transport) {
     return transport->tls ? tls_handshake(transport->tls) : 0;
 }
@@ -65,18 +61,6 @@ ssize_t transport_write(struct transport *transport, const struct iovec *parts, 
         sent = sendmsg(transport->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     return sent;
-}
-
-bool transport_more(const struct transport *transport) {
-    return transport->tls && tls_more(transport->tls);
-}
-
-int transport_flush(struct transport *transport) {
-    return transport->tls ? tls_flush(transport->tls) : 0;
-}
-
-bool transport_unsent(const struct transport *transport) {
-    return transport->tls && tls_unsent(transport->tls);
 }
 
 void transport_end(struct transport *transport) {

@@ -23,7 +23,9 @@ void transport_finish(struct transport *transport);
 
 /* Whether a handshake must be done before bytes can go either way. Reading and writing continue the handshake, too, but
  * a caller that waits for room to write must know that it waits for the peer instead. */
-bool transport_opening(const struct transport *transport);
+static inline bool transport_opening(const struct transport *transport) {
+    return transport->tls && tls_opening(transport->tls);
+}
 /* 0: done. EAGAIN: when the socket is readable, or writable where transport_unsent(). Else an errno. */
 int transport_handshake(struct transport *transport);
 
@@ -31,10 +33,16 @@ int transport_handshake(struct transport *transport);
 ssize_t transport_read(struct transport *transport, void *place, size_t bytes);
 ssize_t transport_write(struct transport *transport, const struct iovec *parts, size_t n);
 /* Bytes may be here already that no poll will tell of: read again. */
-bool transport_more(const struct transport *transport);
+static inline bool transport_more(const struct transport *transport) {
+    return transport->tls && tls_more(transport->tls);
+}
 /* What was written may lie here still. 0: it has all gone. EAGAIN: when the socket is writable. Else an errno. */
-int transport_flush(struct transport *transport);
-bool transport_unsent(const struct transport *transport);
+static inline int transport_flush(struct transport *transport) {
+    return transport->tls ? tls_flush(transport->tls) : 0;
+}
+static inline bool transport_unsent(const struct transport *transport) {
+    return transport->tls && tls_unsent(transport->tls);
+}
 
 /* Nothing more will be written: the peer reads an orderly end. */
 void transport_end(struct transport *transport);

@@ -65,10 +65,6 @@ int64_t type_elements(const struct tensor_type *type) {
     return elements;
 }
 
-int64_t type_bytes(const struct tensor_type *type) {
-    return type_elements(type) * (int64_t)dtype_size(type->dtype);
-}
-
 int shape_broadcast(struct tensor_type *out, const struct tensor_type *a, const struct tensor_type *b,
                     struct fault *fault) {
     int rank = a->rank > b->rank ? a->rank : b->rank;

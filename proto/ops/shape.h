@@ -23,7 +23,9 @@ int type_check(const struct tensor_type *type, struct fault *fault);
 /* Checks a dtype and `rank` extents that came from outside and makes a type of them. */
 int type_make(struct tensor_type *type, int64_t dtype, const int64_t *shape, size_t rank, struct fault *fault);
 int64_t type_elements(const struct tensor_type *type);
-int64_t type_bytes(const struct tensor_type *type);
+static inline int64_t type_bytes(const struct tensor_type *type) {
+    return type_elements(type) * (int64_t)dtype_size(type->dtype);
+}
 
 static inline bool shape_equal(const struct tensor_type *a, const struct tensor_type *b) {
     if (a->rank != b->rank)

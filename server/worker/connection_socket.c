@@ -146,7 +146,8 @@ static int connection_on_message(void *owner, const struct frame_header *header,
     if (header->message_bytes > CONNECTION_BUFFER_BYTES)
         connection->in.large_ms = clock_now_ms();
     if (error == STATUS_OK && header->payload_bytes == 0) {
-        lease_handled(connection, header);
+        if (connection->lease.granted)
+            lease_handled(connection, header);
         connection_throttle(connection, header->message_bytes);
     }
     return error;
@@ -156,7 +157,8 @@ static int connection_on_payload(void *owner, const struct frame_header *header,
     struct connection *connection = owner;
     int error = request_payload(connection, header, fault);
     if (error == STATUS_OK) {
-        lease_handled(connection, header);
+        if (connection->lease.granted)
+            lease_handled(connection, header);
         connection_throttle(connection, header->message_bytes);
     }
     return error;

@@ -181,7 +181,7 @@ void lease_ack(struct connection *connection) {
 
 void lease_handled(struct connection *connection, const struct frame_header *header) {
     struct lease *lease = &connection->lease;
-    if (!lease->granted || !request_counted(header->type))
+    if (!request_counted(header->type))
         return;
     lease->frames++;
     lease->unacked += FRAME_HEADER_BYTES + header->message_bytes;

@@ -104,7 +104,7 @@ void lease_grant(struct connection *connection, const Tensord__Hello *hello);
 /* Sets the lease's fields of Welcome, which borrows the secret. */
 void lease_welcome(const struct connection *connection, Tensord__Welcome *welcome);
 
-/* Counts a frame that has been handled completely. */
+/* Counts a frame of a session with a lease that has been handled completely. */
 void lease_handled(struct connection *connection, const struct frame_header *header);
 /* Sends an Ack with the present count, at once or after the Ack that is on its way. */
 void lease_ack(struct connection *connection);

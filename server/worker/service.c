@@ -47,10 +47,6 @@ static void service_on_idle(uv_idle_t *idle) {
 
 /* ---- the turn ---- */
 
-bool service_is_late(const struct service *service) {
-    return service->budget->now_ns - service->turn_ns >= SERVICE_TURN_NS;
-}
-
 /* Small replies are not held up by large ones of others. */
 void service_mark_dirty(struct service *service, struct connection *connection) {
     if (connection->turn.dirty || connection->state == CONNECTION_ENDED)

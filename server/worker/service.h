@@ -142,7 +142,9 @@ void service_mark_giving_up(struct service *service, struct connection *connecti
 /* A callback of the loop's own handles calls it before it does work. */
 void service_busy(struct service *service);
 /* Whether this turn has lasted long enough: work that can wait for the next turn should wait. */
-bool service_is_late(const struct service *service);
+static inline bool service_is_late(const struct service *service) {
+    return service->budget->now_ns - service->turn_ns >= SERVICE_TURN_NS;
+}
 
 /* Takes no new work. Requests that have been received are finished within limits.drain_timeout_ms, and get their
  * replies; then each connection gets an Error STATUS_DRAINING and is closed. */
