@@ -37,6 +37,7 @@ static void program_consume(struct session *session, const struct op_request *re
 
 static int program_free(struct session *session, const struct op_request *request) {
     int code = STATUS_OK;
+    session_end_operation(session, NULL, 0);
     for (unsigned i = 0; i < request->n_inputs; i++) {
         if (session_unbind(session, request->inputs[i]))
             continue;
@@ -86,15 +87,8 @@ static __attribute__((noinline)) int program_wide(struct binding *binding, struc
     return code;
 }
 
-int session_submit(struct session *session, const struct op_request *request) {
+static int program_run(struct session *session, const struct op_request *request) {
     uint64_t last_id = session->last_id;
-    ledger_begin(&session->ledger);
-    if (request->label)
-        session_label(session, request->label);
-    if (request->opcode == OP_FREE) {
-        session_end_operation(session, NULL, 0);
-        return program_free(session, request);
-    }
     struct tensor *inputs[PROGRAM_FEW];
     const struct tensor_type *types[PROGRAM_FEW];
     struct binding binding;
@@ -128,4 +122,11 @@ int session_submit(struct session *session, const struct op_request *request) {
     if (request->consume || request->consume_more)
         program_consume(session, request);
     return code;
+}
+
+int session_submit(struct session *session, const struct op_request *request) {
+    ledger_begin(&session->ledger);
+    if (request->label)
+        session_label(session, request->label);
+    return request->opcode == OP_FREE ? program_free(session, request) : program_run(session, request);
 }

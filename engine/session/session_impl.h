@@ -138,7 +138,10 @@ void tensor_fail(struct session *session, struct tensor *tensor, struct cause ca
 /* What it may turn out to be; takes over one reference, which is charged to the session. NULL: takes it off. */
 void tensor_poison(struct session *session, struct tensor *tensor, struct poison *poison);
 /* Folds in what its poison has become by now. True: it has failed. */
-bool tensor_settle(struct session *session, struct tensor *tensor);
+bool tensor_settle_doubtful(struct session *session, struct tensor *tensor);
+static inline bool tensor_settle(struct session *session, struct tensor *tensor) {
+    return (tensor->poison || tensor->failure) && tensor_settle_doubtful(session, tensor);
+}
 static inline struct cause tensor_cause(const struct tensor *tensor) {
     return (struct cause){tensor->failure, tensor->sequence};
 }

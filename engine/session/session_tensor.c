@@ -279,7 +279,7 @@ static struct cause session_guard_cause(struct session *session, struct guard *g
     return cause;
 }
 
-bool tensor_settle(struct session *session, struct tensor *tensor) {
+bool tensor_settle_doubtful(struct session *session, struct tensor *tensor) {
     if (!tensor->poison || tensor->failure)
         return tensor->failure;
     switch (poison_state(tensor->poison)) {

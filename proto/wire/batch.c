@@ -107,15 +107,41 @@ static __attribute__((noinline)) int take_wide(struct batch_cursor *cursor, stru
     return 0;
 }
 
+/* Of a head: attributes, and flags. */
+static const uint64_t head_more = UINT64_C(0x3ffff) << 24;
+
+/* The operation of a head that has inputs alone, which are there. */
+static inline int next_plain(struct batch_cursor *cursor, struct op_request *op, uint64_t head, unsigned n_inputs) {
+    op->opcode = (unsigned)(head & 0xffff);
+    op->n_inputs = n_inputs;
+    op->n_ints = op->n_floats = 0;
+    op->further = (unsigned)(head >> 42 & 0x3f);
+    op->consume = (uint16_t)(head >> 48);
+    op->consume_more = NULL;
+    op->inputs = cursor->inputs + cursor->input;
+    op->label = NULL;
+    cursor->wide_taken = 0;
+    cursor->input += n_inputs;
+    cursor->op++;
+    return 1;
+}
+
 int batch_cursor_next(struct batch_cursor *cursor, struct op_request *op, struct fault *fault) {
     const Tensord__Batch *batch = cursor->batch;
     if (cursor->op >= batch->n_heads) {
         return finish(cursor, fault);
     }
     uint64_t head = batch->heads[cursor->op];
+    unsigned n_inputs = (unsigned)(head >> 16 & 0xff);
+    if (!(head & head_more) && n_inputs <= batch->n_inputs - cursor->input &&
+        (n_inputs >= BATCH_CONSUME_MAX || head >> 48 >> n_inputs == 0)) {
+        op->ints = cursor->ints + cursor->integer;
+        op->floats = cursor->floats + cursor->floating;
+        return next_plain(cursor, op, head, n_inputs);
+    }
     unsigned flags = (unsigned)(head >> 40 & 3);
     op->opcode = (unsigned)(head & 0xffff);
-    op->n_inputs = (unsigned)(head >> 16 & 0xff);
+    op->n_inputs = n_inputs;
     op->further = (unsigned)(head >> 42 & 0x3f);
     op->n_ints = (unsigned)(head >> 24 & 0xff);
     op->n_floats = (unsigned)(head >> 32 & 0xff);
