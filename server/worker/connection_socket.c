@@ -172,6 +172,18 @@ void connection_read_on(struct connection *connection) {
         service_mark_more(connection->service, connection);
 }
 
+/* Principals without a limit are the usual ones. */
+static inline size_t connection_allowance(const struct connection *connection) {
+    return connection->principal->limits.principal_rate ? worker_principal_allowance(connection) : SIZE_MAX;
+}
+
+static inline void connection_spend(struct connection *connection, size_t bytes) {
+    if (connection->principal->limits.principal_rate)
+        worker_principal_spend(connection, bytes);
+    else
+        connection->principal->bytes += bytes;
+}
+
 /* Reads until nothing is there, or the share is used up. */
 static bool connection_read_share(struct connection *connection) {
     struct budget *budget = connection->service->budget;
@@ -179,7 +191,7 @@ static bool connection_read_share(struct connection *connection) {
     while (left > 0 && !connection->in.reader.paused) {
         struct fault fault = {0};
         uint8_t *place;
-        size_t want, most = worker_principal_allowance(connection);
+        size_t want, most = connection_allowance(connection);
         ssize_t got;
         if (most == 0) {
             throttle_hold_rate(connection);
@@ -197,7 +209,7 @@ static bool connection_read_share(struct connection *connection) {
             lease_lost(connection, transport_reason(&connection->socket.transport, errno, &fault));
             return false;
         }
-        worker_principal_spend(connection, (size_t)got);
+        connection_spend(connection, (size_t)got);
         connection->in.heard |= connection->in.reader.state == FRAME_READER_PAYLOAD;
         connection->lease.heard = true;
         if (frame_reader_advance(&connection->in.reader, (size_t)got, &connection_handler, connection, &fault)) {
@@ -276,7 +288,7 @@ void connection_drain(struct connection *connection) {
 /* ---- writing, and events ---- */
 
 void connection_flush(struct connection *connection) {
-    size_t budget = worker_principal_allowance(connection);
+    size_t budget = connection_allowance(connection);
     uint64_t before = connection->out.queue.written;
     struct fault fault;
     if (connection->socket.blocked || !connection->socket.poll || connection_is_opening(connection))
@@ -293,10 +305,10 @@ void connection_flush(struct connection *connection) {
         lease_lost(connection, transport_reason(&connection->socket.transport, -left, &fault));
         return;
     }
-    worker_principal_spend(connection, (size_t)(connection->out.queue.written - before));
+    connection_spend(connection, (size_t)(connection->out.queue.written - before));
     connection->lease.said |= connection->out.queue.written != before;
     connection->socket.blocked = left > 0;
-    if (connection->socket.blocked && worker_principal_allowance(connection) == 0) {
+    if (connection->socket.blocked && connection_allowance(connection) == 0) {
         connection->socket.blocked = false;
         throttle_hold_rate(connection);
     }
