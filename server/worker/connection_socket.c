@@ -322,6 +322,13 @@ void connection_flush(struct connection *connection) {
         connection_watch(connection);
 }
 
+/* Others wait with frames for their share, and came before: else whoever is polled first would be served twice. */
+static bool connection_comes_later(const struct connection *connection) {
+    const struct service *service = connection->service;
+    return !TAILQ_EMPTY(&service->light) ||
+           (connection->turn.used_ns >= SERVICE_LIGHT_NS && !TAILQ_EMPTY(&service->heavy));
+}
+
 static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     struct connection *connection = poll->data;
     service_busy(connection->service);
@@ -358,7 +365,7 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
     }
     if (events & UV_READABLE && connection->state == CONNECTION_OPEN && !connection->in.reader.paused &&
         !connection->socket.eof) {
-        if (service_is_late(connection->service)) {
+        if (service_is_late(connection->service) || connection_comes_later(connection)) {
             connection->in.unread = true;
             service_mark_more(connection->service, connection);
         } else if (!connection_read(connection)) {

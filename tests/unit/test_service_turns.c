@@ -433,3 +433,42 @@ Test(service_turns, a_goodbye_is_looked_for_in_turns) {
     open_gate();
     close_service();
 }
+
+/* Each client asks again as soon as it has its answer, and a turn has time for a few of them. Whoever is polled first must not be
+ * served again and again while others wait. */
+Test(service_turns, clients_that_ask_at_once_are_served_about_equally_often) {
+    enum { CLIENTS = 16, ROUNDS = 200 };
+    static const Tensord__Ping ping = TENSORD__PING__INIT;
+    struct limits limits = {0};
+    int sockets[CLIENTS];
+    unsigned answers[CLIENTS] = {0}, least = 0;
+    uint8_t bytes[256];
+    limits_init(&limits);
+    open_service(&limits);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        open_client();
+        sockets[i] = client;
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        client = sockets[i];
+        send_message(FRAME_PING, 1, &ping.base);
+    }
+    look_ns = SERVICE_TURN_NS / 5;
+    for (unsigned turns = 0; least < ROUNDS && turns < TURNS_MAX; turns++) {
+        turn();
+        for (unsigned i = 0; i < CLIENTS; i++) {
+            if (recv(sockets[i], bytes, sizeof bytes, MSG_DONTWAIT) <= 0)
+                continue;
+            answers[i]++;
+            client = sockets[i];
+            send_message(FRAME_PING, 1, &ping.base);
+        }
+        least = answers[0];
+        for (unsigned i = 1; i < CLIENTS; i++)
+            least = answers[i] < least ? answers[i] : least;
+        for (unsigned i = 0; i < CLIENTS; i++)
+            cr_assert_leq(answers[i], 2 * least + 4, "client %u has %u answers, and another one %u", i, answers[i],
+                          least);
+    }
+    cr_assert_geq(least, ROUNDS);
+}
