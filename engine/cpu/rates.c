@@ -10,8 +10,8 @@
 
 enum {
     RATES_OFF_MOST = 4, /* by which a figure may differ from the usual one */
-    PASS_FLOATS = 1 << 20,
-    PASS_STEP = 1 << 18, /* elements of one run: 3 MiB read and written, of 12 that go round */
+    PASS_FLOATS = 1 << 19,
+    PASS_STEP = 1 << 17, /* elements of one run: 1.5 MiB read and written, of 6 that go round */
     PASS_ROUNDS = 2,
     PRODUCT_SIDE = 64, /* of products in kernels of our own: 30 to 100 µs, */
     BLAS_SIDE = 192,   /* and by BLAS: 0.2 to 1 ms */

@@ -4,28 +4,8 @@
  *
  * Normal forms, so that kernels stay simple. Nothing empty is launched: every operand has at least one element, but for
  * reductions, where the input may be empty and the result is the neutral element (max, min, argmax, argmin of nothing are
- * refused by the shape rule).
- *
- *   CREATE       output contiguous, rank 1 but for eye (rank 2); the attribute `shape` is empty
- *   ELEMENTWISE  all operands have one shape: broadcast (strides 0) and with axes merged wherever that is possible for all
- *                of them at once. Contiguous operands are rank 1 with stride 1. The output may be the very memory of an
- *                input, same layout. COPY and CAST may have a strided output. CAST has no
- *                attributes: the dtypes of its operands say it all
- *   REDUCE       input rank k + r: kept axes first, then reduced axes, each group merged where possible. Output
- *                contiguous over the kept axes, of rank k; no attributes. argmax: position counted row-major over the reduced axes in
- *                their order. MEAN's divisor is the number of reduced elements. A reduced group of one element is
- *                possible, as is k = 0
- *   SOFTMAX      both operands rank 2 to 8, same shape, the axis last, the others merged where possible
- *   MATMUL       a [batch…, m, k], b [batch…, k, n], output [batch…, m, n] contiguous; the batch axes are equal (strides 0
- *                where broadcast), and are not just more rows of a; matrices with any strides, k may be 0 (the result
- *                is 0); rank 2 to 8
- *   LINEAR       as MATMUL, b being the weight's transpose; the third input, where there is one, is the bias [n],
- *                contiguous; k = 0: activation(bias)
- *   TAKE         x [outer, n, inner], indices i64 [k], output [outer, k, inner], all contiguous
- *   TAKE_ALONG_AXIS  x [outer, n, inner], indices i64 [outer, k, inner], output the same, all contiguous
- *   TOPK         x [outer, n, inner]; values [outer, k, inner] and, as further output, positions i64 of the same shape, all
- *                contiguous; of the attributes, `axis` means nothing any more
- *   ONE_HOT      indices i64 [n], output [n, classes], contiguous
+ * refused by the shape rule). What else holds stands at each family's name in enum op_family (proto/ops/operations.h,
+ * made of the descriptions).
  *
  * dtypes: inputs as op_operand_dtype() says, output as op_infer() says. Of a product that is one dtype for all, or f8 of
  * either format for a and b, and f32 for the output. Where the device says that it converts an operation's inputs as it

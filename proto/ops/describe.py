@@ -265,6 +265,16 @@ class Operation:
         return [(dtype, self.formula.get(dtype, f"{self.name}_{dtype}")) for dtype in self.computed()]
 
 
+class Family:
+    """What operations have in common that the engine binds in one way: `what` they are, and the normal form of their `launch`, ""
+    where nothing is launched in a form of its own."""
+
+    def __init__(self, path, name, fields):
+        if not isinstance(fields, dict) or not set(fields) <= {"what", "launch"} or "what" not in fields:
+            raise SystemExit(f"{path}: the family {name} has `what`, and may have `launch`")
+        self.what, self.launch = fields["what"], " ".join(fields.get("launch", "").split())
+
+
 class File:
     """Operations of one kind, in the order of the file."""
 
@@ -277,7 +287,7 @@ class File:
         default = table.pop("default", {})
         self.formulas = "formula" in default  # its operations are computed by formulas
         self.sets = table.pop("attributes", {})
-        self.families = table.pop("family", {})
+        self.families = {name: Family(path, name, fields) for name, fields in table.pop("family", {}).items()}
         self.enums = {name: Enum(name, given) for name, given in table.pop("enum", {}).items()}
         self.operations = []
         for name, fields in table.items():
@@ -315,13 +325,13 @@ def formulas_of(operations):
 
 
 def families_of(files):
-    """How the engine binds an operation, in words, by the family's name; each family has one normal form of launch."""
+    """How the engine binds an operation, by the family's name."""
     families = {}
     for file in files:
-        for name, words in file.families.items():
+        for name, family in file.families.items():
             if name in families:
                 raise SystemExit(f"{file.path}: another file has the family {name}")
-            families[name] = words
+            families[name] = family
     return families
 
 

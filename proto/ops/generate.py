@@ -210,10 +210,14 @@ def print_others(operations, families):
     print_macro("X(FAMILY, name): families whose results follow from their operations: all but free and clients' kernels.", "OP_FAMILIES", made)
     print_macro("X(FAMILY, name): of these, the ones that are launched.", "OP_KERNEL_FAMILIES",
                 [each for each in made if each[1] != "view"])
-    print("/* How the engine binds an operation; each family has one normal form of launch (engine/device/launch.h). */")
+    print("/* How the engine binds an operation. Each family that is launched has one normal form of launch (engine/device/launch.h). */")
     print("enum op_family {\n    OP_FAMILY_NONE,")
-    for name, words in families.items():
-        print(f"    OP_FAMILY_{name.upper()}, /* {words} */")
+    for name, family in families.items():
+        if family.launch:
+            print(comment(f"{family.what[0].upper()}{family.what[1:]}. Launch: {family.launch}", "    "))
+            print(f"    OP_FAMILY_{name.upper()},")
+        else:
+            print(f"    OP_FAMILY_{name.upper()}, /* {family.what} */")
     print("};\n")
 
 

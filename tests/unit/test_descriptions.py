@@ -13,7 +13,7 @@ import describe  # noqa: E402
 import generate  # noqa: E402
 
 HEAD = 'title = "T"\ncontract = "C"\n[default]\nfamily = "create"\nsince = "1"\ninputs = []\ndtype = "same"\ndtypes = "any"\n'
-FAMILIES = 'title = "F"\ncontract = "C"\n[family]\ncreate = "makes"\nelementwise = "computes"\n'
+FAMILIES = 'title = "F"\ncontract = "C"\n[family.create]\nwhat = "makes"\n[family.elementwise]\nwhat = "computes"\n'
 GOOD = HEAD + 'shape = "same"\ncontract = "c"\n[one]\nnumber = 1\n'
 
 
@@ -77,11 +77,18 @@ class Descriptions(unittest.TestCase):
 
     def test_a_family_stands_in_one_file(self):
         with self.assertRaises(SystemExit) as raised:
-            read(GOOD.replace("[default]", '[family]\ncreate = "again"\n[default]'))
+            read(GOOD.replace("[default]", '[family.create]\nwhat = "again"\n[default]'))
         self.assertIn("another file has the family create", str(raised.exception))
-        made = printed(generate.table, read(GOOD.replace("[default]", '[family]\nfold = "folds"\n[default]').replace('"create"', '"fold"')))
-        for line in "OP_FAMILY_FOLD, /* folds */", "X(FOLD, fold)":
+        for family, line in (('what = "folds"', "OP_FAMILY_FOLD, /* folds */"),
+                             ('what = "folds"\nlaunch = """x\n[n]"""', "/* Folds. Launch: x [n] */\n    OP_FAMILY_FOLD,")):
+            text = GOOD.replace("[default]", f"[family.fold]\n{family}\n[default]").replace('"create"', '"fold"')
+            made = printed(generate.table, read(text))
             self.assertIn(line, made)
+            self.assertIn("X(FOLD, fold)", made)
+        for wrong in '[family]\nfold = "folds"', '[family.fold]\nlaunch = "x"', '[family.fold]\nwhat = "folds"\nlunch = "x"':
+            with self.assertRaises(SystemExit) as raised:
+                read(GOOD.replace("[default]", wrong + "\n[default]"))
+            self.assertIn("the family fold has `what`, and may have `launch`", str(raised.exception))
 
     def test_a_name_in_two_files_is_refused(self):
         with self.assertRaises(SystemExit) as raised:
