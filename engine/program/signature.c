@@ -77,7 +77,6 @@ bool signature_make(struct signatures *signatures, unsigned opcode, const struct
     room->type_id = 0;
     room->type = outputs[0];
     room->elements = type_elements(&room->type);
-    room->bytes = (uint64_t)type_bytes(&room->type);
     if (signature_supported(signatures, room, types, n_inputs, fault) != STATUS_OK)
         return false;
     room->flat = signature_flat(room, types, n_inputs);

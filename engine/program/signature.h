@@ -19,11 +19,11 @@ struct signature {
     const struct op_kernel *kernel; /* NULL: it needs none */
     uint64_t type_id;               /* of its only result; 0: not known, or it has several */
     struct tensor_type type;        /* of its first result, */
-    int64_t elements;               /* of this, */
-    uint64_t bytes;                 /* and of these */
-    bool
-        flat; /* ELEMENTWISE, and all operands have one shape and the dtypes that the kernel wants: of one axis, if contiguous */
-    bool large; /* it may take long, and so may have to be stopped */
+    int64_t elements;               /* which has so many */
+    bool large;                     /* it may take long, and so may have to be stopped */
+    /* Its family is elementwise, and all operands have one shape and the dtypes that the kernel wants: where they are contiguous, the
+     * kernel sees one axis. */
+    bool flat;
 };
 
 /* Numbers stand for types: no number is ever given to two of them. A type may get several, one after the other. */
