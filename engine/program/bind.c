@@ -212,7 +212,7 @@ static int bind_compute(struct binding *binding) {
     return code;
 }
 
-/* The common case: contiguous operands of one shape, of which all have a value or the operation fails. */
+/* The common case: contiguous operands of one shape, none of which may turn out to have failed. */
 static int bind_flat(struct binding *binding) {
     int code = bind_wait(binding);
     if (code == STATUS_OK)

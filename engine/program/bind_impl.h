@@ -1,4 +1,4 @@
-/* What the files of the passes share. */
+/* What the files of these steps share. */
 #pragma once
 
 #include "engine/program/kernel_impl.h"
@@ -8,7 +8,7 @@
 #include "engine/values/plan.h"
 #include "engine/values/view_copy.h"
 
-/* An operation on its way through the passes. */
+/* An operation on its way through check and bind. */
 struct binding {
     struct session *session;
     struct order *order;

@@ -1,10 +1,10 @@
-/* The unit of work is an operation of a client's program. It goes through three passes, of which each is done when the next one begins:
+/* An operation of a client, from the request to its launches, in three steps:
  *
- *   check   (check.c, signature.c)  its inputs are found, and what it is follows from their types: nothing is changed
- *   bind    (bind*.c)               its results have memory, and its operands the form that the kernel wants
- *   push    (../values/plan.c)      its launches stand in the stream
+ *   check   (check.c, signature.c)  finds its inputs, and what it is by their types; it changes no tensor and no stream
+ *   bind    (bind*.c)               gives its results memory, and its operands the form that the kernel wants
+ *   push    (../values/plan.c)      puts a launch into the stream; called by bind, once for each launch
  *
- * What it releases is released behind them, and where it fails its results fail with the first cause. */
+ * Afterwards the inputs that it releases are released. If it fails its results fail with the first cause. */
 #include "engine/program/program.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int program_free(struct session *session, const struct op_request *reques
     return code;
 }
 
-/* The three passes, with all outputs bound. */
+/* The steps, with all outputs bound. */
 static int program_operation(struct binding *binding, struct cause *cause) {
     struct session *session = binding->session;
     binding->output = binding->outputs.tensors[0];

@@ -53,7 +53,7 @@ static bool signature_flat(const struct signature *signature, const struct tenso
 }
 
 /* Whether the operation (but for clients' kernels, which nothing stops) may take so long that it is stopped, and so needs a
- * check. A smaller one ends before any limit of time, and for a larger one a check costs little. It counts by the elements that
+ * guard. A smaller one ends before any limit of time, and for a larger one a guard costs little. It counts by the elements that
  * it makes, and by what its description says that its work grows with. */
 static bool signature_large(const struct signature *signature, const struct tensor_type *const types[]) {
     static const double large_elements = 1 << 20, large_products = 1 << 24;

@@ -14,16 +14,6 @@ void view_init(struct view *view, const struct tensor *tensor) {
     view->temporary = false;
 }
 
-void view_flat(struct view *view, const struct tensor *tensor, int64_t elements) {
-    view->storage = tensor->storage;
-    view->data = tensor_data(tensor);
-    view->dtype = view->as = tensor->type.dtype;
-    view->rank = 1;
-    view->shape[0] = elements;
-    view->strides[0] = 1;
-    view->temporary = false;
-}
-
 void view_finish(struct view *view) {
     if (view->temporary)
         storage_unref(view->storage);

@@ -17,8 +17,6 @@ struct view {
 };
 
 void view_init(struct view *view, const struct tensor *tensor);
-/* All elements of a contiguous tensor with storage, as one axis. */
-void view_flat(struct view *view, const struct tensor *tensor, int64_t elements);
 /* Gives a temporary back. */
 void view_finish(struct view *view);
 int64_t view_elements(const struct view *view);

@@ -86,6 +86,7 @@ static void walk_reply(unsigned type) {
              header.type == type && header.message_bytes + header.payload_bytes <= sizeof bytes,
          "another reply than was expected");
     walk_receive(bytes, header.message_bytes + header.payload_bytes);
+    must(type != FRAME_FETCH_CHUNK || header.payload_bytes == WALK_ELEMENTS * sizeof(float), "an operation has failed");
 }
 
 static void walk_hello(void) {
@@ -169,5 +170,6 @@ int main(int argc, char **argv) {
         walk_adds(chain ? WALK_BATCH : 1, chain);
         done += chain ? WALK_BATCH : 1;
     }
-    _exit(0); /* the end is not part of the way */
+    walk_fetch(); /* it is known that all have run, and how */
+    _exit(0);     /* the end is not part of the way */
 }
