@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/lib/trace.h"
+#include "client/lib/frame.h"
 
 enum { POOL_MAX = 64, COLUMN_FIRST = 64, HEADS_FIRST = 2048, TEXT_FIRST = 1024 };
 

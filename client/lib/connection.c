@@ -7,7 +7,6 @@
 #include "client/lib/device.h"
 #include "client/lib/error.h"
 #include "client/lib/resume.h"
-#include "client/lib/secure.h"
 #include "proto/wire/frame.h"
 
 /* The default holds some 170,000 small operations. Beyond what the processor's caches hold, each is written to memory and

@@ -4,7 +4,6 @@
 #include <stdbool.h>
 
 #include "client/lib/control.h"
-#include "client/lib/token.h"
 #include "client/tensord.h"
 
 struct td_connection {

@@ -9,8 +9,6 @@
 
 #include "client/lib/frame.h"
 #include "client/lib/resume.h"
-#include "client/lib/token.h"
-#include "client/lib/trace.h"
 
 struct control {
     struct transport transport;

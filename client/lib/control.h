@@ -16,7 +16,7 @@
 struct control;
 struct resume;
 
-enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512 };
+enum { CONTROL_TIMEOUT_MS = 10000, CONTROL_URL_MAX = 512, TOKEN_BYTES_MAX = 256 };
 
 /* Connects, sends the preamble and Hello, and waits for Welcome. `url` NULL: $TENSORD_URL, else the default socket.
  * `tls` is the caller's, of secure_create(); NULL unless the URL is tls://.
@@ -41,10 +41,22 @@ int control_no_device(const char *name, Tensord__Device *const *devices, size_t 
 /* The daemon's version, from Welcome: "tensord 0.1.0". */
 const char *control_server(const struct control *control);
 
-/* ---- the pieces, which the connection to a device shares ---- */
+/* ---- the pieces, which the connection to a device shares: dial.c ---- */
 
 /* Copies `url`, or what stands in for NULL, to `text`. */
 int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault);
+
+/* The token: `given`, else $TENSORD_TOKEN, else the text of the file that $TENSORD_TOKEN_FILE names, else "". `given` ""
+ * means none. No fault has the token in its message. The caller wipes the token. */
+int token_find(const char *given, char token[TOKEN_BYTES_MAX], struct fault *fault);
+
+/* PEM files. If one is NULL, $TENSORD_CA_FILE, $TENSORD_CERT_FILE or $TENSORD_KEY_FILE names it. */
+struct secure_files {
+    const char *ca, *certificate, *key;
+};
+/* The TLS context that connections to this URL share; NULL for a URL without TLS. The caller releases it. */
+int secure_create(const char *url, const struct secure_files *files, struct tls_context **context, struct fault *fault);
+
 struct control_dial {
     const char *url;
     struct tls_context *tls; /* NULL unless the URL is tls:// */
@@ -60,12 +72,15 @@ struct control_dial {
 /* A connected, close-on-exec, non-blocking socket whose preamble for the target has been sent, and the handshake done where
  * there is TLS. The message of STATUS_CONNECTION names the URL and the reason. */
 int control_dial(const struct control_dial *dial, struct transport *transport, struct fault *fault);
+/* Milliseconds of CLOCK_MONOTONIC. */
+int64_t control_now_ms(void);
+
+/* ---- the pieces: control.c ---- */
+
 /* Waits for the socket: 0, STATUS_TIMED_OUT, STATUS_CONNECTION. */
 int control_wait(int fd, short events, int64_t deadline_ms, struct fault *fault);
 /* Takes the Error frame with which the daemon refuses a connection in the clear; its code. */
 int control_refusal(int fd, int64_t deadline_ms, struct fault *fault);
-/* Milliseconds of CLOCK_MONOTONIC. */
-int64_t control_now_ms(void);
 /* One frame out and the next one in, by the deadline, on a connection with nothing else in flight: Hello and control
  * requests. Reads not a byte more than the reply. The caller frees *reply. */
 int control_exchange(struct transport *transport, unsigned type, const ProtobufCMessage *request, uint64_t sequence,

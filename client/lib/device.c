@@ -156,14 +156,5 @@ int td_sync(td_device *device) {
         return error_set(STATUS_INVALID_ARGUMENT, "the device is NULL");
     struct request request;
     request_init(&request, REQUEST_WAITED, FRAME_SYNC, NULL);
-    pthread_mutex_lock(&device->lock);
-    int code = device_check(device);
-    if (!code) {
-        pending_push(device, &request);
-        code = pending_wait(device, &request);
-        if (code)
-            error_store(&request.error);
-    }
-    pthread_mutex_unlock(&device->lock);
-    return code;
+    return pending_ask(device, &request);
 }

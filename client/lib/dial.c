@@ -1,4 +1,6 @@
-/* Connecting: from a URL to a socket whose preamble has been sent. */
+/* Connecting: from the URL, the token and the TLS files that the program or the environment names to a socket whose preamble
+ * has been sent. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -14,9 +16,9 @@
 #include <unistd.h>
 
 #include "client/lib/control.h"
-#include "proto/wire/frame.h"
 #include "proto/net/socket.h"
 #include "proto/net/url.h"
+#include "proto/wire/frame.h"
 
 enum { ADDRESSES_MAX = 16 };
 
@@ -37,6 +39,82 @@ int control_url(const char *url, char text[CONTROL_URL_MAX], struct fault *fault
     strcpy(text, url);
     return 0;
 }
+
+/* ---- the token ---- */
+
+/* A token is one word of visible ASCII. `whence` is for the fault. */
+static int token_take(const char *text, size_t bytes, const char *whence, char token[TOKEN_BYTES_MAX],
+                      struct fault *fault) {
+    while (bytes && isspace((unsigned char)text[bytes - 1]))
+        bytes--;
+    while (bytes && isspace((unsigned char)*text))
+        text++, bytes--;
+    if (!bytes)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.160s is empty", whence);
+    if (bytes >= TOKEN_BYTES_MAX)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.160s is no token: it has more than %d bytes", whence,
+                         TOKEN_BYTES_MAX - 1);
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] <= ' ' || text[i] > '~')
+            return fault_set(fault, STATUS_INVALID_ARGUMENT, "%.160s is no token: byte %zu is no visible character",
+                             whence, i + 1);
+    memcpy(token, text, bytes);
+    token[bytes] = 0;
+    return 0;
+}
+
+static int token_read(const char *path, char token[TOKEN_BYTES_MAX], struct fault *fault) {
+    char text[4096]; /* more is no token, and is said to be too long */
+    size_t bytes = 0;
+    ssize_t n = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && bytes < sizeof text && (n = read(fd, text + bytes, sizeof text - bytes)) > 0)
+        bytes += (size_t)n;
+    int error = n < 0 ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    int code =
+        error ? fault_set(fault, STATUS_INVALID_ARGUMENT, "the token file %.120s: %s", path, strerrordesc_np(error))
+              : token_take(text, bytes, path, token, fault);
+    explicit_bzero(text, sizeof text);
+    return code;
+}
+
+int token_find(const char *given, char token[TOKEN_BYTES_MAX], struct fault *fault) {
+    const char *variable = getenv("TENSORD_TOKEN"), *path = getenv("TENSORD_TOKEN_FILE");
+    token[0] = 0;
+    if (given)
+        return *given ? token_take(given, strlen(given), "the option token", token, fault) : 0;
+    if (variable && *variable)
+        return token_take(variable, strlen(variable), "TENSORD_TOKEN", token, fault);
+    return path && *path ? token_read(path, token, fault) : 0;
+}
+
+/* ---- TLS ---- */
+
+static const char *secure_file(const char *given, const char *variable) {
+    const char *file = given ? given : getenv(variable);
+    return file && *file ? file : NULL;
+}
+
+int secure_create(const char *url, const struct secure_files *files, struct tls_context **context,
+                  struct fault *fault) {
+    struct url parsed;
+    int code = url_parse(url, &parsed, fault);
+    if (code || parsed.kind != URL_TLS) {
+        *context = NULL;
+        return code;
+    }
+    struct tls_client_options options = {
+        .host = parsed.host,
+        .ca = secure_file(files->ca, "TENSORD_CA_FILE"),
+        .certificate = secure_file(files->certificate, "TENSORD_CERT_FILE"),
+        .key = secure_file(files->key, "TENSORD_KEY_FILE"),
+    };
+    return tls_client_create(&options, context, fault);
+}
+
+/* ---- the socket ---- */
 
 /* 0, or an errno. */
 static int wait_connected(int fd, int64_t deadline_ms) {
@@ -112,7 +190,8 @@ static const char *socket_group(const struct url *url, char *buffer, size_t size
     struct group group, *found = NULL;
     if (stat(url->path, &status)) /* nor may one look at it */
         return strcmp(url->path, URL_SYSTEM) != 0 ? NULL : "tensord";
-    if (!status.st_gid || !(status.st_mode & S_IWGRP) || getgrgid_r(status.st_gid, &group, buffer, size, &found) || !found)
+    if (!status.st_gid || !(status.st_mode & S_IWGRP) || getgrgid_r(status.st_gid, &group, buffer, size, &found) ||
+        !found)
         return NULL;
     return found->gr_name;
 }

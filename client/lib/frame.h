@@ -1,7 +1,9 @@
-/* Frames as messages: small ones that want no reply, and what comes back. */
+/* Frames as messages: small ones that want no reply, and what comes back; and their printing for TENSORD_DEBUG. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "proto/wire/frame.h"
@@ -22,3 +24,10 @@ int frame_unpack(const ProtobufCMessageDescriptor *descriptor, const struct fram
 /* Writes header and message to `out`; returns the bytes, or 0 where they exceed `capacity`. */
 size_t frame_pack(uint8_t *out, size_t capacity, unsigned type, const ProtobufCMessage *message,
                   uint64_t payload_bytes);
+
+/* TENSORD_DEBUG=wire: every frame of this process's connections, readably, on stderr. Any thread. */
+bool trace_enabled(void);
+/* `arrow` is "->" for sent and "<-" for received. */
+void trace_frame(const char *arrow, const struct frame_header *header, const uint8_t *message);
+/* The same for `bytes` of whole frames without payloads between them. */
+void trace_frames(const char *arrow, const uint8_t *frames, size_t bytes);

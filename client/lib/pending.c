@@ -212,3 +212,16 @@ int pending_wait(td_device *device, struct request *request) {
     pthread_cond_destroy(&request->wake);
     return request->status;
 }
+
+int pending_ask(td_device *device, struct request *request) {
+    pthread_mutex_lock(&device->lock);
+    int code = device_check(device);
+    if (!code) {
+        pending_push(device, request);
+        code = pending_wait(device, request);
+        if (code)
+            error_store(&request->error);
+    }
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}

@@ -71,6 +71,8 @@ void pending_push(struct td_device *device, struct request *request);
 void pending_push_frame(struct td_device *device, struct request *request, struct frame_item *frame);
 /* Flushes and waits for the end of a REQUEST_WAITED; its status. */
 int pending_wait(struct td_device *device, struct request *request);
+/* Without the lock: pushes a REQUEST_WAITED and waits for its end. Stores the error; returns its code. */
+int pending_ask(struct td_device *device, struct request *request);
 struct request *pending_find(struct pending *pending, uint64_t sequence);
 /* Ends a request with `error`, or (NULL) with success, and takes it off the list. */
 void pending_complete(struct td_device *device, struct request *request, const td_error *error);

@@ -28,7 +28,3 @@ void reader_pass_role(struct td_device *device);
 /* The connection was lost: drops what came of a frame, but keeps the bytes of a tensor that have arrived. Call it only
  * while nobody reads. */
 void reader_cut(struct td_device *device);
-
-/* For the reader, without the lock: takes what the socket has and handles it (receive.c). 1: there was something; 0: nothing
- * now; -1: the connection is over, `cause` says why, and *final that the daemon or the protocol wants it so. */
-int reader_receive(struct td_device *device, td_error *cause, bool *final);

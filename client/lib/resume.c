@@ -15,7 +15,7 @@
 #include "client/lib/control.h"
 #include "client/lib/device.h"
 #include "client/lib/error.h"
-#include "client/lib/trace.h"
+#include "client/lib/frame.h"
 
 enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000, PATIENCE_S = 3600 };
 

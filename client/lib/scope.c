@@ -7,7 +7,7 @@
 
 #include "client/lib/device.h"
 #include "client/lib/error.h"
-#include "client/lib/text.h"
+#include "proto/ops/utf8.h"
 
 struct scope {
     struct scope *outer;
@@ -83,6 +83,24 @@ static void exit_key_create(void) {
     exit_key_made = !pthread_key_create(&exit_key, thread_exit);
 }
 
+/* Copies as much of `text` as fits, as valid UTF-8: cut between characters, each invalid byte as '?'. No 0 at the end;
+ * returns the number of bytes. */
+static size_t label_clean(char *out, size_t capacity, const char *text) {
+    size_t n = 0;
+    for (const char *next = text; *text; text = next) {
+        (void)utf8_next(&next);
+        size_t bytes = (size_t)(next - text);
+        if (n + bytes > capacity)
+            break;
+        if (bytes == 1 && (unsigned char)*text >= 0x80)
+            out[n] = '?';
+        else
+            memcpy(out + n, text, bytes);
+        n += bytes;
+    }
+    return n;
+}
+
 static size_t prefix_bytes(void) {
     return scope_thread.scope ? scope_thread.scope->prefix_bytes : 0;
 }
@@ -100,7 +118,7 @@ void td_scope_begin(const char *name) {
     scope->prefix_bytes = prefix_bytes();
     if (name && *name) {
         size_t n = scope->prefix_bytes;
-        n += text_clean(labels.prefix + n, TD_LABEL_MAX - n, name);
+        n += label_clean(labels.prefix + n, TD_LABEL_MAX - n, name);
         if (n < TD_LABEL_MAX)
             labels.prefix[n++] = '/';
         scope->prefix_bytes = n;
@@ -195,7 +213,7 @@ td_tensor *td_keep(td_tensor *tensor) {
 
 void td_label(const char *label) {
     scope_thread.labelled = label && *label;
-    labels.label_bytes = scope_thread.labelled ? text_clean(labels.label, TD_LABEL_MAX, label) : 0;
+    labels.label_bytes = scope_thread.labelled ? label_clean(labels.label, TD_LABEL_MAX, label) : 0;
 }
 
 const char *label_current(size_t *bytes) {
@@ -206,7 +224,7 @@ const char *label_current(size_t *bytes) {
     memcpy(labels.whole, labels.prefix, n);
     if (scope_thread.labelled) {
         labels.label[labels.label_bytes] = 0;
-        n += text_clean(labels.whole + n, TD_LABEL_MAX - n, labels.label);
+        n += label_clean(labels.whole + n, TD_LABEL_MAX - n, labels.label);
     } else if (labels.whole[n - 1] == '/') {
         n--; /* the scope's name alone */
     }

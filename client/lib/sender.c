@@ -8,7 +8,7 @@
 
 #include "client/lib/control.h"
 #include "client/lib/device.h"
-#include "client/lib/trace.h"
+#include "client/lib/frame.h"
 
 enum {
     SMALL_MAX = 8 << 10,  /* larger frames are not copied into the journal */

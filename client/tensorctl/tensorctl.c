@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "client/tensorctl/command.h"
-#include "client/lib/secure.h"
 #include "proto/net/url.h"
 
 enum { DRAIN_TIMEOUT_MS = 24 * 3600 * 1000 };
@@ -34,8 +33,7 @@ static const struct command tensorctl_commands[] = {
     {"trace", "[DEVICE]...", "what ran when, as a file for https://ui.perfetto.dev",
      .text = "Without a device: all that are ready. --seconds is 5 where it is left out.\n",
      .options = COMMAND_TAKES(COMMAND_SECONDS) | COMMAND_TAKES(COMMAND_OUTPUT) | COMMAND_TAKES(COMMAND_SESSION),
-     .words_max = INT_MAX,
-     .run = command_trace},
+     .words_max = INT_MAX, .run = command_trace},
     {"ping", "", "the time that the daemon takes to answer", .text = "--count is 5 where it is left out.\n",
      .options = COMMAND_TAKES(COMMAND_COUNT), .run = command_ping},
     {"bench", "[DEVICE]", "how fast a device is from here: round trip, small operations, bulk, products",
@@ -119,9 +117,16 @@ int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
 }
 
 static int device_command(const struct tensorctl *ctl) {
-    struct tensorctl_device about = {
-        .url = ctl->url, .device = ctl->words[0], .json = ctl->json, .replace = ctl->replace, .seconds = ctl->seconds,
-        .all = ctl->all, .owner = ctl->user, .to = ctl->to, .words = ctl->words, .n_words = ctl->n_words};
+    struct tensorctl_device about = {.url = ctl->url,
+                                     .device = ctl->words[0],
+                                     .json = ctl->json,
+                                     .replace = ctl->replace,
+                                     .seconds = ctl->seconds,
+                                     .all = ctl->all,
+                                     .owner = ctl->user,
+                                     .to = ctl->to,
+                                     .words = ctl->words,
+                                     .n_words = ctl->n_words};
     struct fault fault = {0};
     if (ctl->n_words > 1) {
         about.file = ctl->words[1];

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "client/lib/control.h"
-#include "client/lib/token.h"
 #include "client/tensorctl/tensorctl.h"
 #include "client/tensorctl/trace_file.h"
 #include "proto/wire/frame.h"
