@@ -18,7 +18,7 @@
 #include "server/process/state_directory.h"
 #include "server/user_command.h"
 #include "server/users/users.h"
-#include "server/worker/compile_child.h"
+#include "server/worker/compile_process.h"
 #include "server/worker/crash.h"
 #include "server/worker/worker.h"
 
@@ -94,7 +94,7 @@ int main(int count, char **arguments) {
     if (count == 4 && !strcmp(arguments[1], "worker"))
         return main_worker(arguments);
     if (count == 4 && !strcmp(arguments[1], "compile"))
-        compile_child_main(arguments[2], arguments[3]);
+        compile_process_main(arguments[2], arguments[3]);
     if (count == 3 && !strcmp(arguments[1], "count"))
         return probe_main(arguments[2]);
     if (count >= 2 && !strcmp(arguments[1], "user"))

@@ -1,22 +1,32 @@
-#include "server/worker/connection_socket.h"
-
+/* The socket of a connection: what its poll handle watches, the TLS handshake, reading, writing, and what makes frames wait. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
+#include "engine/session/host.h"
 #include "server/process/log.h"
 #include "server/worker/connection.h"
-#include "server/worker/request.h"
+
+enum {
+    CONNECTION_READ_BYTES = 1 << 20, /* read in one turn */
+    CONNECTION_FRAME_STEPS = 16,     /* of the budget, for each frame, */
+    CONNECTION_STEP_BYTES = 1024,    /* and one for so many bytes */
+    /* For the next reply to leave over TCP, where a dead client looks like a client that still reads. It is short, because a
+     * dead client's memory is wanted back within a second. Over a Unix socket, which tells the two apart, it is
+     * limits.drain_timeout_ms. */
+    CONNECTION_LEAVE_TCP_MS = 500,
+};
 
 static void connection_on_poll(uv_poll_t *poll, int status, int events);
 
 /* ---- what the poll handle watches ---- */
 
 void connection_watch(struct connection *connection) {
-    /* A socket whose sending side is shut down would be reported without end, so UV_DISCONNECT is not asked for then. The end of
-     * both sides is reported in any case, as the event that was asked for: UV_PRIORITIZED, which no socket here has, stands in
-     * for it. */
+    /* poll() would report a client that has shut down its sending side again and again, so UV_DISCONNECT is not asked for
+     * then. poll() reports the end of both sides in any case, and libuv passes it on as the event that was asked for:
+     * UV_PRIORITIZED, which no socket here has, stands for it. */
     int events = connection->socket.leave_ms || connection->socket.handshake ? UV_PRIORITIZED : UV_DISCONNECT;
     if (!connection->socket.poll)
         return;
@@ -25,7 +35,7 @@ void connection_watch(struct connection *connection) {
          (connection->state == CONNECTION_OPEN && !connection->in.draining && !connection->in.reader.paused &&
           !connection->hold.rate)))
         events |= UV_READABLE;
-    /* During a TLS handshake it is the client's turn, not the socket's. */
+    /* During a TLS handshake the next bytes come from the client, unless some of ours have not left yet. */
     if (!connection->socket.handshake &&
         ((connection->socket.blocked && !transport_opening(&connection->socket.transport)) ||
          transport_unsent(&connection->socket.transport)))
@@ -49,7 +59,7 @@ bool connection_is_opening(const struct connection *connection) {
     return connection->socket.handshake || transport_opening(&connection->socket.transport);
 }
 
-/* The handshake has gone as far as what has come of it does. */
+/* The handshake has gone as far as the received bytes allow. */
 static void connection_opened(void *owner, int error) {
     struct connection *connection = owner;
     struct fault fault;
@@ -59,36 +69,40 @@ static void connection_opened(void *owner, int error) {
         connection_watch(connection);
     } else if (error) { /* the alert says why; the client must have the time to read it */
         connection_refused(connection, transport_reason(&connection->socket.transport, error, &fault));
-        connection_linger(connection); /* it has no session, and no requests */
+        connection_linger(connection); /* there is neither a session nor a request */
     } else {
         const char *name = transport_peer_name(&connection->socket.transport);
         snprintf(connection->peer.certificate, sizeof connection->peer.certificate, "%s", name);
         connection->socket.blocked = false;
-        connection->in.unread = true; /* Hello may have come along, and will not show again */
+        connection->in.unread =
+            true; /* Hello may have come with the handshake's last bytes, and poll() does not report it */
         service_mark_dirty(connection->service, connection);
         service_mark_more(connection->service, connection);
         connection_watch(connection);
     }
 }
 
-/* Has the next step of the handshake taken. The connection may be gone afterwards. */
+/* Lets a thread take the next step of the handshake. The connection may be gone afterwards. */
 static void connection_open(struct connection *connection) {
     connection->socket.handshake =
         handshake_begin(&connection->service->handshakes, &connection->socket.transport, connection_opened, connection);
     if (connection->socket.handshake)
         connection_watch(connection);
-    else /* without memory for that, here */
+    else /* no memory or no thread: the loop takes the step */
         connection_opened(connection, transport_handshake(&connection->socket.transport));
 }
 
 /* ---- a client that has shut down its sending side ---- */
 
-bool connection_owes(const struct connection *connection) {
+/* Whether somebody may still wait for something: the client itself, or a device to which a copy is on its way. */
+static bool connection_owes(const struct connection *connection) {
     return connection->out.pending || !reply_queue_empty(&connection->out.queue) ||
-           transport_unsent(&connection->socket.transport) || connection->request.batch.begun || link_busy(connection);
+           transport_unsent(&connection->socket.transport) || connection->request.batch.begun ||
+           link_busy(&connection->links);
 }
 
-bool connection_is_dead(const struct connection *connection) {
+/* Whether both sides of the socket have ended. A TCP socket notices it only when it has sent bytes and nobody takes them. */
+static bool connection_is_dead(const struct connection *connection) {
     struct pollfd state = {.fd = connection->socket.transport.fd};
     return poll(&state, 1, 0) > 0 && state.revents & (POLLHUP | POLLERR);
 }
@@ -99,7 +113,8 @@ void connection_stay(struct connection *connection) {
                                                         : connection->service->limits.drain_timeout_ms);
 }
 
-void connection_half_close(struct connection *connection) {
+/* The client has shut down its sending side. */
+static void connection_half_close(struct connection *connection) {
     if (!connection->socket.leave_ms)
         connection_stay(connection);
 }
@@ -110,9 +125,62 @@ bool connection_is_over(const struct connection *connection, uint64_t now_ms) {
     return now_ms >= connection->socket.leave_ms || (connection->socket.eof && !connection_owes(connection));
 }
 
+/* ---- what makes frames wait ---- */
+
+void throttle_on_room(void *owner) {
+    struct connection *connection = owner;
+    connection->hold.room = false;
+    service_mark_more(connection->service, connection);
+    worker_principal_wake(connection->principal);
+}
+
+void throttle_on_staging(struct connection *connection) {
+    connection->hold.staging = false;
+    service_mark_more(connection->service, connection);
+}
+
+/* Whether reading must pause, because the connection has more in flight than it may, or waits for its login. If so, it is
+ * marked again when the cause has ended. */
+static bool throttle_holds(struct connection *connection) {
+    struct worker_principal *principal = connection->principal;
+    const struct limits *limits = &principal->limits;
+    uint64_t *refusals = connection->service->refusals, queued;
+    if (connection->login == CONNECTION_LOGGING_IN)
+        return true;
+    if (!connection->session)
+        return false;
+    queued = session_queued(connection->session);
+    if (!connection->hold.room && queued > limits->session_operations) {
+        connection->hold.room = true;
+        refusals[REFUSAL_SESSION_OPERATIONS]++;
+        session_notify_drained(connection->session, limits->session_operations / 2, throttle_on_room, connection);
+    }
+    if (!connection->hold.output && connection->out.cost > limits->session_out_bytes) {
+        connection->hold.output = true;
+        refusals[REFUSAL_SESSION_OUT_BYTES]++;
+    }
+    worker_principal_count(principal, &connection->hold.operations, queued);
+    if (principal->operations > limits->principal_operations || connection->hold.principal)
+        worker_principal_hold_back(connection);
+    return connection->hold.principal || connection->hold.room || connection->hold.output || connection->hold.staging;
+}
+
+static void throttle_hold_rate(struct connection *connection) {
+    if (connection->hold.rate)
+        return;
+    connection->hold.rate = true;
+    connection->principal->throttled++;
+    connection->service->refusals[REFUSAL_PRINCIPAL_RATE]++;
+}
+
+void throttle_let_rate(struct connection *connection) {
+    connection->principal->throttled -= connection->hold.rate;
+    connection->hold.rate = false;
+}
+
 /* ---- reading ---- */
 
-/* Nothing more will come. False: nor is there anything to stay for, and the connection is gone. */
+/* The client sends nothing more. False: there is nothing to stay for, either, and the connection is gone. */
 static bool connection_read_end(struct connection *connection) {
     connection->socket.eof = true;
     if (connection->lease.granted && !connection->lease.goodbye) {
@@ -127,7 +195,7 @@ static bool connection_read_end(struct connection *connection) {
     return false;
 }
 
-/* After each frame: pauses the reader where the session is full or its share of this turn is used up. */
+/* After each frame: pauses the reader if the session has too much in flight, or its share of this turn is used up. */
 static void connection_throttle(struct connection *connection, uint32_t message_bytes) {
     if (throttle_holds(connection)) {
         frame_reader_pause(&connection->in.reader);
@@ -166,13 +234,24 @@ static int connection_on_payload(void *owner, const struct frame_header *header,
 
 static const struct frame_handler connection_handler = {connection_on_message, connection_on_payload};
 
-void connection_read_on(struct connection *connection) {
+/* Marks the connection for the next turn if the transport holds data that TLS has already read: poll() does not report
+ * it. */
+static void connection_read_on(struct connection *connection) {
     if (connection->state == CONNECTION_OPEN && !connection->in.reader.paused && !connection->hold.rate &&
         transport_more(&connection->socket.transport))
         service_mark_more(connection->service, connection);
 }
 
-/* Principals without a limit are the usual ones. */
+void connection_count_host(struct connection *connection) {
+    uint64_t bytes = sizeof *connection + connection->in.reader.capacity + connection->lease.cut.capacity;
+    if (!connection->session || bytes == connection->host)
+        return;
+    host_give(connection->session, connection->host);
+    host_note(connection->session, bytes);
+    connection->host = bytes;
+}
+
+/* Most principals have no limit. */
 static inline size_t connection_allowance(const struct connection *connection) {
     return connection->principal->limits.principal_rate ? worker_principal_allowance(connection) : SIZE_MAX;
 }
@@ -184,7 +263,7 @@ static inline void connection_spend(struct connection *connection, size_t bytes)
         connection->principal->bytes += bytes;
 }
 
-/* Reads until nothing is there, or the share is used up. */
+/* Reads until there is no more data, or the share of this turn is used up. False: the connection is gone. */
 static bool connection_read_share(struct connection *connection) {
     struct budget *budget = connection->service->budget;
     size_t left = CONNECTION_READ_BYTES;
@@ -221,16 +300,16 @@ static bool connection_read_share(struct connection *connection) {
             return false;
         }
         if ((size_t)got < want && !transport_more(&connection->socket.transport))
-            break; /* that was all there is */
+            break; /* the socket is empty */
         left -= (size_t)got < left ? (size_t)got : left;
         if (budget_spent(budget, 1 + (int)got / CONNECTION_STEP_BYTES))
-            break; /* what else there is, the next poll tells of */
+            break; /* the next poll reports the rest */
     }
     connection_read_on(connection);
     return true;
 }
 
-/* What a connection has taken of the loop's time, since its share of this turn began. */
+/* Adds the time of the loop that the connection has used since its share of this turn began. */
 static void connection_end_share(struct connection *connection) {
     struct budget *budget = connection->service->budget;
     uint64_t began_ns = budget->until_ns - SERVICE_SHARE_NS;
@@ -238,6 +317,7 @@ static void connection_end_share(struct connection *connection) {
     connection->turn.used_ns += budget->now_ns - began_ns;
 }
 
+/* False: the connection is gone. */
 static bool connection_read(struct connection *connection) {
     connection->in.unread = false;
     budget_go_on(connection->service->budget, SERVICE_SHARE_NS);
@@ -248,7 +328,7 @@ static bool connection_read(struct connection *connection) {
     return true;
 }
 
-/* With what the reader has, and had put off. False: the connection is gone. */
+/* Continues with the frames that the reader holds. False: the connection is gone. */
 static bool connection_go_on(struct connection *connection) {
     struct fault fault = {0};
     budget_go_on(connection->service->budget, SERVICE_SHARE_NS);
@@ -322,11 +402,33 @@ void connection_flush(struct connection *connection) {
         connection_watch(connection);
 }
 
-/* Others wait with frames for their share, and came before: else whoever is polled first would be served twice. */
+void throttle_on_rate(struct connection *connection) {
+    throttle_let_rate(connection);
+    connection_read_on(connection);
+    connection_watch(connection);
+    connection_flush(connection); /* before reading uses up the rate: otherwise the client would get no reply */
+}
+
+/* Whether other connections wait with frames, and come before this one: otherwise the connection that is polled first would
+ * be served twice. */
 static bool connection_comes_later(const struct connection *connection) {
     const struct service *service = connection->service;
     return !TAILQ_EMPTY(&service->light) ||
            (connection->turn.used_ns >= SERVICE_LIGHT_NS && !TAILQ_EMPTY(&service->heavy));
+}
+
+/* Drops the bytes that come while the connection lingers. The connection may be gone afterwards. */
+static void connection_discard(struct connection *connection) {
+    static uint8_t nowhere[64 << 10];
+    for (unsigned i = 0; i < 16; i++) {
+        ssize_t got = recv(connection->socket.transport.fd, nowhere, sizeof nowhere, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+            connection_destroy(connection, connection->end.reason);
+            return;
+        }
+        if (got < (ssize_t)sizeof nowhere)
+            return;
+    }
 }
 
 static void connection_on_poll(uv_poll_t *poll, int status, int events) {
@@ -352,7 +454,7 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
         service_mark_dirty(connection->service, connection);
     }
     if (events & (UV_DISCONNECT | UV_PRIORITIZED) && connection->lease.granted && !connection->lease.goodbye) {
-        if (!(events & UV_READABLE) || connection->in.reader.paused) { /* else its end is found by reading */
+        if (!(events & UV_READABLE) || connection->in.reader.paused) { /* otherwise reading finds the end */
             lease_lost(connection, "closed by the client");
             return;
         }
@@ -372,78 +474,5 @@ static void connection_on_poll(uv_poll_t *poll, int status, int events) {
             return;
         }
     }
-    connection_watch(connection);
-}
-
-/* ---- the front, and another socket ---- */
-
-void connection_greet(struct connection *connection) {
-    struct service *service = connection->service;
-    if (service->options.greeted && connection->socket.guest)
-        service->options.greeted(service->options.owner, connection->socket.guest);
-}
-
-void connection_settle(struct connection *connection) {
-    if (connection->socket.kept)
-        service_count_settled(connection->service);
-    connection->socket.kept = false;
-}
-
-void connection_leave(struct connection *connection) {
-    struct service *service = connection->service;
-    if (!connection->socket.guest)
-        return;
-    service_count_departed(service, connection->socket.kept);
-    connection->socket.kept = false;
-    if (service->options.left)
-        service->options.left(service->options.owner, connection->socket.guest);
-    connection->socket.guest = 0;
-}
-
-static void connection_closed(uv_handle_t *handle) {
-    free(handle);
-}
-
-void connection_close(struct connection *connection) {
-    trace_feed_drop(connection);
-    throttle_let_rate(connection);
-    frame_reader_finish(&connection->in.reader);
-    connection->in.reader = (struct frame_reader){0};
-    connection->request.message = NULL;
-    connection_count_host(connection);
-    if (!connection->socket.poll)
-        return;
-    uv_close((uv_handle_t *)connection->socket.poll, connection_closed);
-    connection->socket.poll = NULL;
-    if (connection->socket.handshake) {
-        handshake_leave(&connection->service->handshakes, connection->socket.handshake);
-        connection->socket.handshake = NULL;
-        connection->socket.transport = (struct transport){.fd = -1};
-        return;
-    }
-    if (connection->socket.transport.fd < 0) /* lease.scan has it */
-        return;
-    transport_end(&connection->socket.transport);
-    transport_finish(&connection->socket.transport);
-}
-
-void connection_adopt(struct connection *connection, struct connection *fresh) {
-    connection_unmark(connection);
-    connection->socket.poll = fresh->socket.poll;
-    connection->socket.poll->data = connection;
-    connection->socket.transport = fresh->socket.transport;
-    connection->socket.tcp = fresh->socket.tcp;
-    connection->socket.events = fresh->socket.events;
-    connection->in.reader = fresh->in.reader;
-    connection->socket.eof = connection->socket.blocked = false;
-    connection->socket.leave_ms = 0;
-    connection->peer = fresh->peer;
-    connection->socket.guest = fresh->socket.guest;
-    fresh->socket.guest = 0;
-    connection_greet(connection);
-    frame_reader_limits(&connection->in.reader, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
-    fresh->socket.poll = NULL;
-    fresh->socket.transport = (struct transport){.fd = -1};
-    fresh->in.reader = (struct frame_reader){0};
     connection_watch(connection);
 }

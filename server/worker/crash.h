@@ -14,6 +14,10 @@
  * fault within a report ends it and the process. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 struct engine;
 struct stats_page;
 
@@ -22,3 +26,9 @@ struct stats_page;
 void crash_init(void);
 /* What the device is told by; either may be NULL. The page takes the words for the front (struct stats_page). */
 void crash_watch(const struct engine *engine, struct stats_page *page);
+
+/* Finds the name of the function at `address`, which is relative to the file, in the symbol table of a program or library.
+ * The table also has functions that are not exported. Uses open() and mmap() only, so that a signal handler may call it.
+ * False: the file has no such table (it is stripped), or no function at this address. True: `name` is the function's name,
+ * cut at `size`, and *begin its first address. */
+bool symbols_find(const char *path, uint64_t address, char *name, size_t size, uint64_t *begin);

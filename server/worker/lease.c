@@ -14,9 +14,6 @@
 
 #include "server/process/log.h"
 #include "server/worker/connection.h"
-#include "server/worker/link_in.h"
-#include "server/worker/reply.h"
-#include "server/worker/request.h"
 
 /* ---- outcomes ---- */
 

@@ -1,13 +1,15 @@
 /* Copies between devices, from worker to worker. CopyOut at the source and CopyIn at the destination carry the same
  * ticket, and the front makes a socket pair and gives one end to each worker. Any of the three may come first: each
- * side waits for the others, for a bounded time and in bounded numbers. This file has what both sides share; link_in.h
- * has the destination's side, link_out.h the source's. Loop thread only. */
+ * side waits for the others, for a bounded time and in bounded numbers. link_in.c is the destination's side, link_out.c
+ * the source's. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <uv.h>
+
+#include "engine/session/session.h"
+#include "proto/ops/status.h"
 
 enum {
     LINK_TICKET_BYTES = 16,
@@ -18,8 +20,7 @@ enum {
     LINK_IDLE_MAX = 256,  /* links that wait for their CopyIn; 1/LINK_PRINCIPAL_PART of them for a principal's copies */
     LINK_WANTED_MAX = 32, /* links that the front is asked for at one time; sessions take turns */
     LINK_DROP_STEPS = 8,  /* of the budget, for a copy that ends with its connection */
-    LINK_DESTINATIONS_MAX =
-        64, /* destinations of which it is known whether they take links now: as many as there may be devices */
+    LINK_DESTINATIONS_MAX = 64, /* destinations with an entry of their own: as many as there may be devices */
 };
 
 struct connection;
@@ -41,7 +42,7 @@ TAILQ_HEAD(link_turns, connection);
 struct link_table {
     struct copy_in *copies;
     struct link_in *links;
-    struct link_out_queue wanted;          /* for which the front has been asked */
+    struct link_out_queue wanted;          /* copies for which the front has been asked for a link */
     struct link_turns turns;               /* connections with copies for which the front may be asked now */
     struct link_destinations destinations; /* of copies without a link */
     unsigned n_copies, n_idle, n_wanted, n_destinations;
@@ -52,24 +53,71 @@ struct link_ends {
     struct link_copies copies;
     unsigned n_copies;
     struct link_outs outs;
-    struct link_routes routes;      /* those of them without a link, by destination */
-    struct link_route_queue asking; /* those for which the front may be asked now; */
-    TAILQ_ENTRY(connection) turn;   /* in table->turns while there are some */
+    struct link_routes routes;      /* by destination: the copies of `outs` without a link */
+    struct link_route_queue asking; /* the routes for which the front may be asked now; */
+    TAILQ_ENTRY(connection) turn;   /* the connection is in table->turns while there are some */
 };
-void link_ends_init(struct link_ends *ends);
 
-void link_table_init(struct link_table *table);
-/* Ends everything; the loop must run once more to close the handles. */
-void link_table_finish(struct service *service);
+static inline void link_table_init(struct link_table *table) {
+    *table = (struct link_table){0};
+    TAILQ_INIT(&table->wanted);
+    TAILQ_INIT(&table->turns);
+    LIST_INIT(&table->destinations);
+}
 
-/* Ends copies that have waited too long, and asks the front again if it was busy. */
-void link_tick(struct service *service, uint64_t now_ms);
+static inline void link_ends_init(struct link_ends *ends) {
+    *ends = (struct link_ends){0};
+    LIST_INIT(&ends->routes);
+    TAILQ_INIT(&ends->asking);
+}
+
+/* Whether a copy from or to the connection's session is in progress. */
+static inline bool link_busy(const struct link_ends *ends) {
+    return !LIST_EMPTY(&ends->copies) || !LIST_EMPTY(&ends->outs);
+}
+
+/* Takes the same time for all tickets: a client that knows a ticket may write into another client's tensor. */
+static inline bool link_ticket_equal(const uint8_t *a, const uint8_t *b) {
+    unsigned difference = 0;
+    for (unsigned i = 0; i < LINK_TICKET_BYTES; i++)
+        difference |= a[i] ^ b[i];
+    return difference == 0;
+}
+
+/* ---- the destination's side: ids that wait for their bytes, and the links that bring them ---- */
+
+/* CopyIn: binds request->id to the bytes that a link with this ticket will bring from the device `source`. The id is
+ * poisoned if `refused` is not NULL or the copy cannot be expected. STATUS_AGAIN: nothing has been done, because there
+ * is no memory yet. */
+int link_in_expect(struct connection *connection, const struct upload_request *request, const char *source,
+                   const uint8_t ticket[LINK_TICKET_BYTES], const struct fault *refused);
+/* A link from the front, for a copy of this principal. Takes over `fd`; -1: this process had no free descriptor for
+ * it. */
+void link_in_accept(struct service *service, const char *device, const char *principal,
+                    const uint8_t ticket[LINK_TICKET_BYTES], int fd);
+/* The worker of `device` has ended: fails copies that wait for a link from it. A link that has come ends by itself. */
+void link_in_peer_lost(struct service *service, const char *device);
+/* The client has gone or come back: its copies get their whole time to begin again, and the time of a lease besides. */
+void link_in_extend(struct connection *connection);
+/* Ends copies and links that have waited too long. */
+void link_in_tick(struct service *service, uint64_t now_ms);
 /* Ends the connection's copies, before its session ends. False: the budget has ended before all have. */
-bool link_drop_connection(struct connection *connection);
-/* Whether a copy from or to the connection's session is under way. */
-bool link_busy(const struct connection *connection);
+bool link_in_drop_connection(struct connection *connection);
+/* Ends all links; the loop must run once more to close the handles. */
+void link_in_finish(struct service *service);
 
-/* In a time that does not depend on the tickets. */
-bool link_ticket_equal(const uint8_t *a, const uint8_t *b);
-/* A poll handle for a link's socket, with `owner` as its data; a libuv error. */
-int link_watch(struct service *service, uv_poll_t *poll, int fd, void *owner);
+/* ---- the source's side: tensors that wait for a link or are on their way ---- */
+
+/* CopyOut: sends tensor `id`, or the cause of its failure, to `device`. STATUS_AGAIN: nothing has been done, because
+ * there is no memory yet. */
+int link_out_send(struct connection *connection, uint64_t id, const char *device,
+                  const uint8_t ticket[LINK_TICKET_BYTES]);
+/* The front's reply. Takes over `fd`; -1: there is no link, and `fault` says why. */
+void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_BYTES], int fd,
+                      const struct fault *fault);
+/* Ends copies for which the front has sent no reply, and asks it again for links to workers that took none before. */
+void link_out_tick(struct service *service, uint64_t now_ms);
+/* As link_in_drop_connection(). */
+bool link_out_drop_connection(struct connection *connection);
+/* Call it after the connections have ended. */
+void link_out_finish(struct service *service);

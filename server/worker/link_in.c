@@ -1,5 +1,4 @@
-#include "server/worker/link_in.h"
-
+/* The destination's side of copies between devices (link.h). */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -246,7 +245,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
                                       const uint8_t *ticket, int fd) {
     struct link_table *table = &service->links;
     struct link_in *link = calloc(1, sizeof *link);
-    if (!link || frame_reader_init(&link->reader, LINK_BUFFER_BYTES) || link_watch(service, &link->poll, fd, link)) {
+    if (!link || frame_reader_init(&link->reader, LINK_BUFFER_BYTES) || uv_poll_init(service->loop, &link->poll, fd)) {
         if (link)
             frame_reader_finish(&link->reader);
         free(link);
@@ -254,6 +253,7 @@ static struct link_in *link_in_create(struct service *service, const char *devic
     }
     frame_reader_limits(&link->reader, LINK_MESSAGE_MAX, FRAME_PAYLOAD_MAX);
     link->service = service;
+    link->poll.data = link;
     link->fd = fd;
     link->came_ms = clock_now_ms();
     snprintf(link->device, sizeof link->device, "%s", device[0] ? device : "the source device");
@@ -435,10 +435,6 @@ bool link_in_drop_connection(struct connection *connection) {
             break;
     }
     return LIST_EMPTY(&connection->links.copies);
-}
-
-bool link_in_busy(const struct connection *connection) {
-    return !LIST_EMPTY(&connection->links.copies);
 }
 
 void link_in_finish(struct service *service) {

@@ -1,5 +1,4 @@
-#include "server/worker/link_out.h"
-
+/* The source's side of copies between devices (link.h). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -340,13 +339,14 @@ void link_out_granted(struct service *service, const uint8_t ticket[LINK_TICKET_
         log_event_from(LOG_LEVEL_WARNING, out->device, "link_failed", "device", out->device, "cause", fault->message,
                        NULL);
         link_out_destroy(out);
-    } else if (link_watch(service, &out->poll, fd, out) < 0) {
+    } else if (uv_poll_init(service->loop, &out->poll, fd) < 0) {
         close(fd);
         link_out_destroy(out);
     } else {
         link_out_unqueue(out);
         link_out_leave_route(out);
         out->state = LINK_OUT_OPEN;
+        out->poll.data = out;
         out->fd = fd;
         uv_poll_start(&out->poll, link_out_ready(out) ? UV_WRITABLE | UV_DISCONNECT : UV_DISCONNECT, link_out_on_poll);
     }
@@ -389,8 +389,4 @@ void link_out_finish(struct service *service) {
         destination->crowded = false;
         link_destination_let_go(&service->links, destination);
     }
-}
-
-bool link_out_busy(const struct connection *connection) {
-    return !LIST_EMPTY(&connection->links.outs);
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/session/session.h"
-#include "server/worker/feed.h"
+#include "server/worker/reply.h"
 #include "server/worker/state.h"
 
 struct compile;

@@ -1,6 +1,6 @@
-/* Outgoing frames and their queue. A reply is one small frame, or the bytes of a tensor as a row of chunks: the frame's
- * head is encoded here, the payload goes to the socket from where it lies. Small replies overtake the chunks of large
- * ones, but every write takes a chunk along, so that neither starves. Loop thread only. */
+/* Outgoing frames and their queue. A reply is one small frame, or the bytes of a tensor as a row of chunks. The head of a
+ * frame is encoded here; the payload is sent from where it lies. Small replies overtake the chunks of large ones, but every
+ * write takes a chunk along, so that neither starves. A feed brings the bytes of a tensor to a reply. Loop thread only. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "engine/session/session.h"
 #include "engine/values/failure.h"
 #include "proto/net/transport.h"
 #include "proto/wire/frame.h"
@@ -83,3 +84,39 @@ void reply_queue_end(struct reply_queue *queue, struct reply *final);
 /* Writes up to about `budget` bytes and adds completed payload bytes to *payload. 0: the queue is empty, and all has
  * left. 1: there is more to write, when the socket is writable. Negative errno: the connection is broken. */
 int reply_queue_write(struct reply_queue *queue, struct transport *transport, size_t budget, uint64_t *payload);
+
+/* ---- a fetched value on its way to a client or a device ---- */
+
+struct feed_part {
+    struct fetch_part part;
+    struct feed *feed;
+    bool ready;
+};
+
+enum { FEED_PARTS = 3 }; /* one part is sent while the next ones are copied */
+
+/* The value comes in one piece, or in parts if the host cannot read the device's memory. */
+struct feed {
+    struct fetch fetch;
+    struct feed_part parts[FEED_PARTS];
+    unsigned first, n_parts; /* a ring of the parts asked for */
+    int64_t from;            /* the first byte that is wanted */
+    int64_t asked;           /* parts up to this byte have been asked for */
+    bool parted, waiting, failed;
+    struct failure failure; /* of a part */
+    /* Called with the value or its first part, later with the part for which feed_next() said FEED_WAITING; or with a
+     * failure. The engine calls it, so it must not finish the feed. */
+    void (*came)(struct feed *feed, const struct failure *failure);
+};
+
+/* `from` and `came` must be set. As session_fetch(). */
+int feed_start(struct feed *feed, struct session *session, uint64_t id);
+/* Puts the value, or its first part, into the reply. */
+void feed_reply(struct feed *feed, struct reply *reply, unsigned type, uint64_t sequence);
+enum feed_state { FEED_READY, FEED_WAITING, FEED_FAILED };
+/* The reply's chunk has been sent, and the next one is wanted. FEED_READY: call feed_reply_next() now. FEED_WAITING:
+ * call it when `came` has been called. FEED_FAILED: feed->failure says why. */
+enum feed_state feed_next(struct feed *feed);
+void feed_reply_next(struct feed *feed, struct reply *reply);
+/* Cancels the copies in progress, and frees everything. */
+void feed_finish(struct feed *feed);

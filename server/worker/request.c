@@ -9,8 +9,6 @@
 #include "server/process/log.h"
 #include "server/users/role.h"
 #include "server/worker/connection.h"
-#include "server/worker/link_in.h"
-#include "server/worker/link_out.h"
 #include "server/worker/request_impl.h"
 
 /* A batch of this size is handed to the engine at once, so that it runs while the next one is read. */

@@ -27,7 +27,7 @@ struct request_batch {
 struct request_progress {
     struct request_upload *uploads, *receiving; /* begun; the one whose chunk is coming in now */
     struct request_upload *again; /* the frame of its chunk was put off, or was cut, and comes again; else NULL */
-    void *uploads_by_id; /* tsearch()'s tree of the newest of each id */
+    void *uploads_by_id;          /* tsearch()'s tree of the newest of each id */
     unsigned n_uploads;
     struct request_batch batch; /* the rest of a batch that was put off, or was cut */
     /* The message of a frame that was put off, as it was parsed into the service's arena; NULL: none. It is still there

@@ -5,8 +5,10 @@
  * Loop thread only, except for service_wake(). The loop thread is the engine's owner thread. */
 #pragma once
 
+#include <protobuf-c/protobuf-c.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <uv.h>
@@ -17,7 +19,6 @@
 #include "server/ipc/stats_page.h"
 #include "server/process/clock.h"
 #include "server/process/handshake.h"
-#include "server/worker/arena.h"
 #include "server/worker/compile.h"
 #include "server/worker/link.h"
 #include "server/worker/names.h"
@@ -50,6 +51,27 @@ enum {
     SERVICE_LIGHT_NS =
         1000 * 1000, /* a connection that has used less than this since the last tick comes before the others */
 };
+
+struct arena_block;
+
+/* A bump allocator for the messages of one frame: protobuf-c unpacks into it, and the next frame begins with it empty. */
+struct arena {
+    ProtobufCAllocator allocator; /* what protobuf-c's unpack functions take; its free does nothing */
+    struct arena_block *first, *current;
+    size_t used;  /* bytes taken of `current` */
+    size_t total; /* bytes of all blocks */
+    size_t limit;
+    uint64_t resets; /* ever */
+    bool
+        starved; /* since the last reset the host had no memory for it, so a message may be well-formed and not unpack */
+};
+
+/* Keeps one block of `block` bytes over resets, and never holds more than `limit` in all. -ENOMEM without memory. */
+int arena_init(struct arena *arena, size_t block, size_t limit);
+void arena_finish(struct arena *arena);
+/* NULL past the limit or without memory. Aligned to 16 bytes, valid until the next reset. */
+void *arena_allocate(struct arena *arena, size_t bytes);
+void arena_reset(struct arena *arena);
 
 struct service_options {
     const char *device, *kind; /* "cpu:1", "cpu"; copied */

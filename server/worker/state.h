@@ -14,20 +14,39 @@
  *
  * A folder that cannot be restored is renamed to "….refused" and never overwritten.
  *
- * A thread does the disk's work (disk.h), in pieces. Owners take turns piece by piece, and every second turn goes to
+ * A thread does the disk's work (struct disk), in pieces. Owners take turns piece by piece, and every second turn goes to
  * the owner that has least to write, so that an owner with gigabytes does not delay the others. Loop thread only. */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <uv.h>
 
 #include "server/process/state_directory.h"
-#include "server/worker/disk.h"
 #include "server/worker/names.h"
 
 struct service;
 
 enum { STATE_NAME_MAX = 255, STATE_FILE_MAX = STATE_PATH_MAX + STATE_NAME_MAX + 64 };
+
+struct disk_job {
+    void (*run)(struct disk_job *job);  /* called on the disk's thread */
+    void (*done)(struct disk_job *job); /* called on the loop after that */
+};
+
+/* A thread for work that waits for a disk, one job at a time, so that the loop does not wait. If no thread can be
+ * started the loop does the work. */
+struct disk {
+    uv_async_t async;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    bool threaded, stopping;
+    struct disk_job *job; /* in progress, or run and `done` not called yet; NULL: none */
+    bool taken, ran;      /* under the lock */
+};
 
 struct state {
     char directory[STATE_PATH_MAX]; /* "": nothing is saved */

@@ -1,6 +1,7 @@
 /* Between the files about names on disk. */
 #pragma once
 
+#include "engine/session/session.h"
 #include "server/users/principal.h"
 #include "server/worker/state.h"
 
@@ -39,6 +40,11 @@ struct state_owner {
     char fault[200];   /* why the last save failed; "": it did not */
     uint64_t told_ns;  /* when the failure was logged */
 };
+
+/* ---- the disk's thread ---- */
+
+/* Call it while the disk is not busy. The job must stay at its address until it is done. */
+void disk_start(struct disk *disk, struct disk_job *job);
 
 /* Adds to the number of owners with changes that are not on the disk; `more` may be negative. */
 void state_count_dirty(struct state *state, int more);
@@ -121,3 +127,38 @@ int save_plan_commit(struct save_plan *plan, struct fault *fault);
 /* After a failure: removes the new file. */
 void save_plan_abandon(struct save_plan *plan);
 void save_plan_finish(struct save_plan *plan);
+
+/* ---- a save (state_save.c) ---- */
+
+/* One save of one owner's names. Values are read through a session of the worker's own, as a client reads them, so that
+ * this works on every device; the disk's thread does the work that a disk may delay. */
+struct save {
+    struct disk_job job;
+    struct state *state;
+    struct name_owner *owner;
+    struct save *next, **previous;
+    enum { SAVE_PLAN, SAVE_WRITE, SAVE_COMMIT, SAVE_ABANDON } phase; /* what the disk is to do next, */
+    bool ready;                                                      /* and it can */
+    bool inside;                                                     /* save_advance() */
+    uint64_t revision, began_ns, left;                               /* bytes still to be written */
+    unsigned bound, unbound;                                         /* of the owner, that it saves */
+    struct save_plan plan;
+    struct fault fault;
+    /* the value being read */
+    struct session *session;
+    size_t at;
+    bool opened, came, asked, part_came;
+    struct held *alias;
+    struct fetch fetch;
+    struct fetch_part part;
+    struct failure failure;
+    int64_t offset;
+    /* the piece being written */
+    const uint8_t *data;
+    size_t bytes, unsynced;
+    uint8_t *gathered; /* SAVE_GATHER_BYTES */
+    size_t n_gathered, values_gathered;
+};
+
+/* Begins a save of the owner's present names. NULL without memory: it is tried again later. */
+struct save *save_create(struct state *state, struct name_owner *owner);

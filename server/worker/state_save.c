@@ -1,4 +1,4 @@
-#include "server/worker/state_save.h"
+#include "server/worker/state_impl.h"
 
 #include <errno.h>
 #include <inttypes.h>

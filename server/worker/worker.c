@@ -21,8 +21,6 @@
 #include "server/users/credentials.h"
 #include "server/worker/connection.h"
 #include "server/worker/crash.h"
-#include "server/worker/link_in.h"
-#include "server/worker/link_out.h"
 #include "server/worker/service.h"
 #include "server/worker/state.h"
 #include "server/worker/worker_stats.h"

@@ -239,12 +239,6 @@ void worker_principal_close_session(struct connection *connection, const struct 
 
 /* ---- operations in flight ---- */
 
-static void worker_principal_note(struct connection *connection, uint64_t queued) {
-    struct worker_principal *principal = connection->principal;
-    principal->operations += queued - connection->hold.operations;
-    connection->hold.operations = queued;
-}
-
 static struct connection *worker_principal_next(const struct worker_principal *principal,
                                                 struct connection *connection) {
     while (connection && (connection->principal != principal || !connection->session))
@@ -256,7 +250,7 @@ static struct connection *worker_principal_next(const struct worker_principal *p
 static struct connection *worker_principal_look(struct worker_principal *principal) {
     struct connection *fullest = NULL, *at = worker_principal_next(principal, principal->service->connections);
     for (; at; at = worker_principal_next(principal, at->next)) {
-        worker_principal_note(at, session_queued(at->session));
+        worker_principal_count(principal, &at->hold.operations, session_queued(at->session));
         if (!fullest || at->hold.operations > fullest->hold.operations)
             fullest = at;
     }
@@ -278,19 +272,17 @@ static void worker_principal_wait(struct connection *connection, struct connecti
         session_notify_drained(fullest->session, fullest->hold.operations / 2, worker_principal_on_room, fullest);
 }
 
-bool worker_principal_over(struct connection *connection, uint64_t queued) {
+void worker_principal_hold_back(struct connection *connection) {
     struct worker_principal *principal = connection->principal;
     struct connection *fullest = NULL;
-    worker_principal_note(connection, queued);
     if (principal->operations > principal->limits.principal_operations)
         fullest = worker_principal_look(principal);
     if (principal->operations > principal->limits.principal_operations) {
         worker_principal_wait(connection, fullest);
-        return true;
+        return;
     }
     principal->waiting -= connection->hold.principal;
     connection->hold.principal = false;
-    return false;
 }
 
 void worker_principal_wake(struct worker_principal *principal) {
@@ -366,7 +358,7 @@ static void worker_principal_measure_rate(struct worker_principal *principal, ui
 void worker_principal_measure(struct service *service, uint64_t now_ns) {
     for (struct connection *at = service->connections; at; at = at->next)
         if (at->session)
-            worker_principal_note(at, session_queued(at->session));
+            worker_principal_count(at->principal, &at->hold.operations, session_queued(at->session));
     for (struct worker_principal *at = service->principals; at; at = at->next)
         worker_principal_measure_rate(at, now_ns);
 }

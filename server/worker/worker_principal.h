@@ -82,9 +82,14 @@ struct work_done work_done_of(const struct session_stats *stats);
 /* Measures the rates anew, if about a second has passed. */
 void work_rates_measure(struct work_rates *rates, const struct work_done *work, uint64_t now_ns);
 
-/* Whether the principal's sessions together have too much in flight, now that this one has `queued`. If so, the
- * connection is marked as waiting, and continues when there is room. */
-bool worker_principal_over(struct connection *connection, uint64_t queued);
+/* Counts the operations in flight of one session: `*counted` were counted before, and now there are `queued`. */
+static inline void worker_principal_count(struct worker_principal *principal, uint64_t *counted, uint64_t queued) {
+    principal->operations += queued - *counted;
+    *counted = queued;
+}
+/* Sets hold.principal: whether the principal's sessions together have too much in flight. If so, the connection is marked
+ * again when there is room. */
+void worker_principal_hold_back(struct connection *connection);
 /* The waiting connections check again. */
 void worker_principal_wake(struct worker_principal *principal);
 

@@ -18,7 +18,6 @@
 #include "server/ipc/stats_page.h"
 #include "server/process/log.h"
 #include "server/worker/crash.h"
-#include "server/worker/symbols.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = true }; /* which report such signals themselves */

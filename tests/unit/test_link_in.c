@@ -1,5 +1,5 @@
 /* How long a link waits for the copy that it brings. */
-#include "server/worker/link_in.h"
+#include "server/worker/link.h"
 #include "tests/unit/service_fixture.h"
 
 enum { TRANSFER_MS = 10000, LEASE_MS = 60000 };

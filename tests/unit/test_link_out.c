@@ -1,5 +1,5 @@
 /* In which order the source of copies asks the front for links, where some workers take none. */
-#include "server/worker/link_out.h"
+#include "server/worker/link.h"
 #include "tests/unit/service_fixture.h"
 
 enum { ASKED_MAX = 1024 };
@@ -119,6 +119,6 @@ Test(link_out, devices_that_there_are_not_take_no_room) {
             refuse(STATUS_NO_DEVICE);
     }
     cr_assert_eq(service.links.n_destinations, 0);
-    cr_assert_not(link_out_busy(connection));
+    cr_assert_not(link_busy(&connection->links));
     close_service();
 }

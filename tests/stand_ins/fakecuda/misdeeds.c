@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "server/ipc/compile_message.h"
+#include "server/worker/compile_process.h"
 #include "tests/stand_ins/fakecuda/code.h"
 
 extern char **environ;
