@@ -286,6 +286,22 @@ int control_call(struct control *control, unsigned request_type, const ProtobufC
                             reply, fault);
 }
 
+int control_status(struct control *control, Tensord__Status **status, struct fault *fault) {
+    Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
+    return control_call(control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)status, fault);
+}
+
+int control_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault) {
+    Tensord__KillSession request = TENSORD__KILL_SESSION__INIT;
+    ProtobufCMessage *done;
+    request.session = session;
+    request.reason = (char *)(uintptr_t)reason;
+    int code = control_call(control, FRAME_KILL_SESSION, &request.base, FRAME_DONE, &done, fault);
+    if (!code)
+        protobuf_c_message_free_unpacked(done, NULL);
+    return code;
+}
+
 int control_no_device(const char *name, Tensord__Device *const *devices, size_t n, struct fault *fault) {
     char names[160] = "";
     size_t used = 0;

@@ -32,6 +32,10 @@ void control_close(struct control *control);
 int control_call(struct control *control, unsigned request_type, const ProtobufCMessage *request, unsigned reply_type,
                  ProtobufCMessage **reply, struct fault *fault);
 
+/* Two requests: the daemon's status, which the caller frees, and the end of a session. */
+int control_status(struct control *control, Tensord__Status **status, struct fault *fault);
+int control_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
+
 /* What it was opened with, for more connections to the same daemon; NULL: without TLS. */
 struct tls_context *control_tls(const struct control *control);
 

@@ -1,3 +1,4 @@
+/* Commands that ask the front or tell it something: ping, drain, kill, config; and top and trace. */
 #include "client/tensorctl/command.h"
 
 #include <errno.h>
@@ -5,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "proto/files/json.h"
 #include "proto/ops/utf8.h"
 #include "proto/wire/frame.h"
 
@@ -56,13 +58,10 @@ int command_ping(struct tensorctl *ctl, struct fault *fault) {
 
 int command_drain(struct tensorctl *ctl, struct fault *fault) {
     Tensord__Drain request = TENSORD__DRAIN__INIT;
-    Tensord__Done *done;
-    int error = control_call(ctl->control, FRAME_DRAIN, &request.base, FRAME_DONE, (ProtobufCMessage **)&done, fault);
-    if (error)
-        return error;
-    if (done->error)
-        error = fault_set(fault, (enum status)done->error->code, "%s", done->error->message);
-    tensord__done__free_unpacked(done, NULL);
+    ProtobufCMessage *done;
+    int error = control_call(ctl->control, FRAME_DRAIN, &request.base, FRAME_DONE, &done, fault);
+    if (!error)
+        protobuf_c_message_free_unpacked(done, NULL);
     return error;
 }
 
@@ -87,18 +86,16 @@ const char *command_kill_check(const struct tensorctl *ctl) {
 
 /* All sessions that a user has now. One that ends meanwhile has not to be ended. */
 static int kill_user(struct tensorctl *ctl, const char *reason, struct fault *fault) {
-    Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
     Tensord__Status *status;
     struct fault one;
     unsigned ended = 0;
-    int error =
-        control_call(ctl->control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)&status, fault);
+    int error = control_status(ctl->control, &status, fault);
     if (error)
         return error;
     for (size_t i = 0; i < status->n_sessions && !error; i++) {
         if (strcmp(status->sessions[i]->principal, ctl->user) != 0)
             continue;
-        error = tensorctl_kill(ctl->control, status->sessions[i]->id, reason, &one);
+        error = control_kill(ctl->control, status->sessions[i]->id, reason, &one);
         ended += error == STATUS_OK;
         if (error == STATUS_INVALID_ARGUMENT) /* it is gone */
             error = STATUS_OK;
@@ -124,7 +121,7 @@ int command_kill(struct tensorctl *ctl, struct fault *fault) {
         struct fault one;
         uint64_t session;
         session_parse(ctl->words[i], &session);
-        int error = tensorctl_kill(ctl->control, session, reason, &one);
+        int error = control_kill(ctl->control, session, reason, &one);
         if (error && !first) {
             first = error;
             *fault = one;
@@ -156,4 +153,49 @@ int command_trace(struct tensorctl *ctl, struct fault *fault) {
         .path = ctl->output ? ctl->output : "trace.json",
     };
     return tensorctl_trace(ctl->control, ctl->url, &wish, ctl->words, ctl->n_words, fault);
+}
+
+/* ---- config ---- */
+
+static void config_write_json(FILE *out, const Tensord__Config *config) {
+    struct json json = {.out = out, .pretty = true, .first = true};
+    json_open(&json, NULL, '{');
+    json_open(&json, "config", '[');
+    for (size_t i = 0; i < config->n_rows; i++) {
+        json_open(&json, NULL, '{');
+        json_text(&json, "key", config->rows[i]->key);
+        json_text(&json, "value", config->rows[i]->value);
+        json_text(&json, "origin", config->rows[i]->origin);
+        json_bool(&json, "reloadable", config->rows[i]->reloadable);
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    json_close(&json, '}');
+    fputc('\n', out);
+}
+
+/* As a configuration file, which it may be made into: values that are not set are comments. */
+static void config_write(FILE *out, const Tensord__Config *config) {
+    char value[4 * TABLE_CELL_MAX];
+    for (size_t i = 0; i < config->n_rows; i++) {
+        const Tensord__ConfigRow *row = config->rows[i];
+        text_fit(value, sizeof value, row->value, UINT32_MAX);
+        int width = fprintf(out, "%s%s = %s", *value ? "" : "# ", row->key, value);
+        fprintf(out, "%*s; %s%s\n", width < 40 ? 40 - width : 1, "", row->origin, row->reloadable ? ", SIGHUP" : "");
+    }
+}
+
+int command_config(struct tensorctl *ctl, struct fault *fault) {
+    Tensord__GetConfig request = TENSORD__GET_CONFIG__INIT;
+    Tensord__Config *config;
+    int error =
+        control_call(ctl->control, FRAME_GET_CONFIG, &request.base, FRAME_CONFIG, (ProtobufCMessage **)&config, fault);
+    if (error)
+        return error;
+    if (ctl->json)
+        config_write_json(stdout, config);
+    else
+        config_write(stdout, config);
+    tensord__config__free_unpacked(config, NULL);
+    return command_flushed(fault);
 }

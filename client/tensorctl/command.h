@@ -3,8 +3,8 @@
 
 #include "client/lib/control.h"
 #include "client/tensorctl/tensorctl.h"
-#include "client/tensorctl/tensorctl_device.h"
 #include "client/tensorctl/top.h"
+#include "client/tensord.h"
 
 struct command;
 
@@ -55,11 +55,11 @@ struct command {
     const char *text;      /* what else its own --help says; lines of at most 80 columns; NULL: nothing */
     unsigned options;      /* bits of COMMAND_TAKES() */
     int words_min, words_max;
-    const char *missing;                                                      /* said where there are fewer words */
-    const char *(*check)(const struct tensorctl *ctl);                        /* what else is wrong; NULL: nothing is */
-    int (*run)(struct tensorctl *ctl, struct fault *fault);                   /* with a control connection, or else */
-    int (*device)(const struct tensorctl_device *about, struct fault *fault); /* with sessions of its own */
+    const char *missing;                               /* said where there are fewer words */
+    const char *(*check)(const struct tensorctl *ctl); /* what else is wrong; NULL: nothing is */
+    int (*run)(struct tensorctl *ctl, struct fault *fault);
     enum tensorctl_view view;
+    bool device;         /* it opens sessions of its own through the client library; there is no control connection */
     bool local_words;    /* with words it asks no daemon */
     unsigned timeout_ms; /* of each request; 0: CONTROL_TIMEOUT_MS */
 };
@@ -83,8 +83,22 @@ int command_top(struct tensorctl *ctl, struct fault *fault);
 int command_trace(struct tensorctl *ctl, struct fault *fault);
 const char *command_names_check(const struct tensorctl *ctl);
 
-/* command_config.c */
 int command_config(struct tensorctl *ctl, struct fault *fault);
+
+/* ---- commands that open sessions ---- */
+
+int tensorctl_names(struct tensorctl *ctl, struct fault *fault);
+int tensorctl_save(struct tensorctl *ctl, struct fault *fault);
+int tensorctl_load(struct tensorctl *ctl, struct fault *fault);
+int tensorctl_bench(struct tensorctl *ctl, struct fault *fault);
+
+/* Opens the device that the first word names (no word: the daemon's first device). On failure *connection is NULL, which
+ * td_close() takes. */
+int tensorctl_open(const struct tensorctl *ctl, td_connection **connection, td_device **device, struct fault *fault);
+/* All names on the device, malloc'ed; to be freed also after a failure. */
+int tensorctl_list_names(td_device *device, td_name_info **infos, size_t *count, struct fault *fault);
+/* The library's last error as a fault. */
+int tensorctl_library_fault(struct fault *fault);
 
 /* command_line.c: what stands on the command line. */
 

@@ -9,17 +9,10 @@
 #include <unistd.h>
 
 #include "client/tensorctl/command.h"
-#include "client/tensorctl/tensorctl_contracts.h"
 #include "proto/files/status_json.h"
 #include "proto/wire/frame.h"
 
 /* ---- once ---- */
-
-static int view_fetch(struct tensorctl *ctl, Tensord__Status **status, struct fault *fault) {
-    Tensord__GetStatus request = TENSORD__GET_STATUS__INIT;
-    return control_call(ctl->control, FRAME_GET_STATUS, &request.base, FRAME_STATUS, (ProtobufCMessage **)status,
-                        fault);
-}
 
 int command_flushed(struct fault *fault) {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -72,7 +65,7 @@ static int view_filter(const struct tensorctl *ctl, Tensord__Status *status, str
 
 static int view_show(struct tensorctl *ctl, struct fault *fault) {
     Tensord__Status *status;
-    int error = view_fetch(ctl, &status, fault);
+    int error = control_status(ctl->control, &status, fault);
     if (error)
         return error;
     error = view_filter(ctl, status, fault);
@@ -123,7 +116,7 @@ static int watch_once(struct tensorctl *ctl, bool terminal, struct fault *fault)
     Tensord__Status *status;
     char *text = NULL;
     size_t size;
-    int error = view_fetch(ctl, &status, fault);
+    int error = control_status(ctl->control, &status, fault);
     if (error)
         return error;
     text_columns_find(STDOUT_FILENO); /* it may have become another one */

@@ -39,8 +39,8 @@ static const struct command tensorctl_commands[] = {
     {"bench", "[DEVICE]", "how fast a device is from here: round trip, small operations, bulk, products",
      .text = "Medians, with whatever else runs there meanwhile. --seconds, for each row, is 1\n"
              "where it is left out. Takes 320 MiB of the device.\n",
-     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_SECONDS), .words_max = 1,
-     .device = tensorctl_bench},
+     .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_SECONDS), .words_max = 1, .device = true,
+     .run = tensorctl_bench},
     {"config", "", "the daemon's configuration, and where each value comes from",
      .text = "As a configuration file. Behind each value is its origin (default, flag, or a\n"
              "file), and whether SIGHUP has the daemon read it again.\n",
@@ -60,19 +60,13 @@ static const struct command tensorctl_commands[] = {
              "--user takes, too.\n",
      .options = COMMAND_TAKES(COMMAND_JSON) | COMMAND_TAKES(COMMAND_ALL) | COMMAND_TAKES(COMMAND_USER) |
                 COMMAND_TAKES(COMMAND_TO),
-     .words_max = INT_MAX, .check = command_names_check, .device = tensorctl_names},
+     .words_max = INT_MAX, .check = command_names_check, .device = true, .run = tensorctl_names},
     {"save", "DEVICE FILE [NAME]...", "writes named tensors, or these, to a safetensors file", .words_min = 2,
-     .words_max = INT_MAX, .missing = "which device, to which file?", .device = tensorctl_save},
+     .words_max = INT_MAX, .missing = "which device, to which file?", .device = true, .run = tensorctl_save},
     {"load", "DEVICE FILE", "names the tensors of a safetensors file", .options = COMMAND_TAKES(COMMAND_REPLACE),
-     .words_min = 2, .words_max = 2, .missing = "which device, from which file?", .device = tensorctl_load},
+     .words_min = 2, .words_max = 2, .missing = "which device, from which file?", .device = true,
+     .run = tensorctl_load},
 };
-
-static int failed(int error, const struct fault *fault) {
-    char text[sizeof fault->message * 4];
-    text_fit(text, sizeof text, *fault->message ? fault->message : status_text(error), UINT_MAX);
-    fprintf(stderr, "tensorctl: %s\n", text);
-    return EXIT_FAILURE;
-}
 
 /* Whether the system's daemon is installed as a service. */
 static bool is_installed(void) {
@@ -116,29 +110,10 @@ int tensorctl_connect(struct tensorctl *ctl, struct fault *fault) {
     return error;
 }
 
-static int device_command(const struct tensorctl *ctl) {
-    struct tensorctl_device about = {.url = ctl->url,
-                                     .device = ctl->words[0],
-                                     .json = ctl->json,
-                                     .replace = ctl->replace,
-                                     .seconds = ctl->seconds,
-                                     .all = ctl->all,
-                                     .owner = ctl->user,
-                                     .to = ctl->to,
-                                     .words = ctl->words,
-                                     .n_words = ctl->n_words};
-    struct fault fault = {0};
-    if (ctl->n_words > 1) {
-        about.file = ctl->words[1];
-        about.names = ctl->words + 2;
-        about.n_names = ctl->n_words - 2;
-    }
-    int error = ctl->command->device(&about, &fault);
-    if (error)
-        failed(error, &fault);
-    if (error == STATUS_CONNECTION)
-        tell_how_to_start(ctl->url);
-    return error ? EXIT_FAILURE : EXIT_SUCCESS;
+static void tell(const struct fault *fault, int error) {
+    char text[sizeof fault->message * 4];
+    text_fit(text, sizeof text, *fault->message ? fault->message : status_text(error), UINT_MAX);
+    fprintf(stderr, "tensorctl: %s\n", text);
 }
 
 int main(int argc, char **argv) {
@@ -149,17 +124,15 @@ int main(int argc, char **argv) {
     if (code >= 0)
         return code;
     text_columns_find(STDOUT_FILENO);
-    if (ctl.command->device)
-        return device_command(&ctl);
-    bool local = ctl.command->local_words && ctl.n_words;
+    bool local = ctl.command->device || (ctl.command->local_words && ctl.n_words);
     int error = local ? STATUS_OK : tensorctl_connect(&ctl, &fault);
-    if (error) {
-        failed(error, &fault);
-        if (error == STATUS_CONNECTION)
-            tell_how_to_start(ctl.url);
-        return EXIT_FAILURE;
-    }
-    error = ctl.command->run(&ctl, &fault);
+    bool connected = !error && !ctl.command->device;
+    if (!error)
+        error = ctl.command->run(&ctl, &fault);
     control_close(ctl.control);
-    return error ? failed(error, &fault) : EXIT_SUCCESS;
+    if (error)
+        tell(&fault, error);
+    if (error == STATUS_CONNECTION && !connected)
+        tell_how_to_start(ctl.url);
+    return error ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,4 +1,5 @@
-/* tensorctl's views of the daemon's messages. One thread; nothing here keeps a pointer past its call. */
+/* What tensorctl shows: the daemon's messages as text, and the texts and tables of which that is made. One thread; nothing
+ * here keeps a pointer past its call. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,11 +17,35 @@ void tensorctl_status_write(FILE *out, const Tensord__Status *status, enum tenso
 void tensorctl_json_write(FILE *out, const Tensord__Status *status, enum tensorctl_view view, bool pretty);
 /* The table of operations and what each device has of it; as JSON: status_json_write_operations(). */
 void tensorctl_operations_write(FILE *out, const Tensord__OperationList *list);
-/* The lines of a device's block that tell what kind it is and how it does; nothing for a CPU. */
-void tensorctl_gpu_write(FILE *out, const Tensord__DeviceStatus *device);
+/* One device as a block of lines, and all devices as a table. */
+void tensorctl_device_write(FILE *out, const Tensord__DeviceStatus *device);
+void tensorctl_devices_write(FILE *out, const Tensord__Status *status);
+/* The limits that were met, and how often, after `head`; nothing if there are none. */
+void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *const *limits, size_t n);
+
+/* ---- contracts: what each operation of this version takes and gives, generated from proto/ops/ ---- */
+
+/* The members are texts; a list has "; " between its entries, and an empty list is "". */
+struct operation_contract {
+    const char *name;
+    unsigned number;
+    const char *family, *since;
+    const char *prototypes;
+    const char *inputs, *outputs, *attributes;
+    const char *dtypes, *result;
+    const char *cost;
+    const char *contract;
+};
+extern const struct operation_contract operation_contracts[];
+extern const size_t operation_contracts_count;
+
+struct fault;
+/* Writes the contracts of these operations, for people or as a JSON array. STATUS_INVALID_ARGUMENT for an unknown name. */
+int tensorctl_contracts_write(FILE *out, const char *const names[], int n_names, bool json, struct fault *fault);
+
+/* ---- traces ---- */
 
 struct control;
-struct fault;
 /* Records what runs on these devices (none: all that are ready) for so long, and writes it to a file for Perfetto. */
 struct trace_wish {
     double seconds;
@@ -29,12 +54,6 @@ struct trace_wish {
 };
 int tensorctl_trace(struct control *control, const char *url, const struct trace_wish *wish,
                     const char *const devices[], int n_devices, struct fault *fault);
-/* Ends a session; `fault` says why not. */
-int tensorctl_kill(struct control *control, uint64_t session, const char *reason, struct fault *fault);
-/* What each principal has on each device, as a table; nothing where there is none. */
-void tensorctl_principals_write(FILE *out, const Tensord__Status *status);
-/* Which limits were met, and how often, after `head`; nothing where none was. */
-void tensorctl_limits_write(FILE *out, const char *head, Tensord__LimitCount *const *limits, size_t n);
 
 /* ---- text (tensorctl_text.c). Nothing depends on the locale: all text is UTF-8. ---- */
 

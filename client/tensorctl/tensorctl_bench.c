@@ -6,8 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/tensorctl/tensorctl.h"
-#include "client/tensorctl/tensorctl_device.h"
+#include "client/tensorctl/command.h"
 #include "proto/files/json.h"
 
 enum {
@@ -165,29 +164,29 @@ static void bench_print_json(struct json *json, const struct bench_row *row, con
     json_close(json, '}');
 }
 
-static int bench_run_all(struct bench *bench, const struct tensorctl_device *about, struct fault *fault) {
+static int bench_run_all(struct bench *bench, const struct tensorctl *ctl, struct fault *fault) {
     struct json json = {.out = stdout, .pretty = true, .first = true};
     double *times = malloc(BENCH_SAMPLES_MAX * sizeof *times);
     int code = times ? STATUS_OK : fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the times");
     for (int i = 0; i < BENCH_ROWS && !code; i++) {
         struct bench_result result;
-        if (bench_measure(bench, &bench_rows[i], about->seconds > 0 ? about->seconds : 1, times, &result)) {
+        if (bench_measure(bench, &bench_rows[i], ctl->seconds > 0 ? ctl->seconds : 1, times, &result)) {
             code = tensorctl_library_fault(fault);
             break;
         }
-        if (i == 0 && about->json) {
+        if (i == 0 && ctl->json) {
             json_open(&json, NULL, '{');
             json_text(&json, "device", td_device_name(bench->device));
         } else if (i == 0) {
             printf("%s, medians\n", td_device_name(bench->device));
         }
-        if (about->json)
+        if (ctl->json)
             bench_print_json(&json, &bench_rows[i], &result);
         else
             bench_print(&bench_rows[i], &result);
         fflush(stdout);
     }
-    if (!code && about->json) {
+    if (!code && ctl->json) {
         json_close(&json, '}');
         putchar('\n');
     }
@@ -196,18 +195,18 @@ static int bench_run_all(struct bench *bench, const struct tensorctl_device *abo
 }
 
 /* 320 MiB on the device at most, and 64 here. */
-int tensorctl_bench(const struct tensorctl_device *about, struct fault *fault) {
+int tensorctl_bench(struct tensorctl *ctl, struct fault *fault) {
     struct bench bench = {.bulk = malloc(BENCH_BULK_BYTES)};
     td_connection *connection = NULL;
     if (!bench.bulk)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for the data");
     memset(bench.bulk, 0x3f, BENCH_BULK_BYTES); /* pages of its own, and numbers near 0.75 */
-    int code = tensorctl_open(about, &connection, &bench.device, fault);
+    int code = tensorctl_open(ctl, &connection, &bench.device, fault);
     if (!code) {
         bench.small = td_full(bench.device, TD_F32, TD_SHAPE(BENCH_SMALL), 1);
         bench.large = td_full(bench.device, TD_F32, TD_SHAPE(BENCH_BULK_BYTES / (int64_t)sizeof(float)), 1);
         bench.matrix = td_uniform(bench.device, TD_F32, TD_SHAPE(BENCH_MATRIX, BENCH_MATRIX), 1, -1, 1);
-        code = bench.small && bench.large && bench.matrix ? bench_run_all(&bench, about, fault)
+        code = bench.small && bench.large && bench.matrix ? bench_run_all(&bench, ctl, fault)
                                                           : tensorctl_library_fault(fault);
     }
     td_close(connection);

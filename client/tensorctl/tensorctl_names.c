@@ -1,13 +1,9 @@
 /* The names of tensors on a device. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/tensorctl/command.h"
-#include "client/tensorctl/tensorctl.h"
-#include "client/tensorctl/tensorctl_device.h"
-#include "client/tensord.h"
 #include "proto/files/json.h"
 #include "proto/ops/cleanup.h"
 
@@ -20,11 +16,10 @@ int tensorctl_library_fault(struct fault *fault) {
     return fault_set(fault, (enum status)error->code, "%s", error->message);
 }
 
-int tensorctl_open(const struct tensorctl_device *about, td_connection **connection, td_device **device,
-                   struct fault *fault) {
+int tensorctl_open(const struct tensorctl *ctl, td_connection **connection, td_device **device, struct fault *fault) {
     td_options options = {.client_name = "tensorctl " TENSORD_VERSION};
     *connection = NULL;
-    if (!td_connect(about->url, &options, connection) && !td_device_open(*connection, about->device, device))
+    if (!td_connect(ctl->url, &options, connection) && !td_device_open(*connection, ctl->words[0], device))
         return STATUS_OK;
     int code = tensorctl_library_fault(fault);
     td_close(*connection);
@@ -162,81 +157,79 @@ static void names_select(struct names_found *found, const char *user) {
         found->count = kept;
 }
 
-static int names_look(const struct tensorctl_device *about, td_connection *connection, struct names_found *found,
+static int names_look(const struct tensorctl *ctl, td_connection *connection, struct names_found *found,
                       struct fault *fault) {
     td_device *device;
-    bool all = about->all || about->owner;
+    bool all = ctl->all || ctl->user;
     if (td_device_open(connection, found->device, &device))
         return tensorctl_library_fault(fault);
     int code = names_list(device, all, &found->infos, &found->count, fault);
     if (!code)
-        names_select(found, about->owner);
+        names_select(found, ctl->user);
     return code;
 }
 
 /* The devices that can be asked, or the one that is named. */
-static int names_devices(const struct tensorctl_device *about, td_connection *connection, struct names_found **found,
+static int names_devices(const struct tensorctl *ctl, td_connection *connection, struct names_found **found,
                          size_t *devices, struct fault *fault) {
     static td_device_info infos[NAMES_DEVICES_MAX];
     size_t count = 1;
-    if (!about->n_words && td_devices(connection, infos, NAMES_DEVICES_MAX, &count))
+    if (!ctl->n_words && td_devices(connection, infos, NAMES_DEVICES_MAX, &count))
         return tensorctl_library_fault(fault);
     count = count < NAMES_DEVICES_MAX ? count : NAMES_DEVICES_MAX;
     *found = calloc(count + 1, sizeof **found);
     if (!*found)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for a list");
     for (size_t i = 0; i < count; i++) {
-        if (!about->n_words && strcmp(infos[i].state, "ready") != 0) {
+        if (!ctl->n_words && strcmp(infos[i].state, "ready") != 0) {
             fprintf(stderr, "tensorctl: %s is %s: its names cannot be listed\n", infos[i].name, infos[i].state);
             continue;
         }
         snprintf((*found)[*devices].device, sizeof(*found)[*devices].device, "%.*s", TD_NAME_MAX - 1,
-                 about->n_words ? about->words[0] : infos[i].name);
+                 ctl->n_words ? ctl->words[0] : infos[i].name);
         ++*devices;
     }
     return STATUS_OK;
 }
 
-static int names_show(const struct tensorctl_device *about, td_connection *connection, struct fault *fault) {
+static int names_show(const struct tensorctl *ctl, td_connection *connection, struct fault *fault) {
     struct names_found *found = NULL;
     size_t devices = 0;
-    int code = names_devices(about, connection, &found, &devices, fault);
+    int code = names_devices(ctl, connection, &found, &devices, fault);
     for (size_t i = 0; i < devices && !code; i++)
-        code = names_look(about, connection, &found[i], fault);
-    if (!code && about->json)
+        code = names_look(ctl, connection, &found[i], fault);
+    if (!code && ctl->json)
         names_write_json(stdout, found, devices);
     else if (!code)
-        names_write(found, devices, about->all || about->owner);
+        names_write(found, devices, ctl->all || ctl->user);
     for (size_t i = 0; found && i < devices; i++)
         free(found[i].infos);
     free(found);
-    if (!code && (fflush(stdout) || ferror(stdout)))
-        code = fault_set(fault, STATUS_INTERNAL, "cannot write the output: %s", strerror(errno));
-    return code;
+    return code ? code : command_flushed(fault);
 }
 
 /* ---- changes ---- */
 
 /* Each of them, or all together. */
-static int names_change(const struct tensorctl_device *about, td_connection *connection, struct fault *fault) {
-    bool remove = !strcmp(about->words[0], "rm");
-    const char *new_name = !remove && !about->to ? about->words[3] : NULL;
-    int last = new_name ? 3 : about->n_words;
+static int names_change(const struct tensorctl *ctl, td_connection *connection, struct fault *fault) {
+    bool remove = !strcmp(ctl->words[0], "rm");
+    const char *new_name = !remove && !ctl->to ? ctl->words[3] : NULL;
+    int last = new_name ? 3 : ctl->n_words;
     td_device *device;
-    if (td_device_open(connection, about->words[1], &device))
+    if (td_device_open(connection, ctl->words[1], &device))
         return tensorctl_library_fault(fault);
-    for (int i = 2; i < last || (i == 2 && about->all); i++) {
-        const char *name = about->all ? NULL : about->words[i];
-        int code = remove ? td_names_remove(device, about->owner, name)
-                          : td_names_move(device, about->owner, name, about->to, new_name);
+    for (int i = 2; i < last || (i == 2 && ctl->all); i++) {
+        const char *name = ctl->all ? NULL : ctl->words[i];
+        int code = remove ? td_names_remove(device, ctl->user, name)
+                          : td_names_move(device, ctl->user, name, ctl->to, new_name);
         if (code)
             return tensorctl_library_fault(fault);
     }
     return STATUS_OK;
 }
 
-static bool names_is_change(const struct tensorctl_device *about) {
-    return about->n_words && (!strcmp(about->words[0], "rm") || !strcmp(about->words[0], "mv"));
+static bool names_is_change(const struct tensorctl *ctl) {
+    return ctl->n_words && (!strcmp(ctl->words[0], "rm") || !strcmp(ctl->words[0], "mv"));
 }
 
 const char *command_names_check(const struct tensorctl *ctl) {
@@ -259,10 +252,10 @@ const char *command_names_check(const struct tensorctl *ctl) {
     return NULL;
 }
 
-int tensorctl_names(const struct tensorctl_device *about, struct fault *fault) {
+int tensorctl_names(struct tensorctl *ctl, struct fault *fault) {
     td_options options = {.client_name = "tensorctl " TENSORD_VERSION};
     CLEANUP(td_close) td_connection *connection = NULL;
-    if (td_connect(about->url, &options, &connection))
+    if (td_connect(ctl->url, &options, &connection))
         return tensorctl_library_fault(fault);
-    return names_is_change(about) ? names_change(about, connection, fault) : names_show(about, connection, fault);
+    return names_is_change(ctl) ? names_change(ctl, connection, fault) : names_show(ctl, connection, fault);
 }

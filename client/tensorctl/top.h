@@ -1,8 +1,7 @@
 /* tensorctl top: a screen of devices and sessions that is refreshed in place.
  *
- * top.c takes the figures and has the loops; top_columns.c knows the columns of the table of sessions; top_draw.c makes a
- * frame of it all, for a canvas that may be a terminal (top_terminal.c) or plain text; top_key.c says what keys do. One
- * thread. */
+ * top.c has the figures, the keys and the loops. top_draw.c makes a frame of the figures, for a canvas that is a terminal
+ * (top_terminal.c) or plain text. One thread. */
 #pragma once
 
 #include <stdbool.h>

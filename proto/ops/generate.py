@@ -553,7 +553,7 @@ def manual(files):
 
 def contracts(files):
     print(NOTE)
-    print('#include "client/tensorctl/tensorctl_contracts.h"\n')
+    print('#include "client/tensorctl/tensorctl.h"\n')
     print("const struct operation_contract operation_contracts[] = {")
     for each in sorted(describe.operations_of(files), key=lambda o: o.number):
         print(f'    {{.name = "{each.name}", .number = {each.number}, .family = "{each.family}", .since = "{each.since}",')

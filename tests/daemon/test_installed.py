@@ -70,8 +70,8 @@ class Installed(unittest.TestCase):
 
     def test_manual_of_tensorctl_has_every_key_of_json(self):
         words = set(re.findall(r"\w+", self.page("tensorctl.1").partition("\nJSON")[2].partition("\nENVIRONMENT")[0]))
-        for path in ("proto/files/status_json.c", "client/tensorctl/command_config.c", "client/tensorctl/tensorctl_bench.c", "client/tensorctl/tensorctl_contracts.c",
-                     "client/tensorctl/tensorctl_names.c"):
+        for path in ("proto/files/status_json.c", "client/tensorctl/command.c", "client/tensorctl/tensorctl_bench.c",
+                     "client/tensorctl/tensorctl_operations.c", "client/tensorctl/tensorctl_names.c"):
             with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
                 keys = set(re.findall(r'\bjson_\w+\(&?\w+, "(\w+)"|^    {"(\w+)", "', file.read(), re.M))
             keys = {key for pair in keys for key in pair if key}
