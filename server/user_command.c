@@ -10,7 +10,6 @@
 #include "proto/ops/utf8.h"
 #include "server/front/config.h"
 #include "server/users/config_value.h"
-#include "server/users/token_use.h"
 #include "server/users/users_edit.h"
 
 enum { USER_OK, USER_FAILED, USER_USAGE, USER_WORDS_MAX = 2, USER_UIDS_MAX = 16 };

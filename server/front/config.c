@@ -10,7 +10,6 @@
 #include "server/ipc/stats_page.h"
 #include "server/process/log.h"
 #include "server/users/config_value.h"
-#include "server/users/ini_file.h"
 
 /* One key. `minimum` and `maximum` hold for the numeric kinds, in the field's unit. */
 struct config_key {

@@ -10,7 +10,7 @@
 #include "proto/net/transport.h"
 #include "proto/wire/frame.h"
 #include "server/front/arrival.h"
-#include "server/front/kill.h"
+#include "server/front/supervisor.h"
 #include "server/process/handshake.h"
 
 struct control {

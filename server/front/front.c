@@ -1,18 +1,74 @@
 #include "server/front/front.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <openssl/crypto.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "server/process/log.h"
 #include "server/process/loop.h"
 #include "server/process/state_directory.h"
+
+/* ---- the service manager: sd_notify(3) and sd_listen_fds(3), without the library ---- */
+
+enum { NOTIFY_FD_FIRST = 3, NOTIFY_FDS_MAX = 64 };
+
+/* Takes the variable out of the environment, so that no worker inherits it. */
+static void notify_init(struct notify *notify) {
+    const char *path = getenv("NOTIFY_SOCKET");
+    notify->path[0] = 0;
+    if (path && (path[0] == '/' || path[0] == '@') && strlen(path) < sizeof notify->path)
+        snprintf(notify->path, sizeof notify->path, "%s", path);
+    unsetenv("NOTIFY_SOCKET");
+}
+
+/* "READY=1", "STOPPING=1". Failures have no consequence. */
+static void notify_send(const struct notify *notify, const char *state) {
+    size_t length = strlen(notify->path);
+    if (!length)
+        return;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, notify->path, length);
+    if (address.sun_path[0] == '@')
+        address.sun_path[0] = 0;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
+           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));
+    close(fd);
+}
+
+static long notify_number(const char *name) {
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text)
+        return -1;
+    long number = strtol(text, &end, 10);
+    return *end ? -1 : number;
+}
+
+/* The number of listening sockets that the service manager has passed, from NOTIFY_FD_FIRST on; makes them close-on-exec. */
+static unsigned notify_listen_fds(void) {
+    long pid = notify_number("LISTEN_PID"), count = notify_number("LISTEN_FDS");
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    if (pid != getpid() || count <= 0 || count > NOTIFY_FDS_MAX)
+        return 0;
+    for (int fd = NOTIFY_FD_FIRST; fd < NOTIFY_FD_FIRST + count; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return (unsigned)count;
+}
 
 /* ---- what the workers know of users ---- */
 
@@ -309,7 +365,6 @@ static void front_workers_changed(void *owner) {
 static void front_worker_lost(void *owner, const struct worker_slot *slot) {
     struct front *front = owner;
     supervisor_lost(&front->supervisor, slot);
-    kill_lost(front, slot);
 }
 
 static void front_link_wanted(void *owner, struct worker_slot *slot, const struct channel_message *message) {
@@ -317,11 +372,15 @@ static void front_link_wanted(void *owner, struct worker_slot *slot, const struc
     supervisor_reply_link(&front->supervisor, slot, message);
 }
 
+static void front_session_killed(void *owner, const struct worker_slot *slot, const struct channel_message *message) {
+    struct front *front = owner;
+    kill_replied(&front->supervisor, slot, message);
+}
+
 static void front_ticked(void *owner) {
     log_tick();
     control_tick(owner);
     login_tick(&((struct front *)owner)->login, front_revoke, owner);
-    kill_tick(owner);
 }
 
 static void front_connection_greeted(void *owner, const struct worker_slot *slot, uint64_t session) {
@@ -338,7 +397,7 @@ static const struct worker_slot_events front_worker_events = {
     .changed = front_workers_changed,
     .lost = front_worker_lost,
     .refused = arrival_refused,
-    .killed = kill_replied,
+    .killed = front_session_killed,
     .ended = front_connection_ended,
     .greeted = front_connection_greeted,
     .login = front_login,
@@ -396,7 +455,6 @@ static int front_init(struct front *front, struct config *config, struct fault *
     LIST_INIT(&front->arrivals.head);
     LIST_INIT(&front->controls.head);
     handshakes_init(&front->handshakes, &front->loop);
-    LIST_INIT(&front->kills.head);
     roster_init(&front->roster);
     front_set_places(front);
     farewell_list_init(&front->farewells, &front->loop);

@@ -8,16 +8,19 @@
 #include "server/front/config.h"
 #include "server/front/control.h"
 #include "server/front/front_tls.h"
-#include "server/front/kill.h"
 #include "server/front/listener.h"
 #include "server/front/login.h"
-#include "server/front/notify.h"
 #include "server/front/roster.h"
 #include "server/front/supervisor.h"
-#include "server/ipc/refusal.h"
+#include "server/ipc/stats_page.h"
 #include "server/process/farewell.h"
 
 enum { FRONT_SIGNALS = 3 };
+
+/* The socket of the service manager (sd_notify(3)). */
+struct notify {
+    char path[108]; /* "": there is none. The name of an abstract socket begins with '@' */
+};
 
 struct front;
 
@@ -40,7 +43,6 @@ struct front {
     struct arrival_list arrivals;
     struct control_list controls;
     struct handshakes handshakes; /* of control connections */
-    struct kill_list kills;
     struct farewell_list farewells;
     struct front_tls tls;
     struct roster roster;

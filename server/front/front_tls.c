@@ -9,7 +9,6 @@
 
 #include "server/front/front.h"
 #include "server/process/log.h"
-#include "server/users/credentials.h"
 
 /* A ticket lives for one turn, and its key for two: it can be used as long as it lives. */
 #define FRONT_TLS_ROTATION_MS (TLS_TICKET_LIFETIME_S * UINT64_C(1000))

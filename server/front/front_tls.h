@@ -12,7 +12,7 @@ struct front;
 /* Certificates that have been read and checked. */
 struct front_tls_fresh {
     struct tls_context *context;       /* for control connections; NULL: the configuration names no certificate */
-    int credentials;                   /* a descriptor with the same for workers (credentials.h); -1: none */
+    int credentials;                   /* a descriptor with the same for workers (credentials_open()); -1: none */
     struct tls_server_options options; /* from which both were made */
 };
 

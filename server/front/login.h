@@ -8,7 +8,6 @@
 
 #include "server/front/config.h"
 #include "server/ipc/peer.h"
-#include "server/users/token_use.h"
 #include "server/users/users.h"
 
 enum {

@@ -1,8 +1,23 @@
-/* All workers: one slot for each configured device; the watchdog over them, the links between them, and their end.
- * Front thread only. */
+/* All workers: one slot for each configured device; the watchdog over them, the links between them, the end of a session by
+ * an operator's request, and the end of the workers. Front thread only. */
 #pragma once
 
+#include <sys/queue.h>
+
 #include "server/front/worker_slot.h"
+
+enum { KILL_REASON_MAX = 128, KILL_TIMEOUT_MS = 5000 };
+
+struct kill {
+    /* Called once, possibly before kill_start() returns: STATUS_OK, or why the session was not ended. `kill` is
+     * finished by then. */
+    void (*done)(struct kill *kill, const struct fault *fault);
+    /* private */
+    uint64_t session, deadline_ms;
+    bool asked[CONFIG_DEVICES_MAX]; /* by slot: it was asked and has not replied */
+    const struct worker_slot *deaf; /* a worker that could not be asked and may have the session; else NULL */
+    LIST_ENTRY(kill) link;
+};
 
 struct supervisor {
     uv_loop_t *loop;
@@ -11,6 +26,7 @@ struct supervisor {
     unsigned n_slots;
     uv_timer_t tick, patience; /* patience: bounds a drain */
     uint64_t ticked_ns;
+    LIST_HEAD(, kill) kills;
     void (*ticked)(void *owner); /* every 250 ms; may be NULL */
     void *owner;
 };
@@ -58,3 +74,14 @@ void supervisor_refresh(struct supervisor *supervisor);
 unsigned supervisor_connections(const struct supervisor *supervisor);
 /* "cpu:0, cpu:1", for messages. */
 void supervisor_names(const struct supervisor *supervisor, char *text, size_t size);
+
+/* Ends a session by an operator's request. Only a worker knows for certain whether it has the session, so all workers are
+ * asked. The request succeeds with the first worker that had the session, and fails when no worker had it. The sessions
+ * of a worker that dies end with it; a worker that hangs is waited for until KILL_TIMEOUT_MS.
+ * `by` and `reason` are for the session's client and the log; each is cut if it is too long. */
+void kill_start(struct supervisor *supervisor, struct kill *kill, uint64_t session, const char *by, const char *reason);
+/* The caller waits no longer: `done` will not be called. */
+void kill_forget(struct kill *kill);
+
+/* A worker's CHANNEL_KILLED. */
+void kill_replied(struct supervisor *supervisor, const struct worker_slot *slot, const struct channel_message *reply);

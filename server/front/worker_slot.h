@@ -93,7 +93,7 @@ void worker_slot_start(struct worker_slot *slot);
 /* Hands a client's socket to the worker; takes `fd`, also on failure. `kept`: the connection has a kept place
  * (places.h). STATUS_LIMIT, STATUS_DEVICE_LOST. */
 int worker_slot_connect(struct worker_slot *slot, int fd, uint64_t session, bool kept, const struct peer *peer);
-/* Sends what the worker needs for TLS (credentials.h), now and at each start; `fd` stays the caller's. */
+/* Sends what the worker needs for TLS (credentials_open()), now and at each start; `fd` stays the caller's. */
 void worker_slot_set_credentials(struct worker_slot *slot, int fd);
 /* Sends the list of users, likewise. */
 void worker_slot_set_users(struct worker_slot *slot, int fd);

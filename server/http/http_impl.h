@@ -8,7 +8,6 @@
 #include <uv.h>
 
 #include "server/http/http.h"
-#include "server/http/http_history.h"
 #include "server/ipc/peer.h"
 
 /* libmicrohttpd is loaded only if HTTP is configured: with its own libraries it would cost each start of the front and
@@ -58,6 +57,14 @@ struct http_response {
     uint64_t made_ns;
 };
 
+enum { HTTP_HISTORY_STEP_MS = 1000, HTTP_HISTORY_SAMPLES = 300 };
+
+/* The last minutes of each device, so that a dashboard that has just been opened has something to show. */
+struct http_history {
+    struct http_sample *samples; /* for each device, one after the other, a ring of HTTP_HISTORY_SAMPLES */
+    unsigned n_devices, count, next;
+};
+
 struct http {
     struct front *front;
     struct http_library library;
@@ -87,6 +94,11 @@ enum MHD_Result http_route_respond(struct http *http, struct MHD_Connection *con
 bool http_is_busy(const struct http *http);
 /* Drops the responses that were kept. */
 void http_route_finish(struct http *http);
+
+int http_history_init(struct http_history *history, unsigned n_devices, struct fault *fault);
+void http_history_finish(struct http_history *history);
+/* Call it every HTTP_HISTORY_STEP_MS: takes the present figures of all devices. */
+void http_history_sample(struct http_history *history, const struct supervisor *supervisor);
 
 http_write http_write_metrics;
 

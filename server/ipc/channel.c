@@ -1,10 +1,16 @@
 #include "server/ipc/channel.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "proto/files/whole.h"
 
 union channel_control {
     struct cmsghdr header;
@@ -70,4 +76,82 @@ int channel_receive(int channel, struct channel_message *message, int *fd) {
     *message = incoming;
     *fd = passed;
     return 0;
+}
+
+/* ---- credentials ---- */
+
+enum { CREDENTIALS_CERTIFICATE, CREDENTIALS_KEY, CREDENTIALS_CLIENT_CA, CREDENTIALS_TEXTS };
+
+/* Before the texts, each with its zero. Written and read by the same binary. */
+struct credentials_head {
+    enum tls_client_auth client_auth;
+    uint32_t bytes[CREDENTIALS_TEXTS]; /* with the zeros; 0: there is no such text */
+    struct tls_ticket_key tickets[TLS_TICKET_KEYS];
+};
+
+static int credentials_fill(int fd, const struct tls_server_options *options) {
+    const char *texts[CREDENTIALS_TEXTS] = {options->certificate, options->key, options->client_ca};
+    struct credentials_head head;
+    memset(&head, 0, sizeof head);
+    head.client_auth = options->client_auth;
+    memcpy(head.tickets, options->tickets, sizeof head.tickets);
+    for (unsigned i = 0; i < CREDENTIALS_TEXTS; i++)
+        head.bytes[i] = texts[i] ? (uint32_t)strlen(texts[i]) + 1 : 0;
+    bool good = whole_write(fd, &head, sizeof head);
+    for (unsigned i = 0; i < CREDENTIALS_TEXTS && good; i++)
+        good = whole_write(fd, texts[i], head.bytes[i]);
+    good = good && !fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    int error = good ? 0 : -errno;
+    explicit_bzero(&head, sizeof head);
+    return error;
+}
+
+int credentials_seal(const struct tls_server_options *options, int *out, struct fault *fault) {
+    int fd = memfd_create("tensord-credentials", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error = fd < 0 ? -errno : credentials_fill(fd, options);
+    if (error) {
+        if (fd >= 0)
+            close(fd);
+        return fault_set(fault, STATUS_INTERNAL, "no memory to pass certificates on: %s", strerror(-error));
+    }
+    *out = fd;
+    return STATUS_OK;
+}
+
+/* Whether head and texts fill the block exactly, each text with its zero. */
+static bool credentials_parse(const char *block, size_t size, struct tls_server_options *options) {
+    const char **texts[CREDENTIALS_TEXTS] = {&options->certificate, &options->key, &options->client_ca};
+    struct credentials_head head;
+    size_t at = sizeof head;
+    if (size < sizeof head)
+        return false;
+    memcpy(&head, block, sizeof head);
+    options->client_auth = head.client_auth;
+    memcpy(options->tickets, head.tickets, sizeof head.tickets);
+    explicit_bzero(&head.tickets, sizeof head.tickets);
+    for (unsigned i = 0; i < CREDENTIALS_TEXTS; i++) {
+        *texts[i] = head.bytes[i] ? block + at : NULL;
+        if (head.bytes[i] > size - at || (head.bytes[i] && block[at + head.bytes[i] - 1]))
+            return false;
+        at += head.bytes[i];
+    }
+    return at == size && options->certificate && options->key;
+}
+
+int credentials_open(int fd, struct tls_context **context, struct fault *fault) {
+    struct tls_server_options options;
+    struct stat file;
+    if (fstat(fd, &file) || file.st_size > 4 * (off_t)CREDENTIALS_TEXT_MAX)
+        return fault_set(fault, STATUS_INTERNAL, "these are no credentials");
+    size_t size = (size_t)file.st_size;
+    char *block = malloc(size + 1);
+    if (!block)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for certificates");
+    int error = pread(fd, block, size, 0) == (ssize_t)size && credentials_parse(block, size, &options)
+                    ? tls_server_create(&options, context, fault)
+                    : fault_set(fault, STATUS_INTERNAL, "these are no credentials");
+    explicit_bzero(block, size);
+    explicit_bzero(&options, sizeof options);
+    free(block);
+    return error;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/net/tls.h"
 #include "proto/ops/status.h"
 #include "server/ipc/peer.h"
 #include "server/process/state_directory.h"
@@ -32,7 +33,7 @@ enum channel_type {
     CHANNEL_GRANTED,    /* reply to CHANNEL_LOGIN: the client of `login.session` is `login.principal`, */
     CHANNEL_DENIED,     /* or the login is denied: `login.fault` */
     CHANNEL_REVOKED,    /* connections that logged in as `principal` with its credential must end */
-    CHANNEL_CREDENTIALS, /* fd: certificates and keys for TLS from now on (credentials.h) */
+    CHANNEL_CREDENTIALS, /* fd: certificates and keys for TLS from now on (credentials_open()) */
     CHANNEL_USERS,       /* fd: the list of users (server/worker/names.h) */
     CHANNEL_LIMITS,      /* the new limits of `principal`; without a name: of all principals that are no users */
     CHANNEL_KERNELS,     /* the setting user-kernels is `kernels` */
@@ -119,3 +120,13 @@ struct channel_message {
  * caller's. A descriptor for which the receiving process had no room is lost on the way: its message comes with -1. */
 int channel_send(int channel, const struct channel_message *message, int fd);
 int channel_receive(int channel, struct channel_message *message, int *fd);
+
+/* Credentials: all that a process needs to serve TLS, in one sealed memory file behind a descriptor. The front reads and
+ * checks the files of certificates and sends the descriptor to the workers, so that all processes have the same certificates
+ * at any time. The memory file has no name, and nobody can change it. */
+enum { CREDENTIALS_TEXT_MAX = 1 << 20 }; /* bytes of one PEM text */
+
+/* Sets *fd, close-on-exec and the caller's. */
+int credentials_seal(const struct tls_server_options *options, int *fd, struct fault *fault);
+/* Makes a context from it. `fd` stays the caller's. */
+int credentials_open(int fd, struct tls_context **context, struct fault *fault);

@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 #include "engine/device/device.h"
+#include "engine/engine.h"
 #include "engine/session/session.h"
 #include "proto/ops/op.h"
 #include "server/ipc/peer.h"
-#include "server/ipc/refusal.h"
 #include "server/users/principal.h"
 
 enum { STATS_SESSIONS_MAX = 1024, STATS_OWNERS_MAX = 64, STATS_PRINCIPALS_MAX = 1024 };
@@ -30,6 +30,55 @@ struct stats_operations {
 void stats_operations_write(struct stats_operations *operations, struct device *device);
 /* For the front, which does not rely on the texts in the page to be terminated. */
 void stats_operations_read(const struct stats_operations *page, struct stats_operations *copy);
+
+/* Limits by their keys, for counts of how often each was met. Each worker counts since its start, and the front counts what
+ * it decides. */
+#define REFUSAL_TABLE(X)                                                                                               \
+    X(MAX_CONNECTIONS, "max-connections")                                                                              \
+    X(PRINCIPAL_CONNECTIONS, "principal-connections")                                                                  \
+    X(MAX_SESSIONS, "max-sessions")                                                                                    \
+    X(PRINCIPAL_SESSIONS, "principal-sessions")                                                                        \
+    X(SESSION_BYTES, "session-bytes")                                                                                  \
+    X(PRINCIPAL_BYTES, "principal-bytes")                                                                              \
+    X(SESSION_HOST_BYTES, "session-host-bytes")                                                                        \
+    X(PRINCIPAL_HOST_BYTES, "principal-host-bytes")                                                                    \
+    X(SESSION_TENSORS, "session-tensors")                                                                              \
+    X(SESSION_STREAMS, "session-streams")                                                                              \
+    X(HELLO_TIMEOUT, "hello-timeout")                                                                                  \
+    X(IDLE_TIMEOUT, "idle-timeout")                                                                                    \
+    X(SESSION_OPERATIONS, "session-operations")                                                                        \
+    X(PRINCIPAL_OPERATIONS, "principal-operations")                                                                    \
+    X(SESSION_OUT_BYTES, "session-out-bytes")                                                                          \
+    X(PRINCIPAL_RATE, "principal-rate")
+
+enum refusal {
+#define X(NAME, key) REFUSAL_##NAME,
+    REFUSAL_TABLE(X)
+#undef X
+        REFUSAL_COUNT
+};
+
+/* The limits up to this one refuse or close something; the others only delay it. */
+enum { REFUSAL_LAST_HARD = REFUSAL_IDLE_TIMEOUT };
+
+static inline const char *refusal_key(enum refusal refusal) {
+    static const char *const keys[] = {
+#define X(NAME, key) key,
+        REFUSAL_TABLE(X)
+#undef X
+    };
+    return keys[refusal];
+}
+
+/* Adds what the engine has counted. */
+static inline void refusal_add_engine(uint64_t counts[REFUSAL_COUNT], const struct engine_stats *stats) {
+    counts[REFUSAL_SESSION_BYTES] += stats->refusals[LEDGER_REFUSED_SESSION_BYTES];
+    counts[REFUSAL_PRINCIPAL_BYTES] += stats->refusals[LEDGER_REFUSED_TENANT_BYTES];
+    counts[REFUSAL_SESSION_HOST_BYTES] += stats->refusals[LEDGER_REFUSED_SESSION_HOST];
+    counts[REFUSAL_PRINCIPAL_HOST_BYTES] += stats->refusals[LEDGER_REFUSED_TENANT_HOST];
+    counts[REFUSAL_SESSION_TENSORS] += stats->refusals[LEDGER_REFUSED_TENSORS];
+    counts[REFUSAL_SESSION_STREAMS] += stats->refusals[LEDGER_REFUSED_STREAMS];
+}
 
 /* Named tensors: sums, and the principals with the most bytes. */
 struct stats_names {

@@ -1,10 +1,11 @@
-/* The values of a configuration, from text and back to text: both the daemon's configuration and the file of users
- * have them. The functions that read return STATUS_OK, or STATUS_INVALID_ARGUMENT with a fault that shows the text and
- * says what would be right; outputs are untouched on failure. */
+/* The form of the daemon's configuration and of the file of users: an INI file, and values, from text and back to text.
+ * The functions that read return STATUS_OK, or STATUS_INVALID_ARGUMENT with a fault that shows the text and says what
+ * would be right; outputs are untouched on failure. */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "server/users/principal.h"
 
@@ -34,3 +35,18 @@ int config_value_path(const char *text, char *path, size_t size, struct fault *f
 void config_value_bytes_text(uint64_t bytes, char *out, size_t size);
 void config_value_duration_text(uint64_t milliseconds, char *out, size_t size);
 void config_value_sync_text(uint64_t milliseconds, char *out, size_t size);
+
+enum { INI_FILE_LINE_MAX = 199 }; /* bytes that libinih takes in one line */
+
+struct ini_file_events {
+    /* A header `[name]` begins a section. NULL: sections have no meaning. */
+    int (*section)(void *owner, const char *name, struct fault *fault);
+    int (*pair)(void *owner, const char *key, const char *value, struct fault *fault);
+    /* Called at the end of the file: may say that something is missing in the last section. May be NULL. */
+    int (*end)(void *owner, struct fault *fault);
+};
+
+/* Reads a file with libinih. The first wrong line ends the reading with STATUS_INVALID_ARGUMENT, and the fault begins with
+ * "NAME:LINE: ", which libinih does not tell its handler. */
+int ini_file_read(FILE *stream, const char *name, const struct ini_file_events *events, void *owner,
+                  struct fault *fault);

@@ -11,7 +11,6 @@
 
 #include "proto/net/tls.h"
 #include "server/users/config_value.h"
-#include "server/users/ini_file.h"
 
 /* ---- reading ---- */
 

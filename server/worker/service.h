@@ -15,7 +15,6 @@
 
 #include "engine/engine.h"
 #include "server/ipc/channel.h"
-#include "server/ipc/refusal.h"
 #include "server/ipc/stats_page.h"
 #include "server/process/clock.h"
 #include "server/process/handshake.h"

@@ -18,7 +18,6 @@
 #include "server/process/farewell.h"
 #include "server/process/log.h"
 #include "server/process/loop.h"
-#include "server/users/credentials.h"
 #include "server/worker/connection.h"
 #include "server/worker/crash.h"
 #include "server/worker/service.h"

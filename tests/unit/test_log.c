@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "server/process/log.h"
-#include "server/process/log_limit.h"
 
 /* Standard error as a pipe while a test logs; what came is read back. */
 static int log_pipe[2], log_saved;
