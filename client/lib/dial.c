@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "client/lib/control.h"
-#include "proto/net/socket.h"
+#include "proto/net/transport.h"
 #include "proto/net/url.h"
 #include "proto/wire/frame.h"
 

@@ -7,7 +7,7 @@
 #include "client/lib/frame.h"
 #include "client/lib/scope.h"
 #include "proto/ops/cleanup.h"
-#include "proto/wire/name.h"
+#include "proto/wire/check.h"
 
 _Static_assert((int)TD_TENSOR_NAME_MAX == (int)NAME_BYTES_MAX, "the public header says how long a name may be");
 

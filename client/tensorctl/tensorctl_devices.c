@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "client/tensorctl/tensorctl.h"
-#include "proto/wire/figures.h"
+#include "proto/files/status_json.h"
 
 static const Tensord__Device *tensorctl_device(const Tensord__DeviceStatus *device) {
     static const Tensord__Device unknown = TENSORD__DEVICE__INIT;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "client/tensorctl/command.h"
-#include "proto/files/new_file.h"
+#include "proto/files/file.h"
 #include "proto/files/safetensors.h"
 #include "proto/ops/cleanup.h"
 

@@ -6,7 +6,6 @@
 #include "client/tensorctl/tensorctl.h"
 #include "proto/files/status_json.h"
 #include "proto/ops/status.h"
-#include "proto/wire/figures.h"
 
 static void tensorctl_head(FILE *out, const Tensord__Status *status) {
     char up[TEXT_UNIT_MAX];

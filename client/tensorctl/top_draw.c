@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "proto/wire/figures.h"
+#include "proto/files/status_json.h"
 
 /* ---- columns of the table of sessions ---- */
 

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "proto/files/json.h"
+#include "proto/files/status_json.h"
 #include "proto/ops/dtype.h"
-#include "proto/wire/figures.h"
 
 bool trace_file_open(struct trace_file *file, const char *path) {
     *file = (struct trace_file){.out = strcmp(path, "-") != 0 ? fopen(path, "w") : stdout};

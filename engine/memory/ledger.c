@@ -5,7 +5,7 @@
 #include "engine/device/device_impl.h"
 #include "engine/memory/memory.h"
 #include "engine/memory/tenant_impl.h"
-#include "proto/ops/bytes_text.h"
+#include "proto/ops/status.h"
 
 /* ---- life ---- */
 

@@ -5,7 +5,7 @@
 
 #include "engine/session/waiting.h"
 #include "engine/values/view_copy.h"
-#include "proto/ops/bytes_text.h"
+#include "proto/ops/status.h"
 
 struct held {
     unsigned references;

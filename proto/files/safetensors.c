@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "proto/files/json_text.h"
-#include "proto/files/whole.h"
+#include "proto/files/file.h"
 #include "proto/ops/cleanup.h"
-#include "proto/wire/name.h"
+#include "proto/wire/check.h"
 
 #define WRONG(fault, ...) fault_set(fault, STATUS_INVALID_ARGUMENT, __VA_ARGS__)
 

@@ -3,7 +3,7 @@
  * holes. https://github.com/huggingface/safetensors has the format's description.
  *
  * Everything in a file is checked before any of it is used. Only what tensord has is taken: its dtypes, up to
- * SHAPE_RANK_MAX axes, names as in proto/wire/name.h. */
+ * SHAPE_RANK_MAX axes, names as in proto/wire/check.h. */
 #pragma once
 
 #include <stddef.h>

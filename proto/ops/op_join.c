@@ -1,39 +1,5 @@
-/* Rules of matmul, concat and stack. */
+/* Rules of concat and stack. */
 #include "proto/ops/op_rules.h"
-
-static int refuse_matmul(const struct op_call *call, const char *why, struct fault *fault) {
-    char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
-    return fault_set(fault, STATUS_SHAPE, "cannot multiply %s by %s: %s", shape_text(call->inputs[0], a),
-                     shape_text(call->inputs[1], b), why);
-}
-
-/* The axes before the matrix. */
-static struct tensor_type batch_of(const struct tensor_type *type) {
-    struct tensor_type batch = *type;
-    batch.rank = type->rank > 2 ? type->rank - 2 : 0;
-    return batch;
-}
-
-int op_rule_matmul(const struct op_call *call, struct tensor_type *out, struct fault *fault) {
-    const struct tensor_type *a = call->inputs[0], *b = call->inputs[1];
-    if (a->rank == 0 || b->rank == 0) {
-        return refuse_matmul(call, "neither may be a scalar", fault);
-    }
-    if (a->shape[a->rank - 1] != b->shape[b->rank >= 2 ? b->rank - 2 : 0]) {
-        return refuse_matmul(call, "inner extents differ", fault);
-    }
-    struct tensor_type a_batch = batch_of(a), b_batch = batch_of(b);
-    if (shape_broadcast(out, &a_batch, &b_batch, NULL) != STATUS_OK) {
-        return refuse_matmul(call, "leading axes do not broadcast", fault);
-    }
-    if (a->rank >= 2) { /* a vector on the left is a row, and leaves no axis behind; on the right, a column */
-        out->shape[out->rank++] = a->shape[a->rank - 2];
-    }
-    if (b->rank >= 2) {
-        out->shape[out->rank++] = b->shape[b->rank - 1];
-    }
-    return STATUS_OK;
-}
 
 static int refuse_join(const struct op_call *call, unsigned i, struct fault *fault) {
     char first[SHAPE_TEXT_MAX], other[SHAPE_TEXT_MAX];

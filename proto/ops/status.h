@@ -56,3 +56,9 @@ const char *status_name(int code);
 int fault_set(struct fault *fault, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int fault_set_list(struct fault *fault, enum status code, const char *format, va_list arguments)
     __attribute__((format(printf, 3, 0)));
+
+/* Bytes for people, in messages: "512 B", "1.42 GiB". */
+enum { BYTES_TEXT_MAX = 16 };
+
+/* Three digits, rounded; returns `out`. */
+char *bytes_text(char out[BYTES_TEXT_MAX], uint64_t bytes);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "proto/net/socket.h"
+#include "proto/net/transport.h"
 #include "server/front/front.h"
 #include "server/process/log.h"
 

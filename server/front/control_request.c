@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/wire/message_fields.h"
+#include "proto/wire/check.h"
 #include "proto/wire/tensord.pb-c.h"
 #include "server/front/control_impl.h"
 #include "server/front/front.h"

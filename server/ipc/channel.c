@@ -10,7 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "proto/files/whole.h"
+#include "proto/files/file.h"
 
 union channel_control {
     struct cmsghdr header;

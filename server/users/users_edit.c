@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/files/whole.h"
+#include "proto/files/file.h"
 
 /* ---- lines ---- */
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "engine/program/kernel.h"
-#include "proto/files/whole.h"
+#include "proto/files/file.h"
 #include "server/process/clock.h"
 
 /* One call of compile_process_run(). */

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proto/net/socket.h"
+#include "proto/net/transport.h"
 #include "server/process/log.h"
 #include "server/worker/compile.h"
 

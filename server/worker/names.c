@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/wire/name.h"
+#include "proto/wire/check.h"
 #include "server/users/users.h"
 #include "server/worker/service.h"
 #include "server/worker/state.h"

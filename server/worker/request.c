@@ -5,7 +5,7 @@
 
 #include "engine/program/program.h"
 #include "proto/wire/batch.h"
-#include "proto/wire/message_fields.h"
+#include "proto/wire/check.h"
 #include "server/process/log.h"
 #include "server/users/role.h"
 #include "server/worker/connection.h"

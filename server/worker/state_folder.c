@@ -13,7 +13,7 @@
 
 #include "proto/files/json_text.h"
 #include "proto/ops/cleanup.h"
-#include "proto/wire/name.h"
+#include "proto/wire/check.h"
 #include "server/worker/service.h"
 
 static const char state_suffix[] = ".safetensors";
@@ -93,7 +93,7 @@ int state_sync_folder(const char *folder, struct fault *fault) {
     return STATUS_OK;
 }
 
-/* names.json itself, and what it is called while it is written (proto/files/new_file.h). */
+/* names.json itself, and what it is called while it is written (proto/files/file.h). */
 static bool state_is_index(const char *name) {
     return !strcmp(name, "names.json");
 }

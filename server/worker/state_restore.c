@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/files/file.h"
 #include "proto/files/safetensors.h"
-#include "proto/files/whole.h"
 #include "proto/ops/cleanup.h"
 #include "server/process/log.h"
 #include "server/worker/reply.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "engine/program/program.h"
-#include "proto/files/whole.h"
+#include "proto/files/file.h"
 #include "server/process/log.h"
 #include "server/worker/service.h"
 

@@ -1,4 +1,4 @@
-#include "proto/ops/bytes_text.h"
+#include "proto/ops/status.h"
 
 #include <criterion/criterion.h>
 

@@ -7,7 +7,6 @@
 
 #include "client/tensorctl/tensorctl.h"
 #include "proto/files/status_json.h"
-#include "proto/wire/figures.h"
 
 enum { DEVICES = 64, SESSIONS = 200 };
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/wire/name.h"
+#include "proto/wire/check.h"
 
 Test(name, takes_text_of_any_script) {
     static const char *const good[] = {

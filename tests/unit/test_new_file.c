@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/files/new_file.h"
+#include "proto/files/file.h"
 
 static char directory[] = "/tmp/tensord-new.XXXXXX", path[64];
 static struct new_file file;

@@ -6,7 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "proto/net/socket.h"
+#include "proto/net/transport.h"
 
 static int option(int fd, int level, int name) {
     int value = -1;

@@ -1,4 +1,4 @@
-#include "proto/files/new_file.h"
+#include "proto/files/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +8,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "proto/files/whole.h"
 #include "proto/ops/cleanup.h"
+
+bool whole_write(int fd, const void *data, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t written = write(fd, (const char *)data + done, bytes - done);
+        if (written < 0 && errno != EINTR)
+            return false;
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
+bool whole_read(int fd, void *to, size_t bytes, uint64_t at) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(at + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            errno = got ? errno : 0;
+            return false;
+        }
+        done += (size_t)got;
+    }
+    return true;
+}
+
+/* ---- a file in the place of another one ---- */
 
 static int new_file_fault(const struct new_file *file, const char *what, struct fault *fault) {
     const char *reason = strerror(errno);

@@ -1,11 +1,20 @@
-/* A file that takes the place of another one in one step: it is written beside it under another name, brought to the disk,
- * and renamed. Until then, and on any failure, the old one stays as it was. */
+/* Reading and writing files as a whole: all bytes of a piece, and a new file in the place of an old one. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "proto/ops/status.h"
+
+/* False with errno: some of them could not be written. */
+bool whole_write(int fd, const void *data, size_t bytes);
+/* From a place in the file. False with errno; 0: the file ends before. */
+bool whole_read(int fd, void *to, size_t bytes, uint64_t at);
+
+/* A file that takes the place of another one in one step: it is written beside it under another name, brought to the disk,
+ * and renamed. Until then, and on any failure, the old one stays as it was. */
 
 enum { NEW_FILE_PATH_MAX = 4096 };
 

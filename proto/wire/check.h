@@ -1,9 +1,11 @@
-/* A look at the fields of a protobuf message as it was sent: for what protobuf-c does not refuse by itself. */
+/* Checks of what others send or store, beyond what the parsers check. Pure functions: any thread. */
 #pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "proto/ops/status.h"
 
 enum message_fields {
     MESSAGE_FIELDS_FINE,
@@ -15,3 +17,9 @@ enum message_fields {
  * look ends, and the parser is left to refuse the message. */
 enum message_fields message_fields_look(const ProtobufCMessageDescriptor *descriptor, const uint8_t *message,
                                         size_t bytes, size_t most);
+
+enum { NAME_BYTES_MAX = 255 };
+
+/* STATUS_INVALID_ARGUMENT unless it has 1 to NAME_BYTES_MAX bytes of UTF-8 without control characters, and is not the key
+ * that safetensors files keep for themselves. `name` ends with a NUL. */
+int name_check(const char *name, struct fault *fault);
