@@ -7,6 +7,7 @@
 #include "engine/cpu/cpu.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,16 +16,21 @@ enum {
     BLOCK_COLUMNS = 512,
     BLOCK_DEPTH = 384,
     BLOCK_DEPTH_MOST = 4096, /* of blocks with few rows and columns */
-    DIRECT_SIDE = 1024,    /* most rows and columns of a rectangle that goes to BLAS as it is, of f64 half the rows, */
-    DIRECT_DEPTH = 256,    /* and its least depth */
-    STRIP_LEAST = 1 << 18, /* elements of a result from which on it is worth to compute it in two strips */
-    STRIP_ROWS = 48, /* its rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same */
+    DIRECT_SIDE = 2048,      /* most rows and columns of a rectangle that goes to BLAS as it is */
+    /* The least depth of its pieces: on most processors OpenBLAS packs blocks that are about so deep. */
+    DIRECT_DEPTH = 320,
+    DIRECT_DEPTH_F64 = 256,
+    STRIP_LEAST = 1 << 18, /* elements of a rectangle from which on it is cut into strips */
+    STRIP_ROWS = 48, /* a strip's rows are a multiple of this, and of what BLAS takes at a time: so sums come out the same */
     INTEGER_DEPTH = 64,    /* of a piece in kernels of our own */
     VECTOR_SIDE = 1 << 14, /* most columns or rows of a rectangle with one row or column */
     RECTANGLE_WORK = 1024, /* what a rectangle costs besides its arithmetic, as bytes of memory traffic */
 };
-/* Multiplications of a piece, between two looks whether to stop: about 1 ms. */
-static const int64_t piece_work = INT64_C(1) << 25;
+/* Multiplications of a piece of a small rectangle, about 1 ms, and of a strip of a large one, about 3 ms; of f64 half as many. */
+static const int64_t piece_work = INT64_C(1) << 25, strip_work = INT64_C(5) << 25;
+/* For about so long BLAS computes between two looks whether to stop, where nobody else has the device. A product of 2048 takes
+ * 2 % longer with pieces of 12 ms, and as long as in one call with pieces of 25 to 30. */
+static const double piece_ns = 30e6;
 
 struct matrix {
     char *data;
@@ -50,10 +56,13 @@ struct job {
     /* A thread's blocks in the workspace: where that of b begins, that of c, and the next thread's. */
     int64_t b_block, c_block, blocks;
     char *workspace;
-    /* Of a piece of a rectangle: what is computed between two looks. The depth does not follow what others do, nor what was
-     * measured: sums would be rounded in another order. */
-    int64_t depth;
-    int64_t height, strip; /* most rows of a rectangle, and of a piece while others have the device by turns */
+    /* A rectangle is computed in steps of its depth, and a step of what goes to BLAS as it is in strips of rows. The more rows
+     * BLAS is given at once, the less often it packs the same elements of b, and strips of columns would have it round sums
+     * in another order. Between two looks whether to stop, one strip is computed while others have the device by turns, else
+     * `together` of them. The depth does not follow what others do, nor what was measured: this would change the sums, too. */
+    int64_t depth, strip;
+    int64_t steps, strips; /* of a rectangle */
+    int64_t together;
 };
 
 /* ---- BLAS as it is ---- */
@@ -284,10 +293,41 @@ static int64_t job_edge(int64_t n, int64_t at, int64_t grid) {
     return n / grid * at + least(at, n % grid);
 }
 
-/* One rectangle, from *position on: its depth times job->height, and the rows done there. False: it is left there. */
+/* A piece of a rectangle of which BLAS can read the operands, from *position on; moves that on. */
+static void piece_direct(const struct job *job, const struct matrix *a, const struct matrix *b, const struct matrix *c,
+                         int64_t first_column, int64_t *position) {
+    int64_t step = *position / job->strips, strip = *position % job->strips;
+    int64_t strips = cpu_job_shares(&job->base) ? 1 : least(job->together, job->strips - strip);
+    int64_t at = step * job->depth, depth = step + 1 < job->steps ? job->depth : job->k - at;
+    int64_t row = strip * job->strip, rows = least(strips * job->strip, c->rows - row);
+    *position += strips;
+    if (rows <= 0) {
+        return; /* of a rectangle that has a row less than others */
+    }
+    struct matrix left = matrix_part(a, row, rows, at, depth, job->size);
+    struct matrix right = matrix_part(b, at, depth, 0, b->columns, job->size);
+    struct matrix result = matrix_part(c, row, rows, 0, c->columns, job->size);
+    blas_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &result, at > 0);
+    if (step + 1 == job->steps && job->finish) {
+        finish(job, &result, first_column);
+    }
+}
+
+/* The same of a rectangle that is packed. */
+static void piece_packed(const struct job *job, const struct matrix *a, const struct matrix *b, const struct matrix *c,
+                         int64_t first_column, char *blocks, int64_t *position) {
+    int64_t at = *position * job->depth;
+    bool last = ++*position == job->steps;
+    multiply_packed(job, a, b, c, at, last ? job->k : at + job->depth, blocks);
+    if (last) {
+        finish_packed(job, c, first_column, blocks + job->c_block);
+    }
+}
+
+/* One rectangle, from *position on, which counts its strips. False: it is left there. */
 static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane, int64_t *position) {
     int64_t column = number % job->grid_columns, line = number / job->grid_columns;
-    int64_t row = line % job->grid_rows, batch = line / job->grid_rows;
+    int64_t row = line % job->grid_rows, batch = line / job->grid_rows, end = job->steps * job->strips;
     int64_t i = job_edge(job->m, row, job->grid_rows), i_end = job_edge(job->m, row + 1, job->grid_rows);
     int64_t j = job_edge(job->n, column, job->grid_columns), j_end = job_edge(job->n, column + 1, job->grid_columns);
     struct matrix a = batch_matrix(job->a, batch), b = batch_matrix(job->b, batch), c = batch_matrix(job->c, batch);
@@ -296,29 +336,15 @@ static bool job_rectangle(struct job *job, int64_t number, struct cpu_lane *lane
     a = matrix_part(&a, i, i_end - i, 0, job->k, operand_size(job->a));
     b = matrix_part(&b, 0, job->k, j, j_end - j, operand_size(job->b));
     c = matrix_part(&c, i, i_end - i, j, j_end - j, job->size);
-    char *blocks = job->direct ? NULL : job->workspace + lane->number * job->blocks;
-    while (*position < job->k * job->height) {
-        int64_t at = *position / job->height, done = *position % job->height, rows = c.rows - done;
-        int64_t depth = least(job->depth, job->k - at);
+    while (*position < end) {
         if (job->direct) {
-            rows = cpu_job_shares(&job->base) ? least(rows, job->strip) : rows;
-            struct matrix left = matrix_part(&a, done, rows, at, depth, operand_size(job->a));
-            struct matrix right = matrix_part(&b, at, depth, 0, b.columns, operand_size(job->b));
-            struct matrix result = matrix_part(&c, done, rows, 0, c.columns, job->size);
-            blas_multiply(&job->base.cpu->blas, job->dtype, &left, &right, &result, at > 0);
+            piece_direct(job, &a, &b, &c, j, position);
         } else {
-            multiply_packed(job, &a, &b, &c, at, at + depth, blocks);
+            piece_packed(job, &a, &b, &c, j, job->workspace + lane->number * job->blocks, position);
         }
-        done += rows;
-        *position = done < c.rows ? at * job->height + done : (at + depth) * job->height;
-        if (*position < job->k * job->height && cpu_job_stops(&job->base)) {
+        if (*position < end && cpu_job_stops(&job->base)) {
             return false;
         }
-    }
-    if (!job->direct) {
-        finish_packed(job, &c, j, blocks + job->c_block);
-    } else if (job->finish) {
-        finish(job, &c, j);
     }
     *position = 0;
     return true;
@@ -330,7 +356,7 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     int64_t rectangles = job->batches * job->grid_rows * job->grid_columns;
     int64_t begin = cpu_part_begin(rectangles, lane->part, base->parts);
     int64_t end = cpu_part_begin(rectangles, lane->part + 1, base->parts);
-    int64_t whole = job->k * job->height, position = lane->position % whole;
+    int64_t whole = job->steps * job->strips, position = lane->position % whole;
     for (int64_t i = begin + lane->position / whole; i < end; i++) {
         if (!job_rectangle(job, i, lane, &position)) {
             lane->position = (i - begin) * whole + position;
@@ -340,17 +366,35 @@ static bool job_part(struct cpu_job *base, struct cpu_lane *lane) {
     return true;
 }
 
-/* As many rectangles as there are to be parts, at least, as square as it gets: each operand is packed once for each row or
- * column. */
-static void job_grid(struct job *job, unsigned parts, int64_t height_most, int64_t width_most) {
+static double grid_rectangles(const struct job *job) {
+    return (double)job->batches * (double)job->grid_rows * (double)job->grid_columns;
+}
+
+/* Whether few rectangles leave some threads idle for more than a tenth of the time. */
+static bool grid_uneven(const struct job *job, unsigned threads) {
+    double rectangles = grid_rectangles(job);
+    return rectangles < 4.0 * threads && (int64_t)rectangles % threads &&
+           rectangles < 0.9 * threads * ceil(rectangles / threads);
+}
+
+/* At least as many rectangles as threads, as square as possible, since each operand is packed once for each row or column of
+ * the grid; then more rows, so that the threads have equal shares. */
+static void job_grid(struct job *job, unsigned threads, int64_t height_most, int64_t width_most) {
     job->grid_rows = (job->m + height_most - 1) / height_most;
     job->grid_columns = (job->n + width_most - 1) / width_most;
-    while ((double)job->batches * (double)job->grid_rows * (double)job->grid_columns < parts) {
+    while (grid_rectangles(job) < threads) {
         int64_t height = job->m / job->grid_rows, width = job->n / job->grid_columns;
         if (height < 32 && width < 32) {
             return;
         }
         *(height >= width ? &job->grid_rows : &job->grid_columns) *= 2;
+    }
+    int64_t rows = job->grid_rows, most = least(2 * rows, job->m / 32);
+    while (job->grid_rows < most && grid_uneven(job, threads)) {
+        job->grid_rows++;
+    }
+    if (grid_uneven(job, threads)) {
+        job->grid_rows = rows;
     }
 }
 
@@ -456,24 +500,41 @@ static void job_blocks(struct job *job, int64_t height, int64_t width) {
     job->blocks = job->c_block + rounded(height * width * job->packed_size);
 }
 
-/* Rectangles, and pieces of them: of 1024 by 1024 and a depth of 256 in f32, 5 ms, and in two strips, which cost 2 % more, half of
- * that. Others are shorter. */
+static int64_t divided_up(int64_t n, int64_t by) {
+    return n / by + (n % by != 0);
+}
+
+static void job_strips(struct job *job, int64_t height, int64_t width) {
+    double rate = job->base.cpu->rates.flop[job->dtype] / 2;
+    int64_t most = (job->dtype == DTYPE_F64 ? strip_work / 2 : strip_work) / (width * job->depth);
+    job->strips = divided_up(height, most > STRIP_ROWS ? most : STRIP_ROWS);
+    job->strip = divided_up(divided_up(height, job->strips), STRIP_ROWS) * STRIP_ROWS;
+    double together = rate * piece_ns / ((double)job->strip * (double)width * (double)job->depth);
+    job->together = together >= 2 ? divided_up(job->strips, divided_up(job->strips, (int64_t)together)) : 1;
+}
+
+/* Rectangles, and pieces of them. */
 static void job_divide(struct job *job, unsigned threads) {
     bool vector = job->m == 1 || job->n == 1;
     int64_t side = vector ? VECTOR_SIDE : DIRECT_SIDE;
     if (job->direct) {
-        job_grid(job, threads, job->dtype == DTYPE_F64 && !vector ? side / 2 : side, side);
+        job_grid(job, threads, side, side);
     } else {
         job_grid(job, threads, BLOCK_ROWS, BLOCK_COLUMNS);
     }
     int64_t height = (job->m + job->grid_rows - 1) / job->grid_rows;
     int64_t width = (job->n + job->grid_columns - 1) / job->grid_columns;
-    int64_t least_depth = job->direct ? DIRECT_DEPTH : job->product ? INTEGER_DEPTH : block_depth(height, width);
+    int64_t direct_depth = job->dtype == DTYPE_F64 ? DIRECT_DEPTH_F64 : DIRECT_DEPTH;
+    int64_t least_depth = job->direct ? direct_depth : job->product ? INTEGER_DEPTH : block_depth(height, width);
     job->depth = piece_work / (height * width * (job->product ? 8 : 1) + (height + width) * 16);
     job->depth = job->depth > least_depth ? job->depth / least_depth * least_depth : least_depth; /* whole blocks */
-    job->depth = job->k - job->depth < job->depth / 2 ? job->k : job->depth;                      /* no small rest */
-    job->height = job->direct ? height : 1;
-    job->strip = height * width < STRIP_LEAST ? height : (height / 2 + STRIP_ROWS - 1) / STRIP_ROWS * STRIP_ROWS;
+    job->steps = job->k / job->depth + (job->k % job->depth > job->depth / 2); /* a small rest goes with the last one */
+    job->steps = job->steps > 0 ? job->steps : 1;
+    job->strips = job->together = 1;
+    job->strip = height;
+    if (job->direct && !vector && height * width >= STRIP_LEAST) {
+        job_strips(job, height, width);
+    }
     if (!job->direct) {
         job_blocks(job, height, width);
     }
@@ -495,7 +556,7 @@ static void job_plan(struct job *job) {
     unsigned parts = cpu_parts(job->base.cpu, job->work), most = job->base.cpu->team.threads;
     job->threads = parts < most ? parts : most;
     job_divide(job, job->threads);
-    double rectangles = (double)job->batches * (double)job->grid_rows * (double)job->grid_columns;
+    double rectangles = grid_rectangles(job);
     job->base.run = job_part;
     job->base.parts = rectangles < parts ? (unsigned)rectangles : parts;
     job->threads = job->threads < job->base.parts ? job->threads : job->base.parts;

@@ -363,6 +363,7 @@ static const struct left_row {
     {"softmax of a long row", OP_SOFTMAX, 1, DTYPE_F32, 2, {2, 400001}, {0}, 1, {1}},
     {"logarithm of softmax", OP_LOG_SOFTMAX, 1, DTYPE_F64, 2, {20001, 30}, {0}, 1, {1}},
     {"product", OP_MATMUL, 2, DTYPE_F32, 2, {1100, 900}, {900, 1300}},
+    {"linear", OP_LINEAR, 2, DTYPE_F32, 2, {1100, 900}, {1300, 900}, 1, {OP_ACTIVATION_RELU}},
     {"thin product", OP_MATMUL, 2, DTYPE_F32, 2, {1, 9000000}, {9000000, 1}},
     {"product of halves without pieces", OP_MATMUL, 2, DTYPE_BF16, 2, {700, 1000}, {1000, 700}},
     {"product of halves", OP_MATMUL, 2, DTYPE_BF16, 2, {300, 9000}, {9000, 300}},
