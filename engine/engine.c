@@ -17,7 +17,7 @@ static int engine_init(struct engine *engine, struct device *device, const struc
         return error;
     memory_init(&engine->memory, &engine->order, options->staging_total, options->blocks, options->owner);
     sessions_init(&engine->sessions, &engine->order, &engine->memory, kernel_session_ended);
-    engine->sessions.signatures = engine->signatures;
+    engine->sessions.program = engine->program;
     engine->kernels.order = &engine->order;
     return 0;
 }
@@ -26,14 +26,14 @@ int engine_create(struct device *device, const struct engine_options *options, s
                   struct fault *fault) {
     struct engine *engine = calloc(1, sizeof *engine);
     if (engine)
-        engine->signatures = signatures_create(device);
-    if (!engine || !engine->signatures) {
+        engine->program = program_create(device);
+    if (!engine || !engine->program) {
         free(engine);
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no memory for an engine");
     }
     int error = engine_init(engine, device, options);
     if (error) {
-        free(engine->signatures);
+        program_destroy(engine->program);
         free(engine);
         return fault_set(fault, STATUS_INTERNAL, "cannot start the submitter thread: %s", strerror(error));
     }
@@ -52,7 +52,7 @@ void engine_destroy(struct engine *engine) {
     sessions_finish(&engine->sessions);
     order_finish(&engine->order);
     device_close(engine->device);
-    free(engine->signatures);
+    program_destroy(engine->program);
     free(engine);
 }
 

@@ -5,7 +5,7 @@
 #include "engine/memory/memory.h"
 #include "engine/order/order.h"
 #include "engine/program/kernel_impl.h"
-#include "engine/program/signature.h"
+#include "engine/program/program.h"
 #include "engine/session/session_impl.h"
 
 struct engine {
@@ -15,5 +15,5 @@ struct engine {
     struct memory memory;
     struct sessions sessions;
     struct kernel_store kernels;
-    struct signatures *signatures;
+    struct program *program;
 };

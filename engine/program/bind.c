@@ -3,23 +3,71 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/program/bind_impl.h"
+#include "engine/program/program_impl.h"
+
+/* ---- operands ---- */
+
+static void output_layout(struct tensor *out) {
+    layout_contiguous(out->type.rank, out->type.shape, out->strides);
+    out->contiguous = true;
+    out->offset = 0;
+}
+
+int bind_allocate(struct step *step, struct tensor *out) {
+    output_layout(out);
+    int64_t bytes = type_bytes(&out->type);
+    if (bytes == 0)
+        return STATUS_OK;
+    int code = ledger_storage(&step->session->ledger, (uint64_t)bytes, step->stream, &out->storage, step->fault);
+    if (code != STATUS_OK)
+        return code;
+    return plan_wait_memory(step->stream, out->storage, step->fault);
+}
+
+bool bind_lends(const struct step *step, unsigned i) {
+    const struct tensor *in = step->inputs[i];
+    return op_consumes(step->lends, step->request->consume_more, i) && in->storage && in->references == 1 &&
+           in->storage->references == 1 && in->contiguous && in->offset == 0;
+}
+
+void bind_take_memory(struct tensor *out, const struct tensor *in) {
+    output_layout(out);
+    out->storage = storage_ref(in->storage);
+}
+
+bool bind_converts(const struct step *step, enum dtype from, enum dtype to) {
+    const struct device *device = step->session->order->device;
+    const struct op_kernel *kernel = device->vtable->operations[step->request->opcode];
+    return kernel->converts && kernel->converts(device, step->request->opcode, from, to);
+}
+
+int bind_input(struct step *step, unsigned i, struct view *view) {
+    view_init(view, step->inputs[i]);
+    enum dtype dtype = op_operand_dtype(step->request->opcode, step->types, i, &step->output->type);
+    if (view->dtype == dtype || step->request->opcode == OP_CAST)
+        return STATUS_OK;
+    if (bind_converts(step, view->dtype, dtype)) {
+        view->as = dtype;
+        return STATUS_OK;
+    }
+    return view_cast(&step->session->ledger, step->stream, view, dtype, step->fault);
+}
 
 /* ---- outputs ---- */
 
-static int outputs_allocate(struct binding *binding) {
+static int outputs_allocate(struct step *step) {
     int code = STATUS_OK;
-    for (unsigned i = 0; i < binding->outputs.n && code == STATUS_OK; i++)
-        code = bind_allocate(binding, binding->outputs.tensors[i]);
+    for (unsigned i = 0; i < step->n_outputs && code == STATUS_OK; i++)
+        code = bind_allocate(step, step->outputs[i]);
     return code;
 }
 
 /* Elementwise results of the same shape and element size may be computed in place. */
-static bool output_in_place(struct binding *binding) {
-    struct tensor *out = binding->output;
-    for (unsigned i = 0; i < binding->request->n_inputs; i++) {
-        struct tensor *in = binding->inputs[i];
-        if (!bind_lends(binding, i) || dtype_size(in->type.dtype) != dtype_size(out->type.dtype) ||
+static bool output_in_place(struct step *step) {
+    struct tensor *out = step->output;
+    for (unsigned i = 0; i < step->request->n_inputs; i++) {
+        struct tensor *in = step->inputs[i];
+        if (!bind_lends(step, i) || dtype_size(in->type.dtype) != dtype_size(out->type.dtype) ||
             !shape_equal(&in->type, &out->type))
             continue;
         bind_take_memory(out, in);
@@ -28,61 +76,61 @@ static bool output_in_place(struct binding *binding) {
     return false;
 }
 
-static void outputs_done(struct binding *binding) {
-    for (unsigned i = 0; i < binding->outputs.n; i++) {
-        binding->outputs.tensors[i]->ready = binding->stream;
-        binding->outputs.tensors[i]->ready_number = binding->stream->enqueued;
+static void outputs_done(struct step *step) {
+    for (unsigned i = 0; i < step->n_outputs; i++) {
+        step->outputs[i]->ready = step->stream;
+        step->outputs[i]->ready_number = step->stream->enqueued;
     }
 }
 
 /* ---- families ---- */
 
-int bind_create(struct binding *binding) {
+int bind_create(struct step *step) {
     struct view out;
-    view_init(&out, binding->output);
-    struct plan plan = bind_plan(binding, &out, NULL, 0);
-    plan.attributes = binding->attributes;
-    plan.attributes.n_ints = binding->info->ints_min; /* without the shape, which is the last one */
-    plan.weight = plan_weight(&binding->order->cost, &out, NULL) * binding->info->passes;
+    view_init(&out, step->output);
+    struct plan plan = bind_plan(step, &out, NULL, 0);
+    plan.attributes = step->attributes;
+    plan.attributes.n_ints = step->info->ints_min; /* without the shape, which is the last one */
+    plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
     if (plan.opcode != OP_EYE)
         view_merge((struct view *const[]){&out}, 1);
-    return plan_push(binding->stream, &plan, &binding->fault);
+    return plan_push(step->stream, &plan, step->fault);
 }
 
-int bind_elementwise(struct binding *binding) {
+int bind_elementwise(struct step *step) {
     struct view out, views[3];
     struct view *all[LAYOUT_OPERANDS_MAX] = {&out};
-    unsigned n_inputs = binding->request->n_inputs, made = 0;
+    unsigned n_inputs = step->request->n_inputs, made = 0;
     int code = STATUS_OK;
-    view_init(&out, binding->output);
+    view_init(&out, step->output);
     for (; made < n_inputs && code == STATUS_OK; made++) {
-        code = bind_input(binding, made, &views[made]);
+        code = bind_input(step, made, &views[made]);
         view_broadcast(&views[made], out.rank, out.shape);
         all[made + 1] = &views[made];
     }
     if (code == STATUS_OK) {
-        struct plan plan = bind_plan(binding, &out, views, n_inputs);
-        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * binding->info->passes;
+        struct plan plan = bind_plan(step, &out, views, n_inputs);
+        plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
         view_merge(all, (int)n_inputs + 1);
-        code = plan_push(binding->stream, &plan, &binding->fault);
+        code = plan_push(step->stream, &plan, step->fault);
     }
     bind_finish_views(views, made);
     return code;
 }
 
 /* OP_PARTS_COPIES: each input is copied into its slice of the output. */
-int bind_join(struct binding *binding) {
-    const struct op_request *request = binding->request;
+int bind_join(struct step *step) {
+    const struct op_request *request = step->request;
     struct view out;
-    view_init(&out, binding->output);
+    view_init(&out, step->output);
     int axis = 0;
     struct concat_attributes attributes; /* stack has the same */
-    concat_attributes_read(&binding->attributes, &attributes);
-    int code = shape_axis(attributes.axis, out.rank, &axis, &binding->fault);
+    concat_attributes_read(&step->attributes, &attributes);
+    int code = shape_axis(attributes.axis, out.rank, &axis, step->fault);
     int64_t position = 0;
     for (unsigned i = 0; i < request->n_inputs && code == STATUS_OK; i++) {
         struct view in, slice = out;
-        view_init(&in, binding->inputs[i]);
+        view_init(&in, step->inputs[i]);
         if (request->opcode == OP_STACK) {
             for (int k = in.rank; k > axis; k--) {
                 in.shape[k] = in.shape[k - 1];
@@ -95,35 +143,34 @@ int bind_join(struct binding *binding) {
         slice.shape[axis] = in.shape[axis];
         slice.data = out.data + position * out.strides[axis] * (int64_t)dtype_size(out.dtype);
         position += in.shape[axis];
-        code = view_copy(&binding->session->ledger, binding->stream, slice, in, &binding->fault);
+        code = view_copy(&step->session->ledger, step->stream, slice, in, step->fault);
     }
     return code;
 }
 
 /* A view is ready, and may turn out to have failed, with what it shows. False: reshape needs a copy. */
-static bool bind_view_shared(struct binding *binding) {
-    struct tensor *in = binding->inputs[0], *out = binding->output;
-    if (!layout_view(binding->request->opcode, &binding->attributes, &in->type, in->strides, in->offset, &out->type,
+static bool bind_view_shared(struct step *step) {
+    struct tensor *in = step->inputs[0], *out = step->output;
+    if (!layout_view(step->request->opcode, &step->attributes, &in->type, in->strides, in->offset, &out->type,
                      out->strides, &out->offset))
         return false;
     out->contiguous = layout_is_contiguous(out->type.rank, out->type.shape, out->strides);
     out->ready = in->ready;
     out->ready_number = in->ready_number;
     if (in->poison)
-        tensor_poison(binding->session, out, poison_ref(in->poison));
+        tensor_poison(step->session, out, poison_ref(in->poison));
     if (in->storage && type_elements(&out->type) > 0)
         out->storage = storage_ref(in->storage);
     return true;
 }
 
-static int bind_view_copied(struct binding *binding) {
-    struct tensor *out = binding->output;
-    int code = view_materialise(&binding->session->ledger, binding->stream, binding->inputs[0], &out->storage,
-                                &binding->fault);
+static int bind_view_copied(struct step *step) {
+    struct tensor *out = step->output;
+    int code = view_materialise(&step->session->ledger, step->stream, step->inputs[0], &out->storage, step->fault);
     layout_contiguous(out->type.rank, out->type.shape, out->strides);
     out->offset = 0;
     out->contiguous = true;
-    outputs_done(binding);
+    outputs_done(step);
     return code;
 }
 
@@ -145,34 +192,34 @@ static int bind_push_poison(struct stream *stream, struct poison *result, struct
 
 /* The outputs' poison, made in advance, is settled behind its launch. More than three poisoned inputs (concat) settle in
  * several steps. Where a step cannot be enqueued the guard is still the caller's. */
-static int bind_poison(struct binding *binding, struct poison *poison) {
+static int bind_poison(struct step *step, struct poison *poison) {
     struct poison *inputs[3] = {NULL, NULL, NULL};
     unsigned n = 0;
     int code = STATUS_OK;
-    for (unsigned i = 1; i < binding->outputs.n; i++)
-        tensor_poison(binding->session, binding->outputs.tensors[i], poison_ref(poison));
-    tensor_poison(binding->session, binding->output, poison);
-    for (unsigned i = 0; i < binding->request->n_inputs && code == STATUS_OK; i++) {
-        if (!binding->inputs[i]->poison)
+    for (unsigned i = 1; i < step->n_outputs; i++)
+        tensor_poison(step->session, step->outputs[i], poison_ref(poison));
+    tensor_poison(step->session, step->output, poison);
+    for (unsigned i = 0; i < step->request->n_inputs && code == STATUS_OK; i++) {
+        if (!step->inputs[i]->poison)
             continue;
         if (n == 3) { /* the poison stands for those so far, as its own input of the next step */
-            struct poison *step = poison_create();
-            code = step ? bind_push_poison(binding->stream, step, inputs, NULL, &binding->fault)
-                        : plan_no_memory(&binding->fault);
-            poison_unref(binding->step);
-            binding->step = step;
-            inputs[0] = step;
+            struct poison *so_far = poison_create();
+            code = so_far ? bind_push_poison(step->stream, so_far, inputs, NULL, step->fault)
+                          : plan_no_memory(step->fault);
+            poison_unref(step->settled);
+            step->settled = so_far;
+            inputs[0] = so_far;
             inputs[1] = inputs[2] = NULL;
             n = 1;
         }
-        inputs[n++] = binding->inputs[i]->poison;
+        inputs[n++] = step->inputs[i]->poison;
     }
     if (code == STATUS_OK)
-        code = bind_push_poison(binding->stream, poison, inputs, binding->guard, &binding->fault);
+        code = bind_push_poison(step->stream, poison, inputs, step->guard, step->fault);
     if (code == STATUS_OK)
-        binding->guard = NULL;
-    poison_unref(binding->step);
-    outputs_done(binding);
+        step->guard = NULL;
+    poison_unref(step->settled);
+    outputs_done(step);
     return code;
 }
 
@@ -183,121 +230,119 @@ static int bind_poison(struct binding *binding, struct poison *poison) {
 static bind_function *const bind_families[] = {OP_KERNEL_FAMILIES(BIND)};
 
 /* A library that the kernel needs. */
-static int bind_needs(struct binding *binding) {
-    struct device *device = binding->order->device;
-    const struct op_request *request = binding->request;
-    enum dtype dtype = binding->output->type.dtype;
+static int bind_needs(struct step *step) {
+    struct device *device = step->session->order->device;
+    const struct op_request *request = step->request;
+    enum dtype dtype = step->output->type.dtype;
     if (request->n_inputs)
-        dtype = op_operand_dtype(request->opcode, binding->types, request->n_inputs - 1, &binding->output->type);
-    int code = binding->signature->kernel->needs(device, dtype, &binding->fault);
-    cost_follow(&binding->order->cost, device); /* it may have been loaded now, and the device know more */
+        dtype = op_operand_dtype(request->opcode, step->types, request->n_inputs - 1, &step->output->type);
+    int code = step->op_kernel->needs(device, dtype, step->fault);
+    cost_follow(&step->session->order->cost, device); /* it may have been loaded now, and the device know more */
     return code;
 }
 
 /* Memory for the results, of an input where that may be. */
-static int bind_outputs(struct binding *binding) {
-    bool in_place = binding->request->consume && binding->info->family == OP_FAMILY_ELEMENTWISE &&
-                    binding->request->opcode != OP_COPY && output_in_place(binding);
-    return in_place ? plan_wait_memory(binding->stream, binding->output->storage, &binding->fault)
-                    : outputs_allocate(binding);
+static int bind_outputs(struct step *step) {
+    bool in_place = step->lends && step->info->family == OP_FAMILY_ELEMENTWISE && step->request->opcode != OP_COPY &&
+                    output_in_place(step);
+    return in_place ? plan_wait_memory(step->stream, step->output->storage, step->fault) : outputs_allocate(step);
 }
 
-static int bind_compute(struct binding *binding) {
-    int code = bind_wait(binding);
+static int bind_compute(struct step *step) {
+    int code = bind_wait(step);
     if (code == STATUS_OK)
-        code = bind_outputs(binding);
-    if (code == STATUS_OK && binding->signature->elements > 0)
-        code = bind_families[binding->info->family](binding);
-    outputs_done(binding);
+        code = bind_outputs(step);
+    if (code == STATUS_OK && step->elements > 0)
+        code = bind_families[step->info->family](step);
+    outputs_done(step);
     return code;
 }
 
 /* The common case: contiguous operands of one shape, none of which may turn out to have failed. */
-static int bind_flat(struct binding *binding) {
-    int code = bind_wait(binding);
+static int bind_flat(struct step *step) {
+    int code = bind_wait(step);
     if (code == STATUS_OK)
-        code = bind_outputs(binding);
+        code = bind_outputs(step);
     if (code == STATUS_OK)
-        code = plan_push_flat(binding->stream,
-                              &(struct plan_flat){binding->request->opcode, binding->request->n_inputs,
-                                                  binding->signature->elements, binding->output, binding->inputs},
-                              &binding->fault);
-    outputs_done(binding);
+        code = plan_push_flat(step->stream,
+                              &(struct plan_flat){step->request->opcode, step->request->n_inputs, step->elements,
+                                                  step->output, step->inputs},
+                              step->fault);
+    outputs_done(step);
     return code;
 }
 
-static bool bind_is_flat(const struct binding *binding) {
-    if (!binding->signature->flat || binding->poisoned)
+static bool bind_is_flat(const struct step *step) {
+    if (!step->flat || step->poisoned)
         return false;
-    for (unsigned i = 0; i < binding->request->n_inputs; i++)
-        if (!binding->inputs[i]->contiguous)
+    for (unsigned i = 0; i < step->request->n_inputs; i++)
+        if (!step->inputs[i]->contiguous)
             return false;
     return true;
 }
 
 /* Whether it may take so long that it is stopped, and so needs a guard. */
-static bool bind_is_long(const struct binding *binding) {
-    return binding->signature->large && binding->stream->group->share->operation_ns &&
-           binding->order->device->vtable->launch_part;
+static bool bind_is_long(const struct step *step) {
+    return step->large && step->stream->group->share->operation_ns && step->session->order->device->vtable->launch_part;
 }
 
 /* What a poisoned result needs, before anything is enqueued for it. */
-static int bind_poison_prepare(struct binding *binding, bool is_long, struct poison **poison) {
-    const struct op_request *request = binding->request;
+static int bind_poison_prepare(struct step *step, bool is_long, struct poison **poison) {
+    const struct op_request *request = step->request;
     *poison = NULL;
-    bool take = binding->info->family == OP_FAMILY_TAKE, launch = binding->info->family == OP_FAMILY_KERNEL;
+    bool take = step->info->family == OP_FAMILY_TAKE, launch = step->info->family == OP_FAMILY_KERNEL;
     if (take || launch || is_long) {
-        int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)binding->attributes.ints[0];
-        binding->guard =
-            guard_create(&binding->order->reports, binding_name(binding), request->label, request->sequence, axis);
-        if (!binding->guard)
-            return plan_no_memory(&binding->fault);
-        binding->guard->launch = launch;
+        int axis = !take || request->opcode == OP_ONE_HOT ? -1 : (int)step->attributes.ints[0];
+        step->guard =
+            guard_create(&step->session->order->reports, step_name(step), request->label, request->sequence, axis);
+        if (!step->guard)
+            return plan_no_memory(step->fault);
+        step->guard->launch = launch;
     }
     if (is_long)
-        binding->stream->operation.report = binding->guard->report;
-    if (!binding->guard && !binding->poisoned)
+        step->stream->operation.report = step->guard->report;
+    if (!step->guard && !step->poisoned)
         return STATUS_OK;
     *poison = poison_create();
-    return *poison ? STATUS_OK : plan_no_memory(&binding->fault);
+    return *poison ? STATUS_OK : plan_no_memory(step->fault);
 }
 
 /* With a guard, a poison, a copy, or more than one launch. */
-static __attribute__((noinline)) int bind_carefully(struct binding *binding, bool is_long) {
-    binding->guard = NULL;
-    binding->step = NULL;
-    struct stream_position before = stream_position(binding->stream);
+static __attribute__((noinline)) int bind_carefully(struct step *step, bool is_long) {
+    step->guard = NULL;
+    step->settled = NULL;
+    struct stream_position before = stream_position(step->stream);
     struct poison *poison = NULL;
-    int code = binding->info->family == OP_FAMILY_KERNEL ? bind_kernel_find(binding) : STATUS_OK;
+    int code = step->info->family == OP_FAMILY_KERNEL ? bind_kernel_find(step) : STATUS_OK;
     if (code == STATUS_OK)
-        code = bind_poison_prepare(binding, is_long, &poison);
+        code = bind_poison_prepare(step, is_long, &poison);
     if (code == STATUS_OK)
-        code = binding->info->family == OP_FAMILY_VIEW     ? bind_view_copied(binding)
-               : binding->info->family == OP_FAMILY_KERNEL ? bind_kernel(binding)
-                                                           : bind_compute(binding);
-    binding->stream->operation.report = NULL;
+        code = step->info->family == OP_FAMILY_VIEW     ? bind_view_copied(step)
+               : step->info->family == OP_FAMILY_KERNEL ? bind_kernel(step)
+                                                        : bind_compute(step);
+    step->stream->operation.report = NULL;
     if (poison && code == STATUS_OK)
-        code = bind_poison(binding, poison);
+        code = bind_poison(step, poison);
     else
         poison_unref(poison);
     if (code != STATUS_OK) /* copies and conversions of inputs, made before memory for the rest was refused */
-        stream_take_back(binding->stream, &before);
-    if (binding->guard) /* it has not become a record's: no launch is left that reports to it */
-        guard_unref(binding->guard);
+        stream_take_back(step->stream, &before);
+    if (step->guard) /* it has not become a record's: no launch is left that reports to it */
+        guard_unref(step->guard);
     return code;
 }
 
-int bind_operation(struct binding *binding) {
-    const struct op_kernel *kernel = binding->signature->kernel;
+int bind_step(struct step *step) {
+    const struct op_kernel *kernel = step->op_kernel;
     if (kernel && kernel->needs) {
-        int code = bind_needs(binding);
+        int code = bind_needs(step);
         if (code != STATUS_OK)
             return code;
     }
-    bool is_long = bind_is_long(binding);
-    if (!is_long && bind_is_flat(binding))
-        return bind_flat(binding);
-    if (binding->info->family == OP_FAMILY_VIEW && bind_view_shared(binding))
+    bool is_long = bind_is_long(step);
+    if (!is_long && bind_is_flat(step))
+        return bind_flat(step);
+    if (step->info->family == OP_FAMILY_VIEW && bind_view_shared(step))
         return STATUS_OK;
-    return bind_carefully(binding, is_long);
+    return bind_carefully(step, is_long);
 }

@@ -2,7 +2,7 @@
  * those that put the elements of one axis in order. */
 #include <string.h>
 
-#include "engine/program/bind_impl.h"
+#include "engine/program/program_impl.h"
 
 /* Reorders a view's axes: those in `last` (a mask) behind the others. Returns how many come first. */
 static int view_axes_last(struct view *view, uint32_t last) {
@@ -29,15 +29,15 @@ static void space_from_view(struct layout_space *space, const struct view *view)
     memcpy(space->strides[0], view->strides, sizeof space->strides[0]);
 }
 
-int bind_reduce(struct binding *binding) {
+int bind_reduce(struct step *step) {
     struct view out, in;
     struct layout_space space;
     struct reduction_attributes attributes;
     uint32_t mask = 0;
-    reduction_attributes_read(&binding->attributes, &attributes);
-    int code = bind_input(binding, 0, &in);
+    reduction_attributes_read(&step->attributes, &attributes);
+    int code = bind_input(step, 0, &in);
     if (code == STATUS_OK)
-        code = op_reduced_axes(&attributes.axes, in.rank, &mask, &binding->fault);
+        code = op_reduced_axes(&attributes.axes, in.rank, &mask, step->fault);
     if (code == STATUS_OK) {
         int64_t kept = view_axes_last(&in, mask);
         space_from_view(&space, &in);
@@ -46,29 +46,29 @@ int bind_reduce(struct binding *binding) {
         in.rank = space.rank;
         memcpy(in.shape, space.shape, sizeof in.shape);
         memcpy(in.strides, space.strides[0], sizeof in.strides);
-        view_init(&out, binding->output);
+        view_init(&out, step->output);
         out.rank = (int)kept;
         memcpy(out.shape, in.shape, sizeof out.shape);
         layout_contiguous(out.rank, out.shape, out.strides);
-        struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.weight = plan_weight(&binding->order->cost, &out, &in) * binding->info->passes +
-                      (uint64_t)((double)view_elements(&out) * binding->order->cost.rates.row_ns);
-        code = plan_push(binding->stream, &plan, &binding->fault);
+        struct plan plan = bind_plan(step, &out, &in, 1);
+        plan.weight = plan_weight(&step->session->order->cost, &out, &in) * step->info->passes +
+                      (uint64_t)((double)view_elements(&out) * step->session->order->cost.rates.row_ns);
+        code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&in);
     return code;
 }
 
-int bind_softmax(struct binding *binding) {
+int bind_softmax(struct step *step) {
     struct view out, in;
     int axis = 0;
     struct softmax_attributes attributes;
-    softmax_attributes_read(&binding->attributes, &attributes);
-    int code = bind_input(binding, 0, &in);
+    softmax_attributes_read(&step->attributes, &attributes);
+    int code = bind_input(step, 0, &in);
     if (code == STATUS_OK)
-        code = shape_axis(attributes.axis, in.rank, &axis, &binding->fault);
+        code = shape_axis(attributes.axis, in.rank, &axis, step->fault);
     if (code == STATUS_OK) {
-        view_init(&out, binding->output);
+        view_init(&out, step->output);
         view_axes_last(&in, 1u << axis);
         view_axes_last(&out, 1u << axis);
         struct layout_space space;
@@ -89,9 +89,9 @@ int bind_softmax(struct binding *binding) {
         memcpy(out.shape, space.shape, sizeof out.shape);
         memcpy(in.strides, space.strides[0], sizeof in.strides);
         memcpy(out.strides, space.strides[1], sizeof out.strides);
-        struct plan plan = bind_plan(binding, &out, &in, 1);
-        plan.weight = plan_weight(&binding->order->cost, &out, &in) * binding->info->passes;
-        code = plan_push(binding->stream, &plan, &binding->fault);
+        struct plan plan = bind_plan(step, &out, &in, 1);
+        plan.weight = plan_weight(&step->session->order->cost, &out, &in) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&in);
     return code;
@@ -169,11 +169,11 @@ static void matmul_fold(struct view *out, struct view *a, struct view *b) {
     }
 }
 
-static void matmul_shape(const struct binding *binding, struct view *out, struct view *a, struct view *b) {
+static void matmul_shape(const struct step *step, struct view *out, struct view *a, struct view *b) {
     bool row = a->rank == 1, column = b->rank == 1;
     matmul_promote(a, true);
     matmul_promote(b, false);
-    view_init(out, binding->output);
+    view_init(out, step->output);
     int batch_rank = out->rank - !row - !column;
     out->shape[batch_rank] = a->shape[a->rank - 2];
     out->shape[batch_rank + 1] = b->shape[b->rank - 1];
@@ -186,7 +186,7 @@ static void matmul_shape(const struct binding *binding, struct view *out, struct
 }
 
 /* The weight (n, k) as the matrix (k, n) that x is multiplied by, and the bias as n numbers one after another. */
-static int linear_present(struct binding *binding, struct view *views) {
+static int linear_present(struct step *step, struct view *views) {
     struct view *weight = &views[1], *bias = &views[2];
     if (weight->rank == 2) {
         struct view old = *weight;
@@ -195,35 +195,35 @@ static int linear_present(struct binding *binding, struct view *views) {
             weight->strides[i] = old.strides[1 - i];
         }
     }
-    if (binding->request->n_inputs < 3)
+    if (step->request->n_inputs < 3)
         return STATUS_OK;
     if (bias->rank == 0) {
         bias->rank = 1;
         bias->shape[0] = bias->strides[0] = 1;
     }
-    return view_make_contiguous(&binding->session->ledger, binding->stream, bias, bias->dtype, &binding->fault);
+    return view_make_contiguous(&step->session->ledger, step->stream, bias, bias->dtype, step->fault);
 }
 
-int bind_matmul(struct binding *binding) {
+int bind_matmul(struct step *step) {
     struct view out, views[3] = {0};
-    unsigned made = 0, n_inputs = binding->request->n_inputs;
-    bool linear = binding->request->opcode == OP_LINEAR;
+    unsigned made = 0, n_inputs = step->request->n_inputs;
+    bool linear = step->request->opcode == OP_LINEAR;
     int code = STATUS_OK;
     for (; made < n_inputs && code == STATUS_OK; made++)
-        code = bind_input(binding, made, &views[made]);
+        code = bind_input(step, made, &views[made]);
     if (code == STATUS_OK && linear)
-        code = linear_present(binding, views);
+        code = linear_present(step, views);
     if (code == STATUS_OK) {
-        matmul_shape(binding, &out, &views[0], &views[1]);
-        struct plan plan = bind_plan(binding, &out, views, n_inputs);
+        matmul_shape(step, &out, &views[0], &views[1]);
+        struct plan plan = bind_plan(step, &out, views, n_inputs);
         int64_t depth = views[0].shape[views[0].rank - 1];
         double rows = (double)out.shape[out.rank - 2], columns = (double)out.shape[out.rank - 1];
         double batches = (double)view_elements(&out) / (rows * columns);
-        plan.tf32 = binding->session->limits.allow_tf32;
-        plan.attributes = binding->attributes;
+        plan.tf32 = step->session->limits.allow_tf32;
+        plan.attributes = step->attributes;
         plan.weight =
-            cost_product(&binding->order->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
-        code = plan_push(binding->stream, &plan, &binding->fault);
+            cost_product(&step->session->order->cost, views[0].dtype, plan.tf32, batches, rows, columns, (double)depth);
+        code = plan_push(step->stream, &plan, step->fault);
     }
     bind_finish_views(views, made);
     return code;
@@ -249,16 +249,16 @@ static void take_shape(struct view *view, const struct tensor_type *type, int ax
 }
 
 /* Indices, contiguous, as i64 or what the kernel reads as such; those of take_along_axis broadcast against x off the axis. */
-static int take_indices(struct binding *binding, unsigned i, int axis, struct view *view) {
-    view_init(view, binding->inputs[i]);
-    if (binding->request->opcode == OP_TAKE_ALONG_AXIS) {
+static int take_indices(struct step *step, unsigned i, int axis, struct view *view) {
+    view_init(view, step->inputs[i]);
+    if (step->request->opcode == OP_TAKE_ALONG_AXIS) {
         int64_t shape[SHAPE_RANK_MAX];
-        memcpy(shape, binding->output->type.shape, sizeof shape);
+        memcpy(shape, step->output->type.shape, sizeof shape);
         shape[axis] = view->shape[axis];
-        view_broadcast(view, binding->output->type.rank, shape);
+        view_broadcast(view, step->output->type.rank, shape);
     }
-    enum dtype read = bind_converts(binding, view->dtype, DTYPE_I64) ? view->dtype : DTYPE_I64;
-    int code = view_make_contiguous(&binding->session->ledger, binding->stream, view, read, &binding->fault);
+    enum dtype read = bind_converts(step, view->dtype, DTYPE_I64) ? view->dtype : DTYPE_I64;
+    int code = view_make_contiguous(&step->session->ledger, step->stream, view, read, step->fault);
     view->as = DTYPE_I64;
     return code;
 }
@@ -275,54 +275,53 @@ static void one_hot_shape(struct view *out, struct view *indices) {
 }
 
 /* x as [outer, n, inner]; take_along_axis broadcasts x off the axis as well. */
-static int take_source(struct binding *binding, int axis, struct view *x) {
-    view_init(x, binding->inputs[0]);
-    struct tensor_type type = binding->inputs[0]->type;
-    if (binding->request->opcode == OP_TAKE_ALONG_AXIS) {
+static int take_source(struct step *step, int axis, struct view *x) {
+    view_init(x, step->inputs[0]);
+    struct tensor_type type = step->inputs[0]->type;
+    if (step->request->opcode == OP_TAKE_ALONG_AXIS) {
         int64_t extent = type.shape[axis];
-        memcpy(type.shape, binding->output->type.shape, sizeof type.shape);
+        memcpy(type.shape, step->output->type.shape, sizeof type.shape);
         type.shape[axis] = extent;
-        int wide =
-            type_check(&type, &binding->fault); /* its own axis and the others' are together for the first time */
+        int wide = type_check(&type, step->fault); /* its own axis and the others' are together for the first time */
         if (wide != STATUS_OK)
             return wide;
         view_broadcast(x, type.rank, type.shape);
     }
-    int code = view_make_contiguous(&binding->session->ledger, binding->stream, x, x->dtype, &binding->fault);
+    int code = view_make_contiguous(&step->session->ledger, step->stream, x, x->dtype, step->fault);
     take_shape(x, &type, axis);
     return code;
 }
 
-int bind_take(struct binding *binding) {
+int bind_take(struct step *step) {
     struct view out, views[2];
-    unsigned n_inputs = binding->request->n_inputs, made = 0;
-    bool one_hot = binding->request->opcode == OP_ONE_HOT;
+    unsigned n_inputs = step->request->n_inputs, made = 0;
+    bool one_hot = step->request->opcode == OP_ONE_HOT;
     int axis = 0, code = STATUS_OK;
-    view_init(&out, binding->output);
+    view_init(&out, step->output);
     if (!one_hot) {
         struct take_attributes attributes; /* take_along_axis has the same */
-        take_attributes_read(&binding->attributes, &attributes);
-        code = shape_axis(attributes.axis, binding->inputs[0]->type.rank, &axis, &binding->fault);
+        take_attributes_read(&step->attributes, &attributes);
+        code = shape_axis(attributes.axis, step->inputs[0]->type.rank, &axis, step->fault);
         if (code == STATUS_OK) {
-            code = take_source(binding, axis, &views[0]);
+            code = take_source(step, axis, &views[0]);
             made = 1;
         }
     }
     if (code == STATUS_OK) {
-        code = take_indices(binding, one_hot ? 0 : 1, axis, &views[made]);
+        code = take_indices(step, one_hot ? 0 : 1, axis, &views[made]);
         made++;
     }
     if (code == STATUS_OK) {
         if (one_hot)
             one_hot_shape(&out, &views[0]);
         else
-            take_shape(&out, &binding->output->type, axis);
-        if (binding->request->opcode == OP_TAKE_ALONG_AXIS)
+            take_shape(&out, &step->output->type, axis);
+        if (step->request->opcode == OP_TAKE_ALONG_AXIS)
             view_set3(&views[1], out.shape[0], out.shape[1], out.shape[2]);
-        struct plan plan = bind_plan(binding, &out, views, n_inputs);
-        plan.report = binding->guard->report;
-        plan.weight = plan_weight(&binding->order->cost, &out, NULL) * binding->info->passes;
-        code = plan_push(binding->stream, &plan, &binding->fault);
+        struct plan plan = bind_plan(step, &out, views, n_inputs);
+        plan.report = step->guard->report;
+        plan.weight = plan_weight(&step->session->order->cost, &out, NULL) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
     }
     bind_finish_views(views, made);
     return code;
@@ -342,27 +341,27 @@ static void sort_shape(struct view *view, int axis) {
     layout_contiguous(3, view->shape, view->strides);
 }
 
-int bind_sort(struct binding *binding) {
+int bind_sort(struct step *step) {
     struct view x, values, positions;
     struct topk_attributes attributes;
     int axis = 0;
-    topk_attributes_read(&binding->attributes, &attributes);
-    view_init(&x, binding->inputs[0]);
-    view_init(&values, binding->outputs.tensors[0]);
-    view_init(&positions, binding->outputs.tensors[1]);
-    int code = shape_axis(attributes.axis, x.rank, &axis, &binding->fault);
+    topk_attributes_read(&step->attributes, &attributes);
+    view_init(&x, step->inputs[0]);
+    view_init(&values, step->outputs[0]);
+    view_init(&positions, step->outputs[1]);
+    int code = shape_axis(attributes.axis, x.rank, &axis, step->fault);
     if (code == STATUS_OK)
-        code = view_make_contiguous(&binding->session->ledger, binding->stream, &x, x.dtype, &binding->fault);
+        code = view_make_contiguous(&step->session->ledger, step->stream, &x, x.dtype, step->fault);
     if (code == STATUS_OK) {
         sort_shape(&x, axis);
         sort_shape(&values, axis);
         sort_shape(&positions, axis);
-        struct plan plan = bind_plan(binding, &values, &x, 1);
+        struct plan plan = bind_plan(step, &values, &x, 1);
         plan.further = 1;
         plan.outputs[0] = &positions;
-        plan.attributes = binding->attributes;
-        plan.weight = plan_weight(&binding->order->cost, &values, &x) * binding->info->passes;
-        code = plan_push(binding->stream, &plan, &binding->fault);
+        plan.attributes = step->attributes;
+        plan.weight = plan_weight(&step->session->order->cost, &values, &x) * step->info->passes;
+        code = plan_push(step->stream, &plan, step->fault);
     }
     view_finish(&x);
     return code;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "engine/device/device_impl.h"
-#include "engine/program/bind_impl.h"
 #include "engine/program/kernel_impl.h"
+#include "engine/program/program_impl.h"
 
 /* ---- checks ---- */
 
@@ -55,71 +55,70 @@ static int check_launch(const struct kernel_attributes *launch, const struct dev
     return STATUS_OK;
 }
 
-int bind_kernel_find(struct binding *binding) {
+int bind_kernel_find(struct step *step) {
     struct kernel_attributes launch;
-    kernel_attributes_read(&binding->attributes, &launch);
-    if (binding->request->kernels_denied)
-        return kernel_refuse(binding->request->kernels_denied, &binding->fault);
-    binding->kernel = kernel_table_find(binding->session->kernels, (uint64_t)launch.kernel);
-    if (!binding->kernel)
-        return fault_set(&binding->fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64,
-                         (uint64_t)launch.kernel);
-    return check_launch(&launch, binding->kernel->device_kernel, &binding->fault);
+    kernel_attributes_read(&step->attributes, &launch);
+    if (step->request->kernels_denied)
+        return kernel_refuse(step->request->kernels_denied, step->fault);
+    step->kernel = kernel_table_find(step->session->kernels, (uint64_t)launch.kernel);
+    if (!step->kernel)
+        return fault_set(step->fault, STATUS_INVALID_ARGUMENT, "no kernel has id %" PRIu64, (uint64_t)launch.kernel);
+    return check_launch(&launch, step->kernel->device_kernel, step->fault);
 }
 
 /* ---- memory ---- */
 
 /* Zero, so that a kernel that leaves elements out shows nobody what others had in this memory. */
-static int output_clear(struct binding *binding, struct tensor *out) {
+static int output_clear(struct step *step, struct tensor *out) {
     static const int64_t ints[] = {DTYPE_U8, 0};
     static const double floats[] = {0};
     struct view view = {.storage = out->storage, .data = out->storage->data, .dtype = DTYPE_U8, .rank = 1};
     view.shape[0] = type_bytes(&out->type);
     view.strides[0] = 1;
     struct plan plan = {
-        .opcode = OP_FULL, .ledger = &binding->session->ledger, .out = &view, .attributes = {ints, floats, 2, 1}};
-    plan.weight = plan_weight(&binding->order->cost, &view, NULL);
-    return plan_push(binding->stream, &plan, &binding->fault);
+        .opcode = OP_FULL, .ledger = &step->session->ledger, .out = &view, .attributes = {ints, floats, 2, 1}};
+    plan.weight = plan_weight(&step->session->order->cost, &view, NULL);
+    return plan_push(step->stream, &plan, step->fault);
 }
 
 /* `from` NULL: zero. */
-static int output_make(struct binding *binding, struct tensor *out, const struct tensor *from) {
+static int output_make(struct step *step, struct tensor *out, const struct tensor *from) {
     struct view to, view;
-    int code = bind_allocate(binding, out);
+    int code = bind_allocate(step, out);
     if (code != STATUS_OK || !out->storage)
         return code;
     if (!from)
-        return output_clear(binding, out);
+        return output_clear(step, out);
     view_init(&to, out);
     view_init(&view, from);
-    return view_copy(&binding->session->ledger, binding->stream, to, view, &binding->fault);
+    return view_copy(&step->session->ledger, step->stream, to, view, step->fault);
 }
 
-static int output_update(struct binding *binding, struct tensor *out, unsigned input) {
-    struct tensor *in = binding->inputs[input];
-    bool lends = bind_lends(binding, input);
-    for (unsigned i = 0; i < binding->request->n_inputs && lends; i++)
-        lends = i == input || binding->inputs[i] != in;
+static int output_update(struct step *step, struct tensor *out, unsigned input) {
+    struct tensor *in = step->inputs[input];
+    bool lends = bind_lends(step, input);
+    for (unsigned i = 0; i < step->request->n_inputs && lends; i++)
+        lends = i == input || step->inputs[i] != in;
     if (!lends)
-        return output_make(binding, out, in);
+        return output_make(step, out, in);
     bind_take_memory(out, in);
-    return plan_wait_memory(binding->stream, out->storage, &binding->fault);
+    return plan_wait_memory(step->stream, out->storage, step->fault);
 }
 
-static int input_make(struct binding *binding, const struct tensor *in, struct view *view) {
+static int input_make(struct step *step, const struct tensor *in, struct view *view) {
     view_init(view, in);
-    return view_make_contiguous(&binding->session->ledger, binding->stream, view, view->dtype, &binding->fault);
+    return view_make_contiguous(&step->session->ledger, step->stream, view, view->dtype, step->fault);
 }
 
 /* ---- the launch ---- */
 
-static void launch_fill(const struct binding *binding, const struct kernel_attributes *from, const struct view *views,
+static void launch_fill(const struct step *step, const struct kernel_attributes *from, const struct view *views,
                         struct kernel_launch *launch) {
     const int64_t *number = from->numbers.values;
     unsigned output = 0;
-    launch->kernel = binding->kernel->device_kernel;
-    launch->name = binding->kernel->name;
-    launch->report = binding->guard->report;
+    launch->kernel = step->kernel->device_kernel;
+    launch->name = step->kernel->name;
+    launch->report = step->guard->report;
     for (int i = 0; i < 3; i++) {
         launch->grid[i] = (uint32_t)from->grid.values[i];
         launch->block[i] = (uint32_t)from->block.values[i];
@@ -131,7 +130,7 @@ static void launch_fill(const struct binding *binding, const struct kernel_attri
         if (kind == KERNEL_INPUT) {
             launch->arguments[i] = (uintptr_t)views++->data;
         } else if (kernel_makes(kind)) {
-            const struct storage *storage = binding->outputs.tensors[output++]->storage;
+            const struct storage *storage = step->outputs[output++]->storage;
             launch->arguments[i] = storage ? (uintptr_t)storage->data : 0;
         } else {
             launch->arguments[i] = (uint64_t)*number++;
@@ -139,48 +138,48 @@ static void launch_fill(const struct binding *binding, const struct kernel_attri
     }
 }
 
-static int launch_push(struct binding *binding, const struct kernel_attributes *launch, const struct view *views,
+static int launch_push(struct step *step, const struct kernel_attributes *launch, const struct view *views,
                        unsigned n_views) {
     struct storage *storages[2 * KERNEL_ARGUMENTS_MAX];
     unsigned n = 0;
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < binding->outputs.n; i++)
-        if (binding->outputs.tensors[i]->storage)
-            storages[n++] = binding->outputs.tensors[i]->storage;
+    for (unsigned i = 0; i < step->n_outputs; i++)
+        if (step->outputs[i]->storage)
+            storages[n++] = step->outputs[i]->storage;
     for (unsigned i = 0; i < n_views; i++)
         if (views[i].storage)
             storages[n++] = views[i].storage;
     for (unsigned i = 0; i < n; i++)
         bytes += storages[i]->bytes;
     struct record *record;
-    int code = plan_push_kernel(binding->stream, storages, n, launch->arguments.count,
-                                1000 + cost_pass(&binding->order->cost, (double)bytes), &record, &binding->fault);
+    int code = plan_push_kernel(step->stream, storages, n, launch->arguments.count,
+                                1000 + cost_pass(&step->session->order->cost, (double)bytes), &record, step->fault);
     if (code != STATUS_OK)
         return code;
-    launch_fill(binding, launch, views, &record->kernel);
-    kernel_use(binding->kernel, binding->stream, binding->stream->enqueued);
+    launch_fill(step, launch, views, &record->kernel);
+    kernel_use(step->kernel, step->stream, step->stream->enqueued);
     return STATUS_OK;
 }
 
-int bind_kernel(struct binding *binding) {
+int bind_kernel(struct step *step) {
     struct kernel_attributes launch;
     struct view views[KERNEL_ARGUMENTS_MAX]; /* of KERNEL_INPUT, as the kernel shall see them */
     unsigned n_views = 0, input = 0, output = 0;
-    int code = bind_wait(binding);
-    kernel_attributes_read(&binding->attributes, &launch);
+    int code = bind_wait(step);
+    kernel_attributes_read(&step->attributes, &launch);
     for (unsigned i = 0; i < launch.arguments.count && code == STATUS_OK; i++) {
         int64_t kind = launch.arguments.values[i];
         if (kind == KERNEL_INPUT)
-            code = input_make(binding, binding->inputs[input], &views[n_views++]);
+            code = input_make(step, step->inputs[input], &views[n_views++]);
         else if (kind == KERNEL_OUTPUT)
-            code = output_make(binding, binding->outputs.tensors[output], NULL);
+            code = output_make(step, step->outputs[output], NULL);
         else if (kind == KERNEL_UPDATE)
-            code = output_update(binding, binding->outputs.tensors[output], input);
+            code = output_update(step, step->outputs[output], input);
         input += kernel_reads(kind);
         output += kernel_makes(kind);
     }
     if (code == STATUS_OK)
-        code = launch_push(binding, &launch, views, n_views);
+        code = launch_push(step, &launch, views, n_views);
     bind_finish_views(views, n_views);
     return code;
 }

@@ -1,21 +1,433 @@
-/* An operation of a client, from the request to its launches, in three steps:
+/* Operations of a client, from requests to launches. The unit of work is a *program*: operations that follow one another, made of
+ * as many requests as are at hand and check well. It goes through three passes:
  *
- *   check   (check.c, signature.c)  finds its inputs, and what it is by their types; it changes no tensor and no stream
- *   bind    (bind*.c)               gives its results memory, and its operands the form that the kernel wants
- *   push    (../values/plan.c)      puts a launch into the stream; called by bind, once for each launch
+ *   check  (here, signature.c)  finds the tensors of all steps, infers the types of their results, and notes the last use of each
+ *                               tensor that a later step releases. It changes nothing but notes in tensors, and can be undone.
+ *   bind   (bind*.c)            gives results memory, and operands the form that the kernel wants, and writes launches behind the
+ *                               last published record of the stream. Memory is stream-ordered: what the records before a launch
+ *                               release, it may take. So binding needs the numbers of records, and makes them.
+ *   push   (order_kick)         publishes all records at once. Before, nothing runs.
  *
- * Afterwards the inputs that it releases are released. If it fails its results fail with the first cause. */
+ * A step that fails in check begins a program of its own, and one that fails in bind ends it; what had been checked behind it is
+ * checked again, now that its results have no value. So the steps of a program see inputs that have a value, or may come to
+ * have one, and failures are made in one place (operation_fail). */
 #include "engine/program/program.h"
 
+#include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
-#include "engine/program/bind_impl.h"
+#include "engine/program/program_impl.h"
+#include "engine/session/host.h"
+
+enum {
+    /* A step of the owner's budget stands for some 100 ns; an operation takes two, and one more for so many tensors. */
+    RUN_BUDGET_STEPS = 2,
+    RUN_BUDGET_TENSORS = 8,
+};
+static_assert(PROGRAM_SLOTS <= TENSOR_TABLE_MIN / 2,
+              "the table has room for the slots of a program, whatever it holds");
+
+struct program *program_create(struct device *device) {
+    struct program *program = calloc(1, sizeof *program);
+    struct signatures *signatures = signatures_create(device);
+    if (!program || !signatures) {
+        free(program);
+        free(signatures);
+        return NULL;
+    }
+    program->signatures = signatures;
+    return program;
+}
+
+void program_destroy(struct program *program) {
+    if (!program)
+        return;
+    free(program->signatures);
+    free(program);
+}
+
+static void program_begin(struct program *program, struct session *session) {
+    program->session = session;
+    program->serial += PROGRAM_STEPS;
+    program->n_steps = program->n_operands = program->n_slots = 0;
+    program->slots = program->few_slots;
+}
+
+static inline bool program_has(const struct program *program, uint64_t id) {
+    return id - program->first_id < program->n_slots;
+}
+
+/* ---- check ---- */
+
+/* Room for a step's tensors. False with `fault`; or, where other steps have taken it, without. */
+static bool check_room(struct program *program, struct step *step, unsigned n_inputs, struct fault *fault) {
+    unsigned n_outputs = step->n_outputs;
+    if (__builtin_expect(
+            n_inputs <= PROGRAM_OPERANDS - program->n_operands && n_outputs <= PROGRAM_SLOTS - program->n_slots, 1)) {
+        step->inputs = program->operands + program->n_operands;
+        step->types = program->types + program->n_operands;
+        step->outputs = program->few_slots + program->n_slots;
+        return true;
+    }
+    if (program->n_steps)
+        return false;
+    void **arrays = malloc((2 * (size_t)n_inputs + n_outputs) * sizeof *arrays);
+    if (!arrays) {
+        fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for %u inputs and %u outputs", n_inputs, n_outputs);
+        return false;
+    }
+    program->wide = arrays;
+    step->inputs = (struct tensor **)arrays;
+    step->types = (const struct tensor_type **)(arrays + n_inputs);
+    step->outputs = program->slots = (struct tensor **)(arrays + 2 * (size_t)n_inputs);
+    return true;
+}
+
+/* Finds the inputs. `doubtful`: some of them may have no value. */
+static inline int check_inputs(struct program *program, struct step *step, bool *doubtful, struct cause *cause,
+                               struct fault *fault) {
+    const struct op_request *request = step->request;
+    struct session *session = step->session;
+    uint64_t use = program->serial + program->n_steps;
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        uint64_t id = request->inputs[i];
+        struct tensor *tensor =
+            program_has(program, id) ? program->slots[id - program->first_id] : session_tensor(session, id);
+        if (!tensor && session_refused(session, id, cause))
+            return (int)cause->failure->code;
+        if (!tensor || tensor->leaving)
+            return session_unknown_id(session, id, fault);
+        if (tensor->uploading)
+            return fault_set(fault, STATUS_INVALID_ARGUMENT,
+                             "input %u: tensor %" PRIu64 " has not been uploaded completely", i, id);
+        *doubtful |= tensor->poison || tensor->failure;
+        tensor->last_use = use;
+        step->inputs[i] = tensor;
+        step->types[i] = &tensor->type;
+    }
+    return STATUS_OK;
+}
+
+/* The first cause among the inputs, if they do not all have a value so far. */
+static bool check_causes(struct step *step, struct cause *cause) {
+    for (unsigned i = 0; i < step->request->n_inputs; i++)
+        if (tensor_settle(step->session, step->inputs[i])) {
+            *cause = tensor_cause(step->inputs[i]);
+            return true;
+        }
+    for (unsigned i = 0; i < step->request->n_inputs; i++)
+        step->poisoned |= step->inputs[i]->poison != NULL;
+    return false;
+}
+
+static inline bool check_output(struct step *step, unsigned i, struct fault *fault) {
+    step->outputs[i] = session_new_tensor(step->session, step->request->output + i);
+    if (__builtin_expect(step->outputs[i] != NULL, 1))
+        return true;
+    while (i--)
+        tensor_unref(step->session, step->outputs[i]);
+    fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
+    return false;
+}
+
+static inline void check_take(struct step *step, const struct signature *signature) {
+    step->op_kernel = signature->kernel;
+    step->elements = signature->elements;
+    step->flat = signature->flat;
+    step->large = signature->large;
+}
+
+static __attribute__((noinline)) int check_several(struct program *program, struct step *step, struct fault *fault) {
+    enum { FEW = 4 };
+    const struct op_request *request = step->request;
+    unsigned n = step->n_outputs;
+    struct tensor_type few[FEW], *types = n <= FEW ? few : malloc(n * sizeof *types);
+    struct signature signature;
+    if (!types)
+        return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for the types of %u outputs", n);
+    bool good = signature_make(program->signatures, request->opcode, step->types, request->n_inputs, &step->attributes,
+                               n, types, &signature, fault);
+    for (unsigned i = 0; i < n && good; i++) {
+        good = check_output(step, i, fault);
+        if (good)
+            step->outputs[i]->type = types[i];
+    }
+    check_take(step, &signature);
+    if (types != few)
+        free(types);
+    return good ? STATUS_OK : (int)fault->code;
+}
+
+/* What the step is by its types; makes its outputs. */
+static inline int check_signature(struct program *program, struct step *step, struct fault *fault) {
+    const struct op_request *request = step->request;
+    struct signatures *signatures = program->signatures;
+    if (__builtin_expect(request->further || step->info->n_outputs != 1 ||
+                             !signature_is_short(request->n_inputs, &step->attributes),
+                         0))
+        return check_several(program, step, fault);
+    uint64_t ids[SIGNATURE_INPUTS] = {0};
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        struct tensor *tensor = step->inputs[i];
+        if (__builtin_expect(!tensor->type_id, 0))
+            tensor->type_id = signature_type(signatures, &tensor->type);
+        ids[i] = tensor->type_id;
+    }
+    const struct signature_query query = {request->opcode, request->n_inputs, step->types, ids, &step->attributes};
+    const struct signature *signature = signature_find(signatures, &query, fault);
+    if (!signature || !check_output(step, 0, fault))
+        return (int)fault->code;
+    struct tensor *output = step->outputs[0];
+    output->type.dtype = signature->type.dtype;
+    output->type.rank = signature->type.rank;
+    for (int i = 0; i < signature->type.rank; i++)
+        output->type.shape[i] = signature->type.shape[i];
+    output->type_id = signature->type_id;
+    check_take(step, signature);
+    return STATUS_OK;
+}
+
+/* A later step releases the tensor: the one that used it last may give its memory away. */
+static inline void check_last_use(struct program *program, struct tensor *tensor) {
+    uint64_t k = tensor->last_use - program->serial;
+    if (k >= program->n_steps)
+        return;
+    struct step *step = &program->steps[k];
+    for (unsigned i = 0; i < step->request->n_inputs && i < 16; i++)
+        if (step->inputs[i] == tensor)
+            step->lends |= (uint16_t)(1u << i);
+}
+
+/* What is wrong is told by operation_free(). */
+static inline int check_free(struct program *program, struct step *step) {
+    const struct op_request *request = step->request;
+    step->n_outputs = 0;
+    if (request->n_inputs > PROGRAM_OPERANDS - program->n_operands)
+        return STATUS_LIMIT;
+    step->inputs = program->operands + program->n_operands;
+    for (unsigned i = 0; i < request->n_inputs; i++) {
+        uint64_t id = request->inputs[i];
+        struct tensor *tensor =
+            program_has(program, id) ? program->slots[id - program->first_id] : session_tensor(step->session, id);
+        if (!tensor || tensor->leaving) {
+            while (i--)
+                step->inputs[i]->leaving = false;
+            return STATUS_UNKNOWN_ID;
+        }
+        tensor->leaving = true;
+        check_last_use(program, tensor);
+        step->inputs[i] = tensor;
+    }
+    program->n_operands += request->n_inputs;
+    program->n_steps++;
+    return STATUS_OK;
+}
+
+static inline void check_consumed(struct step *step) {
+    const struct op_request *request = step->request;
+    for (unsigned i = 0; i < request->n_inputs; i++)
+        if (op_consumes(request->consume, request->consume_more, i))
+            step->inputs[i]->leaving = true;
+}
+
+/* Adds a step. Otherwise a code, with `fault` or with a cause that an input has brought. In the order in which a client can use the
+ * answer: the operation, its inputs, a cause they carry, the rule. */
+static inline int check_step(struct program *program, const struct op_request *request, struct cause *cause,
+                             struct fault *fault) {
+    struct step *step = &program->steps[program->n_steps];
+    struct session *session = program->session;
+    bool doubtful = false;
+    step->request = request;
+    step->info = op_info(request->opcode);
+    step->session = session;
+    if (__builtin_expect(!step->info, 0))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%u is not an operation", request->opcode);
+    if (step->info->family == OP_FAMILY_FREE)
+        return check_free(program, step);
+    if (__builtin_expect(request->n_inputs > (unsigned)step->info->inputs_max, 0))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s takes no %u inputs", step->info->name, request->n_inputs);
+    if (__builtin_expect(request->further >= OP_OUTPUTS_MAX, 0))
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%s has no %u outputs", step->info->name,
+                         request->further + 1);
+    step->n_outputs = 1 + request->further;
+    if (!program->n_slots)
+        program->first_id = request->output;
+    if (__builtin_expect(program->n_slots ? request->output != program->first_id + program->n_slots
+                                          : request->output <= session->last_id,
+                         0) ||
+        request->output + request->further < request->output)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "%" PRIu64 " cannot be bound", request->output);
+    if (!check_room(program, step, request->n_inputs, fault))
+        return STATUS_NO_HOST_MEMORY;
+    int code = check_inputs(program, step, &doubtful, cause, fault);
+    if (code != STATUS_OK)
+        return code;
+    step->poisoned = false;
+    if (__builtin_expect(doubtful, 0) && check_causes(step, cause))
+        return (int)cause->failure->code;
+    step->stream = session_find_stream(session, request->stream, fault);
+    if (!step->stream)
+        return STATUS_INVALID_ARGUMENT;
+    step->attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
+    code = check_signature(program, step, fault);
+    if (code != STATUS_OK)
+        return code;
+    step->output = step->outputs[0];
+    step->kernel = NULL;
+    step->lends = request->consume;
+    step->fault = &program->fault;
+    if (request->consume || request->consume_more)
+        check_consumed(step);
+    program->n_operands += request->n_inputs;
+    program->n_slots += step->n_outputs;
+    program->n_steps++;
+    return STATUS_OK;
+}
+
+/* Makes a program of the first requests: of as many as check well, up to `n`. If the first one does not, the code, `cause` and
+ * program->fault tell why. */
+static int program_check(struct program *program, struct session *session, const struct op_request *requests,
+                         unsigned n, struct cause *cause) {
+    int code = STATUS_OK;
+    program_begin(program, session);
+    for (unsigned i = 0; i < n && code == STATUS_OK && !program->wide; i++)
+        code = check_step(program, &requests[i], cause, &program->fault);
+    return program->n_steps ? STATUS_OK : code;
+}
+
+/* ---- bind ---- */
+
+/* Takes the first `n` outputs out of the table again. */
+static __attribute__((noinline)) void step_unlist(struct step *step, unsigned n, uint64_t last_id) {
+    struct session *session = step->session;
+    for (unsigned i = 0; i < n; i++)
+        if (step->outputs[i]->leaving)
+            session->unlisted--;
+        else
+            tensor_table_remove(&session->tensors, step->outputs[i]->id);
+    session->last_id = last_id;
+}
+
+/* Outputs come into the session's table, but for those that a later step releases. All of them, or none. */
+static int step_list(struct step *step, struct fault *fault) {
+    struct session *session = step->session;
+    uint64_t last_id = session->last_id;
+    int code = STATUS_OK;
+    unsigned i = 0;
+    for (; i < step->n_outputs && code == STATUS_OK; i++) {
+        struct tensor *tensor = step->outputs[i];
+        session->last_id = tensor->id;
+        if (__builtin_expect(session->tensors.count + session->unlisted >= session->tensors_room, 0))
+            code = host_take_tensors(session, fault);
+        if (code == STATUS_OK && __builtin_expect(tensor_table_reserve(&session->tensors) != STATUS_OK, 0))
+            code = fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
+        if (code != STATUS_OK)
+            break;
+        if (tensor->leaving)
+            session->unlisted++;
+        else
+            tensor_table_insert(&session->tensors, tensor);
+    }
+    if (__builtin_expect(code != STATUS_OK, 0)) {
+        step_unlist(step, i, last_id);
+        ledger_pardon(&session->ledger); /* operation_fail() is refused the same */
+    }
+    return code;
+}
+
+/* The tensor's reference that the session had by its id. */
+static inline void step_release(const struct program *program, struct tensor *tensor, uint64_t id) {
+    struct session *session = program->session;
+    if (program_has(program, id))
+        session->unlisted--;
+    else
+        tensor_table_remove(&session->tensors, id);
+    tensor_unref(session, tensor);
+}
+
+static void step_consume(const struct program *program, const struct step *step) {
+    const struct op_request *request = step->request;
+    for (unsigned i = 0; i < request->n_inputs; i++)
+        if (op_consumes(request->consume, request->consume_more, i)) {
+            if (step->inputs[i]->leaving)
+                step->inputs[i]->leaving = false;
+            else
+                step->inputs[i] = NULL; /* it is an input before, too, and is released once */
+        }
+    for (unsigned i = 0; i < request->n_inputs; i++)
+        if (op_consumes(request->consume, request->consume_more, i) && step->inputs[i])
+            step_release(program, step->inputs[i], request->inputs[i]);
+}
+
+static int step_run(struct program *program, struct step *step) {
+    const struct op_request *request = step->request;
+    struct session *session = step->session;
+    ledger_begin(&session->ledger);
+    if (__builtin_expect(request->label != NULL, 0))
+        session_label(session, request->label);
+    if (step->info->family == OP_FAMILY_FREE) {
+        session_end_operation(session, NULL, 0);
+        for (unsigned i = 0; i < request->n_inputs; i++)
+            step_release(program, step->inputs[i], request->inputs[i]);
+        return STATUS_OK;
+    }
+    uint64_t last_id = session->last_id;
+    struct stream *stream = step->stream;
+    uint64_t before = stream->enqueued;
+    int code = step_list(step, step->fault);
+    if (code == STATUS_OK) {
+        stream_begin_operation(stream, request->label, request->sequence);
+        code = bind_step(step);
+        stream_begin_operation(stream, NULL, 0);
+        if (__builtin_expect(code != STATUS_OK, 0))
+            step_unlist(step, step->n_outputs, last_id);
+    }
+    if (session_put_off(session, code))
+        return STATUS_AGAIN;
+    if (code != STATUS_OK)
+        return code;
+    session_end_operation(session, stream, before);
+    if (request->consume || request->consume_more)
+        step_consume(program, step);
+    return STATUS_OK;
+}
+
+/* Undoes the check of the steps from `from` on, and gives back what the program has taken. */
+static void program_end(struct program *program, unsigned from) {
+    struct session *session = program->session;
+    unsigned kept = program->n_slots;
+    for (unsigned k = program->n_steps; k-- > from;) {
+        const struct step *step = &program->steps[k];
+        kept -= step->n_outputs;
+    }
+    for (unsigned k = from; k < program->n_steps; k++) {
+        const struct step *step = &program->steps[k];
+        const struct op_request *request = step->request;
+        bool all = step->info->family == OP_FAMILY_FREE;
+        for (unsigned i = 0; i < request->n_inputs; i++) {
+            struct tensor *tensor = step->inputs[i];
+            if (!tensor->leaving || !(all || op_consumes(request->consume, request->consume_more, i)))
+                continue;
+            tensor->leaving = false;
+            if (request->inputs[i] - program->first_id >= kept)
+                continue;
+            session->unlisted--; /* it has been made, and it stays for now */
+            tensor_table_reserve(&session->tensors);
+            tensor_table_insert(&session->tensors, tensor);
+        }
+    }
+    for (unsigned i = kept; i < program->n_slots; i++)
+        tensor_unref(session, program->slots[i]);
+    free(program->wide);
+    program->wide = NULL;
+}
+
+/* ---- operations that fail ---- */
 
 /* Why an operation failed whose ids could not be bound: for that, or, as with any result, because an input has failed before. */
-static struct cause program_refusal(const struct binding *binding) {
-    struct session *session = binding->session;
-    const struct op_request *request = binding->request;
-    const struct fault *fault = &binding->fault;
+static struct cause operation_refusal(struct session *session, const struct op_request *request,
+                                      const struct fault *fault, const char *name) {
     struct cause cause = {0};
     for (unsigned i = 0; i < request->n_inputs && !cause.failure && fault->code == STATUS_LIMIT; i++) {
         struct tensor *tensor = session_tensor(session, request->inputs[i]);
@@ -24,18 +436,73 @@ static struct cause program_refusal(const struct binding *binding) {
         else if (tensor_settle(session, tensor))
             cause = tensor_cause(tensor);
     }
-    return cause.failure ? cause_ref(cause)
-                         : session_cause(session, fault, binding_name(binding), request->label, request->sequence);
+    return cause.failure ? cause_ref(cause) : session_cause(session, fault, name, request->label, request->sequence);
 }
 
-static void program_consume(struct session *session, const struct op_request *request) {
+/* Binds ids from `first` on. The failure is the first one's; for STATUS_AGAIN, as memory comes later, none is bound. */
+static int operation_bind(struct session *session, uint64_t first, unsigned n, struct fault *fault) {
+    uint64_t last_id = session->last_id;
+    struct fault here;
+    int first_code = STATUS_OK;
+    for (unsigned i = 0; i < n; i++) {
+        struct tensor *tensor;
+        int code = session_bind(session, first + i, &tensor, &here);
+        if (code == STATUS_OK)
+            continue;
+        if (first_code == STATUS_OK) {
+            first_code = code;
+            *fault = here;
+        }
+        if (!session_memory_comes(session, code))
+            continue;
+        while (i--)
+            if (first + i > last_id)
+                session_unbind(session, first + i);
+        session->last_id = last_id;
+        return code;
+    }
+    return first_code;
+}
+
+/* An operation of which nothing is bound fails, for `cause`, or where that has no failure for `fault`. */
+static int operation_fail(struct session *session, const struct op_request *request, const char *name,
+                          struct cause cause, struct fault *fault) {
+    uint64_t last_id = session->last_id;
+    unsigned n = request->further < OP_OUTPUTS_MAX ? 1 + request->further : OP_OUTPUTS_MAX;
+    struct fault refusal;
+    if (cause.failure) /* it is another tensor's, which this operation may release */
+        cause_ref(cause);
+    int code = operation_bind(session, request->output, n, &refusal);
+    if (session_put_off(session, code)) {
+        failure_unref(cause.failure);
+        return STATUS_AGAIN;
+    }
+    session_end_operation(session, NULL, 0);
+    if (code != STATUS_OK) {
+        failure_unref(cause.failure);
+        cause = operation_refusal(session, request, &refusal, name);
+    } else if (!cause.failure) {
+        cause = session_cause(session, fault, name, request->label, request->sequence);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t id = request->output + i;
+        struct tensor *tensor = id > last_id ? session_tensor(session, id) : NULL;
+        if (tensor)
+            tensor_fail(session, tensor, cause_ref(cause));
+        else if (code == STATUS_LIMIT)
+            session_refuse(session, id, cause_ref(cause));
+    }
+    code = (int)cause.failure->code;
+    failure_unref(cause.failure);
     for (unsigned i = 0; i < request->n_inputs; i++)
         if (op_consumes(request->consume, request->consume_more, i) &&
             request->inputs[i] - request->output > request->further)
             session_unbind(session, request->inputs[i]);
+    return code;
 }
 
-static int program_free(struct session *session, const struct op_request *request) {
+/* Some of the ids are unknown. */
+static int operation_free(struct session *session, const struct op_request *request) {
     int code = STATUS_OK;
     session_end_operation(session, NULL, 0);
     for (unsigned i = 0; i < request->n_inputs; i++) {
@@ -50,83 +517,68 @@ static int program_free(struct session *session, const struct op_request *reques
     return code;
 }
 
-/* The steps, with all outputs bound. */
-static int program_operation(struct binding *binding, struct cause *cause) {
-    struct session *session = binding->session;
-    binding->output = binding->outputs.tensors[0];
-    int code = check_operation(binding, cause);
-    if (code != STATUS_OK) {
-        session_end_operation(session, NULL, 0);
-        return code;
-    }
-    struct stream *stream = binding->stream;
-    uint64_t before = stream->enqueued;
-    stream_begin_operation(stream, binding->request->label, binding->request->sequence);
-    code = bind_operation(binding);
-    stream_begin_operation(stream, NULL, 0);
-    if (session_put_off(session, code))
-        return STATUS_AGAIN;
-    session_end_operation(session, code == STATUS_OK ? stream : NULL, before);
-    return code;
+/* The first request has not become a step. */
+static int operation_refuse(struct program *program, struct session *session, const struct op_request *request,
+                            struct cause cause) {
+    const struct op_info *info = op_info(request->opcode);
+    ledger_begin(&session->ledger);
+    if (request->label)
+        session_label(session, request->label);
+    return request->opcode == OP_FREE
+               ? operation_free(session, request)
+               : operation_fail(session, request, info ? info->name : "", cause, &program->fault);
 }
 
-enum { PROGRAM_FEW = 8 }; /* inputs, for which there is room on the stack */
+/* ---- the whole ---- */
 
-/* With room for more of them. */
-static __attribute__((noinline)) int program_wide(struct binding *binding, struct cause *cause) {
-    unsigned n = binding->request->n_inputs;
-    void **arrays = malloc(2 * (size_t)n * sizeof *arrays);
-    if (!arrays) {
-        session_end_operation(binding->session, NULL, 0);
-        return fault_set(&binding->fault, STATUS_NO_HOST_MEMORY, "no host memory for %u inputs", n);
-    }
-    binding->inputs = (struct tensor **)arrays;
-    binding->types = (const struct tensor_type **)(arrays + n);
-    int code = program_operation(binding, cause);
-    free(arrays);
-    return code;
-}
-
-static int program_run(struct session *session, const struct op_request *request) {
-    uint64_t last_id = session->last_id;
-    struct tensor *inputs[PROGRAM_FEW];
-    const struct tensor_type *types[PROGRAM_FEW];
-    struct binding binding;
+/* Enqueues the first requests, as many as make a program, and returns how many have been done: fewer where one fails or the budget
+ * is spent. `code` is that of the last one; or STATUS_AGAIN, and nothing has been done of the one behind. */
+static unsigned program_run(struct program *program, struct session *session, const struct op_request *requests,
+                            unsigned n, int *code) {
+    struct budget *budget = &session->order->budget;
     struct cause cause = {0};
-    binding.inputs = inputs;
-    binding.types = types;
-    binding.session = session;
-    binding.order = session->order;
-    binding.request = request;
-    binding.info = op_info(request->opcode);
-    binding.attributes = (struct op_attributes){request->ints, request->floats, request->n_ints, request->n_floats};
-    binding.kernel = NULL;
-    binding.outputs.first = request->output;
-    binding.outputs.n = request->further < OP_OUTPUTS_MAX ? 1 + request->further : OP_OUTPUTS_MAX;
-    int code = outputs_bind(session, &binding.outputs, &binding.fault);
-    if (code == STATUS_OK)
-        code = request->n_inputs <= PROGRAM_FEW ? program_operation(&binding, &cause) : program_wide(&binding, &cause);
-    else if (session_put_off(session, code))
-        code = STATUS_AGAIN;
-    else
-        session_end_operation(session, NULL, 0);
-    if (code == STATUS_AGAIN) {
-        outputs_take_back(session, &binding.outputs, last_id);
-        return code;
+    unsigned done = 0;
+    *code = program_check(program, session, requests, n, &cause);
+    if (__builtin_expect(*code != STATUS_OK, 0)) {
+        program_end(program, 0);
+        *code = operation_refuse(program, session, requests, cause);
+        return *code != STATUS_AGAIN;
     }
-    if (__builtin_expect(code != STATUS_OK, 0)) {
-        cause = cause.failure ? cause_ref(cause) : program_refusal(&binding);
-        code = (int)cause.failure->code;
-        outputs_fail(session, &binding.outputs, cause);
+    for (unsigned steps = program->n_steps; done < steps; done++) {
+        const struct op_request *request = &requests[done];
+        if (done &&
+            budget_spent(budget, RUN_BUDGET_STEPS + (int)(request->n_inputs + request->further) / RUN_BUDGET_TENSORS))
+            break;
+        *code = step_run(program, &program->steps[done]);
+        if (__builtin_expect(*code != STATUS_OK, 0))
+            break;
     }
-    if (request->consume || request->consume_more)
-        program_consume(session, request);
+    if (__builtin_expect(done < program->n_steps || program->wide, 0))
+        program_end(program, done);
+    if (*code == STATUS_OK || *code == STATUS_AGAIN)
+        return done;
+    *code =
+        operation_fail(session, &requests[done], step_name(&program->steps[done]), (struct cause){0}, &program->fault);
+    return done + (*code != STATUS_AGAIN);
+}
+
+int session_run(struct session *session, const struct op_request *requests, unsigned n, unsigned *done) {
+    struct program *program = session->sessions->program;
+    unsigned width = PROGRAM_STEPS; /* small while operations fail, since then what is behind them is checked again */
+    int code = STATUS_OK;
+    for (*done = 0; *done < n;) {
+        unsigned left = n - *done;
+        if (*done && budget_spent(&session->order->budget, RUN_BUDGET_STEPS))
+            return STATUS_AGAIN;
+        *done += program_run(program, session, requests + *done, left < width ? left : width, &code);
+        if (code == STATUS_AGAIN)
+            return code;
+        width = code != STATUS_OK ? 1 : 2 * width < PROGRAM_STEPS ? 2 * width : PROGRAM_STEPS;
+    }
     return code;
 }
 
 int session_submit(struct session *session, const struct op_request *request) {
-    ledger_begin(&session->ledger);
-    if (request->label)
-        session_label(session, request->label);
-    return request->opcode == OP_FREE ? program_free(session, request) : program_run(session, request);
+    unsigned done;
+    return session_run(session, request, 1, &done);
 }

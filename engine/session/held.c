@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/session/waiting.h"
-#include "engine/values/view_copy.h"
+#include "engine/values/view.h"
 #include "proto/ops/status.h"
 
 struct held {

@@ -32,7 +32,7 @@ void host_set_room(struct session *session) {
 
 int host_take_tensors(struct session *session, struct fault *fault) {
     size_t step = session->limits.tensors - session->tensors_paid;
-    if (session->tensors.count >= session->limits.tensors) {
+    if (session->tensors.count + session->unlisted >= session->limits.tensors) {
         ledger_refuse(&session->ledger, LEDGER_REFUSED_TENSORS);
         return fault_set(fault, STATUS_LIMIT, "the session's limit of %" PRIu32 " tensors is reached",
                          session->limits.tensors);

@@ -48,7 +48,7 @@ struct sessions {
     struct memory *memory;
     /* A session has ended: what other rooms keep for it goes. */
     void (*ended)(struct session *session);
-    struct signatures *signatures; /* engine/program/signature.h */
+    struct program *program; /* engine/program/program_impl.h */
     struct slab tensors;
     unsigned count;
     struct session *list;
@@ -72,6 +72,7 @@ struct session {
     bool refused_forgotten;                  /* and others between the first two */
     uint32_t refused_stream;                 /* the last that was not opened for the limit of streams; 0: none */
 
+    unsigned unlisted;   /* tensors of the program at hand that have no place in `tensors` */
     size_t tensors_paid; /* among the host memory, */
     size_t tensors_room; /* and so many there may be before more are paid for: no more than the limit */
     struct failure *causes[SESSION_CAUSES]; /* referenced */
@@ -128,7 +129,30 @@ static inline struct tensor *session_tensor(const struct session *session, uint6
 }
 /* Why there is no such tensor. */
 int session_unknown_id(const struct session *session, uint64_t id, struct fault *fault);
-/* A tensor with nothing but its id, in the table: checks the id, the number of tensors and memory. */
+/* A tensor with nothing but its id, and one reference to it; NULL out of memory. */
+static inline struct tensor *session_new_tensor(struct session *session, uint64_t id) {
+    struct tensor *tensor = slab_take(&session->sessions->tensors);
+    if (__builtin_expect(!tensor, 0))
+        return NULL;
+    tensor->id = id;
+    tensor->type.dtype = DTYPE_INVALID;
+    tensor->type.rank = 0;
+    tensor->type_id = 0;
+    tensor->offset = 0;
+    tensor->contiguous = true;
+    tensor->leaving = false;
+    tensor->uploading = false;
+    tensor->storage = NULL;
+    tensor->failure = NULL;
+    tensor->sequence = 0;
+    tensor->poison = NULL;
+    tensor->ready = NULL;
+    tensor->ready_number = 0;
+    tensor->references = 1;
+    tensor->last_use = 0;
+    return tensor;
+}
+/* The same, in the table: checks the id, the number of tensors and memory. */
 int session_bind(struct session *session, uint64_t id, struct tensor **tensor, struct fault *fault);
 /* False: there is none. */
 bool session_unbind(struct session *session, uint64_t id);
@@ -189,22 +213,3 @@ static inline struct stream *session_find_stream(struct session *session, uint32
 struct stream *session_transfer_stream(struct session *session, enum transfer transfer);
 /* Whether the stream is one of the session's that take work. */
 bool session_has_stream(const struct session *session, const struct stream *stream);
-
-/* session_tensor.c: the tensors that one operation gives, with ids one after another. */
-struct outputs {
-    uint64_t first;
-    unsigned n;
-    int code;                               /* why some of them are not bound; STATUS_OK: all are */
-    struct tensor *tensors[OP_OUTPUTS_MAX]; /* [n]; NULL: its id could not be bound */
-};
-/* Binds `n` ids from `first` on. A failure is the first one's. Where memory comes later (session_memory_comes), the others have not
- * been tried. */
-int outputs_bind(struct session *session, struct outputs *outputs, struct fault *fault);
-/* Whether it is one of these, so that the operation cannot read it. */
-static inline bool outputs_have(const struct outputs *outputs, uint64_t id) {
-    return id - outputs->first < outputs->n;
-}
-/* One cause for all (takes over one reference); of those that were not bound for a limit it is remembered. */
-void outputs_fail(struct session *session, struct outputs *outputs, struct cause cause);
-/* As if the operation had not come. */
-void outputs_take_back(struct session *session, struct outputs *outputs, uint64_t last_id);

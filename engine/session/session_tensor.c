@@ -87,23 +87,6 @@ static int session_id_check(struct session *session, uint64_t id, struct fault *
     return STATUS_OK;
 }
 
-static void tensor_init(struct tensor *tensor, uint64_t id) {
-    tensor->id = id;
-    tensor->type.dtype = DTYPE_INVALID;
-    tensor->type.rank = 0;
-    tensor->type_id = 0;
-    tensor->offset = 0;
-    tensor->contiguous = true;
-    tensor->uploading = false;
-    tensor->storage = NULL;
-    tensor->failure = NULL;
-    tensor->sequence = 0;
-    tensor->poison = NULL;
-    tensor->ready = NULL;
-    tensor->ready_number = 0;
-    tensor->references = 1;
-}
-
 int session_bind(struct session *session, uint64_t id, struct tensor **result, struct fault *fault) {
     int code = session_id_check(session, id, fault);
     if (code != STATUS_OK)
@@ -115,10 +98,9 @@ int session_bind(struct session *session, uint64_t id, struct tensor **result, s
             return code;
     }
     struct tensor *tensor =
-        tensor_table_reserve(&session->tensors) == STATUS_OK ? slab_take(&session->sessions->tensors) : NULL;
+        tensor_table_reserve(&session->tensors) == STATUS_OK ? session_new_tensor(session, id) : NULL;
     if (!tensor)
         return fault_set(fault, STATUS_NO_HOST_MEMORY, "no host memory for a tensor");
-    tensor_init(tensor, id);
     tensor_table_insert(&session->tensors, tensor);
     *result = tensor;
     return STATUS_OK;
@@ -154,45 +136,6 @@ bool session_unbind(struct session *session, uint64_t id) {
 
 void session_take_back(struct session *session, uint64_t id, uint64_t last_id) {
     session_unbind(session, id);
-    session->last_id = last_id;
-}
-
-int outputs_bind(struct session *session, struct outputs *outputs, struct fault *fault) {
-    struct fault here;
-    outputs->code = STATUS_OK;
-    for (unsigned i = 0; i < outputs->n; i++) {
-        int code = session_bind(session, outputs->first + i, &outputs->tensors[i], &here);
-        if (code == STATUS_OK)
-            continue;
-        outputs->tensors[i] = NULL;
-        if (outputs->code == STATUS_OK) {
-            outputs->code = code;
-            *fault = here;
-        }
-        if (session_memory_comes(session, code)) {
-            outputs->n = i;
-            return code;
-        }
-    }
-    return outputs->code;
-}
-
-void outputs_fail(struct session *session, struct outputs *outputs, struct cause cause) {
-    for (unsigned i = 0; i < outputs->n; i++)
-        if (outputs->tensors[i]) {
-            outputs->tensors[i]->type.dtype = DTYPE_INVALID;
-            outputs->tensors[i]->type_id = 0;
-            tensor_fail(session, outputs->tensors[i], cause_ref(cause));
-        } else if (outputs->code == STATUS_LIMIT) {
-            session_refuse(session, outputs->first + i, cause_ref(cause));
-        }
-    failure_unref(cause.failure);
-}
-
-void outputs_take_back(struct session *session, struct outputs *outputs, uint64_t last_id) {
-    for (unsigned i = 0; i < outputs->n; i++)
-        if (outputs->tensors[i])
-            session_unbind(session, outputs->first + i);
     session->last_id = last_id;
 }
 

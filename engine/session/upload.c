@@ -6,7 +6,6 @@
 #include "engine/device/device_impl.h"
 #include "engine/session/waiting.h"
 #include "engine/values/plan.h"
-#include "engine/values/view_copy.h"
 
 static void upload_link(struct session *session, struct upload *upload) {
     upload->next = session->uploads;

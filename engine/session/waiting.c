@@ -7,7 +7,6 @@
 #include "engine/device/device_impl.h"
 #include "engine/session/host.h"
 #include "engine/values/plan.h"
-#include "engine/values/view_copy.h"
 
 enum {
     FETCH_WHOLE_BYTES = 4 << 20, /* up to here a value is staged with the fetch, without another round */

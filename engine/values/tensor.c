@@ -3,10 +3,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-enum {
-    TENSOR_TABLE_MIN = 64,
-    TENSOR_TABLE_MOVES = 4 /* slots emptied with each insert: all, before half as many have come */
-};
+enum { TENSOR_TABLE_MOVES = 4 }; /* slots emptied with each insert: all, before half as many have come */
 
 static int tensor_slots_init(struct tensor_slots *slots, size_t capacity) {
     slots->at = calloc(capacity, sizeof *slots->at);

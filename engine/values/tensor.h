@@ -12,6 +12,7 @@ struct tensor {
     int64_t strides[SHAPE_RANK_MAX]; /* elements */
     int64_t offset;                  /* elements */
     bool contiguous;
+    bool leaving;            /* a checked operation releases it (engine/program/program.c) */
     bool uploading;          /* its bytes have not all come, and nobody may wait for them */
     struct storage *storage; /* NULL: empty, or failed */
     struct failure *failure; /* not NULL: it has no value, and why; many tensors share one, which have failed alike, */
@@ -19,13 +20,16 @@ struct tensor {
     struct poison *poison;   /* not NULL: it may turn out to have failed */
     struct stream *ready;    /* the point at which it has been computed; NULL: from the start */
     uint64_t ready_number;
-    unsigned references; /* the id table's, and an upload's */
+    unsigned references; /* of its id, and an upload's */
+    uint64_t last_use;   /* the last step that has it for an input (engine/program/program_impl.h) */
 };
 
 /* Where the first element lies; only with storage. */
 static inline void *tensor_data(const struct tensor *tensor) {
     return tensor->storage->data + tensor->offset * (int64_t)dtype_size(tensor->type.dtype);
 }
+
+enum { TENSOR_TABLE_MIN = 128 }; /* slots */
 
 struct tensor_slots {
     struct tensor **at;

@@ -15,6 +15,7 @@
 enum { REQUEST_KICK_OPERATIONS = 256 };
 
 enum {
+    REQUEST_OPERATIONS = 32,     /* of a batch that the engine is given at a time */
     REQUEST_OPERATION_STEPS = 2, /* of the budget */
     REQUEST_ADMINS_PART = 16,    /* of max-sessions are for admins alone */
     REQUEST_LARGE_BYTES = 64 << 10,
@@ -227,16 +228,6 @@ static int request_batch_begin(struct connection *connection, const Tensord__Bat
     return STATUS_OK;
 }
 
-/* Back to before this operation, which was the last. */
-static void request_batch_back(struct batch_cursor *cursor, const struct op_request *op) {
-    cursor->op--;
-    cursor->input -= op->n_inputs;
-    cursor->integer -= op->n_ints;
-    cursor->floating -= op->n_floats;
-    cursor->label -= op->label != NULL;
-    cursor->wide -= cursor->wide_taken;
-}
-
 /* The turn's time is over, or there is no memory yet: the rest from `cursor` on comes in a later turn. */
 static int request_batch_put_off(struct connection *connection, const struct batch_cursor *cursor) {
     struct request_batch *batch = &connection->request.batch;
@@ -261,42 +252,60 @@ static void request_batch_share(struct connection *connection, const struct fram
     budget_go_on(budget, spent_ns > SERVICE_SHARE_NS / 2 ? spent_ns : SERVICE_SHARE_NS / 2);
 }
 
+/* Reads the next operations, up to REQUEST_OPERATIONS; `more` as by batch_cursor_next(), of the last one tried. */
+static unsigned request_batch_read(const struct connection *connection, const struct op_request *next,
+                                   struct batch_cursor *cursor, struct op_request *requests, int *more,
+                                   struct fault *fault) {
+    const struct principal *principal = &connection->peer.principal;
+    const char *denied = principal->user_kernels ? NULL : principal->name;
+    uint64_t output = next->output;
+    unsigned n = 0;
+    for (; n < REQUEST_OPERATIONS && (*more = batch_cursor_next(cursor, &requests[n], fault)) > 0; n++) {
+        struct op_request *request = &requests[n];
+        request->stream = cursor->batch->stream;
+        request->output = output;
+        request->sequence = next->sequence + n;
+        request->kernels_denied = denied;
+        output += op_request_outputs(request);
+    }
+    return n;
+}
+
 static int request_batch(struct connection *connection, const struct frame_header *header,
                          const ProtobufCMessage *message, uint8_t **sink, struct fault *fault) {
     const Tensord__Batch *batch = (const Tensord__Batch *)message;
-    struct session *session = connection->session;
     struct budget *budget = connection->service->budget;
-    const struct principal *principal = &connection->peer.principal;
-    struct op_request request = {
-        .stream = batch->stream,
-        .kernels_denied = principal->user_kernels ? NULL : principal->name,
-    };
+    struct op_request requests[REQUEST_OPERATIONS], next = {0};
     struct batch_cursor cursor;
-    int more;
+    int more = 1;
     (void)sink;
     if (request_batch_begin(connection, batch, &cursor, fault))
         return STATUS_PROTOCOL;
     request_batch_share(connection, header);
-    request.sequence = connection->request.batch.sequence;
-    request.output = connection->request.batch.output;
-    while ((more = batch_cursor_next(&cursor, &request, fault)) > 0) {
-        if (request.label && request_label(request.label, fault))
-            return STATUS_PROTOCOL;
-        bool again = session_submit(session, &request) == STATUS_AGAIN;
-        if (!again) {
-            request.sequence++;
-            request.output += op_request_outputs(&request);
+    next.sequence = connection->request.batch.sequence;
+    next.output = connection->request.batch.output;
+    while (more > 0) {
+        const struct batch_cursor before = cursor;
+        unsigned done = 0, n = request_batch_read(connection, &next, &cursor, requests, &more, fault);
+        if (n)
+            session_run(connection->session, requests, n, &done);
+        for (unsigned i = 0; i < done; i++)
+            next.output += op_request_outputs(&requests[i]);
+        next.sequence += done;
+        if (done < n) {
+            cursor = before;
+            fault->code = STATUS_OK; /* what is malformed behind them is found again */
+            for (unsigned i = 0; i < done; i++)
+                batch_cursor_next(&cursor, &requests[i], fault);
         }
-        if (again || (budget_spent(budget, REQUEST_OPERATION_STEPS) && cursor.op < batch->n_heads)) {
-            connection->request.batch.sequence = request.sequence;
-            connection->request.batch.output = request.output;
-            if (again)
-                request_batch_back(&cursor, &request);
+        if (done < n || (cursor.op < batch->n_heads && budget_spent(budget, REQUEST_OPERATION_STEPS))) {
+            connection->request.batch.sequence = next.sequence;
+            connection->request.batch.output = next.output;
             return request_batch_put_off(connection, &cursor);
         }
     }
     connection->request.batch.begun = false;
-    connection->operations = request.sequence - 1;
+    connection->operations = next.sequence - 1;
     if (more < 0)
         return STATUS_PROTOCOL;
     if (batch->n_heads >= REQUEST_KICK_OPERATIONS)
